@@ -223,7 +223,7 @@ def test_a_keeper_killed_while_it_launches_leaves_all_or_none(pod: Pod) -> None:
         asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
         until(lambda run=directory: status_of(run).state is not RunState.PREPARING)
         if RemoteState.RUNNING in found and found != {RemoteState.RUNNING}:
-            assert "the launch was cut off while it was confirmed" in (over(directory).cause or "")
+            assert "the launch was interrupted during its confirmation" in (over(directory).cause or "")
         else:
             assert (status_of(directory).state is RunState.RUNNING) is (RemoteState.RUNNING in found)
         pod.stop(directory)
@@ -253,7 +253,7 @@ def test_a_launch_that_was_cut_off_with_one_worker_unconfirmed_is_ended_everywhe
     asyncio.run(ensure_keeper(directory, pod.access))
     status = over(directory)
     assert (status.state, status.first_failure) == (RunState.FAILED, 1)
-    assert "the launch was cut off while it was confirmed: it does not run on worker 1" in (status.cause or "")
+    assert "the launch was interrupted during its confirmation: it does not run on worker 1" in (status.cause or "")
     assert not any(tagged((pod.remote(directory, index) / "tag").read_text().strip()) for index in (0, 2))
 
 

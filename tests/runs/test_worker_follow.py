@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
-from tui.runs.worker.calls import MOST_LOOKS, build_call, poll_interval_s
+from tui.runs.worker.calls import MOST_POLLS_PER_S, build_call, poll_interval_s
 from tui.ssh.exec.script_protocol import parse_answers
 
 pytestmark = needs_linux
@@ -84,7 +84,7 @@ def test_a_follower_whose_time_is_up_says_nothing_of_an_end(worker: PipeWorker) 
 @pytest.mark.parametrize(("workers", "pace"), [(1, 0.1), (32, 0.1), (64, 0.2), (128, 0.4), (2048, 1.0)])
 def test_workers_of_a_large_pod_look_at_their_logs_less_often(worker: PipeWorker, workers: int, pace: float) -> None:
     assert poll_interval_s(workers) == pytest.approx(pace)
-    assert workers / poll_interval_s(workers) <= max(MOST_LOOKS, workers)
+    assert workers / poll_interval_s(workers) <= max(MOST_POLLS_PER_S, workers)
     run = a_run("sleep", "1000")
     worker.launch(run).through()
     worker.open(build_call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root, pace=poll_interval_s(workers)))

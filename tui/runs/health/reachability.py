@@ -1,4 +1,4 @@
-"""Who of a run's workers can be reached from here, and how long one that cannot be may stay out of reach."""
+"""Which workers of a run are reachable, and how long an unreachable one is waited for."""
 
 from __future__ import annotations
 
@@ -8,38 +8,37 @@ import math
 from tui.runs.keeper_timeouts import KeeperTimeouts
 
 RETRY_OTHERS_AFTER_S = 2.0
-"""Seconds within which the others are tried once one worker came back: the network here may be whole again."""
+"""The other workers are tried so soon after one came back: the network here may work again."""
 SAME_OUTAGE_WINDOW_S = 60.0
-"""Workers lost within so many seconds were lost together, by this machine's network as likely as by themselves."""
+"""Workers lost within this window were lost together, as likely by this machine's network as by themselves."""
 
 
 class Reachability:
-    """What is known of every worker's connection. Times are those of the event loop's clock, in seconds.
+    """Tracks every worker's connection. Times are those of the event loop's clock, in seconds.
 
-    A worker is *out* from the first session that failed until it answers again, and *going* while its session is
-    open: one that never answered is neither. `limit_s` bounds every timeouts.
+    A worker is unreachable from the first session that failed until it answers again. `limit_s` bounds every wait.
     """
 
     def __init__(self, timeouts: KeeperTimeouts) -> None:
         self.limit_s = math.inf
         self.gone_reason: str | None = None
-        """Why no worker that is out will ever answer again, where that is known."""
+        """Why no unreachable worker will ever answer again, where that is known."""
         self._timeouts = timeouts
-        self._collect_answers: dict[int, float] = {}
+        self._last_seen: dict[int, float] = {}
         self._out: dict[int, float] = {}
         self._ended: set[int] = set()
         self._returns = 0
         self._change: asyncio.Future[None] | None = None
 
     def mark_reachable(self, worker: int) -> None:
-        """It answered, or bytes of its log came."""
-        self._collect_answers[worker] = _now()
+        """Note that the worker answered, or that bytes of its log came."""
+        self._last_seen[worker] = _now()
         if self._out.pop(worker, None) is not None:
             self._returns += 1
             self._notify()
 
     def mark_unreachable(self, worker: int) -> bool:
-        """A session with it failed; whether it was not out before."""
+        """Note that a session with the worker failed; return whether it was reachable before."""
         if worker in self._out:
             return False
         self._out[worker] = _now()
@@ -47,47 +46,47 @@ class Reachability:
         return True
 
     def mark_ended(self, worker: int) -> None:
-        """Nothing more is expected of it: its part has ended, or it was given up."""
+        """Note that nothing more is expected of the worker: its part has ended, or it was given up."""
         self._ended.add(worker)
         self._notify()
 
     def give_up(self, why: str | None) -> None:
-        """Workers that are out will not come back (None: they may after all)."""
+        """Note that unreachable workers will not come back (None: they may after all)."""
         if why != self.gone_reason:
             self.gone_reason = why
             self._notify()
 
     def has_ended(self, worker: int) -> bool:
-        """Whether nothing more is expected of it."""
+        """Return whether nothing more is expected of the worker."""
         return worker in self._ended
 
     def is_unreachable(self, worker: int) -> bool:
-        """Whether it cannot be reached now."""
+        """Return whether the worker cannot be reached now."""
         return worker in self._out
 
     def seconds_unreachable(self, worker: int) -> float:
-        """Seconds since it was lost, 0 while it is in reach."""
+        """Return the seconds since the worker was lost, 0 while it is reachable."""
         return _now() - self._out[worker] if worker in self._out else 0.0
 
     @property
     def all_unreachable(self) -> list[int]:
-        """The workers that are out, the one that was lost first in front; those given up among them."""
+        """Return the unreachable workers in the order of their loss, those given up among them."""
         return sorted(self._out, key=lambda worker: self._out[worker])
 
     @property
     def unreachable(self) -> list[int]:
-        """The workers that are out and still tried."""
+        """Return the unreachable workers that are still tried."""
         return [worker for worker in self.all_unreachable if worker not in self._ended]
 
     def patience_for(self, worker: int) -> float:
-        """Seconds that a worker may stay out of reach just now, before it is given up.
+        """Return for how many seconds a worker may stay unreachable before it is given up.
 
-        For ever while another one's session is open. Where others were heard after it was lost, by a network that is
-        therefore fine, less than where all were lost together.
+        Without limit while the session of another one is open. Where others answered after it was lost, so that the
+        network here works, for less time than where all were lost together.
         """
         if self.gone_reason is not None:
             return 0.0
-        others = [other for other in self._collect_answers if other != worker]
+        others = [other for other in self._last_seen if other != worker]
         if any(other not in self._out and other not in self._ended for other in others):
             return self.limit_s
         apart = any(self._was_reached_after(other, worker) for other in others)
@@ -98,12 +97,12 @@ class Reachability:
         together = other in self._out and abs(self._out[other] - since) < min(
             SAME_OUTAGE_WINDOW_S, self._timeouts.gone_after
         )
-        return self._collect_answers[other] > since and not together
+        return self._last_seen[other] > since and not together
 
     async def wait_before_retry(self, worker: int, seconds: float) -> bool:
-        """Wait before a lost worker is tried again; False instead when it is to be given up.
+        """Wait before a lost worker is tried again; return False when it is to be given up.
 
-        Patience that changes meanwhile counts at once: at its end there is one more try, and none after that.
+        A change of the limit counts at once: at its end there is one more try, and none after that.
         """
         if self.seconds_unreachable(worker) >= self.patience_for(worker):
             return False
@@ -117,7 +116,7 @@ class Reachability:
             await self.wait_for_change(left)
 
     async def wait_for_change(self, timeout: float | None = None) -> None:
-        """Wait until a worker is lost, comes back or ends, for at most so many seconds."""
+        """Wait until a worker is lost, comes back or ends, for at most `timeout` seconds."""
         if self._change is None or self._change.done():
             self._change = asyncio.get_running_loop().create_future()
         await asyncio.wait({self._change}, timeout=timeout)

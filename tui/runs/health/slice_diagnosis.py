@@ -1,4 +1,4 @@
-"""What the Cloud TPU API's view of a slice says about workers that do not answer. Pure.
+"""Diagnosis of workers that do not answer, from the Cloud TPU API's view of their slice. Pure.
 
 Source: Cloud TPU API v2 reference (`Node.State`, `Node.Health`, `QueuedResourceState.State`) and "Manage TPUs".
 """
@@ -14,7 +14,7 @@ from tui.pod.slice_commands import create_command, delete_command
 from tui.text.printable import one_line
 
 _PREEMPTED = ("PREEMPTED", "SUSPENDING", "SUSPENDED", "WAITING_FOR_RESOURCES")
-"""The first is a node's; the others a queued resource's, whose node was taken away."""
+"""The first is a node's state, the others those of a queued resource whose node was taken away."""
 _BEING_DELETED = ("DELETING", "HIDING", "HIDDEN")
 _REPAIRED = ("REPAIRING", "RESTARTING", "REIMAGING")
 _COMING = ("CREATING", "STARTING", "UNHIDING", "ACCEPTED", "PROVISIONING")
@@ -24,24 +24,24 @@ _LONGEST = 300
 
 @dataclass(frozen=True)
 class SliceDiagnosis:
-    """Why workers of a slice do not answer, as far as the API knows."""
+    """The reason why workers of a slice do not answer, as far as the API knows."""
 
     kind: str
     """`deleted replaced preempted terminated stopped maintenance unhealthy changing ready unknown`."""
     text: str
-    """The sentence; for `ready` that the slice is not what is wrong."""
+    """The sentence; for `ready` it says that the slice is fine."""
     is_final: bool = False
-    """Whether what ran there has ended for good: no worker that is out will answer again by itself."""
+    """Whether the job there has ended for good: no unreachable worker will answer again by itself."""
     remedy: str = ""
 
     @property
     def is_cause(self) -> bool:
-        """Whether it is the reason of what went wrong, rather than the word that all is well there."""
+        """Return whether it explains what went wrong."""
         return self.kind not in ("ready", "unknown")
 
 
 def diagnose(run: Run, slice_: Slice | None) -> SliceDiagnosis:
-    """What the run's slice is in; None means that there is no slice of that name any more."""
+    """Diagnose the run's slice; None means that there is no slice of that name any more."""
     again = f"{_create_again(run, slice_)} makes it again"
     delete = delete_command(run.slice, run.zone)
     if slice_ is None:
@@ -49,29 +49,29 @@ def diagnose(run: Run, slice_: Slice | None) -> SliceDiagnosis:
     if run.slice_created and slice_.created and slice_.created != run.slice_created:
         text = f"slice {run.slice} was deleted and made again since: its workers are others"
         return SliceDiagnosis("replaced", text, True, "launch the run again")
-    state, said = slice_.state or "", _said(slice_)
+    state, symptoms = slice_.state or "", _describe_symptoms(slice_)
     if state in _PREEMPTED:
         remedy = f"{delete}, then {again}"
-        return SliceDiagnosis("preempted", f"slice {run.slice} was preempted ({state}{said})", True, remedy)
+        return SliceDiagnosis("preempted", f"slice {run.slice} was preempted ({state}{symptoms})", True, remedy)
     if state == "TERMINATED":
         remedy = f"{delete}, then {again}"
-        return SliceDiagnosis("terminated", f"slice {run.slice} was terminated ({state}{said})", True, remedy)
+        return SliceDiagnosis("terminated", f"slice {run.slice} was terminated ({state}{symptoms})", True, remedy)
     if state in ("STOPPED", "STOPPING"):
         start = shlex.join(["tpu-tui", "slices", "start", run.slice, *(["--zone", run.zone] if run.zone else [])])
         remedy = f"{start}, then launch the run again"
-        return SliceDiagnosis("stopped", f"slice {run.slice} was stopped ({state}{said})", True, remedy)
+        return SliceDiagnosis("stopped", f"slice {run.slice} was stopped ({state}{symptoms})", True, remedy)
     if state in _BEING_DELETED:
-        return SliceDiagnosis("deleted", f"slice {run.slice} is being deleted ({state}{said})", True, again)
+        return SliceDiagnosis("deleted", f"slice {run.slice} is being deleted ({state}{symptoms})", True, again)
     if state in _REPAIRED or slice_.health == _MAINTENANCE:
         why = state if state in _REPAIRED else slice_.health
-        return SliceDiagnosis("maintenance", f"slice {run.slice} is under maintenance ({why}{said})")
+        return SliceDiagnosis("maintenance", f"slice {run.slice} is under maintenance ({why}{symptoms})")
     if state in _COMING:
-        return SliceDiagnosis("changing", f"slice {run.slice} is {state}{said}")
+        return SliceDiagnosis("changing", f"slice {run.slice} is {state}{symptoms}")
     if slice_.health not in (None, "HEALTHY"):
-        return SliceDiagnosis("unhealthy", f"slice {run.slice} is {state} and {slice_.health}{said}")
+        return SliceDiagnosis("unhealthy", f"slice {run.slice} is {state} and {slice_.health}{symptoms}")
     if state == "READY":
-        return SliceDiagnosis("ready", f"slice {run.slice} is READY and healthy{said}")
-    return SliceDiagnosis("unknown", f"slice {run.slice} is in state {state or 'unknown'}{said}")
+        return SliceDiagnosis("ready", f"slice {run.slice} is READY and healthy{symptoms}")
+    return SliceDiagnosis("unknown", f"slice {run.slice} is in state {state or 'unknown'}{symptoms}")
 
 
 def _create_again(run: Run, slice_: Slice | None) -> str:
@@ -86,9 +86,9 @@ def _create_again(run: Run, slice_: Slice | None) -> str:
     )
 
 
-def _said(slice_: Slice) -> str:
-    """The API's own words: the health's description and what it tells of single workers."""
-    told = [slice_.health_description or ""]
-    told += [f"{one.symptom_type} on worker {one.worker_id} {one.details}".strip() for one in slice_.symptoms]
-    text = one_line("; ".join(part for part in told if part))[:_LONGEST]
+def _describe_symptoms(slice_: Slice) -> str:
+    """Return the API's own words: the description of the health and the symptoms of single workers."""
+    words = [slice_.health_description or ""]
+    words += [f"{one.symptom_type} on worker {one.worker_id} {one.details}".strip() for one in slice_.symptoms]
+    text = one_line("; ".join(part for part in words if part))[:_LONGEST]
     return f": {text}" if text else ""

@@ -80,9 +80,9 @@ class SliceMonitor:
                 return None
             self.diagnosis = diagnose(self.directory.run, slice_)
             self.reachability.give_up(self.diagnosis.text if self.diagnosis.is_final else None)
-            told = self._describe(self.diagnosis)
+            text = self._describe(self.diagnosis)
             await self._record_once(
-                self.diagnosis.kind, told, gone=self.diagnosis.is_final, remedy=self.diagnosis.remedy
+                self.diagnosis.kind, text, gone=self.diagnosis.is_final, remedy=self.diagnosis.remedy
             )
             return self.diagnosis
 

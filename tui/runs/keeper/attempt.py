@@ -1,4 +1,4 @@
-"""What a keeper does in one attempt, from the launch to the last byte: the run's life, seen from this machine."""
+"""One attempt of a run in its keeper: launch it or take it over, follow it to the last byte, and conclude."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 class Attempt:
-    """One keeper's work on one attempt of a run.
+    """One attempt of a run, as a keeper carries it out.
 
-    `launching` says that the attempt has to be launched; without `spec` the workers take what they were sent before.
+    `launching`: the attempt has to be launched. Without `spec` the workers use what an earlier launch sent them.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Attempt:
         self._ending: dict[int, WorkerOutcome] = {}
         self.reachability = Reachability(timeouts)
         self.slice_monitor = SliceMonitor(directory, self.reachability, timeouts)
-        self.starting = AttemptStarter(directory, fleet, timeouts, self.leadership, spec=spec, attempt=attempt)
+        self.starter = AttemptStarter(directory, fleet, timeouts, self.leadership, spec=spec, attempt=attempt)
         self.failure_handler = FailureHandler(
             directory,
             ChainMap(self.outcomes, self._ending),
@@ -78,10 +78,10 @@ class Attempt:
         self._watcher: StallDetector | None = None
 
     async def run(self) -> AttemptResult | None:
-        """The whole attempt; None when its end was on record before. Cancelled: the run is left as it is."""
-        self._beside(complete_requested_stop(self.directory, self.fleet, self.outcomes))
+        """Run the whole attempt; return None when its end is on record. Cancelled: the run is left as it is."""
+        self._run_in_background(complete_requested_stop(self.directory, self.fleet, self.outcomes))
         try:
-            ended = await (self.starting.launch() if self.launching else self.starting.take_over())
+            ended = await (self.starter.launch() if self.launching else self.starter.take_over())
             return ended if ended is not None else await self._follow()
         finally:
             for task in self._tasks:
@@ -89,23 +89,25 @@ class Attempt:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self.slice_monitor.close()
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something beside all else, for at most as long as this attempt lasts."""
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something in the background, at most until this attempt ends."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(_raise_in_log)
+        task.add_done_callback(_log_exception)
 
     def _watch_progress(self) -> None:
         self._watcher = StallDetector(self.directory, self.reachability, self.timeouts)
-        self._beside(self._watcher.run())
+        self._run_in_background(self._watcher.run())
 
     async def _follow(self) -> AttemptResult | None:
         """Mirror every worker to its end, acting on a failure; return None when the end is on record."""
         before = status_of(self.directory)
         self._was_over = before.state.is_over
-        self._beside(self.slice_monitor.run())
-        if self.launching and self.spec is not None:
-            self._beside(query_versions(self.directory, self.spec, self.fleet))
+        self._run_in_background(self.slice_monitor.run())
+        if self.launching and (spec := self.spec) is not None:
+            self._run_in_background(
+                query_versions(self.directory, spec.run, spec.env, self.fleet, is_synced=spec.sync is not None)
+            )
         if self._was_over:
             self.reachability.limit_s = GIVE_UP_AFTER_S
         else:
@@ -123,8 +125,8 @@ class Attempt:
             await asyncio.gather(*following, return_exceptions=True)
         return await self._conclude()
 
-    async def _reached(self, index: int) -> None:
-        """A worker answers: it learns who acts. A run that was given up as lost goes on, or its end can be told."""
+    async def _on_reached(self, index: int) -> None:
+        """Announce this keeper to a worker that answers. A run that was given up as lost is revived."""
         with suppress(TpuTuiError):
             await self.leadership.announce_to(index)
         if self._was_over and status_of(self.directory).state is RunState.LOST:
@@ -135,34 +137,34 @@ class Attempt:
 
     async def _follow_one(self, before: WorkerStatus) -> None:
         index = before.worker
-        outcome = self._from_record(before)
+        outcome = self._recorded_outcome(before)
         if outcome is None:
-            outcome = await self._followed(index)
+            outcome = await self._follow_to_end(index)
         self.outcomes[index] = outcome
         self.reachability.mark_ended(index)
         self._act_on(outcome)
 
-    def _is_ending(self, index: int, outcome: WorkerOutcome) -> None:
-        """Act on a failure that is known before the worker has cleaned up behind its job, which may take long."""
+    def _on_ending(self, index: int, outcome: WorkerOutcome) -> None:
+        """Act on a failure before the worker has cleaned up after its job, which may take long."""
         self._ending[index] = outcome
         self._act_on(outcome)
 
     def _act_on(self, outcome: WorkerOutcome) -> None:
         if has_failed(outcome) and not self._ended.is_set():
             self._ended.set()
-            self._beside(self.failure_handler.handle_failure())
+            self._run_in_background(self.failure_handler.handle_failure())
 
-    async def _followed(self, index: int) -> WorkerOutcome:
-        """Follow one worker to its end, which becomes an event; a worker that was given up has not ended."""
+    async def _follow_to_end(self, index: int) -> WorkerOutcome:
+        """Follow one worker to its end and record it; a worker that was given up has not ended."""
         follower = Follower(
             self.directory,
             self.fleet,
             index,
             attempt=self.attempt,
             reachability=self.reachability,
-            reached=lambda: self._reached(index),
-            ending=lambda outcome: self._is_ending(index, outcome),
-            front=self.starting.fronts.get(index),
+            reached=lambda: self._on_reached(index),
+            ending=lambda outcome: self._on_ending(index, outcome),
+            front=self.starter.fronts.get(index),
         )
         outcome = await follower.run()
         if outcome.unreachable is not None:
@@ -171,8 +173,8 @@ class Attempt:
         await record_exit(self.directory, index, outcome)
         return outcome
 
-    def _from_record(self, before: WorkerStatus) -> WorkerOutcome | None:
-        """The outcome that an earlier keeper wrote down, where the mirror is as long as it says."""
+    def _recorded_outcome(self, before: WorkerStatus) -> WorkerOutcome | None:
+        """Return the outcome that an earlier keeper recorded, where the mirror is as long as it says."""
         with suppress(OSError):
             if before.size is not None and self.directory.log_path(before.worker).stat().st_size == before.size:
                 return WorkerOutcome(
@@ -181,7 +183,7 @@ class Attempt:
                     before.size,
                     time=before.ended_at,
                     recorded=before.recorded,
-                    stopped=status_of(self.directory).stop_requested not in (None, BY_POLICY),  # not known any more
+                    stopped=status_of(self.directory).stop_requested not in (None, BY_POLICY),  # no longer known
                 )
         return None
 
@@ -214,14 +216,14 @@ class Attempt:
         return AttemptResult(state, cause, remedy=remedy)
 
     def _stop_came_late(self) -> bool:
-        """Whether every part had ended by itself before a stop was heard of there, and for good."""
+        """Return whether every part ended by itself, for good, before the stop reached it."""
         ended = all(one.recorded and not one.stopped for one in self.outcomes.values())
         restarts = self.directory.run.job.restarts
         again = self.attempt < restarts and any(has_failed(one) for one in self.outcomes.values())
         return ended and not again
 
     def _lost(self, status: RunStatus, lost: dict[int, WorkerOutcome]) -> AttemptResult:
-        """The end of a run some of whose workers were given up, after what was known before."""
+        """Return the end of a run of which some workers were given up."""
         diagnosis = self.slice_monitor.diagnosis
         if diagnosis is not None and diagnosis.is_final:
             cause = (
@@ -232,14 +234,14 @@ class Attempt:
             return AttemptResult(RunState.LOST, cause, remedy=diagnosis.remedy)
         first = next(iter(lost.values()))
         known = f"{status.cause}; " if status.cause else ""
-        asked = "; a stop is not confirmed there" if status.stop_requested else ""
+        unconfirmed = "; a stop is not confirmed there" if status.stop_requested else ""
         cause = (
-            f"{known}{format_workers(lost)} {first.unreachable}{asked}. Deleted, or the network here is gone: "
+            f"{known}{format_workers(lost)} {first.unreachable}{unconfirmed}. Deleted, or the network here is gone: "
             "`tpu-tui attach` looks again"
         )
         return AttemptResult(RunState.LOST, cause, remedy=f"tpu-tui attach {self.directory.id} looks again")
 
 
-def _raise_in_log(task: asyncio.Task[None]) -> None:
+def _log_exception(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         task.get_loop().call_exception_handler({"message": "a policy failed", "exception": task.exception()})

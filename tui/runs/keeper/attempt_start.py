@@ -1,4 +1,4 @@
-"""How an attempt begins: launched and, where that fails, undone; or found as a keeper that is gone has left it."""
+"""The start of an attempt: launch it and undo a launch that fails, or take over what an earlier keeper left."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import errno
 import os
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import RunState
@@ -16,7 +15,7 @@ from tui.runs.keeper.stop_requests import record_remote_stop, stop_everywhere, w
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.gang import Gang
 from tui.runs.launch.launch_spec import LaunchSpec
-from tui.runs.launch.worker_session import AlreadyLaunchedError, RunStoppedError
+from tui.runs.launch.worker_session import AlreadyLaunchedError, RunStoppedError, WorkerSession
 from tui.runs.record.log_mirror import (
     archive_attempt_logs,
     is_full,
@@ -27,20 +26,17 @@ from tui.runs.record.log_mirror import (
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, status_of
 from tui.runs.worker.queries import RemoteState, query_states
+from tui.ssh.fleet import Fleet
 from tui.text.durations import format_duration
 from tui.text.ranks import format_workers
 
-if TYPE_CHECKING:
-    from tui.runs.launch.worker_session import WorkerSession
-    from tui.ssh.fleet import Fleet
-
-ABORT_GRACE = 5.0
-"""Seconds that jobs of a launch that failed after the barrier get to end: they have hardly begun."""
+ABORT_GRACE_S = 5.0
+"""Grace for the jobs of a launch that failed after the barrier: they have hardly begun."""
 
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """How an attempt ended: what its last `state` event is to say, unless it is made again."""
+    """The end of an attempt, for its last `state` event, unless the run is restarted."""
 
     state: RunState
     cause: str | None
@@ -49,7 +45,7 @@ class AttemptResult:
 
 
 class AttemptStarter:
-    """One attempt's beginning. Without `spec` the workers take what they were sent before."""
+    """Starts one attempt. Without `spec` the workers use what an earlier launch sent them."""
 
     def __init__(
         self,
@@ -68,10 +64,10 @@ class AttemptStarter:
         self.spec = spec
         self.attempt = attempt
         self.fronts: dict[int, WorkerSession] = {}
-        """The sessions of the launch that came about: each goes on with its worker's log."""
+        """The sessions of a successful launch: each continues with its worker's log."""
 
     async def launch(self) -> AttemptResult | None:
-        """Launch the gang; how that ended where it does not run."""
+        """Launch the gang; return the result where it does not run, None where it does."""
         spec = self.spec or LaunchSpec(self.directory.run, {}, self.fleet.access)
         gang = Gang(
             self.directory,
@@ -82,38 +78,38 @@ class AttemptStarter:
             keeper=self.leadership.number,
         )
         launching = asyncio.ensure_future(gang.run())
-        wish = asyncio.ensure_future(wait_for_stop_request(self.directory))
+        stop = asyncio.ensure_future(wait_for_stop_request(self.directory))
         try:
-            await asyncio.wait({launching, wish}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({launching, stop}, return_when=asyncio.FIRST_COMPLETED)
             if not launching.done():
                 launching.cancel()
             try:
                 await launching
             except AlreadyLaunchedError as error:
                 await record(self.directory, "note", text=f"{error.sentence}: it is followed here")
-                return await self._as_found()
+                return await self._continue()
             except TpuTuiError as error:
-                return await self._undo(gang, None if await self._was_stopped(error) else error)
+                return await self._undo(gang, None if await self._is_stopped_by(error) else error)
             except OSError as error:
                 if not is_full(error):
                     raise
                 self.directory.release_space()
-                return await self._undo(gang, _no_room(error, self.directory))
+                return await self._undo(gang, _disk_full_error(error, self.directory))
             except asyncio.CancelledError:
-                if not wish.done():
+                if not stop.done():
                     raise
                 return await self._undo(gang, None)
         finally:
             launching.cancel()
-            wish.cancel()
+            stop.cancel()
         self.fronts = gang.fronts
         if gang.keeper:
             self.leadership.mark_announced(gang.fronts)
         await record(self.directory, "state", state=str(RunState.RUNNING), cause=None)
         return None
 
-    async def _was_stopped(self, error: TpuTuiError) -> bool:
-        """Whether a person's stop is behind an error: workers hear of it before the keeper does, or it alone does."""
+    async def _is_stopped_by(self, error: TpuTuiError) -> bool:
+        """Return whether a person's stop is the cause of an error: it may reach workers before the keeper."""
         if not self._is_to_stop and isinstance(error, RunStoppedError):
             await record_remote_stop(self.directory)
         return self._is_to_stop
@@ -123,11 +119,11 @@ class AttemptStarter:
         return status_of(self.directory).stop_requested not in (None, BY_POLICY)
 
     async def _undo(self, gang: Gang, error: TpuTuiError | None) -> AttemptResult:
-        """End what a launch that came to nothing may have started; the culprit is named."""
+        """Stop what a failed launch may have started, and record the culprit."""
         cause = None if error is None else error.sentence
         if gang.passed_barrier:
             await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
-            left = await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
+            left = await stop_everywhere(self.directory, self.fleet, ABORT_GRACE_S)
             if left:
                 names = ", ".join(str(index) for index in left)
                 cause = f"{cause or 'stopped'}; not confirmed stopped: worker {names}"
@@ -138,63 +134,63 @@ class AttemptStarter:
         return AttemptResult(state, cause, worker, error.remedy if error is not None else None)
 
     async def take_over(self) -> AttemptResult | None:
-        """Look what became of a run whose keeper is gone; how it ended where there is nothing to follow."""
+        """Take over a run whose keeper is gone; return its result where there is nothing to follow."""
         status = status_of(self.directory)
         if status.state is RunState.PREPARING and self.attempt:
             await retry_while_full(partial(archive_attempt_logs, self.directory, self.attempt))
         record_missing_arrivals(self.directory)
-        return await self._as_found() if status.state is RunState.PREPARING else None
+        return await self._continue() if status.state is RunState.PREPARING else None
 
-    async def _as_found(self) -> AttemptResult | None:
-        """Go on with what the workers have of the attempt; how it ended where there is nothing to follow."""
+    async def _continue(self) -> AttemptResult | None:
+        """Continue with what the workers have of the attempt; return its result where there is nothing to follow."""
         asking = query_states(self.directory.run, self.fleet, self.attempt)
         try:
             found = await asyncio.wait_for(asking, self.timeouts.lost_after)
         except asyncio.TimeoutError:
-            while_ = format_duration(self.timeouts.lost_after)
-            return AttemptResult(RunState.LOST, f"what became of its launch could not be asked for {while_}")
+            limit = format_duration(self.timeouts.lost_after)
+            return AttemptResult(RunState.LOST, f"the workers could not be queried about its launch for {limit}")
         begun = [index for index, what in found.items() if what is not RemoteState.NOTHING]
         if not begun and self._is_to_stop:
             return AttemptResult(RunState.STOPPED, None)
         if not begun and self.attempt:
-            return await self._launch_in_turn()
+            return await self._launch_as_leader()
         if not begun:
-            error = LaunchError("the launch was cut off before anything started", remedy="launch it again")
+            error = LaunchError("the launch was interrupted before anything started", remedy="launch it again")
             return AttemptResult(RunState.FAILED, error.sentence, remedy=error.remedy)
         for index in begun:
             await record(self.directory, "phase", worker=index, phase="confirm", status="done", detail="found")
         missing = [index for index, what in found.items() if what in (RemoteState.NOTHING, RemoteState.ABORTED)]
         if missing:
-            await self._end_partial(missing)
+            await self._stop_partial_run(missing)
         else:
             await record(self.directory, "state", state=str(RunState.RUNNING), cause=None)
         return None
 
-    async def _launch_in_turn(self) -> AttemptResult | None:
-        """Launch an attempt of which nothing is there, unless a newer keeper does within its time."""
+    async def _launch_as_leader(self) -> AttemptResult | None:
+        """Launch an attempt that no worker has, unless a newer keeper does so in time."""
         if not await self.leadership.is_leader(self.attempt):
             begun = await self.leadership.wait_for_other(self.attempt, self.timeouts.newer_acts)
             if begun is False:
                 await record_remote_stop(self.directory)
                 return AttemptResult(RunState.STOPPED, None)
             if begun:
-                return await self._as_found()
+                return await self._continue()
         await self.leadership.reclaim()
         return await self.launch()
 
-    async def _end_partial(self, missing: list[int]) -> None:
-        """Stop a run whose launch was cut off while it was confirmed: it runs on some workers only."""
+    async def _stop_partial_run(self, missing: list[int]) -> None:
+        """Stop a run whose launch was interrupted during its confirmation: it runs on some workers only."""
         if self._is_to_stop:
-            await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
+            await stop_everywhere(self.directory, self.fleet, ABORT_GRACE_S)
             return
-        cause = f"the launch was cut off while it was confirmed: it does not run on {format_workers(missing)}"
+        cause = f"the launch was interrupted during its confirmation: it does not run on {format_workers(missing)}"
         await record(self.directory, "failure", worker=missing[0], exit_code=None, cause=cause)
         await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
-        await record(self.directory, STOP_REQUESTED, by=BY_POLICY, grace=ABORT_GRACE, cause=cause)
-        await stop_everywhere(self.directory, self.fleet, ABORT_GRACE)
+        await record(self.directory, STOP_REQUESTED, by=BY_POLICY, grace=ABORT_GRACE_S, cause=cause)
+        await stop_everywhere(self.directory, self.fleet, ABORT_GRACE_S)
 
 
-def _no_room(error: OSError, directory: RunDirectory) -> LaunchError:
+def _disk_full_error(error: OSError, directory: RunDirectory) -> LaunchError:
     home = directory.path.parent.parent
     why = os.strerror(error.errno or errno.ENOSPC)
     return LaunchError("the disk of this machine is full", why=why, remedy=f"make room in {home}")

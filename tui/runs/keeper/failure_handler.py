@@ -1,4 +1,4 @@
-"""After a failure: who failed first and why, and what the run's policy has done to the others."""
+"""The reaction to a failure: find out which worker failed first and why, and apply the run's policy to the others."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tui.text.durations import format_duration
 from tui.text.ranks import format_workers
 
 _DRAINS = 3
-"""Drains to wait for the culprit while all who failed only lost a partner."""
+"""Drain periods to wait for the culprit while every failed worker only lost a partner."""
 
 
 class FailureHandler:
-    """One attempt's search for its culprit. `outcomes` fills as workers end."""
+    """Handles the failures of one attempt. `outcomes` grows as workers end."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class FailureHandler:
         self.timeouts = timeouts
 
     async def handle_failure(self) -> None:
-        """After a first failure: wait for others that failed before it, name the first, end the rest by policy."""
+        """Wait for news of earlier failures, record the first one, and stop the other workers by policy."""
         for _ in range(_DRAINS):
             if status_of(self.directory).stop_requested:
                 return
@@ -65,41 +65,41 @@ class FailureHandler:
             return
         if not await self.leadership.is_leader(status_of(self.directory).attempt):
             await record(self.directory, "note", text="a newer keeper on another machine acts on this failure")
-            if not await self._is_left_undone():
+            if not await self._is_ignored_by_leader():
                 return
             await self.leadership.reclaim()
-            while_ = format_duration(self.timeouts.newer_acts)
-            await record(self.directory, "note", text=f"that keeper did nothing for {while_}: this one acts")
+            waited = format_duration(self.timeouts.newer_acts)
+            await record(self.directory, "note", text=f"that keeper did nothing for {waited}: this one acts")
         cause = await self.record_first_failure()
-        everybody = len(self.outcomes) == len(self.directory.run.workers)
-        if everybody or self.directory.run.job.on_failure != "stop":
+        have_all_ended = len(self.outcomes) == len(self.directory.run.workers)
+        if have_all_ended or self.directory.run.job.on_failure != "stop":
             return
         grace = self.directory.run.job.grace
         await record(self.directory, STOP_REQUESTED, by=BY_POLICY, grace=grace, cause=cause)
         await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
 
-    async def _is_left_undone(self) -> bool:
-        """Whether a newer keeper let a failure be that the run's policy tells to act on."""
+    async def _is_ignored_by_leader(self) -> bool:
+        """Return whether a newer keeper ignored a failure that the run's policy acts on."""
         await asyncio.sleep(self.timeouts.newer_acts)
         stops = self.directory.run.job.on_failure == "stop" and not status_of(self.directory).stop_requested
         return stops and len(self.outcomes) < len(self.directory.run.workers)
 
     async def detect_remote_stop(self) -> None:
-        """A stop from another machine is marked on the workers: with it, what ended there did not fail.
+        """Record a stop from another machine, which is marked on the workers: stopped parts have not failed.
 
-        Nor did it succeed, where it obeyed so well that it ended with 0.
+        Nor have they succeeded, where a job exits with 0 when it is stopped.
         """
         if status_of(self.directory).stop_requested:
             return
         stopped = any(one.stopped for one in self.outcomes.values())
         if not stopped and any(has_failed(one) for one in self.outcomes.values()):
-            heard = await self.leadership.query_workers()
-            stopped = any(answer.fields.get("stopped") == "1" for answer in heard.values())
+            answers = await self.leadership.query_workers()
+            stopped = any(answer.fields.get("stopped") == "1" for answer in answers.values())
         if stopped:
             await record_remote_stop(self.directory)
 
     async def record_first_failure(self) -> str | None:
-        """Put the first failure on record, once; its cause, None where nobody failed."""
+        """Record the first failure, once; return its cause, None without a failure."""
         status = status_of(self.directory)
         if status.first_failure is not None:
             return status.cause
@@ -122,7 +122,7 @@ class FailureHandler:
         return cause
 
     async def _diagnose(self, first: int) -> SliceDiagnosis | None:
-        """What the API says, where the failure could come from the machine rather than from the job."""
+        """Query the API where the failure could come from the machine rather than from the job."""
         if self.reachability.all_unreachable or is_unexplained(self.outcomes[first]):
             return await self.slice_monitor.query()
         return None

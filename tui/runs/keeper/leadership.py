@@ -1,7 +1,7 @@
-"""Which keeper acts: a run may be mirrored by keepers on several machines, and the newest acts on its policies.
+"""The leader among the keepers of a run on several machines: the newest one applies the run's policies.
 
-Each keeper leaves its number with every worker as it first reaches it; whoever finds another number there than its
-own has been followed by a newer keeper, and only mirrors from then on, unless that one lets a failure be.
+Each keeper leaves its number with every worker that it reaches. A keeper that finds another number there has been
+followed by a newer one, and only mirrors from then on, unless that one ignores a failure.
 """
 
 from __future__ import annotations
@@ -9,23 +9,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError
 from tui.pod.run import Run
 from tui.runs.worker.calls import build_call
 from tui.runs.worker.queries import QUERY_TIMEOUT_S, parse_attempt, query_status
 from tui.ssh.exec.script_protocol import Answer
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
+from tui.ssh.fleet import Fleet
 
 ATTEMPT_POLL_INTERVAL_S = 5.0
-"""Seconds between two looks whether the acting keeper has launched the next attempt."""
+"""Interval of queries whether the leader has launched the next attempt."""
 
 
 class Leadership:
-    """One keeper's claim to act, as the workers know it."""
+    """One keeper's claim to be the leader, as the workers know it."""
 
     def __init__(self, run: Run, fleet: Fleet) -> None:
         self.run = run
@@ -34,23 +31,23 @@ class Leadership:
         self._announced: set[int] = set()
 
     def mark_announced(self, indices: Iterable[int]) -> None:
-        """Note that these workers have the number already: a launch brings it along."""
+        """Note that these workers have the number already, which a launch brings along."""
         self._announced.update(indices)
 
     async def announce_to(self, index: int) -> None:
-        """Leave the number with a worker, once in this keeper's life. Raises WorkerError."""
+        """Leave the number with a worker, unless it has it. Raises WorkerError."""
         if index in self._announced:
             return
         self._announced.add(index)
-        made = build_call("keep", self.run.id, index, self.number, run_root=self.run.run_root)
+        call = build_call("keep", self.run.id, index, self.number, run_root=self.run.run_root)
         try:
-            await self.fleet.run(index, made.command, input=made.input, timeout=QUERY_TIMEOUT_S)
+            await self.fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
         except BaseException:
             self._announced.discard(index)
             raise
 
     async def reclaim(self) -> None:
-        """Be the newest keeper again, on every worker in reach."""
+        """Become the newest keeper again, on every reachable worker."""
         self.number = time.time_ns()
         self._announced.clear()
         leaving = (self.announce_to(worker.index) for worker in self.run.workers)
@@ -59,7 +56,7 @@ class Leadership:
                 raise left
 
     async def query_workers(self) -> dict[int, Answer]:
-        """What the workers that can be reached, and know the run, say of it."""
+        """Return the answers of the reachable workers that know the run."""
 
         async def one(index: int) -> Answer | None:
             try:
@@ -68,32 +65,32 @@ class Leadership:
                 return None
 
         indices = [worker.index for worker in self.run.workers]
-        heard = await asyncio.gather(*(one(index) for index in indices))
-        return {index: answer for index, answer in zip(indices, heard, strict=True) if answer is not None}
+        answers = await asyncio.gather(*(one(index) for index in indices))
+        return {index: answer for index, answer in zip(indices, answers, strict=True) if answer is not None}
 
     async def is_leader(self, attempt: int) -> bool:
-        """Whether what is to follow that attempt is ours to do.
+        """Return whether this keeper decides what follows that attempt.
 
-        No worker that has our number has a newer keeper's by now, and none has gone on to a later attempt.
+        No worker that had this keeper's number has another one by now, and none is at a later attempt.
         """
-        heard = await self.query_workers()
+        answers = await self.query_workers()
         return not any(
             parse_attempt(answer, self.run) > attempt
             or (index in self._announced and answer.number("keeper") not in (None, self.number))
-            for index, answer in heard.items()
+            for index, answer in answers.items()
         )
 
-    async def wait_for_other(self, attempt: int, timeouts: float) -> bool | None:
-        """Wait for the attempt that the acting keeper, on another machine, is to begin; whether it did.
+    async def wait_for_other(self, attempt: int, timeout_s: float) -> bool | None:
+        """Wait until the leader, on another machine, begins the attempt; return whether it did.
 
-        False where somebody stopped the run; None where nothing was done for so many seconds.
+        Return False where the run was stopped, None where nothing happened for `timeout_s` seconds.
         """
-        deadline = asyncio.get_running_loop().time() + timeouts
+        deadline = asyncio.get_running_loop().time() + timeout_s
         while asyncio.get_running_loop().time() < deadline:
-            heard = (await self.query_workers()).values()
-            if any(parse_attempt(answer, self.run) >= attempt for answer in heard):
+            answers = (await self.query_workers()).values()
+            if any(parse_attempt(answer, self.run) >= attempt for answer in answers):
                 return True
-            if any(answer.fields.get("stopped") == "1" for answer in heard):
+            if any(answer.fields.get("stopped") == "1" for answer in answers):
                 return False
             await asyncio.sleep(ATTEMPT_POLL_INTERVAL_S)
         return None

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError
 from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import build_call
 from tui.ssh.exec.script_protocol import parse_answers
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
+from tui.ssh.fleet import Fleet
 
 IDENTITY = "launched_from"
 """Field of a launch's first event that identifies the directory it was launched from."""

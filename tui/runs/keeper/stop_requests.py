@@ -1,31 +1,28 @@
-"""Stops that somebody asked for, carried through: a worker out of reach is asked again until it confirms."""
+"""Requested stops, carried through: an unreachable worker is tried again until it confirms."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
-from typing import TYPE_CHECKING
 
 from tui.aio.backoff import backoff
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
 from tui.runs.worker.stop import STOP_TIMEOUT_S, parts_of, record_answer, stop_worker
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
+from tui.ssh.fleet import Fleet
 
 STOP_POLL_INTERVAL_S = 0.5
-"""Seconds between two looks for somebody's wish to stop."""
+"""Interval of checks for a request to stop."""
 GIVE_UP_AFTER_S = 600.0
-"""Seconds for which workers that cannot be reached are tried, when a launch has to be undone or a run is over."""
+"""Unreachable workers are tried for so long when a launch has to be undone or a run is over."""
 
 
 async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
-    """Wait until somebody wants the present attempt stopped; the status that says so."""
+    """Wait until a stop of the present attempt is requested; return the status that shows it."""
     read = 0
     while True:
-        # A launch on many workers makes thousands of events, which a status would read one by one at each look.
+        # A launch on many workers makes thousands of events, which a status would read one by one at each check.
         wanted, read = directory.has_event(STOP_REQUESTED, read)
         if wanted and (status := status_of(directory)).stop_requested is not None:
             return status
@@ -33,15 +30,15 @@ async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
 
 
 async def record_remote_stop(directory: RunDirectory) -> None:
-    """Put on record, once, that a person stopped the run from another machine, which its workers tell."""
+    """Record, once, that a person stopped the run from another machine, as its workers report."""
     if status_of(directory).stop_requested in (None, BY_POLICY):
         await record(directory, STOP_REQUESTED, by="user on another machine", grace=directory.run.job.grace)
 
 
 async def complete_requested_stop(directory: RunDirectory, fleet: Fleet, done: Container[int]) -> None:
-    """See to it that a stop that is asked for, by a person or by policy, gets done on every worker but those `done`.
+    """Wait for a requested stop, by a person or by policy, and stop every worker that is not in `done`.
 
-    A person's stop asks the workers itself; what it could not reach is finished here when it comes back.
+    The command of a person's stop goes to the workers itself; those that it could not reach are stopped here later.
     """
     status = await wait_for_stop_request(directory)
     by_person = status.stop_requested != BY_POLICY

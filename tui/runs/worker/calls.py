@@ -1,4 +1,4 @@
-"""Calls of the worker script: what is sent for a verb, and how a worker's part of a run ended as it tells.
+"""Calls of the worker script: build the input of a verb, and parse how a worker's part of a run ended.
 
 Script and data travel on standard input; run id, worker index, a nonce and a few numbers are the only arguments.
 """
@@ -15,14 +15,14 @@ from tui.runs.failure_rules import WorkerOutcome
 from tui.ssh.exec.script_protocol import Answer, Call, load_script
 
 ARM_TIMEOUT_S = 600
-"""Seconds a prepared worker waits for the go of the gang before it gives up (a slow sync elsewhere counts)."""
+"""A prepared worker waits so long for the start of the gang (a slow sync to another worker counts)."""
 FOLLOW_TIMEOUT_S = 600
-"""Seconds after which a follower on the worker ends and is opened again, so that none outlives a silent client."""
+"""A follower on the worker ends after so long and is opened again, so that none outlives a silent client."""
 MOST_EXIT_CODE = 255
-SHORTEST_PACE, LONGEST_PACE = 0.1, 1.0
-"""Seconds between two looks of a worker at its log, in small pods and in the largest."""
-MOST_LOOKS = 320
-"""Looks a second of all workers together: each that finds something costs this machine a packet, however small."""
+SHORTEST_POLL_INTERVAL_S, LONGEST_POLL_INTERVAL_S = 0.1, 1.0
+"""Interval at which a worker checks its log for new bytes, in small pods and in the largest."""
+MOST_POLLS_PER_S = 320
+"""Checks of all workers together: each that finds something costs this machine a packet, however small."""
 
 
 def worker_script() -> str:
@@ -39,9 +39,9 @@ def build_call(
     data: bytes = b"",
     lease: float = 30.0,
     sync: bool = False,
-    pace: float = SHORTEST_PACE,
+    pace: float = SHORTEST_POLL_INTERVAL_S,
 ) -> Call:
-    """Build one call; `lease` and `pace` in seconds. Raises UsageError for a run id that cannot stand in a path."""
+    """Build one call; `lease` and `pace` in seconds. Raises UsageError for a run id that is not fit for a path."""
     if not is_run_id(run_id):
         raise UsageError(f"{run_id!r} is not a run id")
     numbers = f"tt_bar={ARM_TIMEOUT_S} tt_lease={max(1, round(lease))} tt_sync={int(sync)}"
@@ -52,12 +52,12 @@ def build_call(
 
 
 def poll_interval_s(workers: int) -> float:
-    """Seconds between two looks of each worker at its log in a pod of so many."""
-    return min(LONGEST_PACE, max(SHORTEST_PACE, workers / MOST_LOOKS))
+    """Return the interval at which each of so many workers checks its log."""
+    return min(LONGEST_POLL_INTERVAL_S, max(SHORTEST_POLL_INTERVAL_S, workers / MOST_POLLS_PER_S))
 
 
 def parse_outcome(answer: Answer) -> WorkerOutcome:
-    """Read the fields of a status line (`end`, `stopped`, `status` answers carry them)."""
+    """Parse the fields of a status line, which `end`, `stopped` and `status` answers carry."""
     fields = answer.fields
     return WorkerOutcome(
         exit_code=answer.number("exit", MOST_EXIT_CODE),

@@ -1,4 +1,4 @@
-"""The confirmed stop: an exec of its own to every worker, and an answer from each by name."""
+"""The confirmed stop: a command of its own on every worker, and an answer from each by name."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
+from tui.runs.follow.sync_from_workers import record_worker_answers
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
@@ -18,12 +19,10 @@ from tui.runs.worker.calls import build_call, parse_outcome
 from tui.runs.worker.queries import RemoteState, parse_attempt, parse_state, query_status
 from tui.ssh.config.access import Access, Prompter
 from tui.ssh.exec.script_protocol import Answer, no_answer_error, parse_answers
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
+from tui.ssh.fleet import Fleet
 
 STOP_TIMEOUT_S = 90.0
-"""Seconds beyond the grace in which a worker has to answer: killing, verifying, waiting for the log's last bytes."""
+"""Time beyond the grace for a worker to answer: it kills, verifies and waits for the log's last bytes."""
 _TENTHS = 10
 _STARTED_PHASES = ("start", "confirm")
 _ALREADY = "it had ended already"
@@ -36,7 +35,7 @@ _REMOVED = "its directory was removed there"
 class StopAnswer:
     """One worker's answer. `confirmed`: no process of the run is left there, and its record is written.
 
-    `exit_code` is None where nothing was started or nobody recorded it; `detail` says what is not as it should be.
+    `exit_code` is None where nothing was started or no exit code was recorded; `detail` describes any irregularity.
     """
 
     worker: int
@@ -53,15 +52,13 @@ async def stop_run(
     prompter: Prompter | None = None,
     by: str = "user",
 ) -> AsyncIterator[StopAnswer]:
-    """Stop the run on every worker at once; answers come as they are given, one from each worker.
+    """Stop the run on every worker at once; yield each worker's answer as it comes.
 
     TERM, `grace` seconds, KILL, then a look whether anything is left. Works with and without a keeper, any number of
     times; a run that is over answers from its record. A worker that cannot be reached is not confirmed. A run that
-    was given up as lost is over once every worker has answered. One that nobody kept here and that had ended by
-    itself stays as it ended.
+    was given up as lost is over once every worker has answered. A run without a keeper that ended by itself stays as
+    it ended.
     """
-    from tui.ssh.fleet import Fleet
-
     before = status_of(directory)
     may_have_ended = before.state is RunState.LOST or not (before.state.is_over or before.attended.alive)
     stops = not before.state.is_over
@@ -88,7 +85,7 @@ async def stop_run(
 async def _stop_each(
     directory: RunDirectory, fleet: Fleet, indices: list[int], *, grace: float, for_good: bool
 ) -> AsyncGenerator[StopAnswer, None]:
-    """Stop the run on these workers at once, and note each answer as it comes."""
+    """Stop the run on these workers at once; record and yield each answer as it comes."""
     parts = parts_of(directory)
     stops = (
         stop_worker(directory.run, fleet, index, grace=grace, for_good=for_good, part=parts.get(index))
@@ -107,7 +104,7 @@ async def _stop_each(
 
 
 def _note_end(directory: RunDirectory) -> None:
-    """Note that a run is stopped, unless its keeper is about to: one that gave it up does not look again."""
+    """Record that a run is stopped, unless its keeper is about to; a keeper that gave it up does not do so."""
     status = status_of(directory)
     lost = status.state is RunState.LOST
     if lost or not (status.state.is_over or status.attended.alive):
@@ -117,9 +114,9 @@ def _note_end(directory: RunDirectory) -> None:
 async def _wanted(
     directory: RunDirectory, before: RunStatus, fleet: Fleet, indices: list[int], *, grace: float, by: str
 ) -> bool:
-    """Note the wish to stop a run that nobody here looks after, unless it had ended by itself; whether it was noted.
+    """Record the request to stop a run without a keeper, unless it ended by itself; return whether it was recorded.
 
-    So it is, too, where a person has no patience to wait for the workers' word.
+    It is also recorded where the query of the workers is cancelled.
     """
     has_ended = False
     try:
@@ -131,16 +128,16 @@ async def _wanted(
 
 
 async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, indices: list[int]) -> bool:
-    """Whether a run that nobody here looks after ended by itself, and nobody is to launch it again.
+    """Return whether a run without a keeper ended by itself and will not be launched again.
 
-    Of one that was not given up the workers' word then goes on record.
+    Unless the run was given up as lost, the workers' answers are then recorded.
     """
     if before.stop_requested not in (None, BY_POLICY):
         return False
     asking = {index: asyncio.ensure_future(query_status(before.run, fleet, index)) for index in indices}
     try:
-        for told in asyncio.as_completed(asking.values()):
-            answer = await told
+        for finished in asyncio.as_completed(asking.values()):
+            answer = await finished
             if answer is None or parse_state(answer) is not RemoteState.ENDED or _goes_on(answer, before.run):
                 return False
     except TpuTuiError:
@@ -150,19 +147,17 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
             task.cancel()
         await asyncio.gather(*asking.values(), return_exceptions=True)
     if before.state is not RunState.LOST:
-        from tui.runs.follow.sync_from_workers import record_worker_answers
-
         record_worker_answers(directory, {index: task.result() for index, task in asking.items()})
     return True
 
 
 def _goes_on(answer: Answer, run: Run) -> bool:
-    """Whether what ended is to be launched again, as it did not end well."""
+    """Return whether a part that failed is to be launched again."""
     return answer.number("exit") != 0 and parse_attempt(answer, run) < run.job.restarts
 
 
 def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
-    """Append an event where that can be done: workers are stopped whatever becomes of the disk here."""
+    """Append an event if possible: workers are stopped even when the disk here is full."""
     try:
         directory.append_event(kind, worker=worker, **fields)
     except OSError:
@@ -172,7 +167,7 @@ def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fi
 
 
 def parts_of(directory: RunDirectory) -> dict[int, WorkerStatus]:
-    """What is on record of each worker's part."""
+    """Return the recorded status of each worker's part."""
     return {part.worker: part for part in status_of(directory).workers}
 
 
@@ -185,10 +180,10 @@ async def stop_worker(
     for_good: bool = False,
     part: WorkerStatus | None = None,
 ) -> StopAnswer:
-    """Stop the run on one worker; never raises for the worker: what hindered is in the answer.
+    """Stop the run on one worker; never raises for the worker: a problem is in the answer.
 
-    `for_good`: no further attempt may begin there either, whoever would launch it. `part` is what is on record of the
-    worker: its job's mark finds the job where its directory is gone, and what has begun is not taken for never begun.
+    `for_good`: no further attempt may begin there, whichever keeper would launch it. `part` is the worker's recorded
+    status: its tag finds the job where its directory is gone, and a part that has begun is not taken for never begun.
     """
     tag = int(part.tag) if part is not None and part.tag else 0
     numbers = (max(0, round(grace * _TENTHS)), int(for_good), tag)
@@ -207,7 +202,7 @@ async def stop_worker(
 
 
 async def record_answer(directory: RunDirectory, answer: StopAnswer) -> None:
-    """Write a worker's answer into the run's events."""
+    """Record a worker's answer in the run's events."""
     await record(directory, "stop", worker=answer.worker, **_fields(answer))
 
 
@@ -231,7 +226,7 @@ def _answer_of(index: int, answer: Answer, part: WorkerStatus | None = None) -> 
 
 
 def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
-    """The answer of a worker that has nothing of the run, unless it is known to have begun there."""
+    """Return the answer of a worker without the run, unless the run is known to have begun there."""
     if answer.fields.get("gone") != "1" or part is None or not part.has_begun:
         return StopAnswer(index, True, None, _NEVER_AGAIN if answer.fields.get("before") == "1" else _NEVER)
     if part.tag:
@@ -240,7 +235,7 @@ def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
 
 
 def _from_record(status: RunStatus) -> list[tuple[int, StopAnswer]]:
-    """Answers that need no worker: those of a run that is over, where its end was recorded or it never began."""
+    """Return the answers that need no query: of a run that is over, whose end was recorded or that never began."""
     if not status.state.is_over:
         return []
     answered = ((worker.worker, _recorded(worker)) for worker in status.workers)
