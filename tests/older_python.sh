@@ -65,9 +65,9 @@ leave_out tests/localpod/test_pod.py tests/localpod/test_api_errors.py tests/loc
     tests/localpod/test_rehearsal.py tests/localpod/test_ssh_session.py
 # Screens are drawn by test_snapshots, with what texts and sizes they have, and driven by test_pod_screen.
 leave_out tests/console/test_keys.py tests/console/test_run_screen.py tests/console/test_dialogs.py \
-    tests/console/test_tiny.py tests/console/test_text.py tests/console/test_exec_dialog.py \
-    tests/console/test_export.py tests/console/test_suspend.py tests/console/test_touch.py \
-    tests/console/test_steadiness.py tests/console/test_log_pane.py
+    tests/console/test_tiny_screens.py tests/console/test_safe_text.py tests/console/test_exec_dialog.py \
+    tests/console/test_export.py tests/console/test_suspend.py tests/console/test_freshness.py \
+    tests/console/test_steady_painting.py tests/console/test_log_pane.py
 # Patterns are the one thing of the logs that Pythons differ in. test_dialects has lines of every dialect, test_carriers of
 # every launcher, test_demux cuts bytes into samples; the tables of public logs and the other ways to read bring no other.
 leave_out tests/logs/test_public_shapes.py tests/logs/test_match_cache.py tests/logs/test_saved_log.py tests/logs/test_block_reader.py \

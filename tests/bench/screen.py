@@ -182,24 +182,24 @@ def show_widgets(rows: int, log: Path, answer: Path) -> None:
     from textual import events
     from textual.app import App, ComposeResult
 
-    from tui.console.data.line_index import Spool
-    from tui.console.platform.gc_tuning import freeze_what_stays
+    from tui.console.data.line_index import FileLines
+    from tui.console.platform.gc_tuning import freeze_loaded_objects
     from tui.console.widgets.log.log_pane import LogPane
-    from tui.console.widgets.tables.core_table_widget import CoreTable
+    from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 
     watch = Watch(answer)
     first = _snapshot(rows)
 
     class Widgets(App[None]):
-        CSS = "CoreTable { height: 2fr; } LogPane { height: 1fr; }"
+        CSS = "CoreTableWidget { height: 2fr; } LogPane { height: 1fr; }"
 
         def compose(self) -> ComposeResult:
-            yield CoreTable()
+            yield CoreTableWidget()
             yield LogPane()
 
         def on_mount(self) -> None:
-            self.query_one(CoreTable).focus()
-            self.query_one(LogPane).open(Spool(log), show_worker=False)
+            self.query_one(CoreTableWidget).focus()
+            self.query_one(LogPane).open(FileLines(log), show_worker=False)
             self.turn = 0
             self.set_interval(1 / 10, self.show_cores)
             self.set_interval(1 / 15, self.query_one(LogPane).tick)
@@ -208,14 +208,14 @@ def show_widgets(rows: int, log: Path, answer: Path) -> None:
         def show_cores(self) -> None:
             self.turn += 1
             fresh = replace(first, loss=first.loss - self.turn / 1000, step=first.step + self.turn)
-            self.query_one(CoreTable).show(fresh)
+            self.query_one(CoreTableWidget).show(fresh)
 
         async def on_event(self, event: events.Event) -> None:
             if isinstance(event, events.Key):
                 self.call_after_refresh(lambda: watch.keys.append(time.monotonic() - event.time))
             await super().on_event(event)
 
-    freeze_what_stays()
+    freeze_loaded_objects()
     Widgets().run()
 
 
@@ -232,7 +232,7 @@ def _snapshot(rows: int) -> Any:
 def show_console(directory: Path, home: Path, answer: Path) -> None:
     """The console as `tpu-tui open` shows it."""
     from tui.console.app import ConsoleApp
-    from tui.console.platform.gc_tuning import freeze_what_stays
+    from tui.console.platform.gc_tuning import freeze_loaded_objects
     from tui.operator import Operator
     from tui.runs.record.run_directory import RunDirectory
     from tui.settings import Settings
@@ -248,7 +248,7 @@ def show_console(directory: Path, home: Path, answer: Path) -> None:
             super().on_mount()
             self.run_worker(watch.go(self))
 
-    freeze_what_stays()
+    freeze_loaded_objects()
     operator = Operator(Settings(home=home, project="bench", zones=(), read_only=True))
     Console(operator, open_run=RunDirectory.open(directory)).run()
 

@@ -19,7 +19,7 @@ from tests.console.stage import (
 from tui.console.app import ConsoleApp
 from tui.console.widgets.headline import Headline
 from tui.console.widgets.log.log_pane import LogPane
-from tui.console.widgets.problem_panel import Trouble
+from tui.console.widgets.problem_panel import ProblemPanel
 from tui.console.widgets.tables.line_table import LineTable
 from tui.runs.record.run_directory import RunDirectory
 
@@ -50,7 +50,7 @@ def headline(app: ConsoleApp) -> str:
 
 
 def trouble(app: ConsoleApp) -> str:
-    return "\n".join(app.screen.query_one(Trouble).lines)
+    return "\n".join(app.screen.query_one(ProblemPanel).lines)
 
 
 def dialog_text(app: ConsoleApp) -> str:

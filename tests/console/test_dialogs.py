@@ -9,12 +9,13 @@ from tests.console.driving import FULL, SMALL, dialog_text, headline, running, s
 from tests.console.stage import Answered, StageOperator
 from tui.checks.check_row import CheckRow
 from tui.console.app import ConsoleApp
+from tui.console.data.stop_progress import StopProgress
 from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.dialog import Dialog, QuitDialog, SecretDialog, TrustDialog
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
-from tui.console.screens.stop import StopDialog, StopProgress
+from tui.console.screens.stop import StopDialog
 
 
 async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: StageOperator) -> None:
@@ -160,8 +161,8 @@ async def test_stopping_asks_and_then_every_worker_answers_by_name(operator: Sta
         await pilot.press("ctrl+k")
         await until(pilot, lambda: isinstance(app.screen, StopDialog))
         operator.release.set()
-        await until(pilot, lambda: "1 of 4 workers confirmed." in dialog_text(app))
-        assert "not confirmed" in shown(table(app, "answers"))
+        await until(pilot, lambda: "not confirmed" in shown(table(app, "answers")))
+        await until(pilot, lambda: "Stop confirmed by 1 of 4 workers." in dialog_text(app))
         assert shown(table(app, "answers")).count("no answer") == 3
         assert "worker 2: no answer within 120 s" in dialog_text(app)
 
@@ -178,7 +179,7 @@ async def test_a_run_given_up_as_lost_can_be_stopped_and_an_ended_one_cannot(ope
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         directory.append_event("state", state="failed", cause="exit code 1", revived=True)
         await pilot.press("x")
-        await until(pilot, lambda: any("has ended already" in str(n.message) for n in app._notifications))
+        await until(pilot, lambda: any("has already ended" in str(n.message) for n in app._notifications))
         assert isinstance(app.screen, RunScreen)
 
 
@@ -212,7 +213,7 @@ async def test_enter_at_the_quit_question_loses_nothing(operator: StageOperator,
     app = ConsoleApp(operator, demo=lossy == "demo")
     async with app.run_test(size=FULL) as pilot:
         if lossy == "stop":
-            app.flows.stops[directory.id] = StopProgress(directory.run, 0.0)
+            app.ongoing.stops[directory.id] = StopProgress(directory.run, 0.0)
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, QuitDialog) and app.screen.focused is not None)
         await pilot.press("enter")
@@ -229,7 +230,7 @@ async def test_quitting_says_that_runs_go_on(operator: StageOperator) -> None:
         await until(pilot, lambda: table(app, "runs").row_count())
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, QuitDialog))
-        assert "Runs go on" in dialog_text(app)
+        assert "Runs continue" in dialog_text(app)
         assert directory.id in dialog_text(app)
         await pilot.press("escape")
         assert app.is_running
@@ -242,7 +243,7 @@ async def test_quitting_the_demo_says_that_its_pod_ends(operator: StageOperator)
     async with app.run_test(size=FULL) as pilot:
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, QuitDialog))
-        assert "end with this console" in dialog_text(app)
+        assert "ends the demo pod" in dialog_text(app)
 
 
 async def test_questions_of_a_connection_are_asked_one_at_a_time(operator: StageOperator) -> None:

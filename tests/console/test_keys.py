@@ -1,25 +1,24 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from textual.command import CommandPalette
-from textual.drivers._writer_thread import WriterThread
 from textual.events import Key, Paste
 from textual.widgets import Input
 
 from tests.console.driving import FULL, SMALL, dialog_text, running, table, until
 from tests.console.stage import StageOperator, train
-from tui.console.actions.command_palette import entries
-from tui.console.app import WRITES_AHEAD, ConsoleApp
+from tui.console.actions.command_palette import list_entries
+from tui.console.app import ConsoleApp
+from tui.console.intents import OpenRunRequested
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import TextDialog, WaitDialog
-from tui.console.screens.help import TEXTUALS, help_text
+from tui.console.screens.help import TEXTUAL_BINDINGS, format_help, list_bindings
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.run import RunScreen
-from tui.console.widgets.footer import KeysLine
+from tui.console.widgets.footer import KeyFooter
 from tui.console.widgets.log.log_pane import LogPane
-from tui.console.widgets.tables.core_table_widget import CoreTable
+from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.errors import TpuTuiError
 
 
@@ -29,12 +28,12 @@ async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator:
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        await until(pilot, lambda: app.screen.query_one(CoreTable).row_count())
-        cores = app.screen.query_one(CoreTable)
+        await until(pilot, lambda: app.screen.query_one(CoreTableWidget).row_count())
+        cores = app.screen.query_one(CoreTableWidget)
         await pilot.press("slash", "w", "2")
         bar = app.screen.query_one("#filter-bar")
         assert bar.region.area
-        assert not bar.region.overlaps(app.screen.query_one("KeysLine").region)
+        assert not bar.region.overlaps(app.screen.query_one("KeyFooter").region)
         await until(pilot, lambda: cores.row_count() == 8)
         await pilot.press("enter", "down")
         assert cores.has_focus
@@ -125,24 +124,6 @@ async def test_what_is_typed_right_after_a_dialog_is_left_acts_on_the_screen_ben
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
 
 
-async def test_a_terminal_that_reads_nothing_is_painted_when_it_reads_again(operator: StageOperator) -> None:
-    app = ConsoleApp(operator)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
-        with Path(os.devnull).open("w") as terminal:  # noqa: ASYNC230
-            writer = WriterThread(terminal)  # not started: like one whose terminal takes nothing
-            app._driver._writer_thread = writer  # type: ignore[union-attr]
-            for _ in range(WRITES_AHEAD + 1):
-                writer.write("")
-            app.refresh()
-            await until(pilot, lambda: app._owes_paint)
-            await pilot.press("4", "3")
-            assert table(app, "checks").has_focus
-            while not writer._queue.empty():
-                writer._queue.get()
-            await until(pilot, lambda: not app._owes_paint)
-
-
 async def test_the_palette_offers_what_fits_the_state(operator: StageOperator) -> None:
     directory = running(operator)
     app = ConsoleApp(operator)
@@ -151,7 +132,7 @@ async def test_the_palette_offers_what_fits_the_state(operator: StageOperator) -
 
         def names() -> list[str]:
             assert isinstance(app.screen, MainScreen)
-            return [name for name, _, _ in entries(app, app.screen)]
+            return [name for name, _, _ in list_entries(app, app.screen)]
 
         assert f"Stop {directory.id}" in names()
         assert "Check my-tpu" in names()
@@ -175,12 +156,11 @@ async def test_help_names_every_key_of_the_screen(operator: StageOperator) -> No
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, TextDialog))
         told = dialog_text(app)
-        for bound in screen._bindings.key_to_bindings.values():
-            for binding in bound:
-                if binding.description and not binding.system and binding.action not in TEXTUALS:
-                    assert binding.description in told
+        for binding in list_bindings(screen):
+            if binding.description and not binding.system and binding.action not in TEXTUAL_BINDINGS:
+                assert binding.description in told
         assert any("on this screen" in line and "in a table" in line for line in told.splitlines()), "two columns"
-        told = help_text(screen, screen.query("#slices"))
+        told = format_help(screen, screen.query("#slices"))
         assert told.index("New run") < told.index("in a table") < told.index("Next pane")
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen)
@@ -191,16 +171,16 @@ async def test_an_answer_to_a_key_takes_the_place_of_the_one_before(own_home: Pa
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, MainScreen) and app.screen.ready)
         for _ in range(2):
-            app.flows.say(TpuTuiError("the disk is full"))
+            app.show_error(TpuTuiError("the disk is full"))
             await pilot.pause()
         await pilot.press("c", "s", "x")
-        assert [told.message for told in app._notifications] == ["the disk is full", "no run is chosen"]
+        assert [told.message for told in app._notifications] == ["the disk is full", "No run selected"]
 
 
 async def test_the_line_of_keys_is_there_in_a_window_without_the_focus(operator: StageOperator) -> None:
     app = ConsoleApp(operator)
     async with app.run_test(size=SMALL) as pilot:
         app.app_focus = False
-        app.flows.open_run(running(operator))
+        app.perform(OpenRunRequested(running(operator)))
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        await until(pilot, lambda: app.screen.query_one(KeysLine).children)
+        await until(pilot, lambda: app.screen.query_one(KeyFooter).children)

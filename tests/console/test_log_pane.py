@@ -7,7 +7,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
 
 from tests.console.driving import until
-from tui.console.data.line_index import LONGEST_SHOWN, Spool
+from tui.console.data.line_index import MAX_SHOWN_BYTES, FileLines
 from tui.console.widgets.log.log_pane import LogPane
 
 
@@ -25,7 +25,7 @@ def shown(pane: LogPane) -> list[str]:
 
 
 async def opened(pilot: Pilot[None], pane: LogPane, path: Path) -> None:
-    pane.open(Spool(path))
+    pane.open(FileLines(path))
     await settled(pilot, pane)
 
 
@@ -138,7 +138,7 @@ async def test_long_lines_are_read_by_moving_sideways(tmp_path: Path) -> None:
 
 async def test_a_line_too_long_to_be_shown_whole_says_so(tmp_path: Path) -> None:
     path, pane = tmp_path / "log", LogPane()
-    path.write_bytes(b"x" * (LONGEST_SHOWN + 1_234) + b"\n")
+    path.write_bytes(b"x" * (MAX_SHOWN_BYTES + 1_234) + b"\n")
     app = Holding(pane)
     async with app.run_test(size=(61, 6)) as pilot:
         await opened(pilot, pane, path)

@@ -16,17 +16,18 @@ from tests.console.stage import (
     unreachable,
 )
 from tui.checks.check_row import CheckRow
-from tui.console.actions.command_palette import entries
+from tui.console.actions.command_palette import list_entries
 from tui.console.app import ConsoleApp
-from tui.console.data.pollers import FIRST_RUNS
+from tui.console.data.pollers import FIRST_RUNS_COUNT
+from tui.console.intents import OpenRunRequested
 from tui.console.render import tables
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import TextDialog
-from tui.console.screens.help import help_text
+from tui.console.screens.help import format_help
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.panes.pane import Pane
-from tui.console.widgets.tables.core_table_widget import CoreTable
+from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.runs.record.run_directory import RunDirectory
 
 
@@ -77,7 +78,7 @@ async def test_a_failing_source_is_told_in_its_pane_and_the_old_answer_stays(ope
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: "my-tpu" in shown(table(app, "slices")))
         operator.listed = unreachable()  # type: ignore[assignment]
-        app.sources.refresh()
+        app.pollers.refresh()
         pane = app.screen.query_one("#pane-slices", Pane)
         await until(pilot, lambda: "did not answer" in str(pane.query_one(".problem", Static).content))
         assert "check the network" in str(pane.query_one(".problem", Static).content)
@@ -116,14 +117,14 @@ async def test_read_only_does_not_bind_what_changes_something(own_home: Path, re
         for _ in range(2):
             assert CHANGING & set(app.screen.active_bindings) == (set() if read_only else CHANGING)
             assert isinstance(app.screen, MainScreen)
-            names = " ".join(name for name, _, _ in entries(app, app.screen))
+            names = " ".join(name for name, _, _ in list_entries(app, app.screen))
             assert ("New run" in names or "Stop" in names or "Shell" in names) is not read_only
             if isinstance(app.screen, PodScreen):
                 assert ("ctrl+d" in app.screen.active_bindings) is not read_only
                 assert ("Delete my-tpu" in names) is not read_only
-                app.flows.open_run(directory)
+                app.perform(OpenRunRequested(directory))
                 await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        assert ("Stop" in help_text(app.screen, [])) is not read_only
+        assert ("Stop" in format_help(app.screen, [])) is not read_only
 
 
 async def test_describe_shows_the_chosen_slice(operator: StageOperator) -> None:
@@ -141,7 +142,7 @@ async def test_a_rehearsal_is_called_that_in_the_list_and_on_its_screen(operator
     app = ConsoleApp(operator)
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: "rehearsal" in shown(table(app, "runs")))
-        app.flows.open_run(directory)
+        app.perform(OpenRunRequested(directory))
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         await until(pilot, lambda: "not training" in headline(app))
 
@@ -168,12 +169,12 @@ async def test_a_click_chooses_and_a_double_click_opens(operator: StageOperator)
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        await until(pilot, lambda: app.screen.query_one(CoreTable).row_count())
-        cores = app.screen.query_one(CoreTable)
+        await until(pilot, lambda: app.screen.query_one(CoreTableWidget).row_count())
+        cores = app.screen.query_one(CoreTableWidget)
         await until(pilot, lambda: cores.size.height > 12)
-        await pilot.click(CoreTable, offset=(6, 10))
+        await pilot.click(CoreTableWidget, offset=(6, 10))
         assert cores.cursor_key == 9
-        await pilot.click(CoreTable, offset=(6, 10), times=2)
+        await pilot.click(CoreTableWidget, offset=(6, 10), times=2)
         await until(pilot, lambda: app.screen.chosen_worker() == 1)  # type: ignore[attr-defined]
 
 
@@ -200,21 +201,23 @@ async def test_where_nothing_is_yet_the_next_step_is_told(own_home: Path) -> Non
         assert isinstance(app.screen, PodScreen)
         told = [told.message for told in app._notifications]
         assert told[0] == "nothing is chosen"
-        assert told[1].startswith("nothing to launch on\nno slices in project my-project")
+        assert told[1].startswith("Nothing to launch on\nno slices in project my-project")
 
 
 async def test_of_many_ended_runs_nothing_is_read_or_made_again(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slice_ = a_slice()
-    for number in range(FIRST_RUNS + 20):
+    for number in range(FIRST_RUNS_COUNT + 20):
         run = make_run(slice_, id=f"old-20261121-090000-{number:04x}")
         directory = RunDirectory.create(operator.settings.runs_home, run)
         directory.append_event("state", state="running", cause=None)
         directory.append_event("state", state="stopped", cause=None)
     made: list[str] = []
-    real = tables.run_row
-    monkeypatch.setattr(tables, "run_row", lambda status, *rest: (made.append(status.run.id), real(status, *rest))[1])
+    real = tables.make_run_row
+    monkeypatch.setattr(
+        tables, "make_run_row", lambda status, *rest: (made.append(status.run.id), real(status, *rest))[1]
+    )
     looks: list[int] = []
     look = operator.runs.list_statuses
     monkeypatch.setattr(
@@ -224,8 +227,8 @@ async def test_of_many_ended_runs_nothing_is_read_or_made_again(
     )
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "runs").row_count() == FIRST_RUNS + 20 and len(looks) > 3)
-        assert looks[:2] == [FIRST_RUNS, FIRST_RUNS + 20]
+        await until(pilot, lambda: table(app, "runs").row_count() == FIRST_RUNS_COUNT + 20 and len(looks) > 3)
+        assert looks[:2] == [FIRST_RUNS_COUNT, FIRST_RUNS_COUNT + 20]
         # Once for the row, and once more when its newest figures are known.
         assert max(Counter(made).values()) <= 2
         await until(pilot, lambda: len(looks) > 4)

@@ -11,9 +11,9 @@ from tests.console.driving import shown, trouble, until
 from tests.console.stage import StageOperator
 from tests.logs.shapes import training
 from tui.console.app import ConsoleApp
-from tui.console.data.saved_log_feed import SavedFeed
+from tui.console.data.saved_log_feed import SavedLogFeed
 from tui.console.screens.run import RunScreen
-from tui.console.widgets.tables.core_table_widget import CoreTable
+from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.logs.saved_log import open_log
 
 LOGS = {
@@ -37,7 +37,7 @@ def test_each_workers_lines_are_chosen_by_what_a_tool_put_before_them(tool: str,
     lines = [line.encode() for line in LOGS[tool]]
     path = tmp_path / "out.log"
     path.write_bytes(b"\n".join(lines) + b"\n")
-    feed = SavedFeed(open_log(path))
+    feed = SavedLogFeed(open_log(path))
     while feed.poll():
         pass
     assert list(feed.workers) == [0, 1]
@@ -49,7 +49,7 @@ def test_each_workers_lines_are_chosen_by_what_a_tool_put_before_them(tool: str,
 def test_figures_count_as_current_once_they_are_those_of_the_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "out.log"
     path.write_text("".join(training(step=step) + "\n" for step in range(20_000)))
-    feed = SavedFeed(open_log(path))
+    feed = SavedLogFeed(open_log(path))
     while feed.is_behind:
         feed.read()
     assert not feed.caught_up
@@ -68,5 +68,5 @@ async def test_a_packed_log_that_is_cut_off_says_so_above_its_cores(operator: St
     async with app.run_test(size=(100, 26)) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         await until(pilot, lambda: "it is cut off" in trouble(app))
-        cores = app.screen.query_one(CoreTable)
+        cores = app.screen.query_one(CoreTableWidget)
         await until(pilot, lambda: cores.row_count() == 1 and "training" in shown(cores))

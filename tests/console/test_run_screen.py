@@ -21,13 +21,13 @@ from tui.console.screens.dialog import TextDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.log.log_pane import LogPane
-from tui.console.widgets.problem_panel import Trouble
-from tui.console.widgets.tab_bar import TabLine
-from tui.console.widgets.tables.core_table_widget import CoreTable
+from tui.console.widgets.problem_panel import ProblemPanel
+from tui.console.widgets.tab_bar import TabBar
+from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.runs.record.run_directory import RunDirectory
 
 
-def tabs_red(tabs: TabLine) -> object:
+def tabs_red(tabs: TabBar) -> object:
     return tabs.get_component_rich_style("tabs--bad").color
 
 
@@ -44,7 +44,7 @@ async def test_a_run_that_grows_fills_the_open_run_screen(operator: StageOperato
         await until(pilot, lambda: "compiling the first step" in shown(table(app, "phases")))
         assert "running" in headline(app)
         train(directory, range(0, 100, 5))
-        cores = app.screen.query_one(CoreTable)
+        cores = app.screen.query_one(CoreTableWidget)
         await until(pilot, lambda: cores.row_count() == 32)
         await until(pilot, lambda: "32 of 32 cores" in headline(app))
         await until(pilot, lambda: "straggler: core 13" in trouble(app))
@@ -66,7 +66,7 @@ async def test_enter_on_a_core_opens_its_workers_log(operator: StageOperator) ->
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        await until(pilot, lambda: app.screen.query_one(CoreTable).row_count())
+        await until(pilot, lambda: app.screen.query_one(CoreTableWidget).row_count())
         await pilot.press("end", "enter")
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "/31 " in shown(log) and "/0 " not in shown(log))
@@ -172,11 +172,12 @@ async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp
     app = ConsoleApp(operator, replay=open_log(path))
     async with app.run_test(size=FULL) as pilot:
         await until(
-            pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.query_one(CoreTable).row_count() == 4
+            pilot,
+            lambda: isinstance(app.screen, RunScreen) and app.screen.query_one(CoreTableWidget).row_count() == 4,
         )
         await until(pilot, lambda: "saved log" in headline(app))
         assert "out.log" in headline(app)
-        await until(pilot, lambda: "worker 1" in app.screen.query_one("#log-tabs", TabLine).render_line(0).text)
+        await until(pilot, lambda: "worker 1" in app.screen.query_one("#log-tabs", TabBar).render_line(0).text)
         await pilot.press("right_square_bracket", "right_square_bracket")
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "[1]" in shown(log) and "[0]" not in shown(log))
@@ -192,11 +193,11 @@ async def test_a_failed_run_tells_the_failing_workers_last_words_and_leads_to_th
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        told = app.screen.query_one(Trouble)
+        told = app.screen.query_one(ProblemPanel)
         drawn = lambda: "\n".join(told.render_line(y).text for y in range(told.size.height))  # noqa: E731
         await until(pilot, lambda: "✗ worker 2: exit code 1" in drawn())
         assert "FileNotFoundError: shard-00031.tar" in drawn()
-        tabs = app.screen.query_one("#log-tabs", TabLine)
+        tabs = app.screen.query_one("#log-tabs", TabBar)
         await pilot.press("3")
         await until(pilot, lambda: tabs.render_line(0).text.split()[:4] == ["merged", "✗", "worker", "2"])
         red = [part.text for part in tabs.render_line(0) if part.style and part.style.color == tabs_red(tabs)]
@@ -227,13 +228,13 @@ async def test_trouble_takes_the_keys_and_the_mouse(operator: StageOperator) -> 
         await until(
             pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready and "exit code 1" in trouble(app)
         )
-        await until(pilot, lambda: app.screen.query_one(Trouble).region.area)
-        app.screen.query_one(Trouble).focus()
+        await until(pilot, lambda: app.screen.query_one(ProblemPanel).region.area)
+        app.screen.query_one(ProblemPanel).focus()
         await pilot.press("enter")
         await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
         app.screen.show_log("merged")  # type: ignore[attr-defined]
         await until(pilot, lambda: app.screen.chosen_worker() is None)  # type: ignore[attr-defined]
-        await pilot.click(Trouble)
+        await pilot.click(ProblemPanel)
         await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
 
 
@@ -279,7 +280,7 @@ async def test_a_failed_phase_is_told_whole_with_its_remedy(operator: StageOpera
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        told = app.screen.query_one(Trouble)
+        told = app.screen.query_one(ProblemPanel)
         drawn = lambda: " ".join(told.render_line(y).text.strip() for y in range(told.size.height))  # noqa: E731
         await until(pilot, lambda: remedy in drawn())
         await pilot.press("down", "down", "enter")
@@ -341,7 +342,7 @@ async def test_few_cores_leave_the_room_to_the_logs(operator: StageOperator) -> 
     for directory in (few, many):
         app = ConsoleApp(StageOperator(operator.settings.home), open_run=directory)
         async with app.run_test(size=(120, 40)) as pilot:
-            cores = lambda: app.screen.query_one(CoreTable)  # noqa: B023,E731
+            cores = lambda: app.screen.query_one(CoreTableWidget)  # noqa: B023,E731
             await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready and cores().row_count())  # noqa: B023
             await until(pilot, lambda: app.screen.query_one("#pane-rate").region.height >= 10)  # noqa: B023
             heights.append(app.screen.query_one("#lower").size.height)

@@ -15,18 +15,20 @@ from textual.widgets import Input
 
 import tui.console.app
 from tests.console.stage import Answered, a_slice, make_run, training_line
-from tui.console.data.launch_form import Draft
-from tui.console.data.line_index import Spool
+from tui.console.data.delete_progress import DeleteProgress
+from tui.console.data.launch_form import LaunchForm
+from tui.console.data.line_index import FileLines
+from tui.console.data.stop_progress import StopProgress
 from tui.console.render import run_summary, tables
-from tui.console.screens.delete import DeleteDialog, DeleteProgress
+from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.dialog import QuitDialog, TrustDialog
 from tui.console.screens.launch import LaunchDialog
-from tui.console.screens.stop import StopDialog, StopProgress
+from tui.console.screens.stop import StopDialog
 from tui.console.widgets.headline import Headline
 from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.panes.pane import Pane
-from tui.console.widgets.problem_panel import Told, Trouble
-from tui.console.widgets.tables.core_table_widget import CoreTable
+from tui.console.widgets.problem_panel import Problem, ProblemPanel
+from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.console.widgets.tables.row_table import RowTable
 from tui.console.widgets.tables.table_columns import Cell
 from tui.logs.demux import Demux
@@ -75,8 +77,8 @@ def snapshot_of(steps: int = 200) -> Snapshot:
     return demux.snapshot(now=MOMENT + steps)
 
 
-def core_table() -> CoreTable:
-    table = CoreTable()
+def core_table() -> CoreTableWidget:
+    table = CoreTableWidget()
     table.call_later(table.show, snapshot_of())
     return table
 
@@ -88,7 +90,7 @@ def slices() -> Widget:
         a_slice("spare", 1, state="PREEMPTED", health=None, accelerator_type="v2-8", cores=8, spot=True),
         a_slice("\x1b[31m[bold]odd", 0, state="CREATING", health=None, cores=None),
     ]
-    table.call_later(table.show, [tables.slice_row(slice_) for slice_ in shown])
+    table.call_later(table.show, [tables.make_slice_row(slice_) for slice_ in shown])
     return Pane("slices", table)
 
 
@@ -119,15 +121,17 @@ def stopping() -> StopDialog:
 
 
 def in_trouble() -> Widget:
-    widget = Trouble()
+    widget = ProblemPanel()
     cause = "worker 2 exited with 1; its last lines: FileNotFoundError: shard-00031.tar"
-    told = Told((cause, "stragglers: core 13"), "bad", 2, ("Traceback (most recent call last):", "FileNotFoundError"))
+    told = Problem(
+        (cause, "stragglers: core 13"), "bad", 2, ("Traceback (most recent call last):", "FileNotFoundError")
+    )
     widget.call_later(widget.show, told)
     return widget
 
 
 def launching() -> LaunchDialog:
-    draft = Draft(
+    draft = LaunchForm(
         (a_slice(),), "europe-west4-a/my-tpu", JobOptions(("python3", "train.py"), env={"LR": "0.1"}), "night"
     )
     return LaunchDialog(draft)
@@ -158,7 +162,7 @@ def test_a_hostile_log_looks_harmless(snap_compare: Any, tmp_path: Path) -> None
 
     async def open_it(pilot: Pilot[None]) -> None:
         pane = pilot.app.query_one(LogPane)
-        pane.open(Spool(path, 2), show_worker=True)
+        pane.open(FileLines(path, 2), show_worker=True)
         await pilot.pause()
 
     assert snap_compare(Showing(lambda: LogPane()), terminal_size=(80, 10), run_before=open_it)

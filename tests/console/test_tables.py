@@ -9,11 +9,11 @@ from textual.widget import Widget
 
 from tests.console.stage import training_line
 from tui.console.widgets.tables.core_table_widget import COLUMNS as CORE_COLUMNS
-from tui.console.widgets.tables.core_table_widget import WIDEST_TREND, CoreTable, matching, order_by
+from tui.console.widgets.tables.core_table_widget import WIDEST_TREND, CoreTableWidget, filter_cores, sort_cores
 from tui.console.widgets.tables.line_table import LineTable
-from tui.console.widgets.tables.row_table import Row, RowTable
-from tui.console.widgets.tables.sparkline import sparkline
-from tui.console.widgets.tables.table_columns import Cell, Column, fitting
+from tui.console.widgets.tables.row_table import RowTable, TableRow
+from tui.console.widgets.tables.sparkline import draw_sparkline
+from tui.console.widgets.tables.table_columns import Cell, Column, fit_columns
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
 
@@ -33,8 +33,8 @@ class Holding(App[None]):
         yield self._widget
 
 
-def row(name: str, size: int | None, note: str = "") -> Row:
-    return Row(name, (Cell(name), Cell("–" if size is None else str(size)), Cell(note)), (name, size, note))
+def row(name: str, size: int | None, note: str = "") -> TableRow:
+    return TableRow(name, (Cell(name), Cell("–" if size is None else str(size)), Cell(note)), (name, size, note))
 
 
 def cores(count: int, step: int = 10, changed: int | None = None, demux: Demux | None = None) -> Snapshot:
@@ -58,7 +58,11 @@ WANTING = (
 
 def test_a_column_takes_no_more_than_it_has_use_for() -> None:
     columns = (Column("name", "name", 8), Column("trend", "trend", 10, flexible=1, most=20))
-    assert [[width for _, width in fitting(columns, room)] for room in (19, 24, 99)] == [[8, 10], [8, 15], [8, 20]]
+    assert [[width for _, width in fit_columns(columns, room)] for room in (19, 24, 99)] == [
+        [8, 10],
+        [8, 15],
+        [8, 20],
+    ]
 
 
 def test_a_column_comes_only_when_another_has_grown_as_far_as_it_does() -> None:
@@ -67,12 +71,12 @@ def test_a_column_comes_only_when_another_has_grown_as_far_as_it_does() -> None:
         Column("trend", "trend", 10, flexible=1, most=20),
         Column("more", "more", 15, rank=1, leaves=10),
     )
-    assert [[width for _, width in fitting(columns, room)] for room in (44, 45)] == [[8, 20], [8, 20, 15]]
+    assert [[width for _, width in fit_columns(columns, room)] for room in (44, 45)] == [[8, 20], [8, 20, 15]]
 
 
 def test_each_core_has_a_curve_of_its_rate_where_the_screen_is_very_wide() -> None:
     rooms = (150, 235, 236, 298)
-    shown = [{column.key: width for column, width in fitting(CORE_COLUMNS, room)} for room in rooms]
+    shown = [{column.key: width for column, width in fit_columns(CORE_COLUMNS, room)} for room in rooms]
     assert ["rate_trend" in widths for widths in shown] == [False, False, True, True]
     assert shown[1]["trend"] == shown[2]["trend"] == WIDEST_TREND, "what was there before is as wide as it was"
 
@@ -82,7 +86,7 @@ async def test_a_core_that_became_slow_shows_it_in_the_curve_of_its_rate() -> No
     for step in range(20):
         rate = 250.0 if step < 10 else 50.0
         demux.feed(0, training_line(0, 1, step, 5.0, rate), now=1_790_000_000.0 + step)
-    table = CoreTable()
+    table = CoreTableWidget()
     async with Holding(table).run_test(size=(298, 8)):
         table.show(demux.snapshot(now=1_790_000_020.0))
         assert "█" * 10 + "▁" * 10 in shown(table)[1]
@@ -99,7 +103,7 @@ async def test_a_core_that_became_slow_shows_it_in_the_curve_of_its_rate() -> No
     ],
 )
 def test_a_column_comes_only_where_a_dearer_one_has_the_room_it_wants(room: int, widths: dict[str, int]) -> None:
-    assert {column.key: width for column, width in fitting(WANTING, room)} == widths
+    assert {column.key: width for column, width in fit_columns(WANTING, room)} == widths
 
 
 @pytest.mark.parametrize(
@@ -114,12 +118,12 @@ def test_a_column_comes_only_where_a_dearer_one_has_the_room_it_wants(room: int,
 def test_what_is_to_spare_goes_to_cells_that_need_it(
     room: int, needs: dict[str, int], widths: dict[str, int]
 ) -> None:
-    assert {column.key: width for column, width in fitting(WANTING, room, needs)} == widths
+    assert {column.key: width for column, width in fit_columns(WANTING, room, needs)} == widths
 
 
 async def test_a_column_grows_with_what_stands_in_it_and_never_shrinks() -> None:
     table = RowTable((Column("name", "name", 4, flexible=1), Column("rest", "rest", 4, flexible=9)))
-    row = lambda name: Row(1, (Cell(name), Cell("-")))  # noqa: E731
+    row = lambda name: TableRow(1, (Cell(name), Cell("-")))  # noqa: E731
     async with Holding(table).run_test(size=(40, 5)) as pilot:
         table.show([row("short")])
         await pilot.pause()
@@ -135,7 +139,7 @@ async def test_a_column_grows_with_what_stands_in_it_and_never_shrinks() -> None
 async def test_the_cursor_stays_on_top_until_it_is_moved_and_comes_back_there_with_home() -> None:
     table = RowTable((Column("name", "name", 8),))
     table.stays_on_top = True
-    row = lambda name: Row(name, (Cell(name),))  # noqa: E731
+    row = lambda name: TableRow(name, (Cell(name),))  # noqa: E731
     async with Holding(table).run_test(size=(40, 8)) as pilot:
         table.show([row("pass")])
         await pilot.pause()
@@ -178,7 +182,7 @@ async def test_a_header_click_sorts_and_a_double_click_opens() -> None:
     opened: list[object] = []
 
     class Listening(Holding):
-        def on_line_table_opened(self, event: LineTable.Opened) -> None:
+        def on_line_table_opened(self, event: LineTable.RowOpened) -> None:
             opened.append(event.key)
 
     table = RowTable(COLUMNS)
@@ -204,23 +208,23 @@ async def test_a_filter_hides_what_does_not_match() -> None:
 
 async def test_hostile_cells_never_reach_the_terminal_raw() -> None:
     from tests.console.stage import a_slice
-    from tui.console.render.tables import SLICE_COLUMNS, slice_row
+    from tui.console.render.tables import SLICE_COLUMNS, make_slice_row
 
     table = RowTable(SLICE_COLUMNS)
     async with Holding(table).run_test(size=(100, 8)):
-        table.show([slice_row(a_slice("\x1b[2J[bold]evil[/]", state="REA\rDY"))])
+        table.show([make_slice_row(a_slice("\x1b[2J[bold]evil[/]", state="REA\rDY"))])
         assert "\x1b" not in "".join(shown(table))
         assert "␛[2J[bold]" in shown(table)[1]
 
 
 def test_a_narrow_table_leaves_out_the_least_important_columns() -> None:
-    assert [column.key for column, _ in fitting(COLUMNS, 30)] == ["name", "size", "note"]
-    assert [column.key for column, _ in fitting(COLUMNS, 18)] == ["name", "size"]
-    assert sum(size + 1 for _, size in fitting(COLUMNS, 40)) - 1 == 40
+    assert [column.key for column, _ in fit_columns(COLUMNS, 30)] == ["name", "size", "note"]
+    assert [column.key for column, _ in fit_columns(COLUMNS, 18)] == ["name", "size"]
+    assert sum(size + 1 for _, size in fit_columns(COLUMNS, 40)) - 1 == 40
 
 
 async def test_one_changed_core_repaints_one_row() -> None:
-    table = CoreTable()
+    table = CoreTableWidget()
     async with Holding(table).run_test(size=(100, 30)) as pilot:
         demux = Demux()
         table.show(cores(16_384, demux=demux))
@@ -236,7 +240,7 @@ async def test_one_changed_core_repaints_one_row() -> None:
 
 
 async def test_only_visible_rows_are_ever_drawn() -> None:
-    table = CoreTable()
+    table = CoreTableWidget()
     async with Holding(table).run_test(size=(100, 30)) as pilot:
         table.show(cores(16_384))
         await pilot.pause()
@@ -249,7 +253,7 @@ async def test_only_visible_rows_are_ever_drawn() -> None:
 
 
 async def test_cores_sort_by_a_shifted_letter_and_the_selection_survives() -> None:
-    table = CoreTable()
+    table = CoreTableWidget()
     async with Holding(table).run_test(size=(110, 30)) as pilot:
         table.show(cores(16))
         table.focus()
@@ -269,7 +273,7 @@ async def test_a_core_whose_loss_is_nan_is_named_so() -> None:
     for core, loss in ((0, "1.00000"), (1, "nan")):
         line = f"| Training Device=xla:0/{core} Epoch=1 Step=5 Loss={loss} Rate=9.00 GlobalRate=9.00 Time=02:38:57\n"
         demux.feed(0, line.encode(), now=1_790_000_000.0)
-    table = CoreTable()
+    table = CoreTableWidget()
     async with Holding(table).run_test(size=(110, 8)):
         table.show(demux.snapshot(now=1_790_000_000.5))
         assert "nan" in shown(table)[2].split()[2:4]
@@ -281,20 +285,20 @@ async def test_a_core_whose_loss_is_nan_is_named_so() -> None:
 )
 def test_cores_are_filtered_by_number_worker_or_state(text: str, kept: list[int]) -> None:
     snapshot = cores(12)
-    wanted = matching(snapshot, text)
+    wanted = filter_cores(snapshot, text)
     assert wanted is not None
     assert snapshot.core[wanted].tolist() == kept
 
 
 def test_every_column_of_the_core_table_can_be_sorted_by() -> None:
     snapshot = cores(20)
-    for column in CoreTable().columns:
-        assert sorted(order_by(snapshot, column.key, False).tolist()) == list(range(20))
+    for column in CoreTableWidget().columns:
+        assert sorted(sort_cores(snapshot, column.key, False).tolist()) == list(range(20))
 
 
 def test_a_flat_series_looks_flat_and_a_falling_one_falls() -> None:
-    assert len(set(sparkline([99.0, 99.1, 99.0, 99.05], 4))) <= 2
-    assert sparkline([8, 7, 6, 5, 4, 3, 2, 1], 8) == "█▇▆▅▄▃▂▁"
-    assert sparkline([1.0, math.nan, 2.0], 5) == "  ▁×█"
-    assert sparkline(range(100), 5)[0] == "▁"
-    assert sparkline([], 3) == "   "
+    assert len(set(draw_sparkline([99.0, 99.1, 99.0, 99.05], 4))) <= 2
+    assert draw_sparkline([8, 7, 6, 5, 4, 3, 2, 1], 8) == "█▇▆▅▄▃▂▁"
+    assert draw_sparkline([1.0, math.nan, 2.0], 5) == "  ▁×█"
+    assert draw_sparkline(range(100), 5)[0] == "▁"
+    assert draw_sparkline([], 3) == "   "

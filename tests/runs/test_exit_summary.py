@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tui.console.render.tables import exit_codes
+from tui.console.render.tables import format_exit_codes
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
@@ -53,7 +53,7 @@ OTHERS_STOPPED = {worker: 3 if worker == 5 else 143 for worker in range(8)}
 def test_after_a_failure_the_culprit_comes_first(codes: dict[int, int], first: int, told: str) -> None:
     status = ended(codes, "failed", first=first, by="policy")
     assert exit_summary(status) == told
-    assert (exit_codes(status).text, exit_codes(status).tone) == (told, "bad")
+    assert (format_exit_codes(status).text, format_exit_codes(status).tone) == (told, "bad")
 
 
 def test_of_thousands_of_workers_the_culprit_is_still_the_first_word() -> None:
@@ -64,14 +64,14 @@ def test_of_thousands_of_workers_the_culprit_is_still_the_first_word() -> None:
 @pytest.mark.parametrize("code", [143, 137, 0, 1])
 def test_a_stop_that_somebody_wanted_is_not_red(code: int) -> None:
     status = ended(dict.fromkeys(range(3), code), "stopped", by="user")
-    assert (exit_codes(status).text, exit_codes(status).tone) == (f"{code} {code} {code}", "dim")
+    assert (format_exit_codes(status).text, format_exit_codes(status).tone) == (f"{code} {code} {code}", "dim")
 
 
 def test_codes_of_a_run_that_failed_without_a_named_culprit_are_red() -> None:
     status = ended({0: 0, 1: 1}, "failed")
-    assert (exit_codes(status).text, exit_codes(status).tone) == ("0 1", "bad")
+    assert (format_exit_codes(status).text, format_exit_codes(status).tone) == ("0 1", "bad")
     many = ended(dict.fromkeys(range(64), 0), "succeeded")
-    assert (exit_codes(many).text, exit_codes(many).tone) == ("0×64", "dim")
+    assert (format_exit_codes(many).text, format_exit_codes(many).tone) == ("0×64", "dim")
 
 
 def test_of_the_workers_of_a_failed_run_only_those_that_failed_themselves_are_red() -> None:

@@ -16,8 +16,8 @@ import pytest
 from tests.runs.hostile import NONCE, RUN, RUN_ID, Hostility
 from tui.checks.workers.check_facts import facts_from
 from tui.cloud.hosts_file import read_hosts
-from tui.console.data.run_feed import batches_in
-from tui.console.render.tables import run_row
+from tui.console.data.run_feed import parse_batches
+from tui.console.render.tables import make_run_row
 from tui.errors import TpuTuiError
 from tui.pod.run import is_run_id
 from tui.reports.data import write_csv, write_json
@@ -95,8 +95,8 @@ def read_state(hostility: Hostility, home: Path) -> None:
         living_keeper(directory)
         status = status_of(directory)
         json.dumps([status_document(status, None), status_document(summary_status(directory), None)], allow_nan=False)
-        run_row(status, 1764e6)
-        batches_in((path / ARRIVALS_FILE).read_bytes())
+        make_run_row(status, 1764e6)
+        parse_batches((path / ARRIVALS_FILE).read_bytes())
         if directory.path == path and hostility.random.random() < REPORTED:
             summary = summary_of_run(directory)
             for write in (write_json, write_csv, write_html, write_markdown, write_text):

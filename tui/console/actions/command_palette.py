@@ -3,90 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
+from tui.console import intents
+from tui.console.context import get_context
 from tui.console.data.pollers import RUNS
 from tui.console.data.run_feed import MERGED
 from tui.console.screens.base import MainScreen
 from tui.console.screens.run import RunScreen
 
 if TYPE_CHECKING:
-    from tui.console.app import ConsoleApp
+    from tui.console.context import ConsoleContext
+    from tui.pod.slice import Slice
+    from tui.runs.record.run_directory import RunDirectory
 
 Entry = tuple[str, str, Callable[[], object]]
-MOST_RUNS = 30
+MAX_RUNS = 30
 DARK, LIGHT = "textual-dark", "textual-light"
 
 
-def entries(app: ConsoleApp, screen: MainScreen) -> Iterator[Entry]:
-    """(name, help, what it does) for the state the console is in."""
-    flows = app.flows
+def list_entries(console: ConsoleContext, screen: MainScreen) -> Iterator[Entry]:
+    """Yield (name, help, action) of what can be done in the console's present state."""
     slice_, run = screen.chosen_slice(), screen.chosen_run()
     if slice_ is not None:
-        yield f"Check {slice_.name}", "SSH, workers and ports, probed from the workers", lambda: flows.check(slice_)
-        if not app.read_only:
-            yield f"New run on {slice_.name}", "asks first, shows what will run", lambda: flows.new_run(slice_)
-            yield (
-                f"Shell on {slice_.name}",
-                "leaves the screen to ssh",
-                lambda: app.on_workers.shell(slice_, screen.chosen_worker()),
-            )
-            yield (
-                f"Exec on {slice_.name}",
-                "a command on every worker, outputs grouped",
-                lambda: app.on_workers.execute(slice_),
-            )
-            yield f"Delete {slice_.name}", "asks for its name", lambda: flows.delete_slice(slice_)
+        yield from _slice_entries(console, screen, slice_)
     if run is not None:
-        if not isinstance(screen, RunScreen):
-            yield f"Open {run.id}", "cores, charts, logs", lambda: flows.open_run(run)
-        if not app.read_only and not app.operator.runs.status_of(run).state.is_over:
-            yield f"Stop {run.id}", "asks first, every worker answers", lambda: flows.stop_run(run)
-        yield f"Report of {run.id}", "HTML, Markdown, text and JSON into its directory", lambda: flows.export(run)
+        yield from _run_entries(console, screen, run)
     if isinstance(screen, RunScreen):
-        yield _log_entry(screen, MERGED, "Merged log")
+        yield "Merged log", "", partial(screen.show_log, MERGED)
         for worker in screen.feed.workers:
-            yield _log_entry(screen, str(worker), f"Log of worker {worker}")
-    for status in (app.store.get(RUNS).value or ())[:MOST_RUNS]:
+            yield f"Log of worker {worker}", "", partial(screen.show_log, str(worker))
+    for status in (console.store.get(RUNS).value or ())[:MAX_RUNS]:
         if run is None or status.run.id != run.id:
-            yield _open_entry(app, status.run.id, str(status.state))
-    yield "List the slices now", "", app.sources.refresh
-    light = app.theme == LIGHT
+            yield f"Open {status.run.id}", str(status.state), partial(_open_run, console, status.run.id)
+    yield "Refresh slices", "", console.pollers.refresh
+    is_light = console.theme == LIGHT
     yield (
-        f"{'Dark' if light else 'Light'} colours",
-        f"from the start: TEXTUAL_THEME={LIGHT}",
-        lambda: setattr(app, "theme", DARK if light else LIGHT),
+        f"{'Dark' if is_light else 'Light'} colours",
+        f"set TEXTUAL_THEME={LIGHT} to start with light colours",
+        partial(setattr, console, "theme", DARK if is_light else LIGHT),
     )
-    yield "Keys", "what every key does", app.action_show_help
-    yield "Quit", "runs go on" if not app.demo else "the demo's pod ends", flows.ask_quit
+    yield "Keys", "what every key does", console.action_show_help
+    ends = "the demo's pod ends" if console.demo else "runs continue"
+    yield "Quit", ends, partial(console.perform, intents.QuitRequested())
 
 
-def _log_entry(screen: RunScreen, which: str, name: str) -> Entry:
-    return name, "", lambda: screen.show_log(which)
+def _slice_entries(console: ConsoleContext, screen: MainScreen, slice_: Slice) -> Iterator[Entry]:
+    name, perform = slice_.name, console.perform
+    yield f"Check {name}", "SSH, workers and ports", partial(perform, intents.CheckRequested(slice_))
+    if console.read_only:
+        return
+    yield f"New run on {name}", "asks first, shows what will run", partial(perform, intents.NewRunRequested(slice_))
+    shell = intents.ShellRequested(slice_, screen.chosen_worker())
+    yield f"Shell on {name}", "leaves the screen to SSH", partial(perform, shell)
+    exec_ = intents.ExecRequested(slice_)
+    yield f"Exec on {name}", "a command on every worker, equal outputs grouped", partial(perform, exec_)
+    yield f"Delete {name}", "asks for its name", partial(perform, intents.DeleteRequested(slice_))
 
 
-def _open_entry(app: ConsoleApp, run_id: str, state: str) -> Entry:
-    return f"Open {run_id}", state, lambda: app.flows.open_run(app.open_directory(run_id))
+def _run_entries(console: ConsoleContext, screen: MainScreen, run: RunDirectory) -> Iterator[Entry]:
+    perform = console.perform
+    if not isinstance(screen, RunScreen):
+        yield f"Open {run.id}", "cores, charts, logs", partial(perform, intents.OpenRunRequested(run))
+    if not console.read_only and not console.operator.runs.status_of(run).state.is_over:
+        yield f"Stop {run.id}", "asks first, every worker confirms", partial(perform, intents.StopRunRequested(run))
+    report = "HTML, Markdown, text and JSON into its directory"
+    yield f"Report of {run.id}", report, partial(perform, intents.ReportRequested(run))
+
+
+def _open_run(console: ConsoleContext, run_id: str) -> None:
+    console.perform(intents.OpenRunRequested(console.open_directory(run_id)))
 
 
 class ConsoleCommands(Provider):
     """Hands the entries to Textual's palette."""
 
     def _entries(self) -> list[Entry]:
-        app = cast("ConsoleApp", self.app)
-        return list(entries(app, self.screen)) if isinstance(self.screen, MainScreen) else []
+        console = get_context(self)
+        return list(list_entries(console, self.screen)) if isinstance(self.screen, MainScreen) else []
 
     async def discover(self) -> Hits:
         """What is there before anything is typed."""
-        for name, told, action in self._entries():
-            yield DiscoveryHit(name, action, help=told)
+        for name, help_text, action in self._entries():
+            yield DiscoveryHit(name, action, help=help_text)
 
     async def search(self, query: str) -> Hits:
         """What fits what was typed."""
         matcher = self.matcher(query)
-        for name, told, action in self._entries():
+        for name, help_text, action in self._entries():
             score = matcher.match(name)
             if score > 0:
-                yield Hit(score, matcher.highlight(name), action, help=told)
+                yield Hit(score, matcher.highlight(name), action, help=help_text)

@@ -1,4 +1,4 @@
-"""Keys that act on a slice's workers by SSH: a shell on one of them, one command on many."""
+"""Actions on a slice's workers over SSH: a shell on one of them, one command on many."""
 
 from __future__ import annotations
 
@@ -11,103 +11,103 @@ from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 
+from tui.console.actions.slices import NO_SLICE
+from tui.console.data.exec_progress import ExecProgress
+from tui.console.screens.exec import ExecDialog
 from tui.errors import TpuTuiError, UsageError
+from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
-    from tui.console.app import ConsoleApp
-    from tui.console.render.exec_progress import Execution
-    from tui.pod.slice import Slice
+    from tui.console.context import ConsoleContext
     from tui.runs.record.run_directory import RunDirectory
 
-SSH_FAILED = 255
+SSH_FAILURE_EXIT_CODE = 255
 """What ssh itself ends with; anything else is the shell's own exit code."""
 EXEC = "exec"
-MOST_EARLIER = 100
+MAX_EARLIER_COMMANDS = 100
 
 
-class OnWorkers:
-    """Holds nothing but the commands that were given, newest first."""
+class RemoteShell:
+    """Opens shells and runs commands; remembers the commands, newest first."""
 
-    def __init__(self, app: ConsoleApp) -> None:
-        self.app = app
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
         self._earlier: list[str] = []
 
-    def shell(self, slice_: Slice | None, worker: int | None) -> None:
+    def open_shell(self, target: Slice | RunDirectory | None, worker: int | None) -> None:
         """Leave the screen to an SSH session on a worker, and come back."""
+        if isinstance(target, Slice) or target is None:
+            self._open_shell(target, worker)
+        else:
+            self._find_slice(target, "shell", lambda slice_: self._open_shell(slice_, worker or 0))
+
+    def _open_shell(self, slice_: Slice | None, worker: int | None) -> None:
         if slice_ is None or not slice_.workers:
-            self.app.notify("no worker is chosen", timeout=3)
+            self._context.notify("No worker selected", timeout=3)
             return
         index = worker if worker is not None else slice_.workers[0].index
-        self.app.tasks.start("shell", self._shell(slice_, index), self.app.flows.say)
+        self._context.tasks.start("shell", self._run_shell(slice_, index), self._context.show_error)
 
-    async def _shell(self, slice_: Slice, worker: int) -> None:
-        argv = await self.app.operator.slices.ssh_command(slice_, worker)
+    async def _run_shell(self, slice_: Slice, worker: int) -> None:
+        argv = await self._context.operator.slices.ssh_command(slice_, worker)
         try:
-            with self.app.suspend():
-                print(f"{shlex.join(argv)}\nexit comes back to tpu-tui", file=sys.__stderr__, flush=True)
+            with self._context.suspend():
+                print(f"{shlex.join(argv)}\nType exit to return to tpu-tui.", file=sys.__stderr__, flush=True)
                 ended = subprocess.run(argv, check=False, stderr=sys.__stderr__)  # noqa: ASYNC221 - the screen is away
-                if ended.returncode == SSH_FAILED:
-                    print("ssh failed, or its connection did; enter comes back to tpu-tui", file=sys.__stderr__)
+                if ended.returncode == SSH_FAILURE_EXIT_CODE:
+                    print("SSH or its connection failed. Press Enter to return to tpu-tui.", file=sys.__stderr__)
                     sys.stdin.readline()
         except SuspendNotSupported as error:
             raise UsageError("a shell needs a terminal of its own", remedy=shlex.join(argv)) from error
         except OSError as error:
-            raise UsageError(f"{argv[0]} does not start", why=error.strerror or str(error)) from error
+            raise UsageError(f"cannot start {argv[0]}", why=error.strerror or str(error)) from error
 
-    def shell_for_run(self, directory: RunDirectory | None, worker: int | None) -> None:
-        """A shell on a worker of a run's slice."""
-        self._with_slice(directory, "shell", lambda slice_: self.shell(slice_, worker or 0))
-
-    def execute(self, slice_: Slice | None) -> None:
+    def ask_command(self, target: Slice | RunDirectory | None) -> None:
         """Ask for a command, and show what the workers answer."""
+        if isinstance(target, Slice) or target is None:
+            self._ask_command(target)
+        else:
+            self._find_slice(target, EXEC, self._ask_command)
+
+    def _ask_command(self, slice_: Slice | None) -> None:
         if slice_ is None or not slice_.workers:
-            self.app.notify("the slice has no workers" if slice_ else "no slice is chosen", timeout=3)
+            self._context.notify("The slice has no workers" if slice_ else NO_SLICE, timeout=3)
             return
 
-        from tui.console.screens.exec import ExecDialog
+        def start(command: str, ranks: Sequence[int]) -> ExecProgress:
+            return self._start(slice_, command, ranks)
 
-        def begin(command: str, ranks: Sequence[int]) -> Execution:
-            return self._begin(slice_, command, ranks)
+        dialog = ExecDialog(slice_, start, self._cancel, earlier=self._earlier)
+        self._context.push_screen(dialog, lambda _: self._cancel())
 
-        dialog = ExecDialog(slice_, begin, self._give_up, earlier=self._earlier)
-        self.app.push_screen(dialog, lambda _: self._give_up())
-
-    def execute_for_run(self, directory: RunDirectory | None) -> None:
-        """The same on the slice of a run."""
-        self._with_slice(directory, EXEC, self.execute)
-
-    def _with_slice(self, directory: RunDirectory | None, name: str, then: Callable[[Slice], None]) -> None:
-        if directory is None:
-            self.app.notify("a saved log has no workers to log in to", timeout=3)
-            return
+    def _find_slice(self, directory: RunDirectory, name: str, then: Callable[[Slice], None]) -> None:
         run = directory.run
 
         async def find() -> None:
-            then(await self.app.operator.slices.get(f"{run.zone}/{run.slice}" if run.zone else run.slice))
+            then(await self._context.operator.slices.get(f"{run.zone}/{run.slice}" if run.zone else run.slice))
 
-        self.app.tasks.start(f"{name}: find {run.slice}", find(), self.app.flows.say)
+        self._context.tasks.start(f"{name}: find {run.slice}", find(), self._context.show_error)
 
-    def _begin(self, slice_: Slice, command: str, ranks: Sequence[int]) -> Execution:
-        from tui.console.render.exec_progress import Execution
+    def _start(self, slice_: Slice, command: str, ranks: Sequence[int]) -> ExecProgress:
+        self._earlier = [command, *(other for other in self._earlier if other != command)][:MAX_EARLIER_COMMANDS]
+        progress = ExecProgress(slice_, command, ranks, self._context.store.clock())
+        self._context.tasks.start(EXEC, self._execute(progress))
+        return progress
 
-        self._earlier = [command, *(other for other in self._earlier if other != command)][:MOST_EARLIER]
-        execution = Execution(slice_, command, ranks, self.app.store.clock())
-        self.app.tasks.start(EXEC, self._execute(execution))
-        return execution
+    def _cancel(self) -> None:
+        self._context.tasks.cancel(EXEC)
 
-    def _give_up(self) -> None:
-        self.app.tasks.cancel(EXEC)
-
-    async def _execute(self, execution: Execution) -> None:
-        """Ended by `_give_up`, it keeps what came until then."""
-        argv = ("sh", "-c", execution.command)
+    async def _execute(self, progress: ExecProgress) -> None:
+        """Run the command; cancelled, the progress keeps what came until then."""
+        argv = ("sh", "-c", progress.command)
         problem: TpuTuiError | None = None
-        answering = self.app.operator.slices.execute(execution.slice, argv, execution.ranks, on_output=execution.hear)
+        slices = self._context.operator.slices
+        answering = slices.execute(progress.slice, argv, progress.ranks, on_output=progress.record_output)
         try:
             async with contextlib.aclosing(answering):
                 async for answer in answering:
-                    execution.take(answer)
+                    progress.record_answer(answer)
         except TpuTuiError as error:
             problem = error
         finally:
-            execution.end(problem)
+            progress.finish(problem)

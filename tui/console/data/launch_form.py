@@ -17,7 +17,10 @@ from tui.pod.slice import Slice
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tui.checks.check_row import CheckRow
+    from tui.pod.run import Run
 
 _MOST_ALIKE = 2
 """Accounts of one check that are told whole; the other workers' are named only."""
@@ -28,7 +31,7 @@ _MARKS = {"fail": "✗", "warn": "!", "unknown": "?"}
 
 
 @dataclass(frozen=True)
-class Draft:
+class LaunchForm:
     """What the dialog begins with."""
 
     slices: tuple[Slice, ...]
@@ -43,6 +46,19 @@ class Draft:
     """Whether code was copied for the run that this repeats: without it the command finds no file of its own."""
     scale_from: str = ""
     """An accelerator type: where this was trained before."""
+
+    @classmethod
+    def from_run(cls, run: Run, slices: tuple[Slice, ...], code: Path | None = None) -> LaunchForm:
+        """Return the form that repeats a run; `code` is the directory whose code it got."""
+        return cls(
+            slices,
+            f"{run.zone}/{run.slice}" if run.zone else run.slice,
+            run.job,
+            run.name or "",
+            sync=str(code or ""),
+            had_code=run.code_hash is not None,
+            scale_from=run.accelerator_type or "",
+        )
 
 
 def option_text(name: str, job: JobOptions) -> str:
@@ -122,7 +138,7 @@ def _parse_seconds(text: str, what: str) -> float:
     return value
 
 
-def scaled(source: str, target: str | None, written: str) -> str:
+def format_scaling(source: str, target: str | None, written: str) -> str:
     """What a training on `source` becomes on `target`, a figure a line; empty where nothing was asked.
 
     `written` is its global batch, then steps and learning rate where they shall be scaled too. Raises UsageError.
@@ -155,7 +171,7 @@ def _number(word: str, what: str) -> float:
         ) from None
 
 
-def shell_note(argv: Sequence[str]) -> str:
+def warn_about_shell(argv: Sequence[str]) -> str:
     """What to know of a command that looks as if a shell were to read it; empty where it does not."""
     signs = [word for word in argv if word in _SHELL_SIGNS or word.endswith(";") or _VARIABLE.search(word)]
     if not signs or any(word.rpartition("/")[2] in _SHELLS for word in argv):
@@ -163,15 +179,15 @@ def shell_note(argv: Sequence[str]) -> str:
     return f"! no shell reads this: {signs[0]} stays as it is; sh -c '…' around the command makes one read it"
 
 
-def check_lines(rows: Sequence[CheckRow], *, done: bool) -> str:
+def format_checks(rows: Sequence[CheckRow], *, done: bool) -> str:
     """What the checks before a launch found: what hinders or warns, worst first, and a count of the rest.
 
     Of a check that says something else of every worker the first accounts are told, and the other workers named.
     """
     found = digest(rows)
-    told = [finding for finding in found.findings if finding.status in _MARKS]
+    shown = [finding for finding in found.findings if finding.status in _MARKS]
     lines = []
-    for _, alike in groupby(told, lambda finding: (finding.status, finding.check)):
+    for _, alike in groupby(shown, lambda finding: (finding.status, finding.check)):
         accounts = list(alike)
         for finding in accounts[:_MOST_ALIKE]:
             where = f"{finding.where}: " if finding.where else ""

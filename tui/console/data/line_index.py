@@ -12,22 +12,22 @@ from typing import Protocol
 
 import numpy as np
 
-CHECKPOINT_BYTES = 64 * 1024
+CHECKPOINT_INTERVAL_BYTES = 64 * 1024
 """An index entry is kept for the first line after each stretch of this length."""
-LONGEST_SHOWN = 16 * 1024
+MAX_SHOWN_BYTES = 16 * 1024
 """Bytes read of one line for display; a line of 50 MB costs no more than this."""
-LONGEST_SEARCHED = 4 * 1024 * 1024
+MAX_SEARCHED_BYTES = 4 * 1024 * 1024
 """Bytes of one line that a filter looks at."""
-BATCH_COST = 4 * 1024
+MIN_BATCH_COST_BYTES = 4 * 1024
 """What placing a batch counts for at least: many tiny batches must not make a tick long."""
 NEWLINE = 10
-LONGEST_CHARACTER = 4
+MAX_CHARACTER_BYTES = 4
 """Bytes of one in UTF-8; all but the first begin with the bits 10."""
 CONTINUES, CONTINUATION = 0b1100_0000, 0b1000_0000
 
 
 @dataclass(frozen=True)
-class Line:
+class IndexedLine:
     """One line: who wrote it (None where that is unknown) and its bytes without the newline, cut when very long."""
 
     worker: int | None
@@ -36,19 +36,19 @@ class Line:
     """Bytes that stand after these in the line and were not read."""
 
 
-def shortened(worker: int | None, begin: bytes, end: bytes, length: int) -> Line:
+def clip_line(worker: int | None, begin: bytes, end: bytes, length: int) -> IndexedLine:
     """What is read of a line this long, of which these are the beginning and the end.
 
     Where it was written over again and again, as progress bars do, that is its end, else its beginning.
     """
-    if length <= LONGEST_SHOWN:
-        return Line(worker, begin)
+    if length <= MAX_SHOWN_BYTES:
+        return IndexedLine(worker, begin)
     if b"\r" in end:
-        return Line(worker, end)
-    cut = LONGEST_SHOWN
-    while cut > LONGEST_SHOWN - LONGEST_CHARACTER and begin[cut] & CONTINUES == CONTINUATION:
+        return IndexedLine(worker, end)
+    cut = MAX_SHOWN_BYTES
+    while cut > MAX_SHOWN_BYTES - MAX_CHARACTER_BYTES and begin[cut] & CONTINUES == CONTINUATION:
         cut -= 1
-    return Line(worker, begin[:cut], length - cut)
+    return IndexedLine(worker, begin[:cut], length - cut)
 
 
 class LineSource(Protocol):
@@ -73,10 +73,10 @@ class LineSource(Protocol):
     def advance(self, budget: int) -> bool:
         """Index at most about `budget` bytes more; whether anything was new."""
 
-    def lines(self, first: int, count: int) -> list[Line]:
+    def lines(self, first: int, count: int) -> list[IndexedLine]:
         """Lines by number, fewer at the end."""
 
-    def tail(self, count: int) -> list[Line]:
+    def tail(self, count: int) -> list[IndexedLine]:
         """The last lines, whether they are indexed or not."""
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
@@ -86,7 +86,7 @@ class LineSource(Protocol):
         """Give back the file."""
 
 
-class Spool:
+class FileLines:
     """The lines of one append-only file. A file that is not there yet is empty; the unfinished last line counts."""
 
     def __init__(self, path: Path, worker: int | None = None) -> None:
@@ -167,7 +167,7 @@ class Spool:
     def _count(self, data: bytes) -> None:
         """Count newlines, from one line that gets an entry to the next; the data begins where the index ends."""
         begin = 0
-        while (due := self._starts[-1] + CHECKPOINT_BYTES - 1 - self._indexed) < len(data):
+        while (due := self._starts[-1] + CHECKPOINT_INTERVAL_BYTES - 1 - self._indexed) < len(data):
             end = data.find(b"\n", max(begin, due)) + 1
             if not end:
                 break
@@ -177,8 +177,8 @@ class Spool:
             begin = end
         self._newlines += data.count(b"\n", begin)
 
-    def _shown(self, data: bytes) -> Line:
-        return shortened(self.worker, data, data[-LONGEST_SHOWN:], len(data))
+    def _shown(self, data: bytes) -> IndexedLine:
+        return clip_line(self.worker, data, data[-MAX_SHOWN_BYTES:], len(data))
 
     def offset_of(self, number: int) -> int:
         """Where a line begins; the end of what is indexed for a line that is not there."""
@@ -189,20 +189,20 @@ class Spool:
         if not missing:
             return start
         fd = self._open()
-        data = b"" if fd is None else os.pread(fd, CHECKPOINT_BYTES, start)
+        data = b"" if fd is None else os.pread(fd, CHECKPOINT_INTERVAL_BYTES, start)
         ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == NEWLINE)
         return start + int(ends[missing - 1]) + 1 if len(ends) >= missing else self._last_start
 
-    def lines(self, first: int, count: int) -> list[Line]:
+    def lines(self, first: int, count: int) -> list[IndexedLine]:
         """Lines `first` … `first + count - 1` as far as they are there."""
         wanted = max(0, min(count, self.count - first))
         fd = self._open()
         if fd is None or not wanted:
             return []
         offset = self.offset_of(first)
-        found: list[Line] = []
+        found: list[IndexedLine] = []
         while len(found) < wanted and offset < self._indexed:
-            data = os.pread(fd, min(CHECKPOINT_BYTES, self._indexed - offset), offset)
+            data = os.pread(fd, min(CHECKPOINT_INTERVAL_BYTES, self._indexed - offset), offset)
             if not data:
                 break
             whole, newline, _ = data.rpartition(b"\n")
@@ -213,12 +213,12 @@ class Spool:
             else:
                 after = self.offset_of(first + len(found) + 1)
                 length = after - offset - (first + len(found) < self._newlines)
-                end = os.pread(fd, LONGEST_SHOWN, max(offset, after - LONGEST_SHOWN)).removesuffix(b"\n")
-                found.append(shortened(self.worker, data, end, length))
+                end = os.pread(fd, MAX_SHOWN_BYTES, max(offset, after - MAX_SHOWN_BYTES)).removesuffix(b"\n")
+                found.append(clip_line(self.worker, data, end, length))
                 offset = after
         return found
 
-    def tail(self, count: int) -> list[Line]:
+    def tail(self, count: int) -> list[IndexedLine]:
         """The last lines of the file, found from its end."""
         fd = self._open()
         if fd is None:
@@ -243,17 +243,17 @@ class Spool:
         whole, newline, _ = data.rpartition(b"\n")
         if newline:
             return whole + newline, first + whole.count(b"\n") + 1
-        return os.pread(fd, LONGEST_SEARCHED, offset).partition(b"\n")[0], first + 1
+        return os.pread(fd, MAX_SEARCHED_BYTES, offset).partition(b"\n")[0], first + 1
 
 
-class Merged:
+class MergedLines:
     """Lines of all workers in the order in which they arrived: a line stands where its newline came.
 
     Progress bars that have no newline yet stand at the end, by worker.
-    `told` gets batches as (worker, end offset); batches of the same worker in a row are one.
+    `add_arrivals` takes batches as (worker, end offset); batches of the same worker in a row are one.
     """
 
-    def __init__(self, spools: Sequence[Spool]) -> None:
+    def __init__(self, spools: Sequence[FileLines]) -> None:
         self.offset = 0
         """How far whoever tells the batches has read them; theirs to keep."""
         self._spools = {spool.worker: spool for spool in spools}
@@ -268,10 +268,10 @@ class Merged:
         self._seen: dict[int | None, int] = dict.fromkeys(self._spools, 0)
         """Lines of each worker that are placed."""
         self._ends: dict[int | None, int] = dict.fromkeys(self._spools, 0)
-        self._bars: dict[int, Spool] = {}
+        self._bars: dict[int, FileLines] = {}
         """Files that end in a progress bar."""
 
-    def told(self, batches: Sequence[tuple[int, int]]) -> None:
+    def add_arrivals(self, batches: Sequence[tuple[int, int]]) -> None:
         """Take further batches in arrival order."""
         for worker, end in batches:
             self._newest[worker] = end
@@ -312,7 +312,7 @@ class Merged:
                 step = min(budget, end - spool.indexed)
                 if not spool.advance(step, end):
                     break
-                budget -= max(step, BATCH_COST)
+                budget -= max(step, MIN_BATCH_COST_BYTES)
             if spool is not None and spool.indexed < end and budget <= 0:
                 break
             if spool is not None:
@@ -323,7 +323,7 @@ class Merged:
             self._next = 0
         return self.count != before
 
-    def _place(self, worker: int, spool: Spool) -> None:
+    def _place(self, worker: int, spool: FileLines) -> None:
         self._ends[worker] = spool.indexed
         self._bars.pop(worker, None)
         if spool.is_overwritten:
@@ -342,9 +342,9 @@ class Merged:
     def _batch(self, number: int) -> int:
         return bisect_right(self._starts, number) - 1
 
-    def lines(self, first: int, count: int) -> list[Line]:
+    def lines(self, first: int, count: int) -> list[IndexedLine]:
         """Lines by merged number, each with its worker."""
-        found: list[Line] = []
+        found: list[IndexedLine] = []
         bars = [self._bars[worker] for worker in sorted(self._bars)] if self._bars else []
         bars = bars[max(0, first - self.finished) : max(0, first + count - self.finished)]
         end = min(first + count, self.finished)
@@ -356,7 +356,7 @@ class Merged:
             first += take
         return found + [line for spool in bars for line in spool.lines(spool.finished, 1)]
 
-    def tail(self, count: int) -> list[Line]:
+    def tail(self, count: int) -> list[IndexedLine]:
         """The last lines placed; while many are waiting, the last lines of each worker's file instead."""
         if not self.behind or self.count >= count:
             return self.lines(max(0, self.count - count), count)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-from tui.console.data.line_index import BATCH_COST, Line, LineSource
+from tui.console.data.line_index import MIN_BATCH_COST_BYTES, IndexedLine, LineSource
 
-CHOSEN_AT_ONCE = 256
+MAX_LINES_PER_BLOCK = 256
 """Lines of a chosen source that a search over it reads at a time."""
 
 
-class Filtered:
+class TextFilter:
     """The lines of a source that hold a text, whatever its case; the whole source is searched, in bounded slices."""
 
     def __init__(self, source: LineSource, text: str) -> None:
@@ -63,7 +63,7 @@ class Filtered:
             if after <= self._searched:
                 break
             self._search(data)
-            budget -= max(BATCH_COST, len(data))
+            budget -= max(MIN_BATCH_COST_BYTES, len(data))
             self._searched = min(after, known)
         last = self._source.lines(known, self._source.count - known)
         self._unfinished = [known + place for place, line in enumerate(last) if self._wants(line.data)]
@@ -83,14 +83,14 @@ class Filtered:
                 return
             at = low.find(self._needle, end + 1)
 
-    def lines(self, first: int, count: int) -> list[Line]:
+    def lines(self, first: int, count: int) -> list[IndexedLine]:
         """Found lines by their place among the found."""
         whole = len(self._found)
         numbers = list(self._found[first : first + count])
         numbers += self._unfinished[max(0, first - whole) : max(0, first + count - whole)]
         return [line for number in numbers for line in self._source.lines(number, 1)]
 
-    def tail(self, count: int) -> list[Line]:
+    def tail(self, count: int) -> list[IndexedLine]:
         """The last lines found."""
         return self.lines(max(0, self.count - count), count)
 
@@ -104,7 +104,7 @@ class Filtered:
         self._source.close()
 
 
-class Chosen(Filtered):
+class PredicateFilter(TextFilter):
     """The lines of a source that somebody else recognises, such as those of one worker in a saved log."""
 
     def __init__(self, source: LineSource, wanted: Callable[[bytes], bool]) -> None:
@@ -121,5 +121,5 @@ class Chosen(Filtered):
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
         """Some found lines, each ended."""
-        found = self.lines(first, max(1, min(CHOSEN_AT_ONCE, budget // 64, len(self._found) - first)))
+        found = self.lines(first, max(1, min(MAX_LINES_PER_BLOCK, budget // 64, len(self._found) - first)))
         return b"".join(line.data + b"\n" for line in found), first + len(found)

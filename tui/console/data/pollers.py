@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tui.console.data.store import Source, Store
-from tui.console.data.tasks import Tasks, as_problem
+from tui.console.data.store import DataSource, Store
+from tui.console.data.tasks import Tasks, to_problem
 from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
     from tui.runs.read.latest_figures import LatestFigures
     from tui.runs.record.run_status import RunStatus
 
-SLICES: Source[tuple[Slice, ...]] = Source("slices")
-RUNS: Source[tuple[RunStatus, ...]] = Source("runs")
-FIGURES: Source[Mapping[str, LatestFigures]] = Source("figures")
+SLICES: DataSource[tuple[Slice, ...]] = DataSource("slices")
+RUNS: DataSource[tuple[RunStatus, ...]] = DataSource("runs")
+FIGURES: DataSource[Mapping[str, LatestFigures]] = DataSource("figures")
 """The newest figures of the listed runs, by run id."""
-SLICES_EVERY = 5.0
+SLICES_INTERVAL_S = 5.0
 """Seconds between two lists of slices."""
-SLICES_EVERY_AT_MOST = 60.0
+MAX_SLICES_INTERVAL_S = 60.0
 """Seconds between two tries while the source fails."""
-RUNS_EVERY = 1.0
-FIRST_RUNS = 100
+RUNS_INTERVAL_S = 1.0
+FIRST_RUNS_COUNT = 100
 """Runs that are read and shown before all the older ones are."""
-CHECKS_EVERY = 0.2
+CHECKS_INTERVAL_S = 0.2
 """Seconds between two accounts of checks under way: a large pod answers with thousands of rows."""
-FIGURES_BUDGET = 0.1
+FIGURES_BUDGET_S = 0.1
 """Seconds that reading the ends of logs may take at a time."""
-RUNS_SHARE = 20
+RUNS_TIME_DIVISOR = 20
 """Reading the runs may take one part in this many of the loop's time; with more runs it is read less often."""
 
 
-def workers_of(slice_: Slice | None) -> Source[tuple[Worker, ...]]:
+def workers_of(slice_: Slice | None) -> DataSource[tuple[Worker, ...]]:
     """A slice's workers as they were tried; of no slice nothing is ever known."""
-    return Source(f"workers {slice_.path if slice_ else ''}")
+    return DataSource(f"workers {slice_.path if slice_ else ''}")
 
 
-def checks_of(slice_: Slice | None) -> Source[tuple[CheckRow, ...]]:
+def checks_of(slice_: Slice | None) -> DataSource[tuple[CheckRow, ...]]:
     """What the checks of a slice found; of no slice nothing is ever known."""
-    return Source(f"checks {slice_.path if slice_ else ''}")
+    return DataSource(f"checks {slice_.path if slice_ else ''}")
 
 
-class Sources:
+class Pollers:
     """Starts and stops what reads; knows no widget."""
 
     def __init__(self, operator: Operator, store: Store, tasks: Tasks) -> None:
@@ -58,7 +58,7 @@ class Sources:
         self._wanted = asyncio.Event()
         self._answered = asyncio.Event()
         self._started = False
-        self._looked_at: dict[str, RunStatus] = {}
+        self._read_statuses: dict[str, RunStatus] = {}
         """Ended runs whose figures were read, as they were then."""
 
     def start(self) -> None:
@@ -82,16 +82,16 @@ class Sources:
         self._wanted.set()
 
     async def _slices(self) -> None:
-        pause = SLICES_EVERY
+        pause = SLICES_INTERVAL_S
         while True:
-            self.store.busy(SLICES, "" if self.store.get(SLICES).at else "listing…")
+            self.store.set_busy(SLICES, "" if self.store.get(SLICES).at else "listing…")
             try:
                 listing = await self.operator.slices.list_all()
-                self.store.tell(SLICES, listing.slices, listing.problems)
-                pause = SLICES_EVERY
+                self.store.put(SLICES, listing.slices, listing.problems)
+                pause = SLICES_INTERVAL_S
             except Exception as error:
-                self.store.fail(SLICES, as_problem(error, "listing the slices"))
-                pause = min(2 * pause, SLICES_EVERY_AT_MOST)
+                self.store.fail(SLICES, to_problem(error, "listing the slices"))
+                pause = min(2 * pause, MAX_SLICES_INTERVAL_S)
             self._answered.set()
             self._wanted.clear()
             with contextlib.suppress(asyncio.TimeoutError):
@@ -99,24 +99,24 @@ class Sources:
 
     async def _runs(self) -> None:
         """Read the runs beside the loop, the newest ones first; from then on only what has changed is read."""
-        await self._read_runs(newest=FIRST_RUNS)
+        await self._read_runs(newest=FIRST_RUNS_COUNT)
         await self._read_runs()
         while True:
-            await asyncio.sleep(RUNS_EVERY)
+            await asyncio.sleep(RUNS_INTERVAL_S)
             begun = time.perf_counter()
             await self._read_runs()
-            await asyncio.sleep(max(0.0, RUNS_SHARE * (time.perf_counter() - begun) - RUNS_EVERY))
+            await asyncio.sleep(max(0.0, RUNS_TIME_DIVISOR * (time.perf_counter() - begun) - RUNS_INTERVAL_S))
 
     async def _read_runs(self, newest: int | None = None) -> None:
         """Read the runs, and the newest figures of each."""
         try:
             statuses = tuple(await asyncio.to_thread(self._statuses, newest))
-            self.store.tell(RUNS, statuses)
+            self.store.put(RUNS, statuses)
         except Exception as error:
-            self.store.fail(RUNS, as_problem(error, "reading the runs"))
+            self.store.fail(RUNS, to_problem(error, "reading the runs"))
             return
         if statuses:
-            await self._look_at(statuses)
+            await self._read_figures(statuses)
 
     def _statuses(self, newest: int | None) -> list[RunStatus]:
         """The runs' states, down to the exit codes that each row shows."""
@@ -125,25 +125,25 @@ class Sources:
             _ = status.exit_codes
         return statuses
 
-    async def _look_at(self, statuses: Sequence[RunStatus]) -> None:
+    async def _read_figures(self, statuses: Sequence[RunStatus]) -> None:
         """Read the newest figures of the runs, beside the loop."""
         try:
             known = self.store.get(FIGURES).value or {}
-            self.store.tell(FIGURES, await asyncio.to_thread(self._figures, statuses, known))
+            self.store.put(FIGURES, await asyncio.to_thread(self._figures, statuses, known))
         except Exception as error:
-            self.store.fail(FIGURES, as_problem(error, "reading the runs' figures"))
+            self.store.fail(FIGURES, to_problem(error, "reading the runs' figures"))
 
     def _figures(self, statuses: Sequence[RunStatus], known: Mapping[str, LatestFigures]) -> dict[str, LatestFigures]:
         """The runs' figures; where there is no time for all, those of runs that have ended stay as they were."""
         found: dict[str, LatestFigures] = {}
-        until = time.perf_counter() + FIGURES_BUDGET
+        until = time.perf_counter() + FIGURES_BUDGET_S
         for status in sorted(statuses, key=lambda status: status.state.is_over and status.run.id in known):
-            if self._looked_at.get(status.run.id) is status and status.run.id in known:
+            if self._read_statuses.get(status.run.id) is status and status.run.id in known:
                 found[status.run.id] = known[status.run.id]
             elif time.perf_counter() < until:
                 found[status.run.id] = self.operator.runs.latest_figures(status)
                 if status.state.is_over:
-                    self._looked_at[status.run.id] = status
+                    self._read_statuses[status.run.id] = status
             elif status.run.id in known:
                 found[status.run.id] = known[status.run.id]
         return found
@@ -155,11 +155,11 @@ class Sources:
 
     async def _workers(self, slice_: Slice) -> None:
         source = workers_of(slice_)
-        self.store.busy(source, f"trying {len(slice_.workers)} workers…")
+        self.store.set_busy(source, f"trying {len(slice_.workers)} workers…")
         try:
-            self.store.tell(source, tuple(await self.operator.slices.reach_workers(slice_)))
+            self.store.put(source, tuple(await self.operator.slices.reach_workers(slice_)))
         finally:
-            self.store.busy(source, "")
+            self.store.set_busy(source, "")
 
     def check(self, slice_: Slice) -> None:
         """Run all checks of a slice, its workers tried first."""
@@ -170,17 +170,17 @@ class Sources:
     async def _check(self, slice_: Slice) -> None:
         source = checks_of(slice_)
         rows: list[CheckRow] = []
-        self.store.tell(source, (), busy="checking… esc cancels")
+        self.store.put(source, (), busy="checking… esc cancels")
         try:
             due = 0.0
             async for row in self.operator.slices.check(slice_):
                 rows.append(row)
                 if (now := time.monotonic()) >= due:
-                    self.store.tell(source, tuple(rows), busy="checking… esc cancels")
-                    due = now + CHECKS_EVERY
+                    self.store.put(source, tuple(rows), busy="checking… esc cancels")
+                    due = now + CHECKS_INTERVAL_S
         finally:
-            self.store.tell(source, tuple(rows))
-            self.store.busy(source, "")
+            self.store.put(source, tuple(rows))
+            self.store.set_busy(source, "")
 
     def cancel_checks(self) -> bool:
         """Give up running checks; whether there were any."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from tui.console.data.line_index import LineSource, Merged, Spool
+from tui.console.data.line_index import FileLines, LineSource, MergedLines
 from tui.errors import TpuTuiError
 from tui.runs.record.event_log import Event, parse_arrival
 from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 READ_BYTES = 256 * 1024
 """Bytes of logs demultiplexed at a time: a few milliseconds."""
-READ_TIME = 0.008
+READ_BUDGET_S = 0.008
 """Seconds for which logs are read in one go: a key never waits longer for them."""
-FIGURES_EVERY = 0.2
+FIGURES_INTERVAL_S = 0.2
 """Seconds between two sets of figures: nobody reads faster, and every repaint of a large screen costs 20 ms."""
-SNAPSHOT_EVERY = 1.0
+SNAPSHOT_INTERVAL_S = 1.0
 """Seconds after which a live run's cores are looked at again although nothing arrived: silence shows, too."""
-GLANCE_EVERY = 2.0
+NEWEST_FIGURES_INTERVAL_S = 2.0
 """Seconds between two looks at the ends of logs that are still being read."""
-FOLD_SHARE = 10
+FOLD_TIME_DIVISOR = 10
 """Folding all events into a status may take one part in this many of the time: thousands of workers tell many."""
-ARRIVALS_BLOCK = 256 * 1024
+ARRIVALS_BLOCK_BYTES = 256 * 1024
 """Bytes of `arrivals` read at a time: some ten thousand batches."""
-ATTENDANCE_EVERY = 1.0
+KEEPER_CHECK_INTERVAL_S = 1.0
 """Seconds between two looks at whether a keeper lives."""
 MERGED = "merged"
-BLANK_LINES = 2
+MAX_BLANK_LINES = 2
 """Blank lines that a worker's last words may have among them."""
 
 
@@ -90,7 +90,7 @@ class Feed(Protocol):
     def log(self, which: str) -> LineSource:
         """The lines of `merged` or of a worker by its number."""
 
-    def follow_merged(self, source: LineSource) -> None:
+    def add_arrivals(self, source: LineSource) -> None:
         """Tell a merged source what arrived since it was last told."""
 
     def last_lines(self, worker: int, count: int) -> list[bytes]:
@@ -125,14 +125,14 @@ class RunFeed:
         self._events_size = -1
         self._events_offset = 0
         self._fold_due = 0.0
-        self._looked = 0.0
+        self._keeper_checked_at = 0.0
         self._snapped = 0.0
         self._grown = False
         self.is_behind, self.caught_up = False, False
         self._glances: FiguresCache | None = None
         self._newest: LatestFigures | None = None
         self._glanced = -math.inf
-        self._tails: dict[int, Spool] = {}
+        self._tails: dict[int, FileLines] = {}
 
     @property
     def status(self) -> RunStatus | None:
@@ -158,7 +158,7 @@ class RunFeed:
     def newest(self) -> LatestFigures | None:
         """The figures at the ends of the logs, looked at now and then while there is much to read before them."""
         now = time.monotonic()
-        if not self.caught_up and now - self._glanced >= GLANCE_EVERY:
+        if not self.caught_up and now - self._glanced >= NEWEST_FIGURES_INTERVAL_S:
             from tui.runs.read.latest_figures import FiguresCache
 
             self._glances = self._glances or FiguresCache(self._dialects)
@@ -176,9 +176,9 @@ class RunFeed:
             self.problem = None
             return fresh
         except OSError as error:
-            return self._hindered(error)
+            return self._report_read_error(error)
 
-    def _hindered(self, error: OSError) -> bool:
+    def _report_read_error(self, error: OSError) -> bool:
         self.is_behind = False
         self.problem = TpuTuiError(f"cannot read {self.directory.path}", why=error.strerror or str(error))
         return True
@@ -193,9 +193,9 @@ class RunFeed:
             self._events_size = size
             attended = before.attended if before else self.directory.keeper_status()
             self._status = reduce_events(self.directory.run, self._events, attended)
-            self._fold_due = now + FOLD_SHARE * (time.monotonic() - now)
-        if self._status is not None and now - self._looked > ATTENDANCE_EVERY:
-            self._looked = now
+            self._fold_due = now + FOLD_TIME_DIVISOR * (time.monotonic() - now)
+        if self._status is not None and now - self._keeper_checked_at > KEEPER_CHECK_INTERVAL_S:
+            self._keeper_checked_at = now
             self._status = replace(self._status, attended=self.directory.keeper_status())
         if before is not None and self._status is not None and before.attempt != self._status.attempt:
             self._restart()
@@ -214,14 +214,14 @@ class RunFeed:
         try:
             self._read_logs()
         except OSError as error:
-            self._hindered(error)
+            self._report_read_error(error)
 
     def _read_logs(self) -> RunReader:
         if self._reader is None:
             from tui.runs.read.sample_reader import RunReader
 
             self._reader = RunReader(self.directory, dialects=self._dialects, thresholds=self._thresholds)
-        end = time.perf_counter() + READ_TIME
+        end = time.perf_counter() + READ_BUDGET_S
         self.is_behind = True
         while self.is_behind and time.perf_counter() < end:
             self.is_behind = self._reader.poll(READ_BYTES)
@@ -233,7 +233,7 @@ class RunFeed:
         live = self._status is not None and not self._status.state.is_over
         now = time.perf_counter()
         age = now - self._snapped
-        is_due = (self._grown and age > FIGURES_EVERY) or (live and age > SNAPSHOT_EVERY)
+        is_due = (self._grown and age > FIGURES_INTERVAL_S) or (live and age > SNAPSHOT_INTERVAL_S)
         reads_end = not self.caught_up and not self.is_behind
         if self._snapshot is not None and not is_due and not reads_end:
             return False
@@ -244,23 +244,23 @@ class RunFeed:
     def log(self, which: str) -> LineSource:
         """A new source over the mirrors."""
         if which == MERGED:
-            return Merged([Spool(self.directory.log_path(worker), worker) for worker in self.workers])
-        return Spool(self.directory.log_path(int(which)), int(which))
+            return MergedLines([FileLines(self.directory.log_path(worker), worker) for worker in self.workers])
+        return FileLines(self.directory.log_path(int(which)), int(which))
 
-    def follow_merged(self, source: LineSource) -> None:
+    def add_arrivals(self, source: LineSource) -> None:
         """Hand over arrivals that this source was not told yet, a block of them."""
-        if isinstance(source, Merged):
+        if isinstance(source, MergedLines):
             with contextlib.suppress(FileNotFoundError), (self.directory.path / ARRIVALS_FILE).open("rb") as file:
                 file.seek(source.offset)
-                data = file.read(ARRIVALS_BLOCK)
+                data = file.read(ARRIVALS_BLOCK_BYTES)
                 whole = data[: data.rfind(b"\n") + 1]
                 source.offset += len(whole)
-                source.told(batches_in(whole))
+                source.add_arrivals(parse_batches(whole))
 
     def last_lines(self, worker: int, count: int) -> list[bytes]:
         """Read from the mirror's end."""
-        spool = self._tails.setdefault(worker, Spool(self.directory.log_path(worker), worker))
-        return [line.data for line in spool.tail(count + BLANK_LINES) if line.data.strip()][-count:]
+        spool = self._tails.setdefault(worker, FileLines(self.directory.log_path(worker), worker))
+        return [line.data for line in spool.tail(count + MAX_BLANK_LINES) if line.data.strip()][-count:]
 
     def close(self) -> None:
         """Give back files; the reader's go with it."""
@@ -269,7 +269,7 @@ class RunFeed:
         self._reader, self._is_closed = None, True
 
 
-def batches_in(data: bytes) -> list[tuple[int, int]]:
+def parse_batches(data: bytes) -> list[tuple[int, int]]:
     """(worker, end offset) of each line of `arrivals`; of a worker whose log began anew, the newest log only."""
     found: list[tuple[int, int]] = []
     newest: dict[int, int] = {}

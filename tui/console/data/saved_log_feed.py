@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from tui.console.data.line_index import LineSource, Spool
-from tui.console.data.line_search import Chosen
-from tui.console.data.run_feed import FIGURES_EVERY, MERGED
+from tui.console.data.line_index import FileLines, LineSource
+from tui.console.data.line_search import PredicateFilter
+from tui.console.data.run_feed import FIGURES_INTERVAL_S, MERGED
 from tui.errors import TpuTuiError
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.demux import Demux
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from tui.logs.snapshot import Snapshot
     from tui.runs.record.run_status import RunStatus
 
-READ_TIME = 0.008
+SAVED_LOG_READ_BUDGET_S = 0.008
 """Seconds for which the file is read in one go, and the block beyond them."""
 
 
-class SavedFeed:
+class SavedLogFeed:
     """A saved log; a packed one is unpacked into a file that goes with the feed."""
 
     def __init__(self, log: SavedLog) -> None:
@@ -91,14 +91,14 @@ class SavedFeed:
             return False
         self.read()
         now = time.perf_counter()
-        if self.is_behind and self._snapshot is not None and now - self._snapped < FIGURES_EVERY:
+        if self.is_behind and self._snapshot is not None and now - self._snapped < FIGURES_INTERVAL_S:
             return False
         self._snapshot, self._snapped, self._grown = self._demux.snapshot(), now, False
         return True
 
     def read(self) -> None:
         """Read some more blocks."""
-        end = time.perf_counter() + READ_TIME
+        end = time.perf_counter() + SAVED_LOG_READ_BUDGET_S
         try:
             while self._blocks is not None and time.perf_counter() < end:
                 self._grown = True
@@ -125,12 +125,12 @@ class SavedFeed:
 
     def log(self, which: str) -> LineSource:
         """The whole file, or the lines whose prefix or label names one worker."""
-        spool = Spool(self.path)
+        spool = FileLines(self.path)
         if which == MERGED:
             return spool
-        return Chosen(spool, lambda line: self._owners.read(line)[0] == int(which))
+        return PredicateFilter(spool, lambda line: self._owners.read(line)[0] == int(which))
 
-    def follow_merged(self, source: LineSource) -> None:
+    def add_arrivals(self, source: LineSource) -> None:
         """The file holds its order itself."""
 
     def last_lines(self, worker: int, count: int) -> list[bytes]:  # noqa: ARG002

@@ -13,14 +13,14 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Source(Generic[Value]):
+class DataSource(Generic[Value]):
     """What a source is called, and by its type what it answers."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Reading(Generic[Value]):
+class SourceReading(Generic[Value]):
     """A source's last answer. `at` is when it came (monotonic seconds), `problems` what it could not tell."""
 
     value: Value | None = None
@@ -40,26 +40,26 @@ class Store:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._readings: dict[Source[Any], Reading[Any]] = {}
+        self._readings: dict[DataSource[Any], SourceReading[Any]] = {}
 
-    def get(self, source: Source[Value]) -> Reading[Value]:
+    def get(self, source: DataSource[Value]) -> SourceReading[Value]:
         """The last reading; an empty one where nothing was ever read."""
-        return self._readings.get(source) or Reading()
+        return self._readings.get(source) or SourceReading()
 
-    def _put(self, source: Source[Value], reading: Reading[Value]) -> None:
+    def _set(self, source: DataSource[Value], reading: SourceReading[Value]) -> None:
         self._readings[source] = replace(reading, revision=self.get(source).revision + 1)
 
-    def tell(
-        self, source: Source[Value], value: Value, problems: tuple[TpuTuiError, ...] = (), *, busy: str = ""
+    def put(
+        self, source: DataSource[Value], value: Value, problems: tuple[TpuTuiError, ...] = (), *, busy: str = ""
     ) -> None:
         """A source answered."""
-        self._put(source, Reading(value, self.clock(), problems, busy))
+        self._set(source, SourceReading(value, self.clock(), problems, busy))
 
-    def fail(self, source: Source[Any], problem: TpuTuiError) -> None:
+    def fail(self, source: DataSource[Any], problem: TpuTuiError) -> None:
         """A source failed: the old value stays and grows old."""
-        self._put(source, replace(self.get(source), problems=(problem,), busy=""))
+        self._set(source, replace(self.get(source), problems=(problem,), busy=""))
 
-    def busy(self, source: Source[Any], what: str) -> None:
+    def set_busy(self, source: DataSource[Any], what: str) -> None:
         """A source is at work; an empty text says that it is not any more."""
         if self.get(source).busy != what:
-            self._put(source, replace(self.get(source), busy=what))
+            self._set(source, replace(self.get(source), busy=what))

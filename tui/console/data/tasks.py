@@ -12,7 +12,7 @@ from tui.errors import TpuTuiError
 log = logging.getLogger(__name__)
 
 
-def as_problem(error: Exception, what: str) -> TpuTuiError:
+def to_problem(error: Exception, what: str) -> TpuTuiError:
     """The error as something a pane can show; a fault of ours is called that and its traceback is logged."""
     if isinstance(error, TpuTuiError):
         return error
@@ -33,15 +33,15 @@ class Tasks:
     ) -> None:
         """Run `work`; what it raises goes to `on_error` as a problem."""
         self.cancel(name)
-        self._tasks[name] = asyncio.create_task(self._guarded(name, work, on_error), name=name)
+        self._tasks[name] = asyncio.create_task(self._run_guarded(name, work, on_error), name=name)
 
-    async def _guarded(
+    async def _run_guarded(
         self, name: str, work: Coroutine[Any, Any, None], on_error: Callable[[TpuTuiError], None] | None
     ) -> None:
         try:
             await work
         except Exception as error:
-            problem = as_problem(error, name)
+            problem = to_problem(error, name)
             if on_error is not None:
                 on_error(problem)
         finally:

@@ -6,11 +6,11 @@ import gc
 from collections.abc import Mapping
 from typing import Any
 
-SETTLED = 2
+SETTLING_COLLECTIONS = 2
 """Full collections after which what was loaded late, the charts' library and numpy, is there too."""
 
 
-def freeze_what_stays(settled: int = SETTLED) -> None:
+def freeze_loaded_objects(settled: int = SETTLING_COLLECTIONS) -> None:
     """Leave what is loaded, and what outlives the next few full collections, out of all later ones.
 
     A full collection over every loaded module stops the screen for a tenth of a second; over what comes and goes,

@@ -12,19 +12,19 @@ from pathlib import Path
 from tui.settings.home import make_private
 
 LOG_NAME = "console.log"
-LOG_AT_MOST = 4 * 1024 * 1024
+MAX_LOG_BYTES = 4 * 1024 * 1024
 """Bytes from which the log of earlier consoles is begun anew."""
 
 
 @contextlib.contextmanager
-def stderr_to_log(home: Path) -> Iterator[Path]:
+def redirect_stderr(home: Path) -> Iterator[Path]:
     """Send what libraries write to descriptor 2 to `console.log`; Textual still draws on the terminal.
 
     Raises OSError when the home cannot be written.
     """
     make_private(home)
     path = home / LOG_NAME
-    mode = os.O_TRUNC if path.exists() and path.stat().st_size > LOG_AT_MOST else os.O_APPEND
+    mode = os.O_TRUNC if path.exists() and path.stat().st_size > MAX_LOG_BYTES else os.O_APPEND
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | mode, 0o600)
     screen = os.dup(2)
     before, before_dunder = sys.stderr, sys.__stderr__

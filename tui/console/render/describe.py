@@ -9,7 +9,7 @@ from typing import Any
 
 from tui.text.printable import significant
 
-WIDEST_LIST = 100
+MAX_LIST_WIDTH = 100
 """Characters of a list of plain values that stand on one line."""
 STEP = "  "
 COMMANDS = frozenset({"argv"})
@@ -18,7 +18,7 @@ COMMANDS = frozenset({"argv"})
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
-def document(value: Mapping[str, Any]) -> str:
+def format_document(value: Mapping[str, Any]) -> str:
     """A name and its value a line; what is nested is indented, `–` stands for what is unknown."""
     return "\n".join(_lines_of(value))
 
@@ -54,7 +54,7 @@ def _on_one_line(name: str, value: Any) -> str | None:
         return shlex.join(map(str, value))
     text = ", ".join(map(_word, value)) or "none"
     plain = not any(isinstance(one, (Mapping, list, tuple)) for one in value)
-    return text if plain and len(text) <= WIDEST_LIST else None
+    return text if plain and len(text) <= MAX_LIST_WIDTH else None
 
 
 def _word(value: Any) -> str:

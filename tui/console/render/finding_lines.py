@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 6
 
-Said = list[tuple[str, str]]
+ToneLines = list[tuple[str, str]]
 """Sentences with their tones."""
 
 
-def of_live_cores(status: RunStatus | None, snapshot: Snapshot, unseen: frozenset[int]) -> Said:
+def find_live_core_problems(status: RunStatus | None, snapshot: Snapshot, unseen: frozenset[int]) -> ToneLines:
     """Cores without a loss and stragglers of a run that goes on, or of a saved log, but for unseen workers' ones."""
-    said: Said = []
+    lines: ToneLines = []
     if snapshot.nan_cores:
-        said.append((_named("nan", snapshot.nan_cores) + _since(snapshot), "bad"))
+        lines.append((_named("nan", snapshot.nan_cores) + _since(snapshot), "bad"))
     behind = _behind(snapshot, unseen)
     if behind:
-        said.append((_named("straggler", behind) + _costs(status, snapshot, behind), "warn"))
-    return said
+        lines.append((_named("straggler", behind) + _costs(status, snapshot, behind), "warn"))
+    return lines
 
 
-def of_ended_run(feed: Feed) -> Said:
+def list_ended_run_findings(feed: Feed) -> ToneLines:
     """What stood when the run ended, and what had been and was over."""
-    return [(told, _tone(finding)) for told, finding in sentences(known_findings(feed), is_over=True)]
+    return [(text, _tone(finding)) for text, finding in sentences(collect_findings(feed), is_over=True)]
 
 
-def mark_of(feed: Feed) -> tuple[str, str]:
+def format_marks(feed: Feed) -> tuple[str, str]:
     """A few words for the headline of a run that is over, and their tone."""
-    findings = known_findings(feed)
+    findings = collect_findings(feed)
     is_broken = any(one.is_open and one.kind == LOSS for one in findings)
     return marks(findings), "bad" if is_broken else "warn"
 
@@ -53,11 +53,11 @@ def _named(what: str, cores: tuple[int | None, ...]) -> str:
 def _since(snapshot: Snapshot) -> str:
     """Where the first of the losses stood that are no numbers now; empty where that is not known."""
     epoch, step = snapshot.nan_since or (UNKNOWN, UNKNOWN)
-    told = [f"epoch {epoch}"] * (epoch >= 0) + [f"step {step}"] * (step >= 0)
-    return f", since {', '.join(told)}" if told else ""
+    parts = [f"epoch {epoch}"] * (epoch >= 0) + [f"step {step}"] * (step >= 0)
+    return f", since {', '.join(parts)}" if parts else ""
 
 
-def known_findings(feed: Feed) -> tuple[Finding, ...]:
+def collect_findings(feed: Feed) -> tuple[Finding, ...]:
     """What was found wrong with a run's cores: on record, and by its logs once they were read to their end."""
     snapshot = feed.snapshot if feed.caught_up else None
     return findings_of((), snapshot) if feed.status is None else findings_of_run(feed.status, snapshot)

@@ -11,15 +11,15 @@ from tui.text.durations import format_elapsed
 if TYPE_CHECKING:
     from tui.runs.record.run_status import RunStatus
 
-LEFT_ALONE_AFTER = 3.0
+UNATTENDED_AFTER_S = 3.0
 """Seconds without a keeper from which a run counts as left alone: one that takes over needs a moment."""
 
 
-def left_alone(status: RunStatus | None, now: float) -> bool:
+def is_unattended(status: RunStatus | None, now: float) -> bool:
     """Whether a live run had a keeper and has none any more."""
     if status is None or status.state.is_over or status.attended.alive or status.attended.since is None:
         return False
-    return now - status.attended.since >= LEFT_ALONE_AFTER
+    return now - status.attended.since >= UNATTENDED_AFTER_S
 
 
 def is_launching(status: RunStatus | None) -> bool:
@@ -27,21 +27,21 @@ def is_launching(status: RunStatus | None) -> bool:
     return status is not None and status.state is RunState.PREPARING
 
 
-def lost_links(status: RunStatus | None) -> list[int]:
+def find_lost_links(status: RunStatus | None) -> list[int]:
     """Workers of a live run whose connection is lost."""
     if status is None or status.state.is_over:
         return []
     return [worker.worker for worker in status.workers if worker.link == "lost" and not worker.ended]
 
 
-def out_of_touch(status: RunStatus | None, now: float) -> frozenset[int]:
+def stale_workers(status: RunStatus | None, now: float) -> frozenset[int]:
     """Workers whose newest figures may be old: every one of a run left alone, else those with a lost connection."""
-    if status is not None and left_alone(status, now):
+    if status is not None and is_unattended(status, now):
         return frozenset(worker.worker for worker in status.workers if not worker.ended)
-    return frozenset(lost_links(status))
+    return frozenset(find_lost_links(status))
 
 
-def attendance(status: RunStatus, now: float) -> Cell:
+def format_keeper_status(status: RunStatus, now: float) -> Cell:
     """Whether a keeper looks after a live run, and since when none does."""
     if status.attended.alive:
         return Cell("attended", "good")

@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tui.console.render import state_styles
-from tui.console.render.describe import document
-from tui.console.render.finding_lines import mark_of, of_ended_run, of_live_cores
-from tui.console.render.freshness import attendance, is_launching, left_alone, lost_links, out_of_touch
-from tui.console.render.safe_text import as_seen, harmless, number
-from tui.console.render.tables import exit_codes, run_seconds
-from tui.console.widgets.problem_panel import Told, told_of
-from tui.console.widgets.tables.row_table import Row
+from tui.console.render.describe import format_document
+from tui.console.render.finding_lines import find_live_core_problems, format_marks, list_ended_run_findings
+from tui.console.render.freshness import (
+    find_lost_links,
+    format_keeper_status,
+    is_launching,
+    is_unattended,
+    stale_workers,
+)
+from tui.console.render.safe_text import decode_visible_line, escape_line, format_number
+from tui.console.render.tables import format_exit_codes, get_run_seconds
+from tui.console.widgets.problem_panel import Problem, make_problem
+from tui.console.widgets.tables.row_table import TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
 from tui.logs.snapshot import UNKNOWN, CoreState
 from tui.pod.run import LAST_WORDS, RunState
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tui.console.data.run_feed import Feed
-    from tui.console.widgets.tables.core_table_widget import CoreTable
+    from tui.console.widgets.tables.core_table_widget import CoreTableWidget
     from tui.errors import TpuTuiError
     from tui.logs.snapshot import CoreRow, Snapshot
     from tui.runs.record.run_status import RunStatus
@@ -43,15 +49,15 @@ PHASE_COLUMNS = (
     *(Column(phase, phase, 8, rank=rank) for phase, rank in SHOWN_PHASES.items()),
     Column("last", "last line, or what went wrong", 20, flexible=1, wanted=40),
 )
-LEFT_ALONE = "nobody follows this run any more: its logs and figures stand still"
+NO_KEEPER_TEXT = "nobody follows this run any more: its logs and figures stand still"
 _MOST_DETAILS = 3
 _PROCESS = re.compile(r"\bpid \d+")
-QUOTED = 6
+QUOTED_LINES = 6
 """Last lines of a failed worker's log that are quoted."""
 
 
-def headline(feed: Feed, now: float) -> list[list[Cell]]:
-    """Two lines: the run and its state; the figures. What is wrong is told beneath, by `trouble`."""
+def format_headline(feed: Feed, now: float) -> list[list[Cell]]:
+    """Two lines: the run and its state; the figures. What is wrong is told beneath, by `find_problem`."""
     snapshot = feed.snapshot
     first = _identity(feed, now)
     if not feed.caught_up:
@@ -61,7 +67,7 @@ def headline(feed: Feed, now: float) -> list[list[Cell]]:
     return [first, figures] if figures else [first]
 
 
-def reading(feed: Feed) -> str:
+def format_reading_progress(feed: Feed) -> str:
     """`reading 4 %` while logs are read for the first time, empty once they were: figures until then are old ones."""
     if feed.caught_up:
         return ""
@@ -71,30 +77,34 @@ def reading(feed: Feed) -> str:
 
 def _while_reading(feed: Feed) -> list[Cell]:
     """How far the logs were read, and the newest figures, which are those at their ends."""
-    newest = feed.newest
-    told = "" if newest is None or is_launching(feed.status) else str(newest)
-    return [Cell(reading(feed), "busy"), *[Cell(f"newest: {told}")] * bool(told)]
+    figures = feed.newest
+    newest = "" if figures is None or is_launching(feed.status) else str(figures)
+    return [Cell(format_reading_progress(feed), "busy"), *[Cell(f"newest: {newest}")] * bool(newest)]
 
 
 def _identity(feed: Feed, now: float) -> list[Cell]:
     status = feed.status
     if status is None:
-        return [state_styles.run_state("saved log"), Cell(feed.title), Cell("replayed, nothing here is live", "dim")]
+        return [
+            state_styles.style_run_state("saved log"),
+            Cell(feed.title),
+            Cell("replayed, nothing here is live", "dim"),
+        ]
     cells = [
-        state_styles.run_state(str(status.state)),
+        state_styles.style_run_state(str(status.state)),
         Cell(status.run.id),
-        Cell(format_elapsed(run_seconds(status, now))),
+        Cell(format_elapsed(get_run_seconds(status, now))),
     ]
     cells.append(Cell(f"on {status.run.slice}, {len(status.run.workers)} workers", "dim"))
     if not status.state.is_over:
-        cells.append(attendance(status, now))
+        cells.append(format_keeper_status(status, now))
     if status.run.is_rehearsal:
         cells.append(Cell("not training", "warn"))
     elif status.run.job.runtime == "cpu":
         cells.append(Cell("cpu", "dim"))
     if status.state.is_over:
-        cells.append(Cell(f"exit {exit_codes(status).text}", exit_codes(status).tone))
-        cells.append(Cell(*mark_of(feed)))
+        cells.append(Cell(f"exit {format_exit_codes(status).text}", format_exit_codes(status).tone))
+        cells.append(Cell(*format_marks(feed)))
     return cells
 
 
@@ -106,8 +116,8 @@ def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
         cells.append(Cell(f"step {snapshot.step_now}"))
     spread = snapshot.loss_spread
     if spread is not None:
-        cells.append(Cell(f"loss {number(spread.median, 5)}", "accent"))
-        cells.append(Cell(f"({number(spread.min, 4)}–{number(spread.max, 4)})", "dim"))
+        cells.append(Cell(f"loss {format_number(spread.median, 5)}", "accent"))
+        cells.append(Cell(f"({format_number(spread.min, 4)}–{format_number(spread.max, 4)})", "dim"))
     if not is_launching(feed.status):
         cells.append(Cell(rate_in_short(snapshot), "good"))
     expected = _expected_cores(feed) or len(snapshot)
@@ -116,7 +126,7 @@ def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
     noun = "cores" if not len(snapshot) or (snapshot.core != UNKNOWN).any() else "workers"
     cells.append(Cell(f"{reporting} of {expected} {noun}", "warn" if are_missing else ""))
     if snapshot.max_accuracy is not None:
-        cells.append(Cell(f"best accuracy {number(snapshot.max_accuracy, 2)} %"))
+        cells.append(Cell(f"best accuracy {format_number(snapshot.max_accuracy, 2)} %"))
     return cells
 
 
@@ -127,7 +137,7 @@ def _reporting(snapshot: Snapshot, feed: Feed) -> int:
     return 0 if is_launching(feed.status) else snapshot.reporting - len(snapshot.cores_in(CoreState.ENDED))
 
 
-def rows_expected(feed: Feed) -> int:
+def count_expected_rows(feed: Feed) -> int:
     """Rows that the core table will have, or the phases' one while no core has told anything."""
     if feed.snapshot is not None and len(feed.snapshot):
         return _expected_cores(feed) or len(feed.snapshot)
@@ -144,36 +154,38 @@ def _expected_cores(feed: Feed) -> int | None:
     return max(each * len(status.run.workers), len(snapshot or ()))
 
 
-def trouble(
+def find_problem(
     feed: Feed, now: float, *, attends: bool = False, reads: bool = False, problem: TpuTuiError | None = None
-) -> Told:
+) -> Problem:
     """What needs a person: why it failed with the worker's last lines, lost links, nan, stragglers, notes; named.
 
     Of a run that was left alone `attends` says that this console gives it a keeper again by itself, `reads` that it
     reads the logs itself meanwhile. `problem` is what hinders reading them.
     """
     status, snapshot = feed.status, feed.snapshot
-    worker = None if status is None else failed_worker(status)
-    quoted = () if worker is None else tuple(as_seen(line) for line in feed.last_lines(worker, QUOTED))
-    said: list[tuple[str, str]] = [] if status is None else _of_the_run(status, bool(quoted))
-    if left_alone(status, now) and status is not None:
-        said.insert(0, _alone(status.run.id, attends=attends, reads=reads))
+    worker = None if status is None else find_failed_worker(status)
+    quoted = (
+        () if worker is None else tuple(decode_visible_line(line) for line in feed.last_lines(worker, QUOTED_LINES))
+    )
+    lines: list[tuple[str, str]] = [] if status is None else _of_the_run(status, bool(quoted))
+    if is_unattended(status, now) and status is not None:
+        lines.insert(0, _alone(status.run.id, attends=attends, reads=reads))
     is_live = status is None or not (status.state.is_over or is_launching(status))
     if snapshot is not None and len(snapshot) and is_live and feed.caught_up:
-        said += of_live_cores(status, snapshot, frozenset() if reads else out_of_touch(status, now))
-        said += _missing(feed)
+        lines += find_live_core_problems(status, snapshot, frozenset() if reads else stale_workers(status, now))
+        lines += _missing(feed)
     elif status is not None and status.state.is_over:
-        said += [*of_ended_run(feed), *_missing(feed)]
+        lines += [*list_ended_run_findings(feed), *_missing(feed)]
     first, *remedy = str(problem).splitlines() if problem else [""]
-    said += [(first, "bad")] * bool(first)
+    lines += [(first, "bad")] * bool(first)
     if status is None:
-        return told_of(said, remedy)
-    if status.notes and not said:
-        said.append((status.notes[-1], "dim"))
-    told = told_of(said, [*_failed_phases(status), *remedy])
+        return make_problem(lines, remedy)
+    if status.notes and not lines:
+        lines.append((status.notes[-1], "dim"))
+    found = make_problem(lines, [*_failed_phases(status), *remedy])
     if not feed.caught_up:
-        told = replace(told, is_partial=True)
-    return told if worker is None else replace(told, worker=worker, quoted=quoted)
+        found = replace(found, is_partial=True)
+    return found if worker is None else replace(found, worker=worker, quoted=quoted)
 
 
 def _missing(feed: Feed) -> list[tuple[str, str]]:
@@ -184,19 +196,19 @@ def _missing(feed: Feed) -> list[tuple[str, str]]:
     return [(missing, "warn")] if missing else []
 
 
-def failed_worker(status: RunStatus) -> int | None:
+def find_failed_worker(status: RunStatus) -> int | None:
     """The worker that failed first, or whose launch failed; None where none did."""
     if status.first_failure is not None:
         return status.first_failure
     return next((worker.worker for worker in status.workers if worker.phase_status == "failed"), None)
 
 
-def failed_launch(status: RunStatus | None, worker: object) -> tuple[str, str] | None:
+def explain_failed_launch(status: RunStatus | None, worker: object) -> tuple[str, str] | None:
     """Title and text of why this worker's launch failed; None where it did not."""
     for one in status.workers if status else ():
         if one.worker == worker and one.phase_status == "failed":
-            told = "\n→ ".join(filter(None, (one.detail, one.remedy)))
-            return f"worker {worker}, {one.phase} failed", told
+            text = "\n→ ".join(filter(None, (one.detail, one.remedy)))
+            return f"worker {worker}, {one.phase} failed", text
     return None
 
 
@@ -204,11 +216,11 @@ def _alone(run_id: str, *, attends: bool, reads: bool) -> tuple[str, str]:
     if reads:
         return "nobody keeps this run: its policies do not act; its logs are read by this console", "warn"
     soon = "; this console tries to have it followed again, at the latest after ten minutes" if attends else ""
-    return f"{LEFT_ALONE}{soon}; tpu-tui attach {run_id} follows it on at once", "bad"
+    return f"{NO_KEEPER_TEXT}{soon}; tpu-tui attach {run_id} follows it on at once", "bad"
 
 
 def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
-    said: list[tuple[str, str]] = []
+    lines: list[tuple[str, str]] = []
     if status.cause:
         cause = status.cause.partition(LAST_WORDS)[0] if is_quoted else status.cause
         where = "" if status.first_failure is None else f"worker {status.first_failure}"
@@ -216,15 +228,15 @@ def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
         if is_quoted:
             own += "; l opens its log"
         tone = "bad" if status.state in (RunState.FAILED, RunState.LOST) else "warn"
-        said.append((own, tone))
+        lines.append((own, tone))
         if status.remedy:
-            said.append((f"→ {status.remedy}", tone))
-    lost = lost_links(status)
+            lines.append((f"→ {status.remedy}", tone))
+    lost = find_lost_links(status)
     if lost:
-        said.append((f"connection lost: worker {format_ranks(lost)}; its figures stand still", "warn"))
+        lines.append((f"connection lost: worker {format_ranks(lost)}; its figures stand still", "warn"))
     if status.silent and not status.state.is_over:
-        said.append((f"silent: worker {format_ranks(status.silent)} has written nothing for a while", "warn"))
-    return said
+        lines.append((f"silent: worker {format_ranks(status.silent)} has written nothing for a while", "warn"))
+    return lines
 
 
 def _failed_phases(status: RunStatus) -> list[str]:
@@ -234,9 +246,9 @@ def _failed_phases(status: RunStatus) -> list[str]:
         if worker.phase_status == "failed" and worker.detail:
             alike.setdefault((worker.phase, _of_any_process(worker.detail)), []).append(worker)
     cause = _of_any_process(status.cause or "")
-    told = [line for (_, detail), group in alike.items() if (line := _failed_alike(status, group, detail in cause))]
-    more = len(told) - _MOST_DETAILS
-    return told[:_MOST_DETAILS] + ([f"and {more} more; d tells of each worker"] if more > 0 else [])
+    lines = [line for (_, detail), group in alike.items() if (line := _failed_alike(status, group, detail in cause))]
+    more = len(lines) - _MOST_DETAILS
+    return lines[:_MOST_DETAILS] + ([f"and {more} more; d tells of each worker"] if more > 0 else [])
 
 
 def _of_any_process(text: str) -> str:
@@ -244,17 +256,17 @@ def _of_any_process(text: str) -> str:
     return _PROCESS.sub("pid", text)
 
 
-def _failed_alike(status: RunStatus, group: Sequence[WorkerStatus], is_told: bool) -> str:
+def _failed_alike(status: RunStatus, group: Sequence[WorkerStatus], is_in_cause: bool) -> str:
     """One line for workers whose launch failed alike; where the cause tells it, who else it is true of."""
-    ranks = [one.worker for one in group if not (is_told and one.worker == failed_worker(status))]
+    ranks = [one.worker for one in group if not (is_in_cause and one.worker == find_failed_worker(status))]
     if not ranks:
         return ""
     named, first = f"worker{'s' * (len(ranks) > 1)} {format_ranks(ranks)}", group[0]
-    told = f"likewise {named}" if is_told else f"{named}, {first.phase}: {first.detail}"
-    return told + (f" → {first.remedy}" if first.remedy and first.remedy != status.remedy else "")
+    line = f"likewise {named}" if is_in_cause else f"{named}, {first.phase}: {first.detail}"
+    return line + (f" → {first.remedy}" if first.remedy and first.remedy != status.remedy else "")
 
 
-def phase_title(feed: Feed) -> str:
+def format_phase_title(feed: Feed) -> str:
     """What is going on while no core has told anything."""
     status = feed.status
     if status is None:
@@ -266,13 +278,13 @@ def phase_title(feed: Feed) -> str:
     return str(status.state)
 
 
-def phase_rows(feed: Feed) -> list[Row]:
-    """A row a worker: how far its launch got, and the last thing it said."""
+def make_phase_rows(feed: Feed) -> list[TableRow]:
+    """A row a worker: how far its launch got, and the last thing it wrote."""
     status = feed.status
     return [] if status is None else [_phase_row(worker, feed, status) for worker in status.workers]
 
 
-def _phase_row(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Row:
+def _phase_row(worker: WorkerStatus, feed: Feed, status: RunStatus) -> TableRow:
     reached = PHASES.index(worker.phase) if worker.phase in PHASES else -1
     cells = [Cell(str(worker.worker))]
     for phase in SHOWN_PHASES:
@@ -281,11 +293,13 @@ def _phase_row(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Row:
             cells.append(Cell("done", "good"))
         elif place == reached:
             cells.append(
-                Cell(_PHASE_WORDS.get(worker.phase_status or "", "…"), state_styles.phase_tone(worker.phase_status))
+                Cell(
+                    _PHASE_WORDS.get(worker.phase_status or "", "…"), state_styles.get_phase_tone(worker.phase_status)
+                )
             )
         else:
             cells.append(Cell("·", "dim"))
-    return Row(worker.worker, (*cells, _last(worker, feed, status)), (worker.worker,))
+    return TableRow(worker.worker, (*cells, _last(worker, feed, status)), (worker.worker,))
 
 
 _PHASE_WORDS = {"done": "done", "started": "…", "failed": "failed"}
@@ -293,41 +307,45 @@ _PHASE_WORDS = {"done": "done", "started": "…", "failed": "failed"}
 
 def _last(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Cell:
     if worker.phase_status == "failed":
-        return Cell(harmless(worker.detail or "failed"), "bad")
+        return Cell(escape_line(worker.detail or "failed"), "bad")
     if worker.ended:
-        told = worker.exit_cause or (f"signal {worker.signal}" if worker.signal else f"exit code {worker.exit_code}")
-        return Cell(harmless(told), "" if worker.exit_code == 0 or ended_with_the_others(status, worker) else "bad")
+        ending = worker.exit_cause or (
+            f"signal {worker.signal}" if worker.signal else f"exit code {worker.exit_code}"
+        )
+        return Cell(
+            escape_line(ending), "" if worker.exit_code == 0 or ended_with_the_others(status, worker) else "bad"
+        )
     lines = feed.last_lines(worker.worker, 1)
     if lines:
-        return Cell(as_seen(lines[0]))
+        return Cell(decode_visible_line(lines[0]))
     return (
-        Cell(harmless(worker.detail or ""), "dim")
+        Cell(escape_line(worker.detail or ""), "dim")
         if status.state is RunState.PREPARING
         else Cell("no output yet", "dim")
     )
 
 
-def core_note(snapshot: Snapshot, table: CoreTable, *, reading: bool = False) -> str:
+def format_core_note(snapshot: Snapshot, table: CoreTableWidget, *, is_reading: bool = False) -> str:
     """How many rows, by what they are sorted, and whether what they show is not the newest that was written."""
     shown = table.row_count()
     every = f"{len(snapshot)} core{'s' * (len(snapshot) != 1)}"
     count = f"{shown} of {every} with “{table.filter_text}”" if table.filter_text else every
     title = next((column.title for column in table.columns if column.key == table.sort_key), "core")
     order = f"{count} · by {title}{' descending' if table.sort_reverse else ''}"
-    return f"{order} · still reading" if reading else order
+    return f"{order} · still reading" if is_reading else order
 
 
-def core_at(snapshot: Snapshot, key: int) -> CoreRow:
+def get_core(snapshot: Snapshot, key: int) -> CoreRow:
     """The core with this place in the history. Raises IndexError when it is not there."""
     return snapshot.row_at(int(np.flatnonzero(snapshot.row == key)[0]))
 
 
-def describe(feed: Feed) -> str:
+def describe_feed(feed: Feed) -> str:
     """Everything about the run or the saved log as a document."""
     snapshot = feed.snapshot
-    told = {} if feed.status is None else known_of(feed.status)
+    fields = {} if feed.status is None else list_status_fields(feed.status)
     if snapshot is not None:
-        told["log"] = {
+        fields["log"] = {
             "lines": snapshot.lines,
             "bytes": snapshot.bytes,
             "samples": snapshot.samples,
@@ -336,10 +354,10 @@ def describe(feed: Feed) -> str:
             "workers": [worker.to_json() for worker in snapshot.workers],
             "epochs": [epoch.to_json() for epoch in snapshot.epochs],
         }
-    return document(told)
+    return format_document(fields)
 
 
-def known_of(status: RunStatus) -> dict[str, object]:
+def list_status_fields(status: RunStatus) -> dict[str, object]:
     """A run, by name: what became of it, then what each worker did, then what was asked for."""
     return {
         "state": str(status.state),

@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from tui.text.printable import figure, printable
 
-TAB = 8
+TAB_COLUMNS = 8
 """Columns between tab stops, as terminals have them."""
 ELLIPSIS = "…"
 OVERWRITTEN = "␍"
@@ -21,31 +21,31 @@ _SHOWN = dict.fromkeys(_INVISIBLE, 65533) | {0x0A: 0x240A}
 """What `printable` leaves alone and a line of a table cannot hold: line feeds and characters without width."""
 
 
-def harmless(text: str) -> str:
+def escape_line(text: str) -> str:
     """The text on one line: control characters visible (`ESC` as `␛`), tabs as blanks."""
     if text.isascii() and text.isprintable():
         return text
-    return printable(text).translate(_SHOWN).expandtabs(TAB)
+    return printable(text).translate(_SHOWN).expandtabs(TAB_COLUMNS)
 
 
-def harmless_lines(text: str) -> str:
+def escape_lines(text: str) -> str:
     """Every line harmless, the line breaks kept."""
-    return "\n".join(harmless(line) for line in text.splitlines())
+    return "\n".join(escape_line(line) for line in text.splitlines())
 
 
-def harmless_bytes(data: bytes) -> str:
+def decode_line(data: bytes) -> str:
     """One line of a log as it may be shown; bytes that are no UTF-8 become `�`."""
-    return harmless(data.decode("utf-8", "replace"))
+    return escape_line(data.decode("utf-8", "replace"))
 
 
-def as_seen(data: bytes) -> str:
+def decode_visible_line(data: bytes) -> str:
     """One line of a log as whoever watches it sees it: of a progress bar its newest state, and no colours."""
     if b"\x1b" in data:
         data = _COLOURS.sub(b"", data)
     if b"\r" not in data:
-        return harmless_bytes(data)
+        return decode_line(data)
     before, overwritten, newest = data.rstrip(b"\r \t").rpartition(b"\r")
-    return (OVERWRITTEN if overwritten and before.strip() else "") + harmless_bytes(newest)
+    return (OVERWRITTEN if overwritten and before.strip() else "") + decode_line(newest)
 
 
 def _columns(text: str) -> int:
@@ -69,7 +69,7 @@ def fit_right(text: str, width: int) -> str:
     return " " * (width - length) + text if length < width else fit(text, width)
 
 
-def number(value: float | None, decimals: int, room: int = sys.maxsize) -> str:
+def format_number(value: float | None, decimals: int, room: int = sys.maxsize) -> str:
     """A figure with the digits that mean something and have room, for half a number is another; `–` when unknown."""
     if value is None:
         return "–"

@@ -56,37 +56,37 @@ def _cell(word: str | None, tones: Mapping[str, str], otherwise: str = "") -> Ce
     return UNKNOWN if word is None else Cell(word, tones.get(word, otherwise))
 
 
-def slice_state(state: str | None) -> Cell:
+def style_slice_state(state: str | None) -> Cell:
     """A slice's state; one we do not know is a warning, not fine."""
     return _cell(state, _SLICE_TONES, "warn")
 
 
-def health(word: str | None) -> Cell:
+def style_health(word: str | None) -> Cell:
     """A slice's health; everything but HEALTHY and TIMEOUT is bad."""
     return _cell(word, _HEALTH_TONES, "bad")
 
 
-def run_state(word: str) -> Cell:
+def style_run_state(word: str) -> Cell:
     """A run's state."""
     return _cell(word, _RUN_TONES, "warn")
 
 
-def check_status(word: str) -> Cell:
+def style_check_status(word: str) -> Cell:
     """What a check came to."""
     return _cell(word, _CHECK_TONES, "warn")
 
 
-def core_tone(word: str) -> str:
+def get_core_tone(word: str) -> str:
     """The tone of a core's state."""
     return _CORE_TONES.get(word, "")
 
 
-def phase_tone(status: str | None) -> str:
+def get_phase_tone(status: str | None) -> str:
     """The tone of a launch phase's status."""
     return _PHASE_TONES.get(status or "", "dim")
 
 
-def reachable(value: bool | None) -> Cell:
+def style_reachability(value: bool | None) -> Cell:
     """Whether a worker lets us in; None: nobody has tried yet."""
     return (
         Cell("not tried", "dim") if value is None else Cell("answers", "good") if value else Cell("no answer", "bad")

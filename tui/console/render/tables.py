@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from tui.console.render import state_styles
-from tui.console.render.safe_text import harmless, harmless_lines
-from tui.console.widgets.tables.row_table import Row
+from tui.console.render.safe_text import escape_line, escape_lines
+from tui.console.widgets.tables.row_table import TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
@@ -55,34 +55,34 @@ RUN_COLUMNS = (
     Column("runtime", "runtime", 8, rank=2),
     Column("slice", "slice", 12, rank=3, flexible=1),
     Column("exits", "exit codes", 12, rank=5, flexible=1, wanted=30),
-    Column("kept", "attended", 13, rank=2),
+    Column("keeper", "keeper", 13, rank=2),
     Column("latest", "latest", 16, rank=1, flexible=3, wanted=36),
     Column("command", "command", 24, rank=4, flexible=1),
 )
-MOST_CHECK_LINES = 200
+MAX_CHECK_LINES = 200
 """Rows of a finding that are listed: a pod of 32 workers has thousands of pairs and ports."""
 
 
 def _text(value: object, tone: str = "") -> Cell:
-    return state_styles.UNKNOWN if value is None or value == "" else Cell(harmless(str(value)), tone)
+    return state_styles.UNKNOWN if value is None or value == "" else Cell(escape_line(str(value)), tone)
 
 
 def _count(value: int | None) -> Cell:
     return state_styles.UNKNOWN if value is None else Cell(str(value))
 
 
-def slice_row(slice_: Slice) -> Row:
+def make_slice_row(slice_: Slice) -> TableRow:
     """A slice of the list."""
     spot = slice_.spot if slice_.spot is not None else slice_.preemptible
     symptoms = len(slice_.symptoms)
-    health = state_styles.health(slice_.health)
+    health = state_styles.style_health(slice_.health)
     if symptoms:
         health = Cell(f"{symptoms} symptom{'s' if symptoms > 1 else ''}", "bad")
-    return Row(
+    return TableRow(
         slice_.path,
         (
             _text(slice_.name),
-            state_styles.slice_state(slice_.state),
+            state_styles.style_slice_state(slice_.state),
             health,
             _text(slice_.accelerator_type),
             _count(len(slice_.workers)),
@@ -106,13 +106,13 @@ def slice_row(slice_: Slice) -> Row:
 def _access(worker: Worker) -> Cell:
     """Whether SSH leads to it, and where not, why."""
     if not worker.error:
-        return state_styles.reachable(worker.reachable)
-    return Cell(harmless(worker.error.removeprefix(f"worker {worker.index}: ")), "bad")
+        return state_styles.style_reachability(worker.reachable)
+    return Cell(escape_line(worker.error.removeprefix(f"worker {worker.index}: ")), "bad")
 
 
-def worker_row(worker: Worker) -> Row:
+def make_worker_row(worker: Worker) -> TableRow:
     """A worker of the chosen slice."""
-    return Row(
+    return TableRow(
         worker.index,
         (
             Cell(str(worker.index)),
@@ -125,23 +125,23 @@ def worker_row(worker: Worker) -> Row:
     )
 
 
-def check_rows(found: Digest) -> list[Row]:
+def make_check_rows(found: Digest) -> list[TableRow]:
     """What the checks found, the worst first; what says the same of several workers in one row."""
     return [_check_row(place, finding) for place, finding in enumerate(found.findings)]
 
 
-def finding_key(finding: CheckFinding) -> Hashable:
+def get_finding_key(finding: CheckFinding) -> Hashable:
     """What names a finding however many more there come."""
     return finding.status, finding.check, finding.detail
 
 
-def _check_row(place: int, finding: CheckFinding) -> Row:
+def _check_row(place: int, finding: CheckFinding) -> TableRow:
     tone = "bad" if finding.status == "fail" else "warn" if finding.status == "warn" else "dim"
     workers = format_ranks(finding.workers)
-    return Row(
-        finding_key(finding),
+    return TableRow(
+        get_finding_key(finding),
         (
-            state_styles.check_status(finding.status),
+            state_styles.style_check_status(finding.status),
             _text(finding.check),
             _text(workers),
             _text(finding.detail, tone) if finding.detail else Cell(""),
@@ -150,7 +150,7 @@ def _check_row(place: int, finding: CheckFinding) -> Row:
     )
 
 
-def check_text(found: Digest, finding: CheckFinding, rows: Iterable[CheckRow], columns: int) -> str:
+def describe_finding(found: Digest, finding: CheckFinding, rows: Iterable[CheckRow], columns: int) -> str:
     """One finding whole, with what to do, the ports as a square, and the rows that it stands for."""
     from tui.checks.port_matrix import LEGEND
 
@@ -163,20 +163,20 @@ def check_text(found: Digest, finding: CheckFinding, rows: Iterable[CheckRow], c
         parts += [LEGEND] * bool(found.matrices)
     alike = [row for row in rows if (row.status, row.check) == (finding.status, finding.check)]
     alike.sort(key=lambda row: tuple(-1 if one is None else one for one in (row.worker, row.peer, row.port)))
-    lines = [_row_line(row) for row in alike[:MOST_CHECK_LINES]] if len(alike) > 1 else []
-    if len(alike) > MOST_CHECK_LINES:
-        lines.append(f"and {len(alike) - MOST_CHECK_LINES:,} more; tpu-tui check --json lists them all")
-    return harmless_lines("\n\n".join([*parts, "\n".join(lines)]))
+    lines = [_row_line(row) for row in alike[:MAX_CHECK_LINES]] if len(alike) > 1 else []
+    if len(alike) > MAX_CHECK_LINES:
+        lines.append(f"and {len(alike) - MAX_CHECK_LINES:,} more; tpu-tui check --json lists them all")
+    return escape_lines("\n\n".join([*parts, "\n".join(lines)]))
 
 
 def _row_line(row: CheckRow) -> str:
     ends = [f"worker {row.worker}"] * (row.worker is not None) + [f"worker {row.peer}"] * (row.peer is not None)
-    port = f" tcp:{row.port} {row.state or 'not told'}" if row.port is not None else ""
+    port = f" tcp:{row.port} {row.state or 'unknown'}" if row.port is not None else ""
     where = " → ".join(ends) + port
     return f"{where}: {row.detail}" if where else row.detail
 
 
-def moment_of(text: str | None) -> float | None:
+def parse_moment(text: str | None) -> float | None:
     """An RFC 3339 time as Unix seconds; None for none and for what is none."""
     if not text:
         return None
@@ -187,22 +187,22 @@ def moment_of(text: str | None) -> float | None:
     return moment.replace(tzinfo=moment.tzinfo or timezone.utc).timestamp()
 
 
-def run_seconds(status: RunStatus, now: float) -> float | None:
+def get_run_seconds(status: RunStatus, now: float) -> float | None:
     """How long a run has gone on or went on, in seconds; since it was asked for while it is being prepared."""
-    begun = moment_of(status.started) or moment_of(status.run.created)
+    begun = parse_moment(status.started) or parse_moment(status.run.created)
     if begun is None:
         return None
-    ended = moment_of(status.ended)
+    ended = parse_moment(status.ended)
     return (ended if ended is not None else now) - begun
 
 
-def exit_codes(status: RunStatus) -> Cell:
+def format_exit_codes(status: RunStatus) -> Cell:
     """How the workers ended: the one that failed first, then the others; a stop on purpose is no failure."""
     bad = any(code not in (None, 0) for code in status.exit_codes) and not was_stopped_on_purpose(status)
     return Cell(exit_summary(status), "bad" if bad else "dim")
 
 
-def attendance(status: RunStatus, now: float) -> Cell:
+def format_keeper_cell(status: RunStatus, now: float) -> Cell:
     """Whether a keeper looks after the run, and since when not."""
     if status.state.is_over:
         return Cell("")
@@ -214,7 +214,7 @@ def attendance(status: RunStatus, now: float) -> Cell:
     return Cell("unattended" if since is None else f"not for {format_elapsed(now - since)}", "bad")
 
 
-def latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
+def format_latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
     """What there is to say of a run: what is wrong with its cores, why it ended so, else where it is.
 
     Of a rehearsal, that it trains nothing.
@@ -227,28 +227,28 @@ def latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
 
 def _latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
     if status.cause:
-        return Cell(harmless(status.cause), "bad" if str(status.state) in ("failed", "lost") else "dim")
+        return Cell(escape_line(status.cause), "bad" if str(status.state) in ("failed", "lost") else "dim")
     if glance is None:
         return Cell("")
     bad = glance.loss is not None and not math.isfinite(glance.loss)
     return Cell(str(glance), "bad" if bad else "dim" if status.state.is_over else "")
 
 
-def run_row(status: RunStatus, now: float, glance: LatestFigures | None = None) -> Row:
+def make_run_row(status: RunStatus, now: float, glance: LatestFigures | None = None) -> TableRow:
     """A run of the list, with its newest figures where they were looked at."""
-    seconds = run_seconds(status, now)
+    seconds = get_run_seconds(status, now)
     command = " ".join(status.run.job.argv)
-    news = latest(status, glance)
-    return Row(
+    news = format_latest(status, glance)
+    return TableRow(
         status.run.id,
         (
             _text(status.run.id),
-            state_styles.run_state(str(status.state)),
+            state_styles.style_run_state(str(status.state)),
             Cell(format_elapsed(seconds)),
             _text(status.run.job.runtime, "dim"),
             _text(status.run.slice, "dim"),
-            exit_codes(status),
-            attendance(status, now),
+            format_exit_codes(status),
+            format_keeper_cell(status, now),
             news,
             _text(command, "dim"),
         ),
@@ -266,9 +266,9 @@ def run_row(status: RunStatus, now: float, glance: LatestFigures | None = None) 
     )
 
 
-def worker_rows(slice_: Slice | None, tried: Sequence[Worker] | None) -> list[Row]:
+def make_worker_rows(slice_: Slice | None, tried: Sequence[Worker] | None) -> list[TableRow]:
     """The chosen slice's workers: as tried where they were, else as the source tells them."""
     if slice_ is None:
         return []
     known = {worker.index: worker for worker in tried or ()}
-    return [worker_row(known.get(worker.index, worker)) for worker in slice_.workers]
+    return [make_worker_row(known.get(worker.index, worker)) for worker in slice_.workers]

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
+from tui.console.context import get_context
+from tui.console.intents import ReportRequested, TextRequested
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.tables.line_table import LineTable
 
 if TYPE_CHECKING:
-    from tui.console.app import ConsoleApp
+    from tui.console.context import ConsoleContext
     from tui.logs.saved_log import SavedLog
     from tui.pod.slice import Slice
     from tui.runs.record.run_directory import RunDirectory
 
 NARROW, NORMAL, WIDE = "-narrow", "-normal", "-wide"
 SHORT, TALL = "-short", "-tall"
-FRAMELESS, LEAST_FRAMED = "-frameless", 14
+FRAMELESS, MIN_FRAMED_ROWS = "-frameless", 14
 """Lines of a screen below which frames would leave hardly any to what is in them."""
 
-ON_WORKERS: tuple[BindingType, ...] = (
+REMOTE_SHELL_BINDINGS: tuple[BindingType, ...] = (
     Binding("s", "shell", "Shell", tooltip="Shell on the worker", id="shell"),
     Binding(
         "exclamation_mark", "execute", "Exec", key_display="!", tooltip="Exec: a command on all workers", id="exec"
@@ -32,14 +34,14 @@ ON_WORKERS: tuple[BindingType, ...] = (
 )
 
 
-def size_up(screen: Screen[Any]) -> None:
+def apply_breakpoints(screen: Screen[Any]) -> None:
     """Give a screen the classes of its breakpoints before its first layout: Textual does after it, and all jumps."""
     size = screen.app.size
     for points, extent in ((screen.HORIZONTAL_BREAKPOINTS, size.width), (screen.VERTICAL_BREAKPOINTS, size.height)):
         chosen = max((point for point in points or () if point[0] <= extent), default=(0, ""))[1]
         for _, name in points or ():
             screen.set_class(name == chosen, name)
-    screen.set_class(size.height < LEAST_FRAMED, FRAMELESS)
+    screen.set_class(size.height < MIN_FRAMED_ROWS, FRAMELESS)
 
 
 def is_on_top(screen: Screen[Any]) -> bool:
@@ -75,13 +77,13 @@ class MainScreen(Screen[None]):
     """Whether everything is in place to be drawn on."""
 
     @property
-    def console(self) -> ConsoleApp:
-        """The app, as what it is."""
-        return cast("ConsoleApp", self.app)
+    def console(self) -> ConsoleContext:
+        """Return what the console offers to its screens."""
+        return get_context(self)
 
     def on_resize(self, event: events.Resize) -> None:
         """Frames, or none."""
-        self.set_class(event.size.height < LEAST_FRAMED, FRAMELESS)
+        self.set_class(event.size.height < MIN_FRAMED_ROWS, FRAMELESS)
 
     def tick(self) -> None:
         """Take what is new; called 10–20 times a second while the screen is to be seen."""
@@ -130,13 +132,13 @@ class MainScreen(Screen[None]):
 
     def action_export(self) -> None:
         """Write a report of the run."""
-        self.console.flows.export(self.reportable())
+        self.console.perform(ReportRequested(self.reportable()))
 
     def action_describe(self) -> None:
         """Everything that is known about what the cursor is on."""
         title, text = self.description()
         if text:
-            self.console.flows.describe(title, text)
+            self.console.perform(TextRequested(title, text))
         else:
             self.notify(title, timeout=3)
 

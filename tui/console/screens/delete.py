@@ -8,31 +8,11 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
-from tui.console.screens.dialog import LiveDialog, plain
+from tui.console.screens.dialog import LiveDialog, make_plain_text
 
 if TYPE_CHECKING:
-    from tui.errors import TpuTuiError
+    from tui.console.data.delete_progress import DeleteProgress
     from tui.pod.slice import Slice
-
-MOST_LINES = 10
-
-
-class DeleteProgress:
-    """A deletion that is under way: outlives the dialog that shows it."""
-
-    def __init__(self, slice_: Slice) -> None:
-        self.slice = slice_
-        self.lines: list[str] = []
-        self.problem: TpuTuiError | None = None
-        self.done = False
-
-    @property
-    def told(self) -> str:
-        """What happened so far, newest last."""
-        lines = self.lines[-MOST_LINES:] or ["asking…"]
-        if self.problem is not None:
-            return "\n".join([*self.lines[-MOST_LINES:], str(self.problem)])
-        return "\n".join(lines if self.done else [*lines, "", "esc leaves this window, deleting goes on."])
 
 
 class DeleteDialog(LiveDialog[None]):
@@ -53,16 +33,20 @@ class DeleteDialog(LiveDialog[None]):
         self._runs = runs
         self._begin = begin
         self.progress = progress
-        self._told = Static("", markup=False, id="told")
+        self._progress_text = Static("", markup=False, id="progress")
 
     def body(self) -> Sequence[Widget]:
         """What is lost, and where the name is typed."""
         count = len(self._slice.workers)
-        told = f"The slice, its {count} worker{'s' if count != 1 else ''} and their disks go for good."
+        text = f"The slice, its {count} worker{'s' if count != 1 else ''} and their disks go for good."
         if self._runs:
-            told += "\n\nRuns that end with it:\n  " + "\n  ".join(self._runs)
-        told += f"\n\nType its name, {self._slice.name}, to delete it."
-        return [Static(plain(told), markup=False, id="question"), Input(id="name", compact=True), self._told]
+            text += "\n\nRuns that end with it:\n  " + "\n  ".join(self._runs)
+        text += f"\n\nType its name, {self._slice.name}, to delete it."
+        return [
+            Static(make_plain_text(text), markup=False, id="question"),
+            Input(id="name", compact=True),
+            self._progress_text,
+        ]
 
     def buttons(self) -> Sequence[Button]:
         """Keep it, or delete it."""
@@ -98,13 +82,13 @@ class DeleteDialog(LiveDialog[None]):
         self.query_one("#question").display = not going
         self.query_one("#name").display = not going
         self.query_one("#begin").display = not going
-        self._told.display = going
+        self._progress_text.display = going
         if going:
             self.query_one("#leave", Button).label = "Close"
             self.query_one("#leave").focus()
         self.tick()
 
     def tick(self) -> None:
-        """Show what was said since the last time."""
-        if self.progress is not None and str(self._told.content) != self.progress.told:
-            self._told.update(plain(self.progress.told))
+        """Show what was reasons since the last time."""
+        if self.progress is not None and str(self._progress_text.content) != self.progress.text:
+            self._progress_text.update(make_plain_text(self.progress.text))

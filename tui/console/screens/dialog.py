@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rich.text import Text
 from textual import events
@@ -14,20 +14,22 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
-from tui.console.render.safe_text import harmless
-from tui.console.screens.base import is_on_top, size_up
+from tui.console.context import get_context
+from tui.console.render.safe_text import escape_line
+from tui.console.screens.base import apply_breakpoints, is_on_top
 
 if TYPE_CHECKING:
     from textual.widgets.button import ButtonVariant
 
-    from tui.console.app import ConsoleApp
+    from tui.console.context import ConsoleContext
+
 
 Answer = TypeVar("Answer")
 
 
-def plain(text: str) -> Text:
+def make_plain_text(text: str) -> Text:
     """Text for a Static, line by line harmless and never markup."""
-    return Text("\n".join(harmless(line) for line in text.splitlines()))
+    return Text("\n".join(escape_line(line) for line in text.splitlines()))
 
 
 class Dialog(ModalScreen[Answer]):
@@ -53,17 +55,17 @@ class Dialog(ModalScreen[Answer]):
 
     def compose(self) -> ComposeResult:
         """The frame."""
-        size_up(self)
+        apply_breakpoints(self)
         with Vertical(id="dialog") as frame:
-            frame.border_title = Text(harmless(self.title or ""))
+            frame.border_title = Text(escape_line(self.title or ""))
             yield from self.body()
             with Horizontal(id="buttons"):
                 yield from self.buttons()
 
     @property
-    def console(self) -> ConsoleApp:
-        """The app, as what it is."""
-        return cast("ConsoleApp", self.app)
+    def console(self) -> ConsoleContext:
+        """Return what the console offers to its screens."""
+        return get_context(self)
 
     @property
     def is_open(self) -> bool:
@@ -133,7 +135,7 @@ class TextDialog(Dialog[None]):
 
     def body(self) -> Sequence[Widget]:
         """The text."""
-        return [VerticalScroll(Static(plain(self._text), markup=False), id="reading")]
+        return [VerticalScroll(Static(make_plain_text(self._text), markup=False), id="reading")]
 
     def action_scroll(self, by: int) -> None:
         """Scroll by lines."""
@@ -161,7 +163,7 @@ class SecretDialog(Dialog["str | None"]):
 
     def body(self) -> Sequence[Widget]:
         """The question and a field that shows nothing."""
-        return [Static(plain(self._question), markup=False), Input(password=True, id="secret")]
+        return [Static(make_plain_text(self._question), markup=False), Input(password=True, id="secret")]
 
     def buttons(self) -> Sequence[Button]:
         """Give it or not."""
@@ -184,14 +186,14 @@ class TrustDialog(Dialog[str]):
 
     def __init__(self, worker: str, key_type: str, fingerprint: str) -> None:
         super().__init__()
-        self._told = (
+        self._text = (
             f"{worker} shows a key that was never seen here:\n\n  {key_type}\n  {fingerprint}\n\n"
             "Trust it only if it is the one you expect; it is kept in tpu-tui's known_hosts."
         )
 
     def body(self) -> Sequence[Widget]:
         """The fingerprint."""
-        return [Static(plain(self._told), markup=False)]
+        return [Static(make_plain_text(self._text), markup=False)]
 
     def buttons(self) -> Sequence[Button]:
         """Refuse, trust this one, trust what is asked from now on."""
@@ -220,7 +222,7 @@ class WaitDialog(Dialog[None], inherit_bindings=False):
 
     def body(self) -> Sequence[Widget]:
         """What is being waited for."""
-        return [Static(plain(self._text), markup=False)]
+        return [Static(make_plain_text(self._text), markup=False)]
 
     def buttons(self) -> Sequence[Button]:
         """Nothing but to give it up."""
@@ -246,13 +248,13 @@ class QuitDialog(Dialog[bool]):
     QUIT_VARIANT: ClassVar[ButtonVariant] = "primary"
     default_answer = False
 
-    def __init__(self, told: str) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__()
-        self._told = told
+        self._text = text
 
     def body(self) -> Sequence[Widget]:
         """What becomes of the runs."""
-        return [Static(plain(self._told), markup=False)]
+        return [Static(make_plain_text(self._text), markup=False)]
 
     def buttons(self) -> Sequence[Button]:
         """Stay or go."""

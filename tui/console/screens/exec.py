@@ -11,7 +11,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Static
 
-from tui.console.render.safe_text import harmless
+from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import LiveDialog
 from tui.console.widgets.command_line import CommandLine
 from tui.console.widgets.tables.table_columns import Cell
@@ -19,17 +19,17 @@ from tui.errors import UsageError
 from tui.text.ranks import parse_ranks
 
 if TYPE_CHECKING:
-    from tui.console.render.exec_progress import Execution
+    from tui.console.data.exec_progress import ExecProgress
     from tui.pod.slice import Slice
 
 ASK = "enter runs it with sh on all of these workers, at once; up brings earlier commands back."
 
 
-class Answers(Static):
+class ExecAnswers(Static):
     """Lines in the tones of their cells."""
 
     DEFAULT_CSS = """
-    Answers {
+    ExecAnswers {
         & > .answers--good { color: $text-success; text-style: bold; }
         & > .answers--warn { color: $text-warning; }
         & > .answers--bad { color: $text-error; text-style: bold; }
@@ -60,7 +60,7 @@ class ExecDialog(LiveDialog[None]):
     def __init__(
         self,
         slice_: Slice,
-        begin: Callable[[str, Sequence[int]], Execution],
+        begin: Callable[[str, Sequence[int]], ExecProgress],
         give_up: Callable[[], object],
         *,
         earlier: Sequence[str] = (),
@@ -71,8 +71,8 @@ class ExecDialog(LiveDialog[None]):
         self._begin = begin
         self._give_up = give_up
         self._command = CommandLine(id="command", earlier=earlier, placeholder="what would you type on a worker?")
-        self._answers = Answers(ASK, markup=False, id="answers")
-        self._execution: Execution | None = None
+        self._answers = ExecAnswers(ASK, markup=False, id="answers")
+        self._execution: ExecProgress | None = None
         self._shown: object = None
 
     def body(self) -> Sequence[Widget]:
@@ -126,7 +126,7 @@ class ExecDialog(LiveDialog[None]):
         self._execution = self._begin(command, ranks)
         self._command.remember(command)
         self._command.value = ""
-        self.query_one("#dialog").border_title = Text(harmless(f"{self.title}: {command}"))
+        self.query_one("#dialog").border_title = Text(escape_line(f"{self.title}: {command}"))
         self.query_one("#reading").scroll_home(animate=False)
         self.tick()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import zip_longest
 
 from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -27,7 +28,7 @@ _SIGNS = {
 }
 
 
-def keys_of(bindings: Iterable[Binding]) -> list[tuple[str, str]]:
+def list_keys(bindings: Iterable[Binding]) -> list[tuple[str, str]]:
     """(keys, what they do), one entry an action, in the order the bindings come."""
     found: dict[str, tuple[str, list[str]]] = {}
     for binding in bindings:
@@ -38,22 +39,33 @@ def keys_of(bindings: Iterable[Binding]) -> list[tuple[str, str]]:
     return [(" ".join(dict.fromkeys(keys)), description) for description, keys in found.values()]
 
 
-def help_text(screen: Screen[object], widgets: Iterable[Widget], width: int = 0) -> str:
+def list_bindings(node: DOMNode) -> list[Binding]:
+    """Return the bindings that a screen or a widget declares or inherits, by key, those of the base classes first."""
+    found: dict[str, Binding] = {}
+    for cls in reversed(type(node).__mro__):
+        for binding in Binding.make_bindings(vars(cls).get("BINDINGS", ())):
+            found[binding.key] = binding
+    return list(found.values())
+
+
+def format_help(screen: Screen[object], widgets: Iterable[Widget], width: int = 0) -> str:
     """All keys of a screen and of the panes on it; what Textual binds on every screen comes last.
 
     In two columns where so many columns of text hold them; on a phone's width the keys leave some to the words.
     """
     groups = [("on this screen", _bindings(screen, inherited=False))]
-    groups += [(pane_name(widget), _bindings(widget, inherited=True)) for widget in widgets]
-    groups.append(("everywhere", [bound for bound in _bindings(screen, inherited=True) if bound.action in TEXTUALS]))
+    groups += [(get_pane_name(widget), _bindings(widget, inherited=True)) for widget in widgets]
+    groups.append(
+        ("everywhere", [bound for bound in _bindings(screen, inherited=True) if bound.action in TEXTUAL_BINDINGS])
+    )
     room = KEYS_WIDTH if not width or width >= COLUMN_WIDTH else KEYS_WIDTH // 2
     parts = []
     for title, bindings in groups:
-        keys = keys_of(bindings)
+        keys = list_keys(bindings)
         if keys:
-            parts.append("\n".join([title, *(f"  {key:<{room}}{told}" for key, told in keys)]))
+            parts.append("\n".join([title, *(f"  {key:<{room}}{text}" for key, text in keys)]))
     lines = "\n\n".join(dict.fromkeys(parts)).splitlines()
-    return "\n".join(_side_by_side(lines, width)) + f"\n\n{MORE}"
+    return "\n".join(_side_by_side(lines, width)) + f"\n\n{HELP_NOTES}"
 
 
 def _side_by_side(lines: list[str], width: int) -> list[str]:
@@ -67,7 +79,7 @@ def _side_by_side(lines: list[str], width: int) -> list[str]:
     return [f"{a:<{begin}}{b}".rstrip() for a, b in zip_longest(left, right, fillvalue="")]
 
 
-TEXTUALS = {
+TEXTUAL_BINDINGS = {
     "app.focus_next": "Next pane",
     "app.focus_previous": "Previous pane",
     "screen.copy_text": "Copy the selected text",
@@ -77,33 +89,30 @@ TEXTUALS = {
 
 def _bindings(node: Screen[object] | Widget, *, inherited: bool) -> list[Binding]:
     """A screen's or a pane's bindings, with or without those that every Textual screen has."""
-    bindings = [
-        binding
-        for bound in node._bindings.key_to_bindings.values()
-        for binding in bound
-        if not binding.action.startswith(SIDEWAYS)
-    ]
+    bindings = [binding for binding in list_bindings(node) if not binding.action.startswith(SIDEWAYS)]
     if not inherited:
-        return [binding for binding in bindings if binding.action not in TEXTUALS]
-    return [dataclasses.replace(one, description=TEXTUALS.get(one.action, one.description)) for one in bindings]
+        return [binding for binding in bindings if binding.action not in TEXTUAL_BINDINGS]
+    return [
+        dataclasses.replace(one, description=TEXTUAL_BINDINGS.get(one.action, one.description)) for one in bindings
+    ]
 
 
-MORE = """the mouse
+HELP_NOTES = """the mouse
   a click chooses, a double click opens, a click on a column's title sorts by it
 
 filters
   cores: 14 is that core, w2 that worker, a word a state or an address; logs: any text, searched in the whole log"""
 
 
-def pane_name(widget: Widget) -> str:
+def get_pane_name(widget: Widget) -> str:
     """What a kind of pane is called."""
     return _PANES.get(type(widget).__name__, type(widget).__name__)
 
 
 _PANES = {
-    "CoreTable": "in the core table",
+    "CoreTableWidget": "in the core table",
     "RowTable": "in a table",
     "LogPane": "in a log",
-    "TabLine": "on a line of tabs",
-    "Trouble": "in the line of troubles",
+    "TabBar": "on a line of tabs",
+    "ProblemPanel": "in the line of troubles",
 }

@@ -16,17 +16,17 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
 from tui.console.data.launch_form import (
-    Draft,
-    check_lines,
+    LaunchForm,
+    format_checks,
+    format_scaling,
     label,
     make_job,
     option_text,
     parse_words,
-    scaled,
-    shell_note,
+    warn_about_shell,
 )
-from tui.console.render.safe_text import harmless
-from tui.console.screens.dialog import Dialog, plain
+from tui.console.render.safe_text import escape_line
+from tui.console.screens.dialog import Dialog, make_plain_text
 from tui.console.widgets.command_line import CommandLine
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
@@ -43,7 +43,7 @@ _IN_ROWS = tuple(name for name, option in ASKED_OPTIONS.items() if option.kind i
 """The options of a job whose fields are one row high."""
 PLAN = "plan a launch"
 LAUNCH = "launch"
-TELL_EVERY = 0.2
+CHECKS_SHOWN_INTERVAL_S = 0.2
 """Seconds between two accounts of the checks; a pod of many workers answers with thousands of rows."""
 ASK = "enter shows exactly what would run, and where; nothing is started by that."
 
@@ -61,7 +61,7 @@ class LaunchDialog(Dialog["str | None"]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal")]  # noqa: RUF012 - Textual declares it so
     VERTICAL_BREAKPOINTS = [(0, "-short"), (38, "-tall")]  # noqa: RUF012
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: LaunchForm) -> None:
         super().__init__()
         self._draft = draft
         self._spec: LaunchSpec | None = None
@@ -71,7 +71,7 @@ class LaunchDialog(Dialog["str | None"]):
     def body(self) -> Sequence[Widget]:
         """Fields beside the preview, or above it where there is no room."""
         fields = VerticalScroll(*self._fields(), id="fields", can_focus=False)
-        preview = VerticalScroll(Static("", id="told", markup=False), id="preview")
+        preview = VerticalScroll(Static("", id="preview-text", markup=False), id="preview")
         return [Horizontal(fields, preview, id="halves")]
 
     def buttons(self) -> Sequence[Button]:
@@ -99,29 +99,31 @@ class LaunchDialog(Dialog["str | None"]):
     def _slices(self) -> Select[str]:
         """The slices, none of them chosen where the one that was meant is not there any more."""
         listed = self._draft.slices
-        options = [(Text(harmless(f"{s.name}  {s.state or ''}  {len(s.workers)} workers")), s.path) for s in listed]
+        options = [
+            (Text(escape_line(f"{s.name}  {s.state or ''}  {len(s.workers)} workers")), s.path) for s in listed
+        ]
         is_there = self._draft.chosen in {s.path for s in listed}
         chosen = self._draft.chosen if is_there else Select.NULL
         return Select(options, value=chosen, prompt="which one?", allow_blank=not is_there, id="slice", compact=True)
 
     def on_mount(self) -> None:
         """Begin at the command."""
-        self._tell(ASK)
+        self._show_preview(ASK)
 
-    def _tell(self, script: str, checks: str = "") -> None:
+    def _show_preview(self, script: str, checks: str = "") -> None:
         """What would run, beneath what the checks found and what the other slice's figures become here."""
         self._script, self._checks = script, checks
         self._show()
 
     def _show(self) -> None:
         parts = (self._scaling(), self._checks, self._script)
-        self.query_one("#told", Static).update(plain("\n\n".join(part for part in parts if part)))
+        self.query_one("#preview-text", Static).update(make_plain_text("\n\n".join(part for part in parts if part)))
 
     def _scaling(self) -> str:
         slice_ = self._slice()
         try:
             target = None if slice_ is None else slice_.accelerator_type
-            return scaled(self._text("scale-from") or "", target, self._text("scale-by") or "")
+            return format_scaling(self._text("scale-from") or "", target, self._text("scale-by") or "")
         except UsageError as error:
             return str(error)
 
@@ -136,7 +138,7 @@ class LaunchDialog(Dialog["str | None"]):
             self._show()
             return
         self._give_up()
-        self._tell("changed: show again what would run.")
+        self._show_preview("changed: show again what would run.")
 
     def request(self) -> LaunchRequest:
         """What the fields say. Raises UsageError for what cannot be meant."""
@@ -183,13 +185,13 @@ class LaunchDialog(Dialog["str | None"]):
             self._failed(error)
             return
         self._give_up()
-        self._tell("asking…  esc gives up")
+        self._show_preview("asking…  esc gives up")
         self.console.tasks.start(PLAN, self._plan(request), self._failed)
 
     async def _plan(self, request: LaunchRequest) -> None:
         spec = await self.console.operator.launches.plan(request)
         self._spec = spec
-        note = shell_note(request.job.argv)
+        note = warn_about_shell(request.job.argv)
         script = self.console.operator.launches.describe(spec)
         script = f"{note}\n\n{script}" if note else script
         rows = await self._check(request, script)
@@ -203,13 +205,13 @@ class LaunchDialog(Dialog["str | None"]):
         """Look at what could fail the launch, telling what is known so far."""
         rows: list[CheckRow] = []
         due = 0.0
-        self._tell(script, check_lines(rows, done=False))
+        self._show_preview(script, format_checks(rows, done=False))
         async for row in self.console.operator.launches.check(request):
             rows.append(row)
             if (now := time.monotonic()) >= due:
-                self._tell(script, check_lines(rows, done=False))
-                due = now + TELL_EVERY
-        self._tell(script, check_lines(rows, done=True))
+                self._show_preview(script, format_checks(rows, done=False))
+                due = now + CHECKS_SHOWN_INTERVAL_S
+        self._show_preview(script, format_checks(rows, done=True))
         return rows
 
     def action_page(self, by: int) -> None:
@@ -226,9 +228,9 @@ class LaunchDialog(Dialog["str | None"]):
     def _failed(self, problem: TpuTuiError) -> None:
         """Tell it here, or where one looks after this dialog was left."""
         if self.is_open:
-            self._tell(str(problem))
+            self._show_preview(str(problem))
         else:
-            self.console.flows.say(problem)
+            self.console.show_error(problem)
 
     # --- the launch -------------------------------------------------------------------------------------------------
 
@@ -238,13 +240,13 @@ class LaunchDialog(Dialog["str | None"]):
             self.action_plan()
         elif self._spec is not None:
             self.query_one("#launch", Button).disabled = True
-            self._tell("handing over to the run's keeper…")
+            self._show_preview("handing over to the run's keeper…")
             self.console.tasks.start(LAUNCH, self._launch(self._spec, self._sync()), self._failed)
 
     async def _launch(self, spec: LaunchSpec, sync: Path | None) -> None:
         directory = await self.console.operator.launches.start(spec)
         if sync is not None:
-            self.console.flows.copied_from[directory.id] = sync
+            self.console.ongoing.code_sources[directory.id] = sync
         if not self.is_open:
             self.notify(f"{directory.id} was handed over before the dialog was left: it is launched", markup=False)
         self.leave_with(directory.id)
@@ -259,9 +261,9 @@ def _labelled(label: str, field: Widget) -> Widget:
     return Horizontal(Label(label), field, classes="field")
 
 
-def _written(label: str, name: str, value: str, told: str) -> Widget:
-    """A field to be written in; `told` stands there while it is empty."""
-    return _labelled(label, Input(value, placeholder=told, id=name, compact=True))
+def _written(label: str, name: str, value: str, hint: str) -> Widget:
+    """A field to be written in; `hint` stands there while it is empty."""
+    return _labelled(label, Input(value, placeholder=hint, id=name, compact=True))
 
 
 def _option_field(name: str, job: JobOptions) -> Widget:

@@ -11,20 +11,21 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 
+from tui.console import intents
 from tui.console.data.pollers import FIGURES, RUNS, SLICES, checks_of, workers_of
-from tui.console.data.store import Source
+from tui.console.data.store import DataSource
 from tui.console.render import tables
-from tui.console.render.describe import document
-from tui.console.render.run_summary import known_of
-from tui.console.screens.base import NARROW, ON_WORKERS, MainScreen, is_on_top, size_up
+from tui.console.render.describe import format_document
+from tui.console.render.run_summary import list_status_fields
+from tui.console.screens.base import NARROW, REMOTE_SHELL_BINDINGS, MainScreen, apply_breakpoints, is_on_top
 from tui.console.widgets.filter_bar import FilterBar
-from tui.console.widgets.footer import KeysLine
+from tui.console.widgets.footer import KeyFooter
 from tui.console.widgets.headline import Headline
 from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.panes.pane import Pane
-from tui.console.widgets.tab_bar import TabLine
+from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.line_table import LineTable
-from tui.console.widgets.tables.row_table import Row, RowTable
+from tui.console.widgets.tables.row_table import RowTable, TableRow
 from tui.operator.run_scope import hidden_note
 from tui.pod.slice import Slice
 from tui.runs.record.run_directory import RunDirectory
@@ -60,7 +61,7 @@ class PodScreen(MainScreen):
         self._slices: dict[str, Slice] = {}
         self._runs: dict[str, RunStatus] = {}
         self._shows_every_run = False
-        self._run_rows: dict[str, tuple[RunStatus, LatestFigures | None, Row]] = {}
+        self._run_rows: dict[str, tuple[RunStatus, LatestFigures | None, TableRow]] = {}
         self._checks: Digest | None = None
         self._seen: dict[str, tuple[object, ...]] = {}
         self._headline = Headline(id="headline")
@@ -76,15 +77,15 @@ class PodScreen(MainScreen):
 
     def compose(self) -> ComposeResult:
         """Three panes side by side, two of them in one column, or behind tabs, as there is room; the runs beneath."""
-        size_up(self)
+        apply_breakpoints(self)
         yield self._headline
-        yield TabLine([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
+        yield TabBar([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
         with Horizontal(id="upper"):
             yield self._slices_and_workers
             yield self._panes["checks"]
         yield self._panes["runs"]
         yield FilterBar()
-        yield KeysLine()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Show the first pane and give the slices the keys."""
@@ -98,7 +99,7 @@ class PodScreen(MainScreen):
     def tick(self) -> None:
         """Take what the sources said since the last time."""
         now = self.console.store.clock()
-        self.console.sources.list_slices()
+        self.console.pollers.list_slices()
         self._headline.show(self.console.headline())
         self._take_slices(now)
         chosen = self.chosen_slice()
@@ -106,7 +107,7 @@ class PodScreen(MainScreen):
         self._take_checks(chosen, now)
         self._take_runs(now)
 
-    def _is_new(self, pane: str, now: float, *sources: Source[Any]) -> bool:
+    def _is_new(self, pane: str, now: float, *sources: DataSource[Any]) -> bool:
         """Whether readings differ from what a pane shows of them; once a second they do, for their age's sake."""
         mark = (int(now), *((source, self.console.store.get(source).revision) for source in sources))
         if self._seen.get(pane) == mark:
@@ -123,7 +124,7 @@ class PodScreen(MainScreen):
         table = self._tables["slices"]
         if reading.at is not None or reading.problems:
             table.set_empty(self.no_slices() if not reading.problems else "not known")
-        table.show([tables.slice_row(slice_) for slice_ in slices])
+        table.show([tables.make_slice_row(slice_) for slice_ in slices])
         if slices and self.chosen_slice() is None:
             table.action_cursor_to(0)
         count = f"{len(slices)} slice{'s' * (len(slices) > 1)}" if slices else ""
@@ -142,7 +143,7 @@ class PodScreen(MainScreen):
             return
         reading = self.console.store.get(tried)
         self._tables["workers"].set_empty("no slice is chosen" if chosen is None else "it has no workers")
-        self._tables["workers"].show(tables.worker_rows(chosen, reading.value))
+        self._tables["workers"].show(tables.make_worker_rows(chosen, reading.value))
         self._panes["workers"].set_title(f"workers of {chosen.name}" if chosen else "workers")
         self._panes["workers"].show_reading(reading, now)
 
@@ -152,7 +153,7 @@ class PodScreen(MainScreen):
             return
         reading = self.console.store.get(checks)
         self._checks = found = self._digest(reading.value or ())
-        self._tables["checks"].show(tables.check_rows(found) if found else [])
+        self._tables["checks"].show(tables.make_check_rows(found) if found else [])
         self._panes["checks"].show_reading(reading, now, found.summary if found else "")
 
     def _digest(self, found: tuple[CheckRow, ...]) -> Digest | None:
@@ -185,12 +186,12 @@ class PodScreen(MainScreen):
         reading = replace(reading, problems=reading.problems + looked.problems)
         self._panes["runs"].show_reading(reading, now, " · ".join(filter(None, (count, hidden))))
 
-    def _run_row(self, status: RunStatus, moment: float, glance: LatestFigures | None) -> Row:
+    def _run_row(self, status: RunStatus, moment: float, glance: LatestFigures | None) -> TableRow:
         """A run's row; that of an ended one, which no clock changes, is made once."""
         known = self._run_rows.get(status.run.id)
         if known is not None and known[0] is status and known[1] == glance and status.ended is not None:
             return known[2]
-        row = tables.run_row(status, moment, glance)
+        row = tables.make_run_row(status, moment, glance)
         self._run_rows[status.run.id] = status, glance, row
         return row
 
@@ -226,41 +227,41 @@ class PodScreen(MainScreen):
     def action_pane(self, name: str) -> None:
         """Give a pane the keys; on a narrow screen, bring it up."""
         if name in UPPER_PANES:
-            self.query_one(TabLine).choose(name)
+            self.query_one(TabBar).choose(name)
             self._show_upper(name)
         self.set_focus(self._tables[name])
 
-    @on(TabLine.Chosen)
-    def _bring_up(self, event: TabLine.Chosen) -> None:
+    @on(TabBar.TabChosen)
+    def _bring_up(self, event: TabBar.TabChosen) -> None:
         self._show_upper(event.key)
         if self._panes[event.key].display and not isinstance(self.focused, LineTable):
             self._tables[event.key].focus()
 
-    @on(LineTable.Opened)
-    def _open(self, event: LineTable.Opened) -> None:
+    @on(LineTable.RowOpened)
+    def _open(self, event: LineTable.RowOpened) -> None:
         if not is_on_top(self):
             return  # enter, pressed twice at once, opened it already
         if event.table.id == "runs":
-            self.console.flows.open_run(self.chosen_run())
+            self.console.perform(intents.OpenRunRequested(self.chosen_run()))
         else:
             self.action_describe()
 
-    @on(LineTable.Highlighted)
-    def _look_closer(self, event: LineTable.Highlighted) -> None:
+    @on(LineTable.RowHighlighted)
+    def _look_closer(self, event: LineTable.RowHighlighted) -> None:
         if event.table.id == "slices":
-            self.console.flows.slice_chosen(self.chosen_slice())
+            self.console.perform(intents.SliceHighlighted(self.chosen_slice()))
 
     def action_check(self) -> None:
         """Check the chosen slice."""
-        self.console.flows.check(self.chosen_slice())
+        self.console.perform(intents.CheckRequested(self.chosen_slice()))
         self._show_upper("checks")
-        self.query_one(TabLine).choose("checks")
+        self.query_one(TabBar).choose("checks")
         if self.has_class(NARROW) and any(self._tables[name].has_focus for name in UPPER_PANES):
             self.set_focus(self._tables["checks"])
 
     def action_logs(self) -> None:
         """Open the chosen run at its logs."""
-        self.console.flows.open_run(self.chosen_run(), at="logs")
+        self.console.perform(intents.OpenRunRequested(self.chosen_run(), "logs"))
 
     def action_every_run(self) -> None:
         """List the runs of other projects and hosts files, too, or no longer."""
@@ -269,11 +270,11 @@ class PodScreen(MainScreen):
 
     def action_refresh(self) -> None:
         """List the slices at once."""
-        self.console.sources.refresh()
+        self.console.pollers.refresh()
 
     def action_cancel(self) -> None:
         """Give up checks that are under way, else take the pane's filter away."""
-        if self.console.sources.cancel_checks():
+        if self.console.pollers.cancel_checks():
             self.notify("given up", timeout=2)
         else:
             self.drop_filter()
@@ -283,7 +284,7 @@ class PodScreen(MainScreen):
         focused = self.focused.id if self.focused else None
         chosen = self.chosen_slice()
         if focused == "runs" and (status := self.chosen_status()) is not None:
-            return status.run.id, document(known_of(status))
+            return status.run.id, format_document(list_status_fields(status))
         if focused == "checks" and chosen is not None:
             return f"checks of {chosen.name}", self._check_text(chosen)
         if chosen is None:
@@ -291,17 +292,17 @@ class PodScreen(MainScreen):
         tried = self.console.store.get(workers_of(chosen)).value or chosen.workers
         worker = next((one for one in tried if one.index == self.chosen_worker()), None)
         if focused == "workers" and worker is not None:
-            return f"worker {worker.index} of {chosen.path}", document(worker.to_json())
+            return f"worker {worker.index} of {chosen.path}", format_document(worker.to_json())
         told = chosen.to_json() | {"endpoints": [worker.to_json() for worker in tried]}
-        return chosen.path, document(told)
+        return chosen.path, format_document(told)
 
     def _check_text(self, chosen: Slice) -> str:
         found, key = self._checks, self._tables["checks"].cursor_key
-        finding = next((one for one in found.findings if tables.finding_key(one) == key), None) if found else None
+        finding = next((one for one in found.findings if tables.get_finding_key(one) == key), None) if found else None
         if found is None or finding is None:
             return "c checks it"
         checked = self.console.store.get(checks_of(chosen)).value or ()
-        return tables.check_text(found, finding, checked, self.size.width - 12)
+        return tables.describe_finding(found, finding, checked, self.size.width - 12)
 
 
 class ActingPodScreen(PodScreen):
@@ -311,26 +312,26 @@ class ActingPodScreen(PodScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new_run", "New run", tooltip="New run on it; asks first", id="new"),
         Binding("x,ctrl+k", "stop_run", "Stop", tooltip="Stop the run; asks first", id="stop"),
-        *ON_WORKERS,
+        *REMOTE_SHELL_BINDINGS,
         Binding("ctrl+d", "delete_slice", "Delete", tooltip="Delete the slice; asks first", id="delete"),
     ]
 
     def action_new_run(self) -> None:
         """Ask what to launch on the chosen slice."""
-        self.console.flows.new_run(self.chosen_slice())
+        self.console.perform(intents.NewRunRequested(self.chosen_slice()))
 
     def action_delete_slice(self) -> None:
         """Ask for the chosen slice's name, then delete it."""
-        self.console.flows.delete_slice(self.chosen_slice())
+        self.console.perform(intents.DeleteRequested(self.chosen_slice()))
 
     def action_stop_run(self) -> None:
         """Ask, then stop the chosen run."""
-        self.console.flows.stop_run(self.chosen_run())
+        self.console.perform(intents.StopRunRequested(self.chosen_run()))
 
     def action_shell(self) -> None:
         """A shell on the chosen worker."""
-        self.console.on_workers.shell(self.chosen_slice(), self.chosen_worker())
+        self.console.perform(intents.ShellRequested(self.chosen_slice(), self.chosen_worker()))
 
     def action_execute(self) -> None:
         """A command on the workers of the chosen slice."""
-        self.console.on_workers.execute(self.chosen_slice())
+        self.console.perform(intents.ExecRequested(self.chosen_slice()))

@@ -10,21 +10,30 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 
+from tui.console import intents
 from tui.console.data.run_feed import Feed, RunFeed
 from tui.console.render import run_summary
-from tui.console.render.describe import document
-from tui.console.render.freshness import left_alone, out_of_touch
-from tui.console.screens.base import NARROW, ON_WORKERS, SHORT, TALL, MainScreen, is_on_top, size_up
-from tui.console.screens.run_layout import Shape, leaves_room_for_logs, room_above, shares
+from tui.console.render.describe import format_document
+from tui.console.render.freshness import is_unattended, stale_workers
+from tui.console.screens.base import (
+    NARROW,
+    REMOTE_SHELL_BINDINGS,
+    SHORT,
+    TALL,
+    MainScreen,
+    apply_breakpoints,
+    is_on_top,
+)
+from tui.console.screens.run_layout import LayoutInputs, divide_height, get_upper_room, has_room_for_logs
 from tui.console.widgets.filter_bar import FilterBar
-from tui.console.widgets.footer import KeysLine
+from tui.console.widgets.footer import KeyFooter
 from tui.console.widgets.headline import Headline
 from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.panes.chart_panes import ChartPanes
-from tui.console.widgets.panes.cores_pane import RunCores
-from tui.console.widgets.panes.logs_pane import RunLogs
-from tui.console.widgets.problem_panel import Trouble
-from tui.console.widgets.tab_bar import TabLine
+from tui.console.widgets.panes.cores_pane import CoresPane
+from tui.console.widgets.panes.logs_pane import LogsPane
+from tui.console.widgets.problem_panel import ProblemPanel
+from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.line_table import LineTable
 
 if TYPE_CHECKING:
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     from tui.runs.record.run_directory import RunDirectory
 
 PANES = ("cores", "charts", "logs")
-BREATH = 0.01
+READ_PAUSE_S = 0.01
 """Seconds between two goes at reading while the logs are far ahead: for keys, and for what is to be painted."""
 
 
@@ -58,38 +67,38 @@ class RunScreen(MainScreen):
         self._at = at
         self._upper_pane = "cores"
         self._headline = Headline(id="headline")
-        self._trouble = Trouble(id="trouble")
-        self._cores = RunCores(id="pane-cores")
+        self._trouble = ProblemPanel(id="trouble")
+        self._cores = CoresPane(id="pane-cores")
         self._charts = ChartPanes(id="pane-charts")
-        self._logs = RunLogs(feed, id="pane-logs")
+        self._logs = LogsPane(feed, id="pane-logs")
         self._panes = dict(zip(PANES, (self._cores, self._charts, self._logs), strict=True))
         self._upper = Horizontal(self._cores, self._charts, id="upper")
         self._lower = Container(self._logs, id="lower")
         self._reading = False
         self._second = 0
         self._showed_figures = False
-        self._shape: Shape | None = None
+        self._shape: LayoutInputs | None = None
         self._zoomed = False
         self._trouble_rows = 0
         """The most rows that trouble took: panes that come and go with each word of it would be a flicker."""
 
     def compose(self) -> ComposeResult:
         """Cores and charts above the logs; behind tabs where there is no room for them all."""
-        size_up(self)
+        apply_breakpoints(self)
         self._bring(self._at)
         yield self._headline
         yield self._trouble
-        yield TabLine([(name, f"{n + 1} {name}") for n, name in enumerate(PANES)], id="pane-tabs")
+        yield TabBar([(name, f"{n + 1} {name}") for n, name in enumerate(PANES)], id="pane-tabs")
         yield self._upper
         yield self._lower
         yield FilterBar()
-        yield KeysLine()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Read a first piece at once, so that the first paint says something."""
         self.feed.poll()
         now = time.time()
-        self._headline.show(run_summary.headline(self.feed, now))
+        self._headline.show(run_summary.format_headline(self.feed, now))
         self._logs.take_workers()
         self._logs.open()
         self._show_cores(now)
@@ -111,7 +120,7 @@ class RunScreen(MainScreen):
         self.ready = False
         self.feed.close()
         if isinstance(self.feed, RunFeed):
-            self.console.flows.let_go(self.feed.directory)
+            self.console.perform(intents.RunClosed(self.feed.directory))
 
     # --- data in ------------------------------------------------------------------------------------------------
 
@@ -121,9 +130,9 @@ class RunScreen(MainScreen):
         now = time.time()
         if fresh or int(now) != self._second:
             self._second = int(now)
-            self._headline.show(run_summary.headline(self.feed, now))
+            self._headline.show(run_summary.format_headline(self.feed, now))
             self._show_trouble(now)
-            self._look_after(now)
+            self._restart_keeper_if_missing(now)
             self._logs.take_workers()
             self._show_cores(now)
         self._share_height()
@@ -131,45 +140,45 @@ class RunScreen(MainScreen):
         if not self._showed_figures:
             self._logs.take(is_seen=self._lower.display)
             self._charts.take(self.feed.snapshot)
-            self._charts.set_note(run_summary.reading(self.feed))
+            self._charts.set_note(run_summary.format_reading_progress(self.feed))
         if self.feed.is_behind and not self._reading:
             self._reading = True
-            self.set_timer(BREATH, self._read_on)
+            self.set_timer(READ_PAUSE_S, self._read_on)
 
     def _read_on(self) -> None:
         """Catch up, a little at a time."""
         if self.ready and self.feed.is_behind:
             self.feed.read()
-            self.set_timer(BREATH, self._read_on)
+            self.set_timer(READ_PAUSE_S, self._read_on)
         else:
             self._reading = False
 
     def _show_trouble(self, now: float) -> None:
-        problem = self.feed.problem or self.console.flows.kept_up.get(self.feed.title)
+        problem = self.feed.problem or self.console.ongoing.catch_up_errors.get(self.feed.title)
         attends, reads = not self.console.read_only, self._is_read_here
-        self._trouble.show(run_summary.trouble(self.feed, now, attends=attends, reads=reads, problem=problem))
+        self._trouble.show(run_summary.find_problem(self.feed, now, attends=attends, reads=reads, problem=problem))
 
     @property
     def _is_read_here(self) -> bool:
         """Whether this console brings the run's logs up to date itself, and nothing hinders it."""
-        return self.console.flows.kept_up.get(self.feed.title, self) is None
+        return self.console.ongoing.catch_up_errors.get(self.feed.title, self) is None
 
-    def _look_after(self, now: float) -> None:
+    def _restart_keeper_if_missing(self, now: float) -> None:
         """Have a run that was left alone while one looks at it followed again."""
-        if left_alone(self.feed.status, now) and isinstance(self.feed, RunFeed):
-            self.console.flows.attend(self.feed.directory)
+        if is_unattended(self.feed.status, now) and isinstance(self.feed, RunFeed):
+            self.console.perform(intents.KeeperRequested(self.feed.directory))
 
     def _show_cores(self, now: float) -> None:
-        unseen = frozenset[int]() if self._is_read_here else out_of_touch(self.feed.status, now)
+        unseen = frozenset[int]() if self._is_read_here else stale_workers(self.feed.status, now)
         self._cores.take(self.feed, unseen)
 
     def _share_height(self) -> None:
         trouble = self._trouble.rows(self.app.size.width)
         self._trouble_rows = max(self._trouble_rows, trouble)
         used = len(self._headline.lines) + trouble + 1
-        shape = Shape(
-            rows=run_summary.rows_expected(self.feed),
-            room=room_above(self.app.size.height, used),
+        shape = LayoutInputs(
+            rows=run_summary.count_expected_rows(self.feed),
+            room=get_upper_room(self.app.size.height, used),
             started=bool(self.feed.snapshot is not None and len(self.feed.snapshot)),
             one_at_a_time=self._one_at_a_time,
             stacked=self._stacked,
@@ -179,7 +188,7 @@ class RunScreen(MainScreen):
             return
         if self._shape is not None and shape.stacked != self._shape.stacked:
             self._bring(self._at)
-        self._shape, parts = shape, shares(shape)
+        self._shape, parts = shape, divide_height(shape)
         self.set_class(parts.few, "-few")
         self.set_class(not shape.started, "-phases")
         self._cores.styles.height = parts.cores
@@ -190,8 +199,8 @@ class RunScreen(MainScreen):
         """Whether there is height for the logs beneath, and room for only one of the panes above them."""
         if self._zoomed or not (self.has_class(NARROW) or self.has_class(SHORT)):
             return False
-        rows = run_summary.rows_expected(self.feed) + self._trouble_rows
-        return self.has_class(TALL) or leaves_room_for_logs(rows, self.app.size.height)
+        rows = run_summary.count_expected_rows(self.feed) + self._trouble_rows
+        return self.has_class(TALL) or has_room_for_logs(rows, self.app.size.height)
 
     @property
     def _one_at_a_time(self) -> bool:
@@ -220,14 +229,14 @@ class RunScreen(MainScreen):
     def action_logs(self) -> None:
         """The logs; of a run of which a worker failed, the log of that one."""
         status = self.feed.status
-        worker = None if status is None else run_summary.failed_worker(status)
+        worker = None if status is None else run_summary.find_failed_worker(status)
         if worker is not None and self._logs.worker is None:
             self.show_log(str(worker))
         else:
             self.action_pane("logs")
 
-    @on(Trouble.Opened)
-    def _open_trouble(self, event: Trouble.Opened) -> None:
+    @on(ProblemPanel.LogRequested)
+    def _open_trouble(self, event: ProblemPanel.LogRequested) -> None:
         self.show_log(str(event.worker))
 
     def action_back(self) -> None:
@@ -237,18 +246,18 @@ class RunScreen(MainScreen):
         if self._zoomed:
             self.action_zoom()
         else:
-            self.console.flows.leave_run()
+            self.console.perform(intents.LeaveRunRequested())
 
     def action_zoom(self) -> None:
         """The pane with the keys alone on the screen, or all of them again; `1 2 3` bring up the others."""
         self._zoomed = not self._zoomed
         self.set_class(self._zoomed, "-zoomed")
         self._bring(next((name for name, pane in self._panes.items() if pane.has_focus_within), self._at))
-        self.query_one("#pane-tabs", TabLine).choose(self._at)
+        self.query_one("#pane-tabs", TabBar).choose(self._at)
 
     def action_pane(self, name: str) -> None:
         """Give a pane the keys; on a narrow screen, bring it up."""
-        self.query_one("#pane-tabs", TabLine).choose(name)
+        self.query_one("#pane-tabs", TabBar).choose(name)
         self._bring(name)
         with_keys = {"cores": self._cores.table, "charts": self._charts, "logs": self._logs.log_pane}
         self.set_focus(with_keys[name])
@@ -262,7 +271,7 @@ class RunScreen(MainScreen):
         self._upper.set_class(self._one_at_a_time and name == "logs", "-away")
         self._lower.set_class(self._one_at_a_time and name != "logs", "-away")
         self._at = name
-        self._charts.hurry()
+        self._charts.redraw_soon()
         self.call_after_refresh(self._charts.load)
 
     def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002
@@ -270,19 +279,19 @@ class RunScreen(MainScreen):
         self._trouble_rows = 0
         self.call_after_refresh(lambda: self._bring(self._at))
 
-    @on(TabLine.Chosen)
-    def _chosen(self, event: TabLine.Chosen) -> None:
+    @on(TabBar.TabChosen)
+    def _chosen(self, event: TabBar.TabChosen) -> None:
         self._bring(event.key)
 
-    @on(LineTable.Opened)
-    def _open(self, event: LineTable.Opened) -> None:
+    @on(LineTable.RowOpened)
+    def _open(self, event: LineTable.RowOpened) -> None:
         """Enter on a core or on a launching worker: that worker's log, or why its launch failed."""
         if event.table is not self._cores.phases:
             core = self._cores.core_at(event.key)
             worker = None if core is None else core.worker
-        elif (failed := run_summary.failed_launch(self.feed.status, event.key)) is not None:
+        elif (failed := run_summary.explain_failed_launch(self.feed.status, event.key)) is not None:
             if is_on_top(self):
-                self.console.flows.describe(*failed)
+                self.console.perform(intents.TextRequested(*failed))
             return
         else:
             worker = event.key if isinstance(event.key, int) else None
@@ -307,8 +316,8 @@ class RunScreen(MainScreen):
         """The core under the cursor, or the run."""
         core = self._cores.chosen_core()
         if core is not None:
-            return f"core {core.core}", document(core.to_json())
-        return self.feed.title, run_summary.describe(self.feed)
+            return f"core {core.core}", format_document(core.to_json())
+        return self.feed.title, run_summary.describe_feed(self.feed)
 
 
 class ActingRunScreen(RunScreen):
@@ -317,21 +326,21 @@ class ActingRunScreen(RunScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,ctrl+k", "stop_run", "Stop", tooltip="Stop the run; asks first", id="stop"),
         Binding("n", "new_run", "New run", tooltip="New run like this; asks first", id="new"),
-        *ON_WORKERS,
+        *REMOTE_SHELL_BINDINGS,
     ]
 
     def action_stop_run(self) -> None:
         """Ask, then stop this run."""
-        self.console.flows.stop_run(self.chosen_run())
+        self.console.perform(intents.StopRunRequested(self.chosen_run()))
 
     def action_new_run(self) -> None:
         """Ask what to launch, with this run's slice and command filled in."""
-        self.console.flows.run_again(self.chosen_run())
+        self.console.perform(intents.RepeatRunRequested(self.chosen_run()))
 
     def action_shell(self) -> None:
         """A shell on the worker whose log is shown."""
-        self.console.on_workers.shell_for_run(self.chosen_run(), self.chosen_worker())
+        self.console.perform(intents.ShellRequested(self.chosen_run(), self.chosen_worker()))
 
     def action_execute(self) -> None:
         """A command on the workers of the run's slice."""
-        self.console.on_workers.execute_for_run(self.chosen_run())
+        self.console.perform(intents.ExecRequested(self.chosen_run()))

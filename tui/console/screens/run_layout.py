@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FRAME = 3
+FRAME_ROWS = 3
 """Rows of a pane with a table that are no rows of it: frame and header."""
-CHART_ROWS = 10
+MIN_CHART_ROWS = 10
 """Rows of a chart's pane below which nobody reads a curve from it."""
-LEAST_LOG = 8
+MIN_LOG_ROWS = 8
 """Rows of the logs' pane, with its frame and tabs, below which nobody follows a log in it."""
-EDGES = 4
+EDGE_ROWS = 4
 """Rows of a run's screen that are no pane's: headline, tabs and keys."""
-MOST_OF_FEW = 8
+MAX_FEW_CORES = 8
 """Up to this many cores are few: one host's."""
 
 
 @dataclass(frozen=True)
-class Shape:
+class LayoutInputs:
     """What the panes have to share."""
 
     rows: int
@@ -35,7 +35,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Shares:
+class PaneHeights:
     """Heights in rows; None is all there is."""
 
     few: bool
@@ -44,23 +44,23 @@ class Shares:
     cores: int | None
 
 
-def leaves_room_for_logs(rows: int, height: int) -> bool:
+def has_room_for_logs(rows: int, height: int) -> bool:
     """Whether a table of so many rows is low enough for a log beneath it, on a screen of this height."""
-    return rows + FRAME + LEAST_LOG + EDGES <= height
+    return rows + FRAME_ROWS + MIN_LOG_ROWS + EDGE_ROWS <= height
 
 
-def room_above(height: int, used: int) -> int:
+def get_upper_room(height: int, used: int) -> int:
     """Rows that the upper half may take of a screen of which so many are used: three fifths, and one row at least."""
-    return max(FRAME + 1, (height - used) * 3 // 5)
+    return max(FRAME_ROWS + 1, (height - used) * 3 // 5)
 
 
-def shares(shape: Shape) -> Shares:
+def divide_height(shape: LayoutInputs) -> PaneHeights:
     """The upper half as high as its table and charts need; the logs get the rest."""
-    rows = shape.rows + FRAME
+    rows = shape.rows + FRAME_ROWS
     if shape.one_at_a_time:
-        return Shares(False, None, None)
+        return PaneHeights(False, None, None)
     beside = shape.started and not shape.stacked
-    if beside and shape.rows <= MOST_OF_FEW and rows + CHART_ROWS <= shape.room:
-        return Shares(True, min(rows + max(CHART_ROWS, shape.room // 3), shape.room), rows)
+    if beside and shape.rows <= MAX_FEW_CORES and rows + MIN_CHART_ROWS <= shape.room:
+        return PaneHeights(True, min(rows + max(MIN_CHART_ROWS, shape.room // 3), shape.room), rows)
     charts = beside or shape.charts_in_front
-    return Shares(False, min(max(rows, 2 * CHART_ROWS) if charts else rows, shape.room), None)
+    return PaneHeights(False, min(max(rows, 2 * MIN_CHART_ROWS) if charts else rows, shape.room), None)

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """A command of several lines as one, without the backslashes that join them in a shell."""
     return " ".join(filter(None, (line.strip().removesuffix("\\").rstrip() for line in text.splitlines())))
 
@@ -49,4 +49,4 @@ class CommandLine(Input):
         """One line of them."""
         event.prevent_default()
         event.stop()
-        self.replace(one_line(event.text), *self.selection)
+        self.replace(join_lines(event.text), *self.selection)

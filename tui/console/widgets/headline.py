@@ -11,11 +11,11 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.console.render.safe_text import fit, harmless
+from tui.console.render.safe_text import escape_line, fit
 from tui.console.widgets.tables.table_columns import Cell
 
 GAP = "  "
-LEAST_CELLS = 2
+MIN_CELLS = 2
 """Cells that a line keeps, however narrow it is."""
 
 
@@ -28,7 +28,7 @@ def _fitting(line: tuple[Cell, ...], widths: Sequence[int], width: int) -> tuple
     shown = list(zip(line, widths, strict=True))
     while sum(size for _, size in shown) + len(GAP) * (len(shown) - 1) > width:
         dim = [place for place, (cell, _) in enumerate(shown) if place and cell.tone == "dim"]
-        if not dim and (len(shown) <= LEAST_CELLS or not any(map(str.isdigit, shown[-1][0].text))):
+        if not dim and (len(shown) <= MIN_CELLS or not any(map(str.isdigit, shown[-1][0].text))):
             break
         del shown[dim[-1] if dim else -1]
     return tuple(cell for cell, _ in shown)
@@ -65,7 +65,7 @@ class Headline(Widget):
 
     def show(self, lines: Sequence[Sequence[Cell]]) -> None:
         """Take other lines."""
-        fresh = tuple(tuple(Cell(harmless(cell.text), cell.tone) for cell in line if cell.text) for line in lines)
+        fresh = tuple(tuple(Cell(escape_line(cell.text), cell.tone) for cell in line if cell.text) for line in lines)
         if fresh != self._lines:
             grown = len(fresh) != len(self._lines)
             self._lines = fresh

@@ -15,21 +15,21 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.console.render.safe_text import fit, harmless
+from tui.console.render.safe_text import escape_line, fit
 
-MOST_TOLD = 10
+MAX_SENTENCE_ROWS = 10
 """Lines that sentences may take."""
-MOST_QUOTED, MOST_QUOTED_SHORT = 6, 3
+MAX_QUOTED_ROWS, MAX_QUOTED_ROWS_LOW_SCREEN = 6, 3
 """Lines that are quoted, on a high and on a low screen."""
-LOW_SCREEN = 34
-SHARE, LEAST = 3, 3
+LOW_SCREEN_ROWS = 34
+HEIGHT_DIVISOR, MIN_ROWS = 3, 3
 """Of the screen's height one part in so many, and at least so many lines: what is beneath has to be seen, too."""
 SIGNS = {"bad": "✗", "warn": "▲"}
-OVER = "nothing is wrong any more"
+RESOLVED_TEXT = "nothing is wrong any more"
 
 
 @dataclass(frozen=True)
-class Told:
+class Problem:
     """Sentences with the worst one's tone; `worker` is whose log tells more, `quoted` its last lines."""
 
     sentences: tuple[str, ...] = ()
@@ -37,26 +37,26 @@ class Told:
     worker: int | None = None
     quoted: tuple[str, ...] = ()
     is_partial: bool = False
-    """Whether logs are still being read: that nothing is told then does not mean that nothing is wrong."""
+    """Whether logs are still being read: that nothing is problem then does not mean that nothing is wrong."""
 
 
-class Trouble(Widget):
+class ProblemPanel(Widget):
     """Takes no room until something is wrong; from then on it stays, so that what is beneath does not jump."""
 
     DEFAULT_CSS = """
-    Trouble {
+    ProblemPanel {
         height: auto; display: none; background: $panel; padding: 0 1;
         &.-shown { display: block; }
-        & > .trouble--bad { background: $error; color: auto; text-style: bold; }
-        & > .trouble--warn { background: $warning; color: auto; text-style: bold; }
-        & > .trouble--dim { text-style: dim; }
-        &:focus > .trouble--bad { text-style: bold underline; }
+        & > .problem--bad { background: $error; color: auto; text-style: bold; }
+        & > .problem--warn { background: $warning; color: auto; text-style: bold; }
+        & > .problem--dim { text-style: dim; }
+        &:focus > .problem--bad { text-style: bold underline; }
     }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"trouble--bad", "trouble--warn", "trouble--dim"}
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,l", "open", "Its log", id="trouble.open")]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"problem--bad", "problem--warn", "problem--dim"}
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,l", "open", "Its log", id="problem.open")]
 
-    class Opened(Message):
+    class LogRequested(Message):
         """The log of a worker is wanted."""
 
         def __init__(self, worker: int) -> None:
@@ -65,25 +65,25 @@ class Trouble(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._told = Told()
+        self._problem = Problem()
         self._wrapped: tuple[int, int, list[tuple[str, str]]] = (0, 0, [])
 
     @property
     def lines(self) -> tuple[str, ...]:
         """What stands there, unwrapped."""
-        return (*self._told.sentences, *self._told.quoted)
+        return (*self._problem.sentences, *self._problem.quoted)
 
-    def show(self, told: Told) -> None:
-        """Take what is wrong now; nothing is told as such once something was."""
-        if not told.sentences and self.has_class("-shown"):
-            told = self._told if told.is_partial else Told((OVER,), "dim")
-        if told != self._told:
+    def show(self, problem: Problem) -> None:
+        """Take what is wrong now; nothing is problem as such once something was."""
+        if not problem.sentences and self.has_class("-shown"):
+            problem = self._problem if problem.is_partial else Problem((RESOLVED_TEXT,), "dim")
+        if problem != self._problem:
             height = len(self._lines(self.content_size.width))
             was_shown = self.has_class("-shown")
-            self._told = told
+            self._problem = problem
             self._wrapped = (0, 0, [])
-            self.can_focus = told.worker is not None
-            self.set_class(bool(told.sentences), "-shown")
+            self.can_focus = problem.worker is not None
+            self.set_class(bool(problem.sentences), "-shown")
             same = was_shown and height == len(self._lines(self.content_size.width))
             self.refresh(layout=not same)
 
@@ -91,27 +91,29 @@ class Trouble(Widget):
         """Text and tone of each line; the sentences wrapped, what is quoted cut at the edge."""
         height = self.app.size.height
         if self._wrapped[:2] != (width, height):
-            room = max(LEAST, height // SHARE)
-            quoted = self._told.quoted[-(MOST_QUOTED_SHORT if height < LOW_SCREEN else MOST_QUOTED) :]
+            room = max(MIN_ROWS, height // HEIGHT_DIVISOR)
+            quoted = self._problem.quoted[
+                -(MAX_QUOTED_ROWS_LOW_SCREEN if height < LOW_SCREEN_ROWS else MAX_QUOTED_ROWS) :
+            ]
             kept = min(len(quoted), max(1, room // 4))
-            lines = self._sentences(width)[: min(MOST_TOLD, room - kept)]
-            name = "" if self._told.worker is None else f"{self._told.worker:>3}│"
-            lines += [(fit(name + harmless(text), width), "") for text in quoted[-(room - len(lines)) :]]
+            lines = self._sentences(width)[: min(MAX_SENTENCE_ROWS, room - kept)]
+            name = "" if self._problem.worker is None else f"{self._problem.worker:>3}│"
+            lines += [(fit(name + escape_line(text), width), "") for text in quoted[-(room - len(lines)) :]]
             self._wrapped = (width, height, lines)
         return self._wrapped[2]
 
     def _sentences(self, width: int) -> list[tuple[str, str]]:
-        sign = SIGNS.get(self._told.tone, "")
+        sign = SIGNS.get(self._problem.tone, "")
         lines: list[tuple[str, str]] = []
-        for number, sentence in enumerate(self._told.sentences):
-            text = f"{sign} {harmless(sentence)}" if sign and not number else harmless(sentence)
+        for number, sentence in enumerate(self._problem.sentences):
+            text = f"{sign} {escape_line(sentence)}" if sign and not number else escape_line(sentence)
             wrapped = Text(text).wrap(self.app.console, max(1, width))
-            lines += [(fit(line.plain.rstrip(), width), "" if number else self._told.tone) for line in wrapped]
+            lines += [(fit(line.plain.rstrip(), width), "" if number else self._problem.tone) for line in wrapped]
         return lines
 
     def rows(self, width: int) -> int:
         """Rows that it takes of a screen of this width, laid out or not."""
-        return len(self._lines(width - self.gutter.width)) if self._told.sentences else 0
+        return len(self._lines(width - self.gutter.width)) if self._problem.sentences else 0
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
         """As many rows as the lines take."""
@@ -126,7 +128,7 @@ class Trouble(Widget):
         text, tone = lines[y]
         style = self.rich_style
         if tone:
-            style += self.get_component_rich_style(f"trouble--{tone}", partial=tone == "dim")
+            style += self.get_component_rich_style(f"problem--{tone}", partial=tone == "dim")
         return Strip([Segment(text, style)], width)
 
     def on_click(self, event: events.Click) -> None:
@@ -136,15 +138,15 @@ class Trouble(Widget):
 
     def action_open(self) -> None:
         """Ask for the worker's log."""
-        if self._told.worker is not None:
-            self.post_message(self.Opened(self._told.worker))
+        if self._problem.worker is not None:
+            self.post_message(self.LogRequested(self._problem.worker))
 
 
-def told_of(sentences: Sequence[tuple[str, str]], details: Sequence[str] = ()) -> Told:
+def make_problem(sentences: Sequence[tuple[str, str]], details: Sequence[str] = ()) -> Problem:
     """One line of (sentence, tone) pairs with the worst tone of them, then each detail on lines of its own."""
     if not sentences and not details:
-        return Told()
+        return Problem()
     tones = {tone for _, tone in sentences}
     tone = "bad" if "bad" in tones or not sentences else "warn" if "warn" in tones else "dim"
     first = (" · ".join(text for text, _ in sentences),) if sentences else ()
-    return Told((*first, *details), tone)
+    return Problem((*first, *details), tone)

@@ -14,11 +14,11 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 
-class TabLine(Widget, can_focus=True):
+class TabBar(Widget, can_focus=True):
     """Names on one line, one of them chosen; hundreds cost no more than what fits."""
 
     DEFAULT_CSS = """
-    TabLine {
+    TabBar {
         height: 1; padding: 0 1;
         & > .tabs--active { text-style: bold reverse; color: $text-accent; }
         & > .tabs--idle { text-style: dim; }
@@ -32,16 +32,16 @@ class TabLine(Widget, can_focus=True):
         Binding("right", "step(1)", "Next", show=False, id="tabs.right"),
     ]
 
-    class Chosen(Message):
+    class TabChosen(Message):
         """Another name was chosen."""
 
-        def __init__(self, tabs: TabLine, key: str) -> None:
+        def __init__(self, tabs: TabBar, key: str) -> None:
             super().__init__()
             self.tabs = tabs
             self.key = key
 
         @property
-        def control(self) -> TabLine:
+        def control(self) -> TabBar:
             """The line it came from."""
             return self.tabs
 
@@ -66,7 +66,7 @@ class TabLine(Widget, can_focus=True):
         if key in dict(self._items) and key != self.active:
             self.active = key
             self.refresh()
-            self.post_message(self.Chosen(self, key))
+            self.post_message(self.TabChosen(self, key))
 
     def action_step(self, by: int) -> None:
         """Choose the next or the previous."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from textual.app import ComposeResult, RenderResult
-from textual.containers import Grid, Vertical
-from textual.strip import Strip
+from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.widgets import Static
-from textual_hires_canvas import Canvas, HiResMode
+from textual_hires_canvas import HiResMode
 from textual_plot import NumericAxisFormatter, PlotWidget
-from textual_plot.plot_widget import Legend
 
+from tui.console.platform._compat_textual_plot import Plot
 from tui.console.widgets.charts.chart_axes import RunTime, ticks_within
 from tui.console.widgets.panes.pane import Pane
 
@@ -37,41 +35,6 @@ ENOUGH_TICKS = 5
 EDGE, LOSS, RATE = ("grey50", "grey50"), ("bright_cyan", "cyan"), ("bright_green", "green")
 """Colours of lines on a dark and on a light screen: a thin line in a bright one is not seen on white."""
 TIME, SAMPLES = "time", "samples"
-
-
-class Paper(Canvas):
-    """A canvas on which lines beyond its edge have a style as well, as Textual's filter for `NO_COLOR` wants."""
-
-    def render_line(self, y: int) -> Strip:
-        """One line of it; while the canvas has not grown to the widget's size, some are beyond."""
-        strip = super().render_line(y)
-        return strip if strip.cell_length else Strip.blank(self.size.width, self.rich_style)
-
-
-class Plot(PlotWidget):
-    """A plot on such paper."""
-
-    def compose(self) -> ComposeResult:
-        """The plot between its margins."""
-        with Grid():
-            for name in ("margin-top", "margin-left", "plot", "margin-bottom"):
-                yield Paper(1, 1, id=name)
-        yield Legend(id="legend")
-
-    def _update_margin_sizes(self) -> None:
-        if self.children:  # there are none where the screen was left before they were mounted
-            super()._update_margin_sizes()
-
-    def _update_legend(self) -> None:
-        if self.children:
-            super()._update_legend()
-
-    def render(self) -> RenderResult:
-        """Each paper is to be painted once, not once for every line and label that is drawn on it."""
-        with ExitStack() as stack:
-            for paper in self.query(Paper) if self._needs_rerender else ():
-                stack.enter_context(paper.batch_refresh())
-            return super().render()
 
 
 class Chart(Vertical):

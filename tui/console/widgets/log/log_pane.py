@@ -13,19 +13,28 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from tui.console.data.line_index import Line, LineSource
-from tui.console.data.line_search import Filtered
+from tui.console.data.line_index import IndexedLine, LineSource
+from tui.console.data.line_search import TextFilter
 from tui.console.render.safe_text import fit
-from tui.console.widgets.log.log_wrapping import Row, clipped, cut, found_in, seen, whole, worker_color, wrapped
+from tui.console.widgets.log.log_wrapping import (
+    WrappedRow,
+    clip_rows,
+    cut_line,
+    find_matches,
+    format_visible_line,
+    format_whole_line,
+    get_worker_color,
+    wrap_line,
+)
 from tui.console.widgets.tables.line_view import LineView
 
-TICK_BUDGET = 4 * 1024 * 1024
+TICK_BUDGET_BYTES = 4 * 1024 * 1024
 """Bytes indexed or searched in one tick: some milliseconds, so that a key never waits."""
-BEHIND_IS_FAR = 64 * 1024
+FAR_BEHIND_BYTES = 64 * 1024
 """From this many bytes on that are not indexed yet, the end is shown from the file's end."""
-PAINT_EVERY = 0.2
+PAINT_INTERVAL_S = 0.2
 """Seconds between two paints of a log that grows by screenfuls: nobody reads faster, and each costs 10 ms."""
-SIDEWAYS = 16
+SIDEWAYS_COLUMNS = 16
 """Columns that one press of left or right moves."""
 
 
@@ -59,7 +68,7 @@ class LogPane(LineView):
         Binding("y", "copy", "Copy the lines on the screen, whole", show=False, id="log.copy"),
     ]
 
-    class Changed(Message):
+    class SummaryChanged(Message):
         """What the pane would say about itself is another: follow, filter, number of lines."""
 
         def __init__(self, pane: LogPane) -> None:
@@ -75,13 +84,13 @@ class LogPane(LineView):
         """Lines drawn since the start: what the paint budgets count."""
         self._source: LineSource | None = None
         self._shown: LineSource | None = None
-        self._found: Filtered | None = None
+        self._found: TextFilter | None = None
         """The lines that hold the filter's text."""
         self._match: int | None = None
         """Place among the found of the one that is shown among its neighbours; None while only found ones are."""
-        self._window: list[Line] = []
+        self._window: list[IndexedLine] = []
         self._window_at: tuple[int, int] | None = None
-        self._rows: list[Row] | None = None
+        self._rows: list[WrappedRow] | None = None
         self._painted_at, self._painted_count = 0.0, 0
         self._sideways = 0
         self._wrap = False
@@ -89,7 +98,7 @@ class LogPane(LineView):
         self._fits = 1
         """How many of the last lines fit, wrapped, and for what that was worked out."""
         self._empty = "nothing was written yet"
-        self._said = ""
+        self._announced = ""
 
     def on_unmount(self) -> None:
         """Give back the files of the log that is shown."""
@@ -114,20 +123,20 @@ class LogPane(LineView):
         self.filter_text = text
         self._match = None
         if self._source is not None:
-            self._found = Filtered(self._source, text) if text else None
+            self._found = TextFilter(self._source, text) if text else None
             self._shown = self._found or self._source
         self._window_at = None
         self.tick()
         self.refresh()
 
-    def tick(self, budget: int = TICK_BUDGET) -> None:
+    def tick(self, budget: int = TICK_BUDGET_BYTES) -> None:
         """Look for new lines; repaints only when what is on the screen differs, and not at every screenful."""
         if self._shown is None:
             return
         (self._found or self._shown).advance(budget)
         count, now = self._shown.count, time.monotonic()
         grows_fast = count - self._painted_count >= self._height()
-        if self._window_at is not None and grows_fast and now - self._painted_at < PAINT_EVERY:
+        if self._window_at is not None and grows_fast and now - self._painted_at < PAINT_INTERVAL_S:
             return
         self._painted_at, self._painted_count = now, count
         self._set_height()
@@ -137,7 +146,7 @@ class LogPane(LineView):
         self._read()
         if self._window != before:
             self.refresh()
-        self._tell()
+        self._announce()
 
     def _set_height(self) -> None:
         """Tell the scrollbar only: assigning `virtual_size` would lay out and repaint the whole screen."""
@@ -146,10 +155,10 @@ class LogPane(LineView):
             self.set_reactive(LogPane.virtual_size, size)
             self._scroll_update(size)
 
-    def _tell(self) -> None:
-        if self.summary != self._said:
-            self._said = self.summary
-            self.post_message(self.Changed(self))
+    def _announce(self) -> None:
+        if self.summary != self._announced:
+            self._announced = self.summary
+            self.post_message(self.SummaryChanged(self))
 
     @property
     def summary(self) -> str:
@@ -163,7 +172,7 @@ class LogPane(LineView):
             count = self._found.count
             parts[0] = f"{place}{count:,} line{'s' * (count != 1)} with “{self.filter_text}”"
             parts += ["n N step through them"] * (self._match is None and self._found.count > 0)
-        if self._shown.behind > BEHIND_IS_FAR:
+        if self._shown.behind > FAR_BEHIND_BYTES:
             done = 100 * (1 - self._shown.behind / max(1, self._shown.size))
             parts.append(f"{'searched' if self.filter_text else 'read'} {max(0, int(done))} %")
         parts.append("following" if self.follow else f"from line {self.scroll_offset.y + 1:,}")
@@ -200,7 +209,7 @@ class LogPane(LineView):
         self._window_at, self._rows = (top, height), None
         if self._shown is None:
             self._window = []
-        elif self.follow and self._shown.behind > BEHIND_IS_FAR:
+        elif self.follow and self._shown.behind > FAR_BEHIND_BYTES:
             self._window = self._shown.tail(height)
         else:
             self._window = self._shown.lines(self._first_line(), height)
@@ -229,46 +238,46 @@ class LogPane(LineView):
         row = rows[y]
         return self._strip(self._window[row.place], row, width, ("log--current",) if self._is_match(row) else ())
 
-    def _is_match(self, row: Row) -> bool:
+    def _is_match(self, row: WrappedRow) -> bool:
         """Whether a row is of the found line that is shown among its neighbours."""
         if self._match is None or self._found is None:
             return False
         return self._found.number(self._match) == self._first_line() + row.place
 
-    def _rows_now(self) -> list[Row]:
+    def _rows_now(self) -> list[WrappedRow]:
         """The window's rows: a line each, or as many as it takes; of those that are too many, the ones to be seen."""
         width, height = self.room
         if self._rows is None or self._window_at != (self.scroll_offset.y, height):
             self._read()
-            rows: list[Row] = []
+            rows: list[WrappedRow] = []
             places = range(len(self._window))
             for place in reversed(places) if self.follow else places:
                 if len(rows) >= height:
                     break  # one long line may fill the pane: the others are not worked out
                 further = self._rows_of(self._window[place], place, width)
                 rows = further + rows if self.follow else rows + further
-            self._rows = rows[-height:] if self.follow else clipped(rows, height, width)
+            self._rows = rows[-height:] if self.follow else clip_rows(rows, height, width)
         return self._rows
 
-    def _rows_of(self, line: Line, place: int, width: int) -> list[Row]:
+    def _rows_of(self, line: IndexedLine, place: int, width: int) -> list[WrappedRow]:
         room = max(2, width - len(self._label(line)))
         if self._wrap:
-            return wrapped(whole(line), place, room)
-        return cut(seen(line), place, room, self._sideways)
+            return wrap_line(format_whole_line(line), place, room)
+        return cut_line(format_visible_line(line), place, room, self._sideways)
 
-    def _label(self, line: Line) -> str:
+    def _label(self, line: IndexedLine) -> str:
         return f"{line.worker:>3}│" if self.show_worker and line.worker is not None else ""
 
-    def _strip(self, line: Line, row: Row, width: int, under: tuple[str, ...]) -> Strip:
+    def _strip(self, line: IndexedLine, row: WrappedRow, width: int, under: tuple[str, ...]) -> Strip:
         segments: list[Segment] = []
         label = self._label(line)
         if label and line.worker is not None:
-            style = self.toned(*under, Style.parse(worker_color(line.worker)))
+            style = self.toned(*under, Style.parse(get_worker_color(line.worker)))
             segments.append(Segment(label if row.is_first else "│".rjust(len(label)), style))
         segments += self._marked(row, fit(row.text, width - len(label)), under)
         return Strip(segments, max(width, len(label))).adjust_cell_length(width)
 
-    def _marked(self, row: Row, shown: str, under: tuple[str, ...]) -> list[Segment]:
+    def _marked(self, row: WrappedRow, shown: str, under: tuple[str, ...]) -> list[Segment]:
         """What is shown of a row, with what the filter found in its line, however much of that stands there."""
         plain = self.toned(*under)
         if not self.filter_text:
@@ -276,7 +285,7 @@ class LogPane(LineView):
         found = self.toned(*under, "log--found")
         segments: list[Segment] = []
         done = 0
-        for start, end in found_in(row, self.filter_text):
+        for start, end in find_matches(row, self.filter_text):
             segments += [Segment(shown[done:start], plain), Segment(shown[start:end], found)]
             done = end
         return [part for part in (*segments, Segment(shown[done:], plain)) if part.text]
@@ -295,19 +304,19 @@ class LogPane(LineView):
             self._scroll_at_once(self._last_top())
         self._rows = None
         self.refresh()
-        self._tell()
+        self._announce()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Leave follow mode when somebody scrolls up; a pane that grew has its end higher up, which nobody did."""
         super().watch_scroll_y(old_value, new_value)
         if new_value < old_value and round(new_value) < min(self._last_top(), self.max_scroll_y):
             self.follow = False
-        self._tell()
+        self._announce()
 
     def _go(self, top: int) -> None:
         self.follow = False
         self._scroll_at_once(min(max(0, top), self._last_top()))
-        self._tell()
+        self._announce()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """What is about found lines there is only with a filter: else the keys are the screen's."""
@@ -322,7 +331,7 @@ class LogPane(LineView):
         last = self._found.count - 1
         place = (last if self.follow else self.scroll_offset.y) if self._match is None else self._match + by
         self._match = min(max(0, place), last)
-        self._look(self._source, self._found.number(self._match) - self._height() // 3)
+        self._show_lines(self._source, self._found.number(self._match) - self._height() // 3)
 
     def action_around(self) -> None:
         """From the found lines to all lines and back."""
@@ -330,9 +339,9 @@ class LogPane(LineView):
             self.action_match(0)
         else:
             place, self._match = self._match, None
-            self._look(self._found, place)
+            self._show_lines(self._found, place)
 
-    def _look(self, source: LineSource | None, top: int) -> None:
+    def _show_lines(self, source: LineSource | None, top: int) -> None:
         """Show other lines, from this one on."""
         self._shown, self.follow, self._rows = source, False, None
         self._set_height()
@@ -369,10 +378,10 @@ class LogPane(LineView):
 
     def action_sideways(self, by: int) -> None:
         """Scroll sideways: long lines are cut at the edge."""
-        self._sideways = 0 if self._wrap else max(0, self._sideways + by * SIDEWAYS)
+        self._sideways = 0 if self._wrap else max(0, self._sideways + by * SIDEWAYS_COLUMNS)
         self._rows = None
         self.refresh()
-        self._tell()
+        self._announce()
 
     def action_wrap(self) -> None:
         """Long lines over several rows, or cut at the edge; what is at the top stays there."""
@@ -381,12 +390,12 @@ class LogPane(LineView):
         self._set_height()
         self._scroll_at_once(self._last_top() if self.follow else min(top, self._last_top()))
         self.refresh()
-        self._tell()
+        self._announce()
 
     def action_copy(self) -> None:
         """Hand the terminal's clipboard what is on the screen, as it was written but for what would act on one."""
         places = dict.fromkeys(row.place for row in self._rows_now())
-        self.app.copy_to_clipboard("\n".join(whole(self._window[place]) for place in places))
+        self.app.copy_to_clipboard("\n".join(format_whole_line(self._window[place]) for place in places))
         count = f"{len(places)} line{'s' * (len(places) != 1)}"
         self.notify(f"{count} handed to the terminal's clipboard, where it has one", timeout=3)
 

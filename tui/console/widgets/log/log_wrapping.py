@@ -9,18 +9,18 @@ from rich.cells import chop_cells
 from rich.segment import Segment
 from textual.strip import Strip
 
-from tui.console.data.line_index import Line
-from tui.console.render.safe_text import ELLIPSIS, as_seen, fit, harmless_bytes
+from tui.console.data.line_index import IndexedLine
+from tui.console.render.safe_text import ELLIPSIS, decode_line, decode_visible_line, fit
 
 WORKER_COLORS = ("cyan", "magenta", "yellow", "green", "bright_blue", "bright_red", "bright_cyan", "bright_magenta")
 
 
-def worker_color(worker: int) -> str:
+def get_worker_color(worker: int) -> str:
     """A worker's colour wherever its number shows; colours repeat, numbers tell."""
     return WORKER_COLORS[worker % len(WORKER_COLORS)]
 
 
-class Row(NamedTuple):
+class WrappedRow(NamedTuple):
     """A row of the pane: the line by its place in the window, and the part of its text that stands there."""
 
     place: int
@@ -32,40 +32,40 @@ class Row(NamedTuple):
     is_first: bool
 
 
-def whole(line: Line) -> str:
+def format_whole_line(line: IndexedLine) -> str:
     """A line as it was written, and how much of it was too much to be read."""
-    return harmless_bytes(line.data) + rest(line)
+    return decode_line(line.data) + format_missing(line)
 
 
-def seen(line: Line) -> str:
+def format_visible_line(line: IndexedLine) -> str:
     """A line as whoever watches it sees it, and how much of it was too much to be read."""
-    return as_seen(line.data) + rest(line)
+    return decode_visible_line(line.data) + format_missing(line)
 
 
-def rest(line: Line) -> str:
+def format_missing(line: IndexedLine) -> str:
     """Says that a very long line goes on, and where all of it is to be had."""
     return f" {ELLIPSIS} {line.missing:,} more bytes: tpu-tui logs writes them all" if line.missing else ""
 
 
-def cut(line: str, place: int, room: int, sideways: int) -> list[Row]:
+def cut_line(line: str, place: int, room: int, sideways: int) -> list[WrappedRow]:
     """The one row of a line that is cut at the edge, from a column on."""
     if not sideways:
-        return [Row(place, fit(line, room), line, 0, True)]
+        return [WrappedRow(place, fit(line, room), line, 0, True)]
     strip = Strip([Segment(line)])
-    return [Row(place, fit(strip.crop(sideways).text, room), line, len(strip.crop(0, sideways).text), True)]
+    return [WrappedRow(place, fit(strip.crop(sideways).text, room), line, len(strip.crop(0, sideways).text), True)]
 
 
-def wrapped(line: str, place: int, room: int) -> list[Row]:
+def wrap_line(line: str, place: int, room: int) -> list[WrappedRow]:
     """As many rows as a line takes."""
-    rows: list[Row] = []
+    rows: list[WrappedRow] = []
     start = 0
     for part in chop_cells(line, room) or [""]:
-        rows.append(Row(place, part, line, start, not start))
+        rows.append(WrappedRow(place, part, line, start, not start))
         start += len(part)
     return rows
 
 
-def clipped(rows: list[Row], height: int, room: int) -> list[Row]:
+def clip_rows(rows: list[WrappedRow], height: int, room: int) -> list[WrappedRow]:
     """The rows that there is height for; a line that alone takes more ends with a sign."""
     shown = rows[:height]
     if len(rows) > height and shown[0].place == rows[height].place:
@@ -73,7 +73,7 @@ def clipped(rows: list[Row], height: int, room: int) -> list[Row]:
     return shown
 
 
-def found_in(row: Row, text: str) -> list[tuple[int, int]]:
+def find_matches(row: WrappedRow, text: str) -> list[tuple[int, int]]:
     """Which parts of a row hold a text, whatever its case; one that goes on across its edge as far as it is here."""
     begin = max(0, row.start - len(text))
     near = row.line[begin : row.start + len(row.text) + len(text)]

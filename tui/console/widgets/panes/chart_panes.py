@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from tui.console.widgets.charts.charts import LossChart, RateChart
     from tui.logs.snapshot import Snapshot
 
-CHART_EVERY = 1.0
+CHART_INTERVAL_S = 1.0
 """Seconds between two redraws of charts, each of them in its turn: 15 ms each."""
-CHART_SHARE = 20
+CHART_TIME_DIVISOR = 20
 """Drawing the charts may take one part in this many of the loop's time."""
-EMPTY_EVERY_S = 0.2
+EMPTY_CHART_INTERVAL_S = 0.2
 """Seconds until a chart without a curve is looked at again: beside figures in the headline it must not stay empty."""
-LEAST_ROWS = 8
+MIN_CHART_PANE_ROWS = 8
 """Rows of a chart with its frame and axis that show a curve at all."""
 BOTH_CHARTS = 2
 """Redraws that are owed at once when the charts come to be seen."""
 
 
-def rate_pane_title(snapshot: Snapshot) -> str:
+def format_rate_title(snapshot: Snapshot) -> str:
     """What the rates of the chart count, and whose they are."""
     if snapshot.rate_median is None:
         return "rate"
@@ -56,7 +56,7 @@ class ChartPanes(Vertical, can_focus=True):
 
     def on_resize(self) -> None:
         """Where two charts would be nothing but frames, one above the other, the loss has the room alone."""
-        self.set_class(self.size.height < 2 * LEAST_ROWS, "-low")
+        self.set_class(self.size.height < 2 * MIN_CHART_PANE_ROWS, "-low")
 
     def load(self) -> None:
         """Make the charts if they are to be seen: the plotting library is loaded after the first paint only."""
@@ -68,7 +68,7 @@ class ChartPanes(Vertical, can_focus=True):
                 pane.body.remove()
                 pane.mount(chart)
 
-    def hurry(self) -> None:
+    def redraw_soon(self) -> None:
         """Draw both as soon as there is something to draw: they have just come to be seen."""
         self._due, self._owed = 0.0, BOTH_CHARTS
 
@@ -85,12 +85,12 @@ class ChartPanes(Vertical, can_focus=True):
         self.load()
         if self._charts is None or not all(chart.is_mounted for chart in self._charts):
             return
-        self._panes[1].set_title(rate_pane_title(snapshot))
+        self._panes[1].set_title(format_rate_title(snapshot))
         chart = self._charts[self._next]
         chart.take(snapshot.history.pod(snapshot.row, rates_add=snapshot.rates_add))
         self._next = (self._next + 1) % len(self._charts)
         self._owed -= chart.has_curve
         if not chart.has_curve:
-            self._due = begun + EMPTY_EVERY_S
+            self._due = begun + EMPTY_CHART_INTERVAL_S
         elif self._owed <= 0:
-            self._due = begun + max(CHART_EVERY, CHART_SHARE * (time.monotonic() - begun))
+            self._due = begun + max(CHART_INTERVAL_S, CHART_TIME_DIVISOR * (time.monotonic() - begun))

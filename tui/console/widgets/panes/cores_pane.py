@@ -9,7 +9,7 @@ from textual.widgets import ContentSwitcher
 from tui.console.render import run_summary
 from tui.console.render.freshness import is_launching
 from tui.console.widgets.panes.pane import Pane
-from tui.console.widgets.tables.core_table_widget import CoreTable
+from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.console.widgets.tables.row_table import RowTable
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 CORES, PHASES = "cores", "phases"
 
 
-class RunCores(Pane):
+class CoresPane(Pane):
     """Two tables of which one is to be seen; takes both from the feed."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
-        self.cores = CoreTable(id=CORES)
+        self.cores = CoreTableWidget(id=CORES)
         self.phases = RowTable(run_summary.PHASE_COLUMNS, empty="nothing has happened yet", id=PHASES)
         self._tables = ContentSwitcher(self.phases, self.cores, initial=PHASES)
         super().__init__("cores", self._tables, id=id)
@@ -41,8 +41,8 @@ class RunCores(Pane):
         snapshot = feed.snapshot
         if snapshot is None or not len(snapshot):
             self._tables.current = PHASES
-            self.phases.show(run_summary.phase_rows(feed))
-            self.set_title(run_summary.phase_title(feed))
+            self.phases.show(run_summary.make_phase_rows(feed))
+            self.set_title(run_summary.format_phase_title(feed))
         else:
             self._bring_cores()
             self._show(snapshot, feed, unseen)
@@ -59,7 +59,7 @@ class RunCores(Pane):
         reading = not feed.caught_up
         self.cores.show(snapshot, unseen, reading=reading, is_launching=is_launching(feed.status))
         self.set_title("cores")
-        self.set_subtitle(run_summary.core_note(snapshot, self.cores, reading=reading))
+        self.set_subtitle(run_summary.format_core_note(snapshot, self.cores, is_reading=reading))
 
     def chosen_core(self) -> CoreRow | None:
         """The core under the cursor of the table that has the keys."""
@@ -70,4 +70,4 @@ class RunCores(Pane):
         snapshot = self.cores.snapshot
         if snapshot is None or not isinstance(key, int) or self.cores.row_of(key) is None:
             return None
-        return run_summary.core_at(snapshot, key)
+        return run_summary.get_core(snapshot, key)

@@ -8,22 +8,22 @@ from textual import on
 from textual.containers import Vertical
 
 from tui.console.data.run_feed import MERGED
-from tui.console.render.run_summary import failed_worker
+from tui.console.render.run_summary import find_failed_worker
 from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.panes.pane import Pane
-from tui.console.widgets.tab_bar import TabLine
+from tui.console.widgets.tab_bar import TabBar
 
 if TYPE_CHECKING:
     from tui.console.data.line_index import LineSource
     from tui.console.data.run_feed import Feed
 
 
-class RunLogs(Pane):
+class LogsPane(Pane):
     """One log at a time, of the newest attempt."""
 
     def __init__(self, feed: Feed, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
         self.log_pane = LogPane(id="log")
-        self._tabs = TabLine(id="log-tabs")
+        self._tabs = TabBar(id="log-tabs")
         super().__init__("logs", Vertical(self._tabs, self.log_pane), id=id)
         self._feed = feed
         self._source: LineSource | None = None
@@ -37,7 +37,7 @@ class RunLogs(Pane):
     def take_workers(self) -> None:
         """A tab for each worker that the feed knows, the one that failed first and marked."""
         status = self._feed.status
-        failed = None if status is None else failed_worker(status)
+        failed = None if status is None else find_failed_worker(status)
         workers = sorted(self._feed.workers, key=lambda worker: worker != failed)
         names = (
             (str(worker), f"✗ worker {worker}" if worker == failed else f"worker {worker}") for worker in workers
@@ -52,8 +52,8 @@ class RunLogs(Pane):
         """Show the next or the previous worker's log."""
         self._tabs.action_step(by)
 
-    @on(TabLine.Chosen)
-    def _chosen(self, event: TabLine.Chosen) -> None:
+    @on(TabBar.TabChosen)
+    def _chosen(self, event: TabBar.TabChosen) -> None:
         event.stop()
         self.open()
 
@@ -62,7 +62,7 @@ class RunLogs(Pane):
         which, status = self._tabs.active, self._feed.status
         self._attempt = status.attempt if status else 0
         self._source = self._feed.log(which)
-        self._feed.follow_merged(self._source)
+        self._feed.add_arrivals(self._source)
         self.log_pane.open(self._source, show_worker=which == MERGED)
 
     def take(self, *, is_seen: bool) -> None:
@@ -71,10 +71,10 @@ class RunLogs(Pane):
         if status is not None and status.attempt != self._attempt:
             self.open()
         if is_seen and self._source is not None:
-            self._feed.follow_merged(self._source)
+            self._feed.add_arrivals(self._source)
             self.log_pane.tick()
 
-    @on(LogPane.Changed)
-    def _changed(self, event: LogPane.Changed) -> None:
+    @on(LogPane.SummaryChanged)
+    def _changed(self, event: LogPane.SummaryChanged) -> None:
         event.stop()
         self.set_subtitle(event.pane.summary)

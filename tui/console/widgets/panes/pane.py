@@ -11,16 +11,16 @@ from textual.geometry import Region
 from textual.widget import Widget
 from textual.widgets import Static
 
-from tui.console.data.store import Reading
-from tui.console.render.safe_text import harmless
+from tui.console.data.store import SourceReading
+from tui.console.render.safe_text import escape_line
 from tui.text.durations import format_elapsed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-STALE_AFTER = 12.0
+STALE_AFTER_S = 12.0
 """Seconds after which the age of what is shown is shown too."""
-MOST_PROBLEMS = 3
+MAX_PROBLEMS = 3
 
 
 class Pane(Vertical):
@@ -72,14 +72,14 @@ class Pane(Vertical):
             self._show_title()
 
     def _show_title(self) -> None:
-        self.border_title = Text(harmless(" · ".join(filter(None, (self._title, self._note)))))
+        self.border_title = Text(escape_line(" · ".join(filter(None, (self._title, self._note)))))
 
     def set_subtitle(self, text: str) -> None:
         """What the pane says about itself."""
         if text != self._subtitle:
             self._subtitle = text
             self._edge = (Region(-1, self.size.height, self.outer_size.width, 1),)
-            self.border_subtitle = Text(harmless(text)) if text else None
+            self.border_subtitle = Text(escape_line(text)) if text else None
             self._edge = ()
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
@@ -90,17 +90,17 @@ class Pane(Vertical):
         """What is wrong with the source, and what to do; empty: nothing."""
         if text != self.problem:
             self.problem = text
-            self._label.update(Text("\n".join(harmless(line) for line in text.splitlines())))
+            self._label.update(Text("\n".join(escape_line(line) for line in text.splitlines())))
             self._label.set_class(bool(text), "-shown")
 
-    def show_reading(self, reading: Reading[Any], now: float, note: str = "") -> None:
+    def show_reading(self, reading: SourceReading[Any], now: float, note: str = "") -> None:
         """Tell a source's problems, what it does right now, and how old its answer is when that matters."""
-        told = [str(problem) for problem in reading.problems[:MOST_PROBLEMS]]
+        told = [str(problem) for problem in reading.problems[:MAX_PROBLEMS]]
         more = len(reading.problems) - len(told)
         self.set_problem("\n".join(told + ([f"and {more} more problems"] if more > 0 else [])))
         age = reading.age(now)
         parts = [note] if note else []
-        if age is not None and age > STALE_AFTER:
+        if age is not None and age > STALE_AFTER_S:
             parts.append(f"{format_elapsed(age)} old")
         if reading.busy:
             parts.append(reading.busy)

@@ -9,9 +9,9 @@ import numpy as np
 from textual.binding import Binding, BindingType
 
 from tui.console.render import state_styles
-from tui.console.render.safe_text import number
+from tui.console.render.safe_text import format_number
 from tui.console.widgets.tables.line_table import LineTable
-from tui.console.widgets.tables.sparkline import sparkline
+from tui.console.widgets.tables.sparkline import draw_sparkline
 from tui.console.widgets.tables.table_columns import Cell, Column
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, SORT_KEYS, UNKNOWN, CoreState, Ints, Snapshot
 
@@ -40,7 +40,7 @@ COLUMNS = (
 _LONGEST_CLOCK = 24
 
 
-class CoreTable(LineTable):
+class CoreTableWidget(LineTable):
     """One row a core; sorted by any column, filtered by core, worker, address or state."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -82,10 +82,10 @@ class CoreTable(LineTable):
         While what was written before is still being read, figures and states are those of then, not of now. While the
         run is launched again (`is_launching`) none trains, and the figures are those of before.
         """
-        told = (unseen, reading, is_launching)
-        if snapshot is not self._snapshot or told != (self._unseen, self._reading, self._is_launching):
+        state = (unseen, reading, is_launching)
+        if snapshot is not self._snapshot or state != (self._unseen, self._reading, self._is_launching):
             self._snapshot = snapshot
-            self._unseen, self._reading, self._is_launching = told
+            self._unseen, self._reading, self._is_launching = state
             self.reorder()
             self.rows_changed()
 
@@ -93,8 +93,8 @@ class CoreTable(LineTable):
         """Sort and filter on the columns; no row is made."""
         if self._snapshot is None:
             return
-        order = order_by(self._snapshot, self.sort_key or "core", self.sort_reverse)
-        wanted = matching(self._snapshot, self.filter_text)
+        order = sort_cores(self._snapshot, self.sort_key or "core", self.sort_reverse)
+        wanted = filter_cores(self._snapshot, self.filter_text)
         self._order = order if wanted is None else order[wanted[order]]
         self._keys = self._snapshot.row[self._order]
 
@@ -120,7 +120,7 @@ class CoreTable(LineTable):
         place = int(self._order[row])
         state = CoreState(int(snapshot.state[place]))
         known = int(snapshot.known[place])
-        tone = state_styles.core_tone(str(state))
+        tone = state_styles.get_core_tone(str(state))
         flagged = tone if state in (CoreState.STRAGGLER, CoreState.NAN, CoreState.SILENT) else ""
         word, usual = Cell(_STATE_WORDS.get(state, str(state)), tone), ""
         if state is CoreState.STRAGGLER and not snapshot.behind[place]:
@@ -143,9 +143,11 @@ class CoreTable(LineTable):
             _integer(snapshot.epoch[place]),
             _integer(snapshot.step[place]),
             Cell("–", "dim") if np.isnan(lag) else Cell(f"{int(lag)}", "warn" if flagged and lag > 0 else "dim"),
-            Cell(number(loss, 5, LOSS_WIDTH), "bad" if state is CoreState.NAN and not self._reading else usual),
-            Cell(number(rate, 2, RATE_WIDTH), "warn" if flagged and state is CoreState.STRAGGLER else usual),
-            Cell(number(whole, 2, RATES_WIDTH), "dim"),
+            Cell(
+                format_number(loss, 5, LOSS_WIDTH), "bad" if state is CoreState.NAN and not self._reading else usual
+            ),
+            Cell(format_number(rate, 2, RATE_WIDTH), "warn" if flagged and state is CoreState.STRAGGLER else usual),
+            Cell(format_number(whole, 2, RATES_WIDTH), "dim"),
             Cell(self._trend(snapshot, place), "busy"),
             Cell(self._rate_trend(snapshot, place), "good"),
             Cell(bytes(snapshot.clock[place])[-_LONGEST_CLOCK:].decode("ascii", "replace") or "–", "dim"),
@@ -157,13 +159,13 @@ class CoreTable(LineTable):
         if snapshot.history is None:
             return ""
         width = self.width_of(TREND)
-        return sparkline(snapshot.history.losses(int(snapshot.row[place])), width) if width else ""
+        return draw_sparkline(snapshot.history.losses(int(snapshot.row[place])), width) if width else ""
 
     def _rate_trend(self, snapshot: Snapshot, place: int) -> str:
         width = self.width_of(RATE_TREND)
         if not width or snapshot.history is None:
             return ""
-        return sparkline(snapshot.history.rates(int(snapshot.row[place])), width)
+        return draw_sparkline(snapshot.history.rates(int(snapshot.row[place])), width)
 
 
 _LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
@@ -182,7 +184,7 @@ def _integer(value: np.int64, tone: str = "") -> Cell:
     return Cell("–", "dim") if value == UNKNOWN else Cell(str(int(value)), tone)
 
 
-def order_by(snapshot: Snapshot, key: str, reverse: bool) -> Ints:
+def sort_cores(snapshot: Snapshot, key: str, reverse: bool) -> Ints:
     """Places in sorted order for any column of the table; ties by core, unknown last both ways."""
     key = "rate" if key == RATE_TREND else key
     if key in SORT_KEYS:
@@ -202,7 +204,7 @@ def order_by(snapshot: Snapshot, key: str, reverse: bool) -> Ints:
     return np.lexsort((snapshot.core, keys, unknown)).astype(np.int64)
 
 
-def matching(snapshot: Snapshot, text: str) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
+def filter_cores(snapshot: Snapshot, text: str) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
     """Which rows a filter keeps: `14` that core, `w2` that worker, else part of a state or address; None for all."""
     wanted = text.strip().lower()
     if not wanted:

@@ -16,11 +16,11 @@ from textual.strip import Strip
 
 from tui.console.render.safe_text import fit, fit_right
 from tui.console.widgets.tables.line_view import LineView
-from tui.console.widgets.tables.table_columns import GAP, Cell, Column, fitting
+from tui.console.widgets.tables.table_columns import GAP, Cell, Column, fit_columns
 
-HEADER = 1
+HEADER_ROWS = 1
 """Lines at the top that do not scroll."""
-MOST_FORMATTED = 512
+MAX_FORMATTED_ROWS = 512
 """Rows whose cells are kept until the rows change: some screens of them."""
 
 
@@ -73,7 +73,7 @@ class LineTable(LineView):
         Binding("O", "reverse_sort", "Reverse the order", show=False, id="table.reverse"),
     ]
 
-    class Opened(Message):
+    class RowOpened(Message):
         """Enter or a double click on a row."""
 
         def __init__(self, table: LineTable, key: Hashable) -> None:
@@ -86,7 +86,7 @@ class LineTable(LineView):
             """The table it came from."""
             return self.table
 
-    class Highlighted(Message):
+    class RowHighlighted(Message):
         """The cursor is on another row."""
 
         def __init__(self, table: LineTable, key: Hashable) -> None:
@@ -160,7 +160,7 @@ class LineTable(LineView):
         self._cells.clear()
         self._columns_within(self._width())
         count = self.row_count()
-        height = count + HEADER
+        height = count + HEADER_ROWS
         if self.virtual_size.height != height:
             self.virtual_size = Size(self.size.width, height)
             self.refresh()
@@ -168,7 +168,7 @@ class LineTable(LineView):
             self._move_to(0, scroll=False)
         self._keep_in_view()
         top = self.scroll_offset.y
-        places = {y: top + y - HEADER for y in self._painted}
+        places = {y: top + y - HEADER_ROWS for y in self._painted}
         differ = [y for y, row in places.items() if row >= count or self._painted[y] != self._paint_of(row)]
         if differ:
             width = self._width()
@@ -207,7 +207,7 @@ class LineTable(LineView):
     def _columns_within(self, width: int) -> list[tuple[Column, int]]:
         if self._layout_width != width:
             self._layout_width = width
-            self._layout = fitting(self.columns, width, self._needs)
+            self._layout = fit_columns(self.columns, width, self._needs)
             self._layout_length = sum(size + len(GAP) for _, size in self._layout) - len(GAP)
             self._slots = [
                 (self.columns.index(column), size, fit_right if column.right else fit)
@@ -225,7 +225,7 @@ class LineTable(LineView):
         key = self.row_key(row)
         cells = self._cells.get(row)
         if cells is None:
-            if len(self._cells) >= MOST_FORMATTED:
+            if len(self._cells) >= MAX_FORMATTED_ROWS:
                 self._cells.clear()
             cells = self._cells[row] = self.row_cells(row)
         return _Painted(key, cells, key == self.cursor_key)
@@ -234,9 +234,9 @@ class LineTable(LineView):
         """Draw one line of the pane."""
         width = self._width()
         self._columns_within(width)
-        if y < HEADER:
+        if y < HEADER_ROWS:
             return self._header(width)
-        row = self.scroll_offset.y + y - HEADER
+        row = self.scroll_offset.y + y - HEADER_ROWS
         if row >= self.row_count():
             self._painted.pop(y, None)
             return self._blank(row, width)
@@ -288,13 +288,13 @@ class LineTable(LineView):
     def on_resize(self) -> None:
         """Draw anew, with the columns that fit now."""
         self._painted.clear()
-        self.virtual_size = Size(self.size.width, self.row_count() + HEADER)
+        self.virtual_size = Size(self.size.width, self.row_count() + HEADER_ROWS)
         self.refresh()
 
     # --- the cursor -----------------------------------------------------------------------------------------------
 
     def _page(self) -> int:
-        return max(1, self.scrollable_content_region.height - HEADER)
+        return max(1, self.scrollable_content_region.height - HEADER_ROWS)
 
     def _in_view(self, row: int) -> bool:
         top = self.scroll_offset.y
@@ -323,11 +323,11 @@ class LineTable(LineView):
         key = self.row_key(row)
         if key != self.cursor_key:
             self.cursor_key = key
-            top, width = self.scroll_offset.y - HEADER, self._width()
+            top, width = self.scroll_offset.y - HEADER_ROWS, self._width()
             places = [place for place in (before, row) if place is not None and self._in_view(place)]
             if places:
                 self.refresh(*(Region(0, place - top, width, 1) for place in places))
-            self.post_message(self.Highlighted(self, key))
+            self.post_message(self.RowHighlighted(self, key))
         if scroll:
             self._scroll_into_view(row)
 
@@ -361,7 +361,7 @@ class LineTable(LineView):
     def action_open(self) -> None:
         """Say that the row under the cursor is wanted."""
         if self.cursor_key is not None and self.row_of(self.cursor_key) is not None:
-            self.post_message(self.Opened(self, self.cursor_key))
+            self.post_message(self.RowOpened(self, self.cursor_key))
 
     def action_next_sort(self) -> None:
         """Sort by the next column that is on the screen."""
@@ -384,7 +384,7 @@ class LineTable(LineView):
         offset = event.get_content_offset(self)
         if offset is None:
             return
-        if offset.y < HEADER:
+        if offset.y < HEADER_ROWS:
             x = 0
             for column, size in self._columns_now():
                 x += size + len(GAP)
@@ -392,7 +392,7 @@ class LineTable(LineView):
                     self.sort_by(column.key)
                     return
             return
-        row = self.scroll_offset.y + offset.y - HEADER
+        row = self.scroll_offset.y + offset.y - HEADER_ROWS
         if row < self.row_count():
             self._go_to(row, scroll=False)
             if event.chain >= 2:

@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from rich.style import Style
-from textual._styles_cache import StylesCache
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 if TYPE_CHECKING:
-    from textual.color import Color
-    from textual.css.styles import StylesBase
-    from textual.filter import LineFilter
-    from textual.geometry import Region, Size, Spacing
-
-
-class _Lines(StylesCache):
-    """Lines that were drawn. To look at each for a border, padding and tint costs more than the line: it has none."""
-
-    def render_line(
-        self,
-        styles: StylesBase,  # noqa: ARG002
-        y: int,
-        size: Size,  # noqa: ARG002
-        content_size: Size,  # noqa: ARG002
-        padding: Spacing,  # noqa: ARG002
-        base_background: Color,  # noqa: ARG002
-        background: Color,  # noqa: ARG002
-        render_content_line: Callable[[int], Strip],
-        *_: object,
-    ) -> Strip:
-        """The line itself."""
-        return render_content_line(y)
+    from textual.geometry import Region, Size
+    from typing_extensions import Self
 
 
 class LineView(ScrollView, can_focus=True):
@@ -46,7 +23,9 @@ class LineView(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, classes=classes)
-        self._styles_cache = _Lines()
+        self._strips: dict[int, Strip] = {}
+        """Lines that were drawn, by row, until they are to be repainted."""
+        self._strips_size: Size | None = None
         self._room: Size | None = None
         self._styles: dict[tuple[str | Style, ...], Style] = {}
 
@@ -73,17 +52,33 @@ class LineView(ScrollView, can_focus=True):
     def _filtered(self, style: Style) -> Style:
         """What `NO_COLOR` and terminals of few colours leave of a style."""
         segments = [Segment("", style)]
-        for line_filter in super().get_line_filters():
+        for line_filter in self.get_line_filters():
             segments = line_filter.apply(segments, self.background_colors[1])
         return segments[0].style or style
 
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """None: the styles are filtered, once each."""
-        return ()
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
+        """Draw these rows anew, or all of them."""
+        if regions:
+            for y in {y for region in regions for y in region.line_range}:
+                self._strips.pop(y, None)
+        else:
+            self._strips.clear()
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines as they are drawn, in styles and a width that are worked out once for all of them."""
+        """Return the rows of a region, those that did not change as they were drawn before.
+
+        Textual's own cache looks at each row for a border, padding and tint, which costs more than the row: there are
+        none. The filters of `NO_COLOR` and of terminals with few colours are applied to the styles, once each.
+        """
         self._room, self._styles = self.scrollable_content_region.size, {}
-        strips = super().render_lines(crop)
+        if self._strips_size != self.size:
+            self._strips, self._strips_size = {}, self.size
+        strips = []
+        for y in crop.line_range:
+            strip = self._strips.get(y)
+            if strip is None:
+                strip = self._strips[y] = self.render_line(y)
+            strips.append(strip.crop(crop.x, crop.right))
         self._room = None
         return strips

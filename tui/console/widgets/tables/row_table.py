@@ -13,7 +13,7 @@ from tui.console.widgets.tables.table_columns import Cell
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A row: what names it, its cells, and what each column sorts by (the text where it says nothing)."""
 
     key: Hashable
@@ -35,11 +35,11 @@ def _rank(value: Any) -> tuple[int, Any]:
 class RowTable(LineTable):
     """Rows given whole; sorting is stable, and without a sort column they keep the order they came in."""
 
-    _rows: tuple[Row, ...] = ()
-    _shown: tuple[Row, ...] = ()
+    _rows: tuple[TableRow, ...] = ()
+    _shown: tuple[TableRow, ...] = ()
     _places: dict[Hashable, int]
 
-    def show(self, rows: Sequence[Row]) -> None:
+    def show(self, rows: Sequence[TableRow]) -> None:
         """Take new rows; only lines that differ are repainted."""
         self._rows = tuple(rows)
         self._measure()
@@ -69,11 +69,11 @@ class RowTable(LineTable):
         self._places = {row.key: number for number, row in enumerate(rows)}
 
     @staticmethod
-    def _value(row: Row, place: int) -> Any:
+    def _value(row: TableRow, place: int) -> Any:
         return row.values[place] if place < len(row.values) else row.cells[place].text
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[TableRow, ...]:
         """What was given, unfiltered."""
         return self._rows
 

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "×"
-FLAT = 0.02
+FLAT_SPREAD = 0.02
 """A spread under this share of the largest value is drawn as flat: small noise must not look like a storm."""
 
 
-def sparkline(values: npt.ArrayLike, width: int) -> str:
+def draw_sparkline(values: npt.ArrayLike, width: int) -> str:
     """All values, oldest first, thinned out to `width` places and right-aligned; nan and inf show as `×`."""
     points: list[float] = np.asarray(values, dtype=np.float64).tolist()
     if len(points) > width:
         points = [points[place] for place in _thinned(len(points), width)]
     finite = [point for point in points if isfinite(point)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    span = max(high - low, FLAT * max(abs(high), abs(low)), 1e-12)
+    span = max(high - low, FLAT_SPREAD * max(abs(high), abs(low)), 1e-12)
     top = len(BLOCKS) - 1
     text = "".join(BLOCKS[round((point - low) / span * top)] if isfinite(point) else NOT_FINITE for point in points)
     return text.rjust(width)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 GAP = " "
 """Between two columns."""
-LEAST_FLEXIBLE = 16
+MIN_FLEXIBLE_WIDTH = 16
 """Columns of the screen that a flexible column gives way down to, before another one goes."""
 
 
@@ -40,7 +40,7 @@ class Cell(NamedTuple):
     tone: str = ""
 
 
-def fitting(
+def fit_columns(
     columns: Sequence[Column], width: int, needs: Mapping[str, int] | None = None
 ) -> list[tuple[Column, int]]:
     """The columns that fit into `width` and the width of each; the highest ranks go first.
@@ -66,7 +66,7 @@ def fitting(
 def _give_way(shown: list[Column], widths: dict[str, int], over: int) -> int:
     """Take away what does not fit, for half a number would be another number; how much still does not."""
     for column in shown:
-        less = min(max(0, over), max(0, column.width - LEAST_FLEXIBLE)) if column.flexible else 0
+        less = min(max(0, over), max(0, column.width - MIN_FLEXIBLE_WIDTH)) if column.flexible else 0
         widths[column.key] -= less
         over -= less
     while over > 0 and len(shown) > 1:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.console.stage import a_slice
-from tui.console.render.exec_progress import MOST_EACH, MOST_LINES, Execution
+from tui.console.data.exec_progress import MAX_LINES, MAX_LINES_PER_OUTPUT, ExecProgress
 from tui.errors import OutOfReachError
 from tui.ssh.exec.command import CommandResult
 
 
-def _execution(count: int = 4) -> Execution:
-    return Execution(a_slice(count=count), "df", range(count), begun=100.0)
+def _execution(count: int = 4) -> ExecProgress:
+    return ExecProgress(a_slice(count=count), "df", range(count), begun=100.0)
 
 
 def _answer(
@@ -20,15 +20,15 @@ def _answer(
     return CommandResult(worker, code, signal or None, out, err, timed_out=False)
 
 
-def _text(execution: Execution, now: float = 112.0) -> list[str]:
+def _text(execution: ExecProgress, now: float = 112.0) -> list[str]:
     return [cell.text for cell in execution.lines(now)]
 
 
-def _done(answers: Sequence[CommandResult]) -> Execution:
+def _done(answers: Sequence[CommandResult]) -> ExecProgress:
     execution = _execution(len(answers))
     for answer in answers:
-        execution.take(answer)
-    execution.end()
+        execution.record_answer(answer)
+    execution.finish()
     return execution
 
 
@@ -48,17 +48,17 @@ def test_a_signal_is_named() -> None:
 
 def test_who_has_not_answered_is_counted_in_seconds_and_named_at_the_end() -> None:
     execution = _execution()
-    execution.take(_answer(1, b"x"))
+    execution.record_answer(_answer(1, b"x"))
     assert _text(execution)[-1] == "waiting for workers 0,2-3, 12s · esc gives up"
-    execution.end()
+    execution.finish()
     assert _text(execution)[-1] == "given up: no answer yet of workers 0,2-3"
 
 
 def test_a_worker_out_of_reach_is_told_whole() -> None:
     execution = _execution(2)
-    execution.take(_answer(0, b"x"))
-    execution.take(OutOfReachError("no login", worker=1, why="connection refused", remedy="is it up?"))
-    execution.end()
+    execution.record_answer(_answer(0, b"x"))
+    execution.record_answer(OutOfReachError("no login", worker=1, why="connection refused", remedy="is it up?"))
+    execution.finish()
     told = "\n".join(_text(execution))
     assert "worker 1" in told
     assert "connection refused" in told
@@ -74,16 +74,16 @@ def test_output_reaches_the_screen_harmless() -> None:
 
 
 def test_of_a_long_output_the_first_and_the_last_lines_stand() -> None:
-    lines = 10 * MOST_EACH
+    lines = 10 * MAX_LINES_PER_OUTPUT
     told = _text(_done([_answer(0, b"\n".join(b"%d" % n for n in range(lines)), b"went wrong")]))
     assert told[1] == "0"
     assert told[-2:] == [str(lines - 1), "went wrong"]
-    assert f"… {lines - MOST_EACH:,} lines left out …" in told
-    assert len(told) == MOST_EACH + 3
+    assert f"… {lines - MAX_LINES_PER_OUTPUT:,} lines left out …" in told
+    assert len(told) == MAX_LINES_PER_OUTPUT + 3
 
 
 def test_many_different_long_outputs_are_cut_and_that_is_said() -> None:
-    answers = [_answer(worker, b"%d\n" % worker * MOST_EACH) for worker in range(64)]
+    answers = [_answer(worker, b"%d\n" % worker * MAX_LINES_PER_OUTPUT) for worker in range(64)]
     told = _text(_done(answers))
-    assert len(told) == MOST_LINES + 1
+    assert len(told) == MAX_LINES + 1
     assert told[-1] == "… and more; tpu-tui exec my-tpu -- COMMAND shows all of it"

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui.console.data.line_index import LONGEST_SHOWN, Merged, Spool
-from tui.console.data.line_search import Chosen, Filtered
+from tui.console.data.line_index import MAX_SHOWN_BYTES, FileLines, MergedLines
+from tui.console.data.line_search import PredicateFilter, TextFilter
 
 
-def index(source: Spool | Filtered | Merged, budget: int = 50_000) -> None:
+def index(source: FileLines | TextFilter | MergedLines, budget: int = 50_000) -> None:
     while source.behind:
         source.advance(budget)
 
 
-def made(tmp_path: Path, data: bytes, name: str = "log") -> Spool:
+def made(tmp_path: Path, data: bytes, name: str = "log") -> FileLines:
     path = tmp_path / name
     path.write_bytes(data)
-    spool = Spool(path)
+    spool = FileLines(path)
     spool.advance(1)
     index(spool)
     return spool
@@ -31,7 +31,7 @@ def test_any_stretch_of_a_log_with_very_long_lines_is_read_exactly(tmp_path: Pat
     assert spool.count == len(lines)
     for first in (0, 1, 770, 777, 778, 3990, 4000, 4001, 4990):
         assert [line.data for line in spool.lines(first, 20)] == [
-            line[:LONGEST_SHOWN] for line in lines[first : first + 20]
+            line[:MAX_SHOWN_BYTES] for line in lines[first : first + 20]
         ]
 
 
@@ -45,14 +45,14 @@ def test_a_log_that_was_closed_opens_its_file_no_more(tmp_path: Path) -> None:
 
 def test_what_is_left_out_of_a_long_line_is_counted(tmp_path: Path) -> None:
     lines = [
-        b"x" * LONGEST_SHOWN,
-        b"y" * (LONGEST_SHOWN + 7),
+        b"x" * MAX_SHOWN_BYTES,
+        b"y" * (MAX_SHOWN_BYTES + 7),
         b"z" * 300_000,
         b"begin " + b"\r50%" * 90_000,
         b"u" * 99_999,
     ]
     spool = made(tmp_path, b"\n".join(lines))
-    missing = [0, 7, 300_000 - LONGEST_SHOWN, 0, 99_999 - LONGEST_SHOWN]
+    missing = [0, 7, 300_000 - MAX_SHOWN_BYTES, 0, 99_999 - MAX_SHOWN_BYTES]
     assert [line.missing for line in spool.lines(0, 9)] == missing
     assert [line.missing for line in spool.tail(200)] == missing[-1:]
 
@@ -69,7 +69,7 @@ def test_of_a_long_line_that_was_written_over_the_newest_part_is_read(tmp_path: 
     bar = b"".join(b"\r%6d/30000" % n for n in range(30_000))
     spool = made(tmp_path, b"begin\n" + bar + b"\nbetween\n" + bar[:50_000])
     assert [line.data[-13:] for line in spool.lines(0, 9)] == [b"begin", bar[-13:], b"between", bar[49_987:50_000]]
-    assert max(len(line.data) for line in spool.lines(0, 9)) == LONGEST_SHOWN
+    assert max(len(line.data) for line in spool.lines(0, 9)) == MAX_SHOWN_BYTES
 
 
 def test_the_index_of_a_long_log_stays_small(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_index_of_a_long_log_stays_small(tmp_path: Path) -> None:
 
 def test_a_growing_log_gains_lines_and_an_unfinished_one_counts(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    spool = Spool(path)
+    spool = FileLines(path)
     assert not spool.advance(1000)
     assert spool.count == 0
     path.write_bytes(b"one\ntw")
@@ -94,7 +94,7 @@ def test_a_growing_log_gains_lines_and_an_unfinished_one_counts(tmp_path: Path) 
 def test_the_end_of_a_log_is_there_before_it_is_indexed(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"".join(b"line %d\n" % n for n in range(100_000)))
-    spool = Spool(path)
+    spool = FileLines(path)
     assert [line.data for line in spool.tail(2)] == [b"line 99998", b"line 99999"]
     assert spool.indexed == 0
 
@@ -102,11 +102,11 @@ def test_the_end_of_a_log_is_there_before_it_is_indexed(tmp_path: Path) -> None:
 def test_one_step_looks_at_no_more_than_its_budget(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"abcdefg\n" * 10_000)
-    spool = Spool(path)
+    spool = FileLines(path)
     spool.advance(8000)
     assert spool.indexed == 8000
     assert spool.count == 1000
-    found = Filtered(Spool(path), "abc")
+    found = TextFilter(FileLines(path), "abc")
     found.advance(8000)
     assert 0 < found.count <= 1000
 
@@ -124,8 +124,8 @@ def test_a_filter_finds_the_lines_that_hold_the_text_however_it_is_cut(
     data = "\n".join(lines).encode() + (b"\n" if ended and lines else b"")
     path = tmp_path_factory.mktemp("log") / "log"
     path.write_bytes(data)
-    spool = Spool(path)
-    found = Filtered(spool, wanted)
+    spool = FileLines(path)
+    found = TextFilter(spool, wanted)
     for _ in range(len(data) + len(lines) + 3):
         found.advance(budget)
     expected = [line.encode() for line in lines if wanted.lower() in line.lower()]
@@ -136,7 +136,7 @@ def test_a_filter_finds_the_lines_that_hold_the_text_however_it_is_cut(
 def test_a_filter_finds_what_a_line_says_only_when_it_is_finished(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"loss\nlo")
-    found = Filtered(Spool(path), "loss")
+    found = TextFilter(FileLines(path), "loss")
     found.advance(1000)
     assert found.count == 1
     with path.open("ab") as log:
@@ -145,7 +145,7 @@ def test_a_filter_finds_what_a_line_says_only_when_it_is_finished(tmp_path: Path
     assert [line.data for line in found.lines(0, 9)] == [b"loss", b"loss again"]
 
 
-def merged(tmp_path: Path, *batches: tuple[int, bytes]) -> Merged:
+def merged(tmp_path: Path, *batches: tuple[int, bytes]) -> MergedLines:
     ends = dict.fromkeys({worker for worker, _ in batches}, 0)
     told = []
     for worker, data in batches:
@@ -153,7 +153,7 @@ def merged(tmp_path: Path, *batches: tuple[int, bytes]) -> Merged:
             log.write(data)
         ends[worker] += len(data)
         told.append((worker, ends[worker]))
-    source = Merged([Spool(tmp_path / str(worker), worker) for worker in ends])
+    source = MergedLines([FileLines(tmp_path / str(worker), worker) for worker in ends])
     source.told(told)
     while source.behind:
         source.advance(10_000)
@@ -174,7 +174,7 @@ def test_progress_bars_stand_below_merged_lines_until_they_are_whole(tmp_path: P
     assert [(line.worker, line.data) for line in source.lines(0, 99)] == told
     assert [line.data for line in source.lines(1, 3)] == [b"a1", b"half", b"\r 7%"]
     assert (source.count, source.finished) == (5, 3)
-    found = Filtered(source, "%")
+    found = TextFilter(source, "%")
     found.advance(100_000)
     assert [(found.number(place), line.worker) for place, line in enumerate(found.lines(0, 9))] == [(3, 0), (4, 1)]
     with (tmp_path / "1").open("ab") as log:
@@ -187,7 +187,7 @@ def test_progress_bars_stand_below_merged_lines_until_they_are_whole(tmp_path: P
 
 def test_a_filter_goes_through_merged_lines_in_their_order(tmp_path: Path) -> None:
     source = merged(tmp_path, (0, b"x 1\ny\n"), (1, b"y\nx 2\n"), (0, b"X 3\n"))
-    found = Filtered(source, "x ")
+    found = TextFilter(source, "x ")
     while found.behind:
         found.advance(3)
     assert [(line.worker, line.data) for line in found.lines(0, 9)] == [(0, b"x 1"), (1, b"x 2"), (0, b"X 3")]
@@ -195,8 +195,8 @@ def test_a_filter_goes_through_merged_lines_in_their_order(tmp_path: Path) -> No
 
 def test_chosen_lines_can_be_searched_again(tmp_path: Path) -> None:
     spool = made(tmp_path, b"".join(b"%d %s\n" % (n % 3, b"odd" if n % 2 else b"even") for n in range(3000)))
-    chosen = Chosen(spool, lambda line: line.startswith(b"1"))
-    odd = Filtered(chosen, "odd")
+    chosen = PredicateFilter(spool, lambda line: line.startswith(b"1"))
+    odd = TextFilter(chosen, "odd")
     for _ in range(2000):
         odd.advance(5000)
     assert chosen.count == 1000

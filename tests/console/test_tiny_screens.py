@@ -11,7 +11,7 @@ from tui.console.app import ConsoleApp
 from tui.console.screens.run import RunScreen
 from tui.console.screens.stop import StopDialog
 from tui.console.widgets.log.log_pane import LogPane
-from tui.console.widgets.problem_panel import Trouble
+from tui.console.widgets.problem_panel import ProblemPanel
 
 TINY = (40, 10)
 
@@ -85,7 +85,7 @@ async def test_trouble_leaves_room_for_what_it_is_about(operator: StageOperator,
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        told = app.screen.query_one(Trouble)
+        told = app.screen.query_one(ProblemPanel)
         drawn = lambda: [told.render_line(y).text.strip() for y in range(told.size.height)]  # noqa: E731
         await until(pilot, lambda: told.size.height and "FileNotFoundError" in drawn()[-1])
         assert drawn()[0].startswith("✗ worker 2 exited with 1; l opens")

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.console.stage import a_slice, make_run
-from tui.console.render.describe import document
+from tui.console.render.describe import format_document
 
 
 def test_a_document_reads_without_brackets() -> None:
@@ -19,7 +19,7 @@ def test_a_document_reads_without_brackets() -> None:
         "rate": 748.8599999999999,
         "keys": ["k" * 60, "l" * 60],
     }
-    assert document(told).splitlines() == [
+    assert format_document(told).splitlines() == [
         "name: night",
         "argv: python3 -c 'print('\"'\"'a b'\"'\"')'",
         "zone: –",
@@ -47,5 +47,5 @@ def test_a_document_reads_without_brackets() -> None:
 def test_every_field_of_a_slice_and_of_a_run_is_in_its_document() -> None:
     for thing in (a_slice(), make_run(a_slice())):
         fields = thing.to_json()
-        text = document(fields)
+        text = format_document(fields)
         assert [name for name in fields if f"{name}:" not in text] == []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from tui.console.platform.gc_tuning import freeze_what_stays
+from tui.console.platform.gc_tuning import freeze_loaded_objects
 
 
 class Ring:
@@ -16,7 +16,7 @@ class Ring:
 def test_what_outlives_the_first_full_collections_is_left_out_of_later_ones() -> None:
     callbacks = len(gc.callbacks)
     try:
-        freeze_what_stays(2)
+        freeze_loaded_objects(2)
         gc.collect()
         frozen = gc.get_freeze_count()
         kept = [Ring() for _ in range(1000)]
@@ -29,7 +29,7 @@ def test_what_outlives_the_first_full_collections_is_left_out_of_later_ones() ->
 
 def test_what_comes_later_is_collected_as_ever() -> None:
     try:
-        freeze_what_stays(1)
+        freeze_loaded_objects(1)
         gc.collect()
         ring = Ring()
         gc.collect()

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from tui.console.widgets.log.log_wrapping import Row, cut, found_in, wrapped
+from tui.console.widgets.log.log_wrapping import WrappedRow, cut_line, find_matches, wrap_line
 
 
-def marked(row: Row, text: str) -> str:
+def marked(row: WrappedRow, text: str) -> str:
     shown = row.text
-    for start, end in reversed(found_in(row, text)):
+    for start, end in reversed(find_matches(row, text)):
         shown = f"{shown[:start]}<{shown[start:end]}>{shown[end:]}"
     return shown
 
@@ -24,9 +24,9 @@ def marked(row: Row, text: str) -> str:
     ids=["over an edge", "at an edge", "over three rows", "wide", "empty"],
 )
 def test_what_is_found_is_marked_in_every_row_it_stands_in(line: str, text: str, rows: list[str]) -> None:
-    assert [marked(row, text) for row in wrapped(line, 0, 10)] == rows
+    assert [marked(row, text) for row in wrap_line(line, 0, 10)] == rows
 
 
 def test_a_cut_line_marks_as_much_of_a_hit_as_is_to_be_seen() -> None:
-    assert marked(cut("abcde loss=nan", 0, 10, 0)[0], "loss") == "abcde <los…>"
-    assert marked(cut("abcde loss=nan", 0, 10, 8)[0], "loss").rstrip() == "<ss>=nan"
+    assert marked(cut_line("abcde loss=nan", 0, 10, 0)[0], "loss") == "abcde <los…>"
+    assert marked(cut_line("abcde loss=nan", 0, 10, 8)[0], "loss").rstrip() == "<ss>=nan"

@@ -3,19 +3,19 @@ from __future__ import annotations
 from tests.console.driving import FULL, fail, running, table, until
 from tests.console.stage import StageOperator
 from tui.console.app import ConsoleApp
-from tui.console.data.run_end_notifier import Endings, ending
+from tui.console.data.run_end_notifier import RunEndNotifier, format_run_end
 
 
 def test_each_end_is_told_once_and_none_that_was_there_before(operator: StageOperator) -> None:
     ended, failing, stopping = (running(operator, id=f"r{n}-20261121-090000-a1b2") for n in range(3))
     ended.append_event("state", state="succeeded")
-    endings = Endings()
+    endings = RunEndNotifier()
     now = lambda: [operator.runs.status_of(directory) for directory in (ended, failing, stopping)]  # noqa: E731
-    assert endings.among(now()) == []
+    assert endings.newly_ended(now()) == []
     fail(failing)
     stopping.append_event("state", state="stopped")
-    assert [ending(status) for status in endings.among(now())] == [f"{failing.id} failed: exit code 1"]
-    assert endings.among(now()) == []
+    assert [format_run_end(status) for status in endings.newly_ended(now())] == [f"{failing.id} failed: exit code 1"]
+    assert endings.newly_ended(now()) == []
 
 
 async def test_the_end_of_a_run_is_told_and_rings_wherever_one_is(operator: StageOperator) -> None:

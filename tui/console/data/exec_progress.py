@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tui.console.render.safe_text import as_seen, harmless, harmless_lines
+from tui.console.render.safe_text import decode_visible_line, escape_line, escape_lines
 from tui.console.widgets.tables.table_columns import Cell
 from tui.errors import TpuTuiError
 from tui.operator.output_groups import SharedOutput, describe_ending, format_heading, group_outputs
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from tui.pod.slice import Slice
     from tui.ssh.exec.command import CommandResult, RunningCommand
 
-MOST_LINES = 2000
+MAX_LINES = 2000
 """Lines of all outcomes that are shown."""
-MOST_EACH = 400
+MAX_LINES_PER_OUTPUT = 400
 """Lines of one output that are shown, half of them from its end, where errors stand."""
-MOST_HEARD = 8
+MAX_RUNNING_WORKERS = 8
 """Workers whose newest line is shown while their command runs."""
-NEWEST = 1024
+NEWEST_OUTPUT_BYTES = 1024
 """Bytes of a worker's output that its newest line is looked for in."""
 
 
-class Execution:
+class ExecProgress:
     """What is known so far; changes as workers write and answer, ended by `end`."""
 
     def __init__(self, slice_: Slice, command: str, ranks: Sequence[int], begun: float) -> None:
@@ -43,13 +43,13 @@ class Execution:
         self._newest: dict[int, bytes] = {}
         self._problem: TpuTuiError | None = None
 
-    def hear(self, running: RunningCommand, _on_stderr: bool, data: bytes) -> None:
+    def record_output(self, running: RunningCommand, _on_stderr: bool, data: bytes) -> None:
         """Note what a worker just wrote."""
         self._running[running.worker] = running
-        self._newest[running.worker] = (self._newest.get(running.worker, b"") + data)[-NEWEST:]
+        self._newest[running.worker] = (self._newest.get(running.worker, b"") + data)[-NEWEST_OUTPUT_BYTES:]
         self.revision += 1
 
-    def take(self, answer: CommandResult | TpuTuiError) -> None:
+    def record_answer(self, answer: CommandResult | TpuTuiError) -> None:
         """Note how it ended on one worker."""
         if isinstance(answer, TpuTuiError):
             self._problems[int(answer.worker or 0)] = answer
@@ -58,7 +58,7 @@ class Execution:
             self._answers[answer.worker] = SharedOutput(answer.stdout, answer.stderr, describe_ending(answer))
         self.revision += 1
 
-    def end(self, problem: TpuTuiError | None = None) -> None:
+    def finish(self, problem: TpuTuiError | None = None) -> None:
         """Nothing more will come; what was written until then is kept of those that did not end."""
         for rank in self.waiting:
             if rank in self._running:
@@ -75,11 +75,11 @@ class Execution:
 
     def lines(self, now: float) -> list[Cell]:
         """What there is to show, a line a cell: outcomes, then who cannot be reached, then who is waited for."""
-        shown = list(islice(self._outcomes(), MOST_LINES + 1))
-        if len(shown) > MOST_LINES:
-            more = f"… and more; tpu-tui exec {harmless(self.slice.name)} -- COMMAND shows all of it"
-            shown = [*shown[:MOST_LINES], Cell(more, "dim")]
-        shown += [Cell(harmless_lines(str(self._problems[rank])), "bad") for rank in sorted(self._problems)]
+        shown = list(islice(self._outcomes(), MAX_LINES + 1))
+        if len(shown) > MAX_LINES:
+            more = f"… and more; tpu-tui exec {escape_line(self.slice.name)} -- COMMAND shows all of it"
+            shown = [*shown[:MAX_LINES], Cell(more, "dim")]
+        shown += [Cell(escape_lines(str(self._problems[rank])), "bad") for rank in sorted(self._problems)]
         return shown + list(self._rest(now))
 
     def _outcomes(self) -> Iterator[Cell]:
@@ -95,15 +95,15 @@ class Execution:
     def _rest(self, now: float) -> Iterator[Cell]:
         waiting = self.waiting
         if self._problem is not None:
-            yield Cell(harmless_lines(str(self._problem)), "bad")
+            yield Cell(escape_lines(str(self._problem)), "bad")
         elif waiting and self.done:
             yield Cell(f"given up: no answer yet of {_named(waiting)}", "warn")
         elif waiting:
             yield Cell(f"waiting for {_named(waiting)}, {format_elapsed(now - self.begun)} · esc gives up", "busy")
-            heard = [rank for rank in waiting if self._newest.get(rank, b"").strip()]
-            for rank in heard[:MOST_HEARD]:
+            writing = [rank for rank in waiting if self._newest.get(rank, b"").strip()]
+            for rank in writing[:MAX_RUNNING_WORKERS]:
                 newest = self._newest[rank].rstrip().rpartition(b"\n")[2]
-                yield Cell(f"{rank:>4}│{as_seen(newest)}", "dim")
+                yield Cell(f"{rank:>4}│{decode_visible_line(newest)}", "dim")
 
 
 def _named(ranks: Sequence[int]) -> str:
@@ -113,10 +113,10 @@ def _named(ranks: Sequence[int]) -> str:
 def _shown(output: bytes, tone: str) -> Iterator[Cell]:
     """The lines of an output; of a long one the first and the last."""
     lines = output.removesuffix(b"\n").split(b"\n") if output else []
-    half = MOST_EACH // 2
+    half = MAX_LINES_PER_OUTPUT // 2
     left_out = len(lines) - 2 * half
     first, last = (lines[:half], lines[-half:]) if left_out > 0 else (lines, [])
-    yield from (Cell(as_seen(line), tone) for line in first)
+    yield from (Cell(decode_visible_line(line), tone) for line in first)
     if left_out > 0:
         yield Cell(f"… {left_out:,} lines left out …", "dim")
-    yield from (Cell(as_seen(line), tone) for line in last)
+    yield from (Cell(decode_visible_line(line), tone) for line in last)

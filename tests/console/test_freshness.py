@@ -8,11 +8,11 @@ import pytest
 
 from tests.console.driving import FULL, headline, running, shown, table, trouble, until
 from tests.console.stage import StageOperator, train
-from tui.console.actions.flows import ATTEND_EVERY
+from tui.console.actions.runs import KEEPER_TASK, MIN_KEEPER_PAUSE_S
 from tui.console.app import ConsoleApp
-from tui.console.render.freshness import left_alone, out_of_touch
+from tui.console.render.freshness import is_unattended, stale_workers
 from tui.console.screens.run import RunScreen
-from tui.console.widgets.tables.core_table_widget import CoreTable
+from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.errors import TpuTuiError
 from tui.operator import run_events
 from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus
@@ -40,8 +40,8 @@ def test_a_run_is_left_alone_once_its_keeper_is_gone(
     operator: StageOperator, attended: KeeperStatus, told: bool
 ) -> None:
     status = replace(operator.runs.status_of(running(operator)), attended=attended)
-    assert left_alone(status, NOW) is told
-    assert out_of_touch(status, NOW) == (frozenset(range(4)) if told else frozenset())
+    assert is_unattended(status, NOW) is told
+    assert stale_workers(status, NOW) == (frozenset(range(4)) if told else frozenset())
 
 
 async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
@@ -61,7 +61,7 @@ async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
     app.store.clock = lambda: clock[0]
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        cores = app.screen.query_one(CoreTable)
+        cores = app.screen.query_one(CoreTableWidget)
         await until(pilot, lambda: cores.row_count() == 32)
         asked.clear()
         clock[0] += 60
@@ -93,7 +93,7 @@ async def test_who_may_only_look_reads_a_run_that_nobody_keeps(
     app.read_only = True
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        cores = app.screen.query_one(CoreTable)
+        cores = app.screen.query_one(CoreTableWidget)
         await until(pilot, lambda: "cannot reach worker 2" in trouble(app))
         network.set()
         await until(pilot, lambda: "step 100" in headline(app))
@@ -125,12 +125,12 @@ async def test_a_run_of_the_list_that_was_left_alone_gets_a_keeper_and_no_crowd_
     app.store.clock = lambda: clock[0]
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: asked)
-        for seconds, tries in ((0.0, 1), (ATTEND_EVERY, 2), (ATTEND_EVERY, 2), (ATTEND_EVERY, 3)):
+        for seconds, tries in ((0.0, 1), (MIN_KEEPER_PAUSE_S, 2), (MIN_KEEPER_PAUSE_S, 2), (MIN_KEEPER_PAUSE_S, 3)):
             clock[0] += seconds
-            app.flows.look_after(operator.runs.list_statuses())
-            await until(pilot, lambda: not app.tasks.running("attend "))
+            app.actions.runs.restart_missing_keepers(operator.runs.list_statuses())
+            await until(pilot, lambda: not app.tasks.running(KEEPER_TASK))
             assert asked == [directory.id] * tries
-        assert any(f"nobody attended {directory.id}" in told.message for told in app._notifications)
+        assert any(f"{directory.id} had no keeper" in told.message for told in app._notifications)
 
 
 async def test_figures_of_a_worker_out_of_reach_are_no_stragglers(operator: StageOperator) -> None:
@@ -153,7 +153,7 @@ async def test_between_two_attempts_no_core_trains_and_none_is_behind(operator: 
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        cores = app.screen.query_one(CoreTable)
+        cores = app.screen.query_one(CoreTableWidget)
         await until(pilot, lambda: "straggler: core 13" in trouble(app))
         assert "ex/s" in headline(app)
         directory.append_event("restart", attempt=2, of=3, cause="worker 1 exited with 1")

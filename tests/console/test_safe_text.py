@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tui.console.render.safe_text import as_seen, fit, fit_right, harmless, harmless_bytes, number
+from tui.console.render.safe_text import decode_line, decode_visible_line, escape_line, fit, fit_right, format_number
 
 
 def test_escape_sequences_become_visible_and_lose_their_effect() -> None:
-    assert harmless_bytes(b"\x1b[31mred\x1b]0;title\x07\x9b1m") == "␛[31mred␛]0;title␇�1m"
+    assert decode_line(b"\x1b[31mred\x1b]0;title\x07\x9b1m") == "␛[31mred␛]0;title␇�1m"
 
 
 def test_carriage_returns_and_tabs_do_not_move_the_cursor() -> None:
-    assert harmless("10%\r20%\ta") == "10%␍20% a"
+    assert escape_line("10%\r20%\ta") == "10%␍20% a"
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_carriage_returns_and_tabs_do_not_move_the_cursor() -> None:
     ],
 )
 def test_a_progress_bar_shows_its_newest_state_and_nothing_is_coloured(data: bytes, seen: str) -> None:
-    assert as_seen(data) == seen
+    assert decode_visible_line(data) == seen
 
 
 @pytest.mark.parametrize(
@@ -43,20 +43,20 @@ def test_a_progress_bar_shows_its_newest_state_and_nothing_is_coloured(data: byt
     ],
 )
 def test_a_figure_has_the_digits_that_mean_something_and_is_never_cut(value: float | None, told: str) -> None:
-    assert number(value, 5 if value != 1234.5678 else 2, 9) == told
+    assert format_number(value, 5 if value != 1234.5678 else 2, 9) == told
 
 
 def test_bytes_that_are_no_text_show_as_replacements() -> None:
-    assert harmless_bytes(b"a\xff\x00b") == "a�␀b"
+    assert decode_line(b"a\xff\x00b") == "a�␀b"
 
 
 def test_markup_is_only_text() -> None:
-    assert harmless("[/usr/lib] [bold]x[/]") == "[/usr/lib] [bold]x[/]"
+    assert escape_line("[/usr/lib] [bold]x[/]") == "[/usr/lib] [bold]x[/]"
 
 
 @given(st.binary(max_size=300))
 def test_nothing_that_acts_on_a_terminal_survives(data: bytes) -> None:
-    shown = harmless_bytes(data)
+    shown = decode_line(data)
     assert not [
         char for char in shown if ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 or char in "\u2028\u202e\u200b"
     ]
@@ -65,7 +65,7 @@ def test_nothing_that_acts_on_a_terminal_survives(data: bytes) -> None:
 
 @given(st.text(max_size=60), st.integers(0, 40))
 def test_a_fitted_text_takes_exactly_its_width(text: str, width: int) -> None:
-    assert cell_len(fit(harmless(text), width)) == width
+    assert cell_len(fit(escape_line(text), width)) == width
 
 
 def test_what_does_not_fit_ends_in_an_ellipsis() -> None:

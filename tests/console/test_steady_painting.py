@@ -16,9 +16,10 @@ from textual.widgets import Static
 from tests.console.driving import FULL, SMALL, fail, headline, running, table, until
 from tests.console.stage import StageOperator, train
 from tests.console.test_log_pane import Holding, numbered, opened, shown
-from tui.console.app import COVERED_EVERY, ConsoleApp
+from tui.console.app import COVERED_SCREEN_TICKS, ConsoleApp
+from tui.console.intents import OpenRunRequested
 from tui.console.screens.run import RunScreen
-from tui.console.widgets.footer import KeysLine
+from tui.console.widgets.footer import KeyFooter
 from tui.console.widgets.headline import Headline
 from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.panes.pane import Pane
@@ -32,11 +33,11 @@ async def test_a_log_that_grows_by_screenfuls_is_not_painted_at_every_one(
     numbered(path, 100)
     async with Holding(pane).run_test(size=(40, 10)) as pilot:
         await opened(pilot, pane, path)
-        monkeypatch.setattr("tui.console.widgets.log.log_pane.PAINT_EVERY", math.inf)
+        monkeypatch.setattr("tui.console.widgets.log.log_pane.PAINT_INTERVAL_S", math.inf)
         numbered(path, 100, 100)
         pane.tick()
         assert shown(pane)[-1] == "line 000099"
-        monkeypatch.setattr("tui.console.widgets.log.log_pane.PAINT_EVERY", 0.0)
+        monkeypatch.setattr("tui.console.widgets.log.log_pane.PAINT_INTERVAL_S", 0.0)
         pane.tick()
         assert shown(pane)[-1] == "line 000199"
 
@@ -95,7 +96,7 @@ async def test_a_run_screen_is_laid_out_right_from_the_first(operator: StageOper
     app = ConsoleApp(operator)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: table(app, "runs").row_count())
-        app.flows.open_run(directory)
+        app.perform(OpenRunRequested(directory))
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.query("#pane-logs"))
         screen = app.screen
         assert screen.has_class("-short") is (size[1] < 34)
@@ -122,7 +123,7 @@ async def test_the_line_of_keys_holds_what_fits_and_cuts_none(operator: StageOpe
     async with app.run_test(size=(140, 30)) as pilot:
         await until(pilot, lambda: table(app, "slices").row_count())
         await pilot.resize_terminal(width, 30)
-        keys = lambda: list(app.screen.query_one(KeysLine).children)  # noqa: E731
+        keys = lambda: list(app.screen.query_one(KeyFooter).children)  # noqa: E731
         await until(pilot, lambda: keys() and all(key.region.right <= width and key.region.area for key in keys()))
         told = [str(key.render()) for key in keys()]
         assert told[:2] == ["⏎ Open", "? Help"]
@@ -142,11 +143,11 @@ async def test_the_line_of_keys_is_made_anew_only_where_it_tells_others() -> Non
         BINDINGS: ClassVar = [Binding("a", "app.bell", "All")]
 
         def compose(self) -> ComposeResult:
-            yield from (Plain(id="first"), Plain(id="second"), Keyed(id="third"), KeysLine())
+            yield from (Plain(id="first"), Plain(id="second"), Keyed(id="third"), KeyFooter())
 
     app = Keys()
     async with app.run_test(size=FULL) as pilot:
-        line = app.query_one(KeysLine)
+        line = app.query_one(KeyFooter)
 
         async def told_at(name: str) -> list[Widget]:
             app.query_one(f"#{name}").focus()
@@ -171,13 +172,13 @@ async def test_a_screen_beneath_a_dialog_is_painted_seldom(
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         monkeypatch.setattr(RunScreen, "tick", lambda _: painted.append(1))
-        for _ in range(COVERED_EVERY):
+        for _ in range(COVERED_SCREEN_TICKS):
             app._tick()
-        assert len(painted) >= COVERED_EVERY
+        assert len(painted) >= COVERED_SCREEN_TICKS
         await pilot.press("question_mark")
         await until(pilot, lambda: not isinstance(app.screen, RunScreen))
         painted.clear()
-        for _ in range(2 * COVERED_EVERY):
+        for _ in range(2 * COVERED_SCREEN_TICKS):
             app._tick()
         assert 2 <= len(painted) <= 3
 

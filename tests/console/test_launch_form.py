@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tui.checks.check_row import CheckRow
-from tui.console.data.launch_form import check_lines, parse_option, scaled, shell_note
-from tui.console.widgets.command_line import one_line
+from tui.console.data.launch_form import format_checks, format_scaling, parse_option, warn_about_shell
+from tui.console.widgets.command_line import join_lines
 from tui.errors import UsageError
 
 
@@ -14,13 +14,13 @@ def row(check: str, worker: int | None, status: str, detail: str, remedy: str | 
 
 def test_workers_of_which_a_check_says_the_same_are_told_together() -> None:
     rows = [row("load", n, "warn", "load 9 on 2 CPUs", "top") for n in (3, 0, 2, 1)]
-    told = check_lines(rows, done=True).splitlines()
+    told = format_checks(rows, done=True).splitlines()
     assert told == ["! workers 0-3: load: load 9 on 2 CPUs", "  → top", "0 checks passed"]
 
 
 def test_of_a_check_that_differs_everywhere_the_first_few_are_told_and_the_rest_named() -> None:
     rows = [row("device", n, "fail", f"held by user{n}") for n in range(5)]
-    assert check_lines(rows, done=True).splitlines() == [
+    assert format_checks(rows, done=True).splitlines() == [
         "✗ worker 0: device: held by user0",
         "✗ worker 1: device: held by user1",
         "  and likewise workers 2-4",
@@ -35,7 +35,7 @@ def test_what_hinders_comes_before_what_is_unknown_and_what_warns() -> None:
         row("disk", 0, "warn", "2 GiB"),
         row("bucket", None, "fail", "not there"),
     ]
-    told = check_lines(rows, done=False).splitlines()
+    told = format_checks(rows, done=False).splitlines()
     assert [line[0] for line in told] == ["✗", "?", "!", "c"]
     assert told[0] == "✗ bucket: not there"
     assert told[-1] == "checking the workers… 1 passed so far"
@@ -49,7 +49,7 @@ def test_environment_rows_are_read_and_the_odd_one_is_named() -> None:
 
 def test_a_command_of_several_lines_is_one() -> None:
     assert (
-        one_line("python3 train.py \\\n    --epochs 3 \\\r\n\n  --lr 'a b'\n")
+        join_lines("python3 train.py \\\n    --epochs 3 \\\r\n\n  --lr 'a b'\n")
         == "python3 train.py --epochs 3 --lr 'a b'"
     )
 
@@ -66,13 +66,13 @@ def test_what_is_no_number_of_restarts_is_refused(text: str) -> None:
 
 
 def test_nothing_is_scaled_before_both_fields_are_filled() -> None:
-    assert scaled("", "v3-32", "1024") == ""
-    assert scaled("v3-8", "v3-32", " ") == ""
+    assert format_scaling("", "v3-32", "1024") == ""
+    assert format_scaling("v3-8", "v3-32", " ") == ""
 
 
 def test_an_unknown_type_is_told() -> None:
     with pytest.raises(UsageError, match="no accelerator type"):
-        scaled("v3-8", "local-4", "1024")
+        format_scaling("v3-8", "local-4", "1024")
 
 
 @pytest.mark.parametrize(
@@ -87,5 +87,5 @@ def test_an_unknown_type_is_told() -> None:
     ],
 )
 def test_a_command_meant_for_a_shell_is_told_that_none_reads_it(argv: tuple[str, ...], sign: str | None) -> None:
-    assert shell_note(argv).startswith(f"! no shell reads this: {sign} stays") is (sign is not None)
-    assert bool(shell_note(argv)) is (sign is not None)
+    assert warn_about_shell(argv).startswith(f"! no shell reads this: {sign} stays") is (sign is not None)
+    assert bool(warn_about_shell(argv)) is (sign is not None)

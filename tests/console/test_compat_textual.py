@@ -1,0 +1,95 @@
+"""The contract with private names of Textual, and what needs them: an unread terminal halts nothing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
+from textual.pilot import Pilot
+
+from tests.console.driving import FULL, running, table, until
+from tests.console.stage import StageOperator, train
+from tui.console.app import ConsoleApp
+from tui.console.platform._compat_textual import MAX_WAITING_WRITES, remove_notifications
+from tui.console.screens.run import RunScreen
+
+UNREAD_TICKS = 60
+"""Batches of training lines that arrive while the terminal is not read."""
+
+
+@pytest.fixture
+def terminal() -> Iterator[IO[str]]:
+    with Path(os.devnull).open("w") as file:
+        yield file
+
+
+def fill(app: ConsoleApp, terminal: IO[str]) -> WriterThread:
+    """Give the app a writer whose terminal takes nothing, with as many writes waiting as make painting pause."""
+    writer = WriterThread(terminal)  # not started
+    app._driver._writer_thread = writer  # type: ignore[union-attr]
+    for _ in range(MAX_WAITING_WRITES + 1):
+        writer.write("")
+    return writer
+
+
+def drain(writer: WriterThread) -> None:
+    while not writer._queue.empty():
+        writer._queue.get()
+
+
+async def test_painting_pauses_below_the_number_of_writes_at_which_textual_blocks() -> None:
+    assert MAX_WAITING_WRITES < MAX_QUEUED_WRITES
+
+
+async def test_a_terminal_that_is_not_read_is_painted_when_it_is_read_again(
+    operator: StageOperator, terminal: IO[str]
+) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        writer = fill(app, terminal)
+        app.refresh()
+        await until(pilot, lambda: app.is_repaint_pending)
+        await pilot.press("4", "3")
+        assert table(app, "checks").has_focus
+        drain(writer)
+        await until(pilot, lambda: not app.is_repaint_pending)
+
+
+async def test_while_the_terminal_is_not_read_nothing_piles_up_and_the_first_key_acts_at_once(
+    operator: StageOperator, terminal: IO[str]
+) -> None:
+    directory = running(operator)
+    train(directory, range(2))
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        writer = fill(app, terminal)
+        for step in range(2, UNREAD_TICKS):
+            train(directory, [step])
+            await pilot.pause(0.02)
+        assert writer._queue.qsize() <= MAX_WAITING_WRITES + 1
+        drain(writer)
+        pressed = time.process_time()
+        await press_and_leave(pilot, app)
+        assert time.process_time() - pressed < 1.0
+
+
+async def press_and_leave(pilot: Pilot[None], app: ConsoleApp) -> None:
+    await pilot.press("escape")
+    await until(pilot, lambda: not isinstance(app.screen, RunScreen))
+
+
+async def test_one_notification_can_be_removed(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        app.notify("one", timeout=60)
+        app.notify("two", timeout=60)
+        await until(pilot, lambda: len(app._notifications) == 2)
+        remove_notifications(app, lambda shown: shown.message == "one")
+        assert [shown.message for shown in app._notifications] == ["two"]

@@ -1,0 +1,84 @@
+"""Actions of the console as a whole, and the dispatch of every intent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tui.console import intents
+from tui.console.actions.launching import LaunchActions
+from tui.console.actions.remote_shell import RemoteShell
+from tui.console.actions.runs import RunActions
+from tui.console.actions.slices import SliceActions
+from tui.console.data.pollers import RUNS
+from tui.console.screens.dialog import LossyQuitDialog, QuitDialog, TextDialog
+
+if TYPE_CHECKING:
+    from tui.console.context import ConsoleContext
+    from tui.console.intents import Intent
+
+
+class Actions:
+    """Everything that a person can ask of the console."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+        self.slices = SliceActions(context)
+        self.runs = RunActions(context)
+        self.launching = LaunchActions(context)
+        self.remote_shell = RemoteShell(context)
+
+    def perform(self, intent: Intent) -> None:
+        """Carry out an intent."""
+        match intent:
+            case intents.SliceHighlighted(slice_):
+                self.slices.check_after_pause(slice_)
+            case intents.CheckRequested(slice_):
+                self.slices.check(slice_)
+            case intents.DeleteRequested(slice_):
+                self.slices.delete(slice_)
+            case intents.NewRunRequested(slice_):
+                self.launching.ask_new_run(slice_)
+            case intents.RepeatRunRequested(directory):
+                self.launching.ask_repeat(directory)
+            case intents.OpenRunRequested(directory, pane):
+                self.runs.open(directory, pane)
+            case intents.StopRunRequested(directory):
+                self.runs.stop(directory)
+            case intents.ReportRequested(source):
+                self.runs.report(source)
+            case intents.KeeperRequested(directory):
+                self.runs.ensure_keeper(directory)
+            case intents.RunClosed(directory):
+                self.runs.stop_catch_up(directory)
+            case intents.LeaveRunRequested():
+                if not self.runs.leave():
+                    self.ask_quit()
+            case intents.ShellRequested(target, worker):
+                self.remote_shell.open_shell(target, worker)
+            case intents.ExecRequested(target):
+                self.remote_shell.ask_command(target)
+            case intents.TextRequested(title, text):
+                self._context.push_screen(TextDialog(title, text))
+            case intents.QuitRequested():
+                self.ask_quit()
+            case _:
+                raise NotImplementedError(f"nothing carries out {type(intent).__name__}")
+
+    def ask_quit(self) -> None:
+        """Say what goes on without the console, then quit."""
+        context = self._context
+        dialog = LossyQuitDialog if context.demo or context.ongoing.stops else QuitDialog
+        context.push_screen(dialog(self._quit_text()), lambda is_sure: context.exit() if is_sure else None)
+
+    def _quit_text(self) -> str:
+        statuses = self._context.store.get(RUNS).value or ()
+        live = [status.run.id for status in statuses if not status.state.is_over]
+        if self._context.demo:
+            text = "Quitting ends the demo pod and everything on it."
+            return text + (f"\n\nRunning now: {', '.join(live)}" if live else "")
+        if self._context.ongoing.stops:
+            return "A stop is still in progress. Quit anyway?\n\n  " + "\n  ".join(self._context.ongoing.stops)
+        if not live:
+            return "No run is live."
+        listed = "\n  ".join(live)
+        return f"Runs continue without this console:\n\n  {listed}\n\nReopen with tpu-tui or tpu-tui attach RUN."

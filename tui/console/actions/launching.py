@@ -1,0 +1,94 @@
+"""Actions that launch runs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tui.console.data.launch_form import LaunchForm
+from tui.console.data.pollers import RUNS, SLICES
+from tui.console.intents import OpenRunRequested
+from tui.console.render.safe_text import escape_lines
+from tui.console.screens.base import is_on_top
+from tui.console.screens.dialog import WaitDialog
+from tui.console.screens.run import RunScreen
+from tui.pod.job_options import JobOptions
+
+if TYPE_CHECKING:
+    from tui.console.context import ConsoleContext
+    from tui.pod.slice import Slice
+    from tui.runs.record.run_directory import RunDirectory
+
+
+class LaunchActions:
+    """Ask what to launch, and open what was launched."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    def ask_new_run(self, slice_: Slice | None) -> None:
+        """Ask what to launch on a slice."""
+        if self._list_slices_first(lambda: self.ask_new_run(slice_)):
+            return
+        context = self._context
+        reading = context.store.get(SLICES)
+        slices = reading.value or ()
+        if not slices:
+            reasons = [str(problem) for problem in reading.problems]
+            reasons = reasons or [f"no slices in {context.operator.slices.where}"]
+            context.notify(escape_lines("\n".join(["Nothing to launch on", *reasons])), markup=False, timeout=6)
+            return
+        self._show_form(
+            LaunchForm(
+                slices,
+                slice_.path if slice_ else slices[0].path,
+                JobOptions(tuple(context.default_command), runtime=context.operator.settings.runtime),
+            )
+        )
+
+    def ask_repeat(self, directory: RunDirectory | None) -> None:
+        """Ask what to launch, filled in from a run."""
+        if self._list_slices_first(lambda: self.ask_repeat(directory)):
+            return
+        slices = self._context.store.get(SLICES).value or ()
+        if directory is None or not slices:
+            self.ask_new_run(None)
+        else:
+            code = self._context.ongoing.code_sources.get(directory.id)
+            self._show_form(LaunchForm.from_run(directory.run, slices, code))
+
+    def _list_slices_first(self, then: Callable[[], None]) -> bool:
+        """Return whether the slices are still to be listed; `then` is called afterwards."""
+        reading = self._context.store.get(SLICES)
+        if reading.at is not None or reading.problems:
+            return False
+        waiting = WaitDialog("new run", f"Listing the slices of {self._context.operator.slices.where} …")
+        self._context.push_screen(waiting)
+        self._context.tasks.start("list first", self._once_listed(waiting, then), self._context.show_error)
+        return True
+
+    async def _once_listed(self, waiting: WaitDialog, then: Callable[[], None]) -> None:
+        await self._context.pollers.listed()
+        if not is_on_top(waiting):
+            waiting.leave_with(None)
+            return
+        self._context.pop_screen()
+        then()
+        for event in waiting.typed:
+            self._context.post_message(event)
+
+    def _show_form(self, form: LaunchForm) -> None:
+        from tui.console.screens.launch import LaunchDialog
+
+        statuses = self._context.store.get(RUNS).value or ()
+        earlier = tuple(shlex.join(status.run.job.argv) for status in statuses)
+        self._context.push_screen(LaunchDialog(replace(form, earlier=earlier)), self._open_launched)
+
+    def _open_launched(self, run_id: str | None) -> None:
+        if run_id is None:
+            return
+        if isinstance(self._context.screen, RunScreen):
+            self._context.pop_screen()
+        self._context.perform(OpenRunRequested(self._context.open_directory(run_id)))

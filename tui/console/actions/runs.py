@@ -1,0 +1,183 @@
+"""Actions on runs: open, stop, report, and see to it that each live run has a keeper."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tui.console.data.run_end_notifier import format_run_end
+from tui.console.data.run_feed import RunFeed
+from tui.console.data.stop_progress import StopProgress
+from tui.console.render.freshness import is_unattended
+from tui.console.render.safe_text import escape_lines
+from tui.console.screens.run import ActingRunScreen, RunScreen
+from tui.console.screens.stop import StopDialog
+from tui.errors import TpuTuiError
+from tui.pod.run import RunState
+
+if TYPE_CHECKING:
+    from textual.notifications import SeverityLevel
+
+    from tui.console.context import ConsoleContext
+    from tui.logs.dialects.registry import Dialect
+    from tui.logs.saved_log import SavedLog
+    from tui.runs.record.run_directory import RunDirectory
+    from tui.runs.record.run_status import RunStatus
+
+MIN_KEEPER_PAUSE_S, MAX_KEEPER_PAUSE_S = 20.0, 600.0
+"""The pause after the first attempt to start a run's keeper, doubled after each: a keeper that cannot reach the
+workers ends at once."""
+KEEPER_TASK = "start keeper: "
+REPORT_FORMATS = ("html", "md", "txt", "json")
+NO_RUN = "No run selected"
+
+
+class RunActions:
+    """Show, stop and report runs; start keepers that are missing."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+        self._keeper_pauses: dict[str, tuple[float, float]] = {}
+        """By run ID: when a keeper may be started again (the store's clock), and the pause after that."""
+
+    def open(self, directory: RunDirectory | None, pane: str = "cores") -> None:
+        """Show a run; start a keeper if it has none."""
+        context = self._context
+        if directory is None:
+            context.notify(NO_RUN, timeout=3)
+            return
+        screen = RunScreen if context.read_only else ActingRunScreen
+        feed = RunFeed(directory, dialects=self._dialects(), thresholds=context.operator.settings.thresholds)
+        context.push_screen(screen(feed, at=pane))
+        self.ensure_keeper(directory)
+
+    def _dialects(self) -> tuple[Dialect, ...]:
+        """Return the profile's dialects; none if one of them cannot be read, which is shown."""
+        try:
+            return self._context.operator.logs.dialects
+        except TpuTuiError as error:
+            self._context.show_error(error)
+            return ()
+
+    def leave(self) -> bool:
+        """Go back to the pod screen; return False where the run is all there is."""
+        has_pod = len(self._context.screen_stack) > 1
+        if has_pod:
+            self._context.pop_screen()
+        return has_pod
+
+    # --- keepers --------------------------------------------------------------------------------------------------
+
+    def restart_missing_keepers(self, statuses: Sequence[RunStatus]) -> None:
+        """Start keepers for listed runs that lost theirs, one after the other."""
+        now = time.time()
+        if self._context.read_only or not any(is_unattended(status, now) for status in statuses):
+            return
+        for status in statuses:
+            if self._context.tasks.running(KEEPER_TASK):
+                return
+            if is_unattended(status, now) and self._may_start_keeper(status.run.id):
+                directory = self._context.open_directory(status.run.id)
+                if directory is not None:
+                    self.ensure_keeper(directory)
+
+    def _may_start_keeper(self, run_id: str) -> bool:
+        now = self._context.store.clock()
+        is_due = now >= self._keeper_pauses.get(run_id, (now, 0.0))[0]
+        return is_due and not self._context.tasks.is_running(KEEPER_TASK + run_id)
+
+    def ensure_keeper(self, directory: RunDirectory) -> None:
+        """Start a keeper for a run that has none, and not again before some time has passed.
+
+        A read-only console copies the logs itself instead, until `stop_catch_up`.
+        """
+        context = self._context
+        if context.read_only:
+            name = f"catch up {directory.id}"
+            if not context.tasks.is_running(name):
+                context.tasks.start(name, self._catch_up(directory), context.show_error)
+        elif self._may_start_keeper(directory.id):
+            pause = self._keeper_pauses.get(directory.id, (0.0, MIN_KEEPER_PAUSE_S))[1]
+            next_pause = min(2 * pause, MAX_KEEPER_PAUSE_S)
+            self._keeper_pauses[directory.id] = context.store.clock() + pause, next_pause
+            context.tasks.start(KEEPER_TASK + directory.id, self._start_keeper(directory), context.show_error)
+
+    async def _start_keeper(self, directory: RunDirectory) -> None:
+        if await self._context.operator.runs.ensure_keeper(directory):
+            self._context.notify(f"{directory.id} had no keeper; one was started", markup=False, timeout=4)
+
+    async def _catch_up(self, directory: RunDirectory) -> None:
+        """Copy a run's new log bytes now and then while it has no keeper and more may come."""
+        from tui.operator.run_events import CATCH_UP_INTERVAL_S, MirrorCatchUp
+
+        runs, errors = self._context.operator.runs, self._context.ongoing.catch_up_errors
+        async with MirrorCatchUp(runs, directory) as catch_up:
+            while not ((status := runs.status_of(directory)).is_whole or catch_up.is_complete):
+                if await catch_up.poll(status):
+                    errors[directory.id] = catch_up.problem
+                elif status.attended.alive:
+                    errors.pop(directory.id, None)
+                await asyncio.sleep(CATCH_UP_INTERVAL_S)
+
+    def stop_catch_up(self, directory: RunDirectory) -> None:
+        """Stop copying logs of a run whose screen was left."""
+        self._context.tasks.cancel(f"catch up {directory.id}")
+        self._context.ongoing.catch_up_errors.pop(directory.id, None)
+
+    def notify_run_end(self, status: RunStatus) -> None:
+        """Ring the bell for a run that has ended; show how it ended if its screen is not open."""
+        self._context.bell()
+        screen = self._context.screen
+        if isinstance(screen, RunScreen) and screen.feed.title == status.run.id:
+            return
+        severity: SeverityLevel = "information" if status.state is RunState.SUCCEEDED else "error"
+        self._context.notify(escape_lines(format_run_end(status)), severity=severity, markup=False, timeout=30)
+
+    # --- stop and report ------------------------------------------------------------------------------------------
+
+    def stop(self, directory: RunDirectory | None) -> None:
+        """Ask, then stop a run; show a stop that is already in progress."""
+        context = self._context
+        if directory is None:
+            context.notify(NO_RUN, timeout=3)
+            return
+        progress = context.ongoing.stops.get(directory.id)
+        state = context.operator.runs.status_of(directory).state
+        if progress is None and state.is_over and state is not RunState.LOST:
+            context.notify(f"{directory.id} has already ended", timeout=4)
+            return
+        context.push_screen(StopDialog(directory.run, lambda: self._start_stop(directory), progress))
+
+    def _start_stop(self, directory: RunDirectory) -> StopProgress:
+        context = self._context
+        progress = StopProgress(directory.run, context.store.clock())
+        context.ongoing.stops[directory.id] = progress
+        context.tasks.start(f"stop {directory.id}", self._stop(directory, progress))
+        return progress
+
+    async def _stop(self, directory: RunDirectory, progress: StopProgress) -> None:
+        try:
+            async for answer in self._context.operator.runs.stop(directory, grace=directory.run.job.grace):
+                progress.answers[answer.worker] = answer
+        except TpuTuiError as error:
+            progress.problem = error
+        finally:
+            progress.done = True
+            self._context.ongoing.stops.pop(directory.id, None)
+        self._context.notify(f"{directory.id}: {progress.summary}", markup=False, timeout=6)
+
+    def report(self, source: RunDirectory | SavedLog | None) -> None:
+        """Write a report: a run's into its own directory, a saved log's into the current one."""
+        if source is None:
+            self._context.notify(NO_RUN, timeout=3)
+            return
+        self._context.notify("Writing the report…", timeout=2)
+        self._context.tasks.start("report", self._report(source), self._context.show_error)
+
+    async def _report(self, source: RunDirectory | SavedLog) -> None:
+        files = await self._context.operator.reports.write(source, REPORT_FORMATS)
+        names = ", ".join(path.name for path in files)
+        where = files[0].parent.absolute() if files else ""
+        self._context.notify(f"{names} in {where}", markup=False, timeout=6)

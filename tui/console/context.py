@@ -1,0 +1,105 @@
+"""What actions and screens need of the console. They depend on this protocol; the app implements it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.notifications import SeverityLevel
+    from textual.screen import Screen
+
+    from tui.console.data.ongoing_work import OngoingWork
+    from tui.console.data.pollers import Pollers
+    from tui.console.data.store import Store
+    from tui.console.data.tasks import Tasks
+    from tui.console.intents import Intent
+    from tui.console.widgets.tables.table_columns import Cell
+    from tui.errors import TpuTuiError
+    from tui.operator import Operator
+    from tui.runs.record.run_directory import RunDirectory
+
+
+class HasApp(Protocol):
+    """A screen, a widget or a palette provider."""
+
+    @property
+    def app(self) -> App[Any]:
+        """The app it belongs to."""
+
+
+class ConsoleContext(Protocol):
+    """The console's data, its tasks, and the few things that only an app can do."""
+
+    operator: Operator
+    store: Store
+    tasks: Tasks
+    pollers: Pollers
+    ongoing: OngoingWork
+    read_only: bool
+    demo: bool
+    default_command: tuple[str, ...]
+    theme: str
+
+    @property
+    def screen(self) -> Screen[Any]:
+        """The screen that gets the keys."""
+
+    @property
+    def screen_stack(self) -> list[Screen[Any]]:
+        """All open screens, the one on top last."""
+
+    def perform(self, intent: Intent) -> None:
+        """Carry out a request at once.
+
+        It does not go through Textual's message queue: keys that were typed after it belong to the screen that it
+        brings up.
+        """
+
+    def open_directory(self, run_id: str) -> RunDirectory | None:
+        """Open a run's directory; show the error and return None if that fails."""
+
+    def show_error(self, problem: TpuTuiError) -> None:
+        """Show an error that has no pane of its own."""
+
+    def headline(self) -> list[list[Cell]]:
+        """Return the pod screen's first line."""
+
+    def action_show_help(self) -> None:
+        """Show every key of the screen."""
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """Show a message for some seconds."""
+
+    def push_screen(self, screen: Any, callback: Callable[[Any], None] | None = None) -> Any:
+        """Show a screen on top; `callback` gets its answer."""
+
+    def pop_screen(self) -> Any:
+        """Leave the screen on top."""
+
+    def post_message(self, message: Any) -> bool:
+        """Put a message at the end of the app's queue."""
+
+    def suspend(self) -> AbstractContextManager[None]:
+        """Leave the terminal to another program."""
+
+    def bell(self) -> None:
+        """Ring the terminal's bell."""
+
+    def exit(self) -> None:
+        """Close the console."""
+
+
+def get_context(part: HasApp) -> ConsoleContext:
+    """Return the console that this belongs to."""
+    return cast("ConsoleContext", part.app)

@@ -1,0 +1,52 @@
+"""The only place that uses private names of Textual. `tests/console/test_compat_textual.py` is the contract.
+
+Textual queues at most 30 writes to the terminal; the next one blocks the event loop. A terminal that is not read,
+such as one behind a stalled SSH connection, would halt stops, launches and SSH keep-alives. `PausableApp` paints
+nothing while writes are waiting, and paints everything when the terminal is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App
+
+if TYPE_CHECKING:
+    from textual.notifications import Notification
+    from textual.screen import Screen
+
+MAX_WAITING_WRITES = 12
+"""Writes, some frames of them, that may wait for the terminal before painting pauses."""
+
+
+class PausableApp(App[None]):
+    """An app that keeps working while its terminal is not read."""
+
+    is_repaint_pending = False
+    """Whether something was not painted because the terminal was not read."""
+
+    def is_output_blocked(self) -> bool:
+        """Return whether so many writes wait for the terminal that painting has to pause."""
+        writer = getattr(self._driver, "_writer_thread", None)
+        return writer is not None and writer._queue.qsize() > MAX_WAITING_WRITES
+
+    def repaint_if_pending(self) -> None:
+        """Paint everything if painting was paused and the terminal is read again."""
+        if self.is_repaint_pending and not self.is_output_blocked():
+            self.is_repaint_pending = False
+            self.refresh()
+
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        """Paint if the terminal is read; else remember that a repaint is due."""
+        if self.is_output_blocked():
+            self.is_repaint_pending = True
+        else:
+            super()._display(screen, renderable)
+
+
+def remove_notifications(app: App[Any], is_replaced: Callable[[Notification], bool]) -> None:
+    """Remove some notifications; Textual can publicly remove only all of them."""
+    for shown in list(app._notifications):
+        if is_replaced(shown):
+            app._unnotify(shown, refresh=False)
