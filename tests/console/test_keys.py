@@ -183,4 +183,4 @@ async def test_the_line_of_keys_is_there_in_a_window_without_the_focus(operator:
         app.app_focus = False
         app.perform(OpenRunRequested(running(operator)))
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        await until(pilot, lambda: app.screen.query_one(KeyFooter).children)
+        await until(pilot, lambda: app.screen.query_one(KeyFooter).keys)

@@ -73,7 +73,8 @@ class StopDialog(LiveDialog["str | None"]):
         job = self._run.job
         text = (
             f"{' '.join(job.argv)}\n\non {self._run.slice}, worker{'s' if count != 1 else ''} {workers}. "
-            f"Each worker gets SIGTERM, then {job.grace:g} s to save, then SIGKILL. Waits until every process is gone."
+            f"Each worker gets SIGTERM, then {job.grace:g} s to save, then SIGKILL. "
+            "Waits until every process is gone."
         )
         return [
             Static(make_plain_text(text), markup=False, id="question"),

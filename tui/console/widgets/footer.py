@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
 from textual import events
-from textual.app import ComposeResult
-from textual.screen import Screen
+from textual.binding import ActiveBinding
+from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Footer
 
 KEY_GAP_COLUMNS = 2
 """Columns that a key takes beside its sign and its words: a blank between the two, and one after."""
@@ -36,46 +37,89 @@ ACTION_ORDER = (
 """Actions in the order in which their keys are shown; others come after them."""
 
 
-class KeyFooter(Footer):
-    """Textual's footer in an order of its own and without the keys that do not fit; `?` tells of all."""
+class ShownKey(NamedTuple):
+    """A key of the line: what it is called, what it does, and whether it does so now."""
+
+    key: str
+    display: str
+    description: str
+    is_enabled: bool
+
+    @property
+    def width(self) -> int:
+        """Return the columns it takes."""
+        return cell_len(self.display) + cell_len(self.description) + KEY_GAP_COLUMNS
+
+
+class KeyFooter(Widget):
+    """The keys that fit into the screen's width; `?` shows all of them."""
+
+    DEFAULT_CSS = """
+    KeyFooter {
+        dock: bottom; height: 1; background: $footer-background; color: $footer-description-foreground;
+        & > .footer--key { color: $footer-key-foreground; text-style: bold; }
+        & > .footer--disabled { text-style: dim; }
+    }
+    """
+    COMPONENT_CLASSES = {"footer--key", "footer--disabled"}  # noqa: RUF012
 
     def __init__(self) -> None:
-        super().__init__(show_command_palette=False, compact=True)
-        self._room = 0
-        self._shown: list[tuple[object, ...]] = []
+        super().__init__()
+        self.keys: tuple[ShownKey, ...] = ()
+        """The keys that are shown."""
 
-    def compose(self) -> ComposeResult:
-        """The keys that fit into the screen's width."""
-        self._shown = self._shown_bindings()
-        self._room = room = self.app.size.width
-        for key in sorted(super().compose(), key=_place):
-            room -= cell_len(str(getattr(key, "key_display", ""))) + cell_len(str(getattr(key, "description", "")))
-            room -= KEY_GAP_COLUMNS
+    def on_mount(self) -> None:
+        """Follow the screen's bindings."""
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self._update())
+        self.call_after_refresh(self._update)
+
+    def on_resize(self) -> None:
+        """Show more keys, or fewer."""
+        self._update()
+
+    def _update(self) -> None:
+        """Repaint if other keys are to be shown: most changes of the focus leave them as they are."""
+        if self.is_attached and (keys := self._fitting_keys()) != self.keys:
+            self.keys = keys
+            self.refresh()
+
+    def _fitting_keys(self) -> tuple[ShownKey, ...]:
+        bindings: dict[str, ActiveBinding] = {}
+        for active in self.screen.active_bindings.values():
+            if active.binding.show:
+                bindings.setdefault(active.binding.action, active)
+        room = self.app.size.width
+        keys: list[ShownKey] = []
+        for _, binding, is_enabled, _ in sorted(bindings.values(), key=_get_place):
+            key = ShownKey(binding.key, self.app.get_key_display(binding), binding.description, is_enabled)
+            room -= key.width
             if room < -1:  # the blank after the last one may be missing
+                break
+            keys.append(key)
+        return tuple(keys)
+
+    def render_line(self, y: int) -> Strip:  # noqa: ARG002
+        """Draw the line."""
+        base = self.rich_style
+        key_style = base + self.get_component_rich_style("footer--key", partial=True)
+        dim = Style(dim=True)
+        segments: list[Segment] = []
+        for key in self.keys:
+            tone = Style.null() if key.is_enabled else dim
+            segments.append(Segment(key.display + " ", key_style + tone))
+            segments.append(Segment(key.description + " ", base + tone))
+        return Strip(segments).adjust_cell_length(self.size.width, base)
+
+    def on_click(self, event: events.Click) -> None:
+        """Press the key that was clicked on."""
+        x = 0
+        for key in self.keys:
+            x += key.width
+            if event.x < x:
+                self.app.simulate_key(key.key)
                 return
-            yield key
-
-    def bindings_changed(self, screen: Screen[Any]) -> None:
-        """As a footer does it, but once in a window that has not got the focus as well: no line is empty."""
-        self._bindings_ready = True
-        if self.is_attached and screen is self.screen and (screen.app.app_focus or not self.children):
-            self.call_after_refresh(self._recompose_if_changed)
-
-    def on_resize(self, event: events.Resize) -> None:
-        """More keys, or fewer."""
-        if event.size.width != self._room:
-            self.call_after_refresh(self.recompose)
-
-    async def _recompose_if_changed(self) -> None:
-        """Make the keys anew where they are others: most changes of the focus leave them as they are."""
-        if self.is_attached and (not self.children or self._shown_bindings() != self._shown):
-            await self.recompose()
-
-    def _shown_bindings(self) -> list[tuple[object, ...]]:
-        bindings = self.screen.active_bindings.values()
-        return [(binding, enabled, tooltip) for _, binding, enabled, tooltip in bindings if binding.show]
 
 
-def _place(key: Widget) -> int:
-    action = getattr(key, "action", "")
+def _get_place(active: ActiveBinding) -> int:
+    action = active.binding.action
     return ACTION_ORDER.index(action) if action in ACTION_ORDER else len(ACTION_ORDER)
