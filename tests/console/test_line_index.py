@@ -154,7 +154,7 @@ def merged(tmp_path: Path, *batches: tuple[int, bytes]) -> MergedLines:
         ends[worker] += len(data)
         told.append((worker, ends[worker]))
     source = MergedLines([FileLines(tmp_path / str(worker), worker) for worker in ends])
-    source.told(told)
+    source.add_arrivals(told)
     while source.behind:
         source.advance(10_000)
     return source
@@ -179,7 +179,7 @@ def test_progress_bars_stand_below_merged_lines_until_they_are_whole(tmp_path: P
     assert [(found.number(place), line.worker) for place, line in enumerate(found.lines(0, 9))] == [(3, 0), (4, 1)]
     with (tmp_path / "1").open("ab") as log:
         log.write(b"\r99%\n")
-    source.told([(1, (tmp_path / "1").stat().st_size)])
+    source.add_arrivals([(1, (tmp_path / "1").stat().st_size)])
     found.advance(100_000)
     assert [line.worker for line in source.lines(3, 9)] == [1, 0]
     assert [line.worker for line in found.lines(0, 9)] == [1, 0]
