@@ -38,7 +38,7 @@ def slowly(data: bytes, owners: LineOwner, choice: Choice) -> list[tuple[int, by
     found = []
     dated: dict[int | None, float] = {}
     offset = 0
-    listener = owners.listener()
+    listener = owners.reader()
     for line in _split(data):
         worker, moment = listener.read(line.removesuffix(b"\n"))
         if moment is not None:

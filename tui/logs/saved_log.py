@@ -55,7 +55,7 @@ class SavedLog:
         self.problem: UsageError | None = None
         """Why the file could not be read to its end, as far as that has been tried; what came before it counts."""
         self.staleness_error: OutOfReachError | None = None
-        """Why nobody knows whether this copy of a log that is elsewhere is the newest."""
+        """Why this copy of a remote log may not be the newest."""
         self._carried = carried
         self._is_by_place = by_place
         self._own_dialects = tuple(dialects)
@@ -127,7 +127,7 @@ class SavedLog:
         return sort_rows(self._summary(cache).rows, by, reverse)
 
     def workers(self, cache: Path | None = None) -> list[int]:
-        """The workers that lines of the log are of, ascending; none where no line tells."""
+        """Return the workers of the log's lines, ascending; none where no line names one."""
         owners = self._owners(cache)
         entries = (worker for worker in owners.entries or () if worker is not None)
         return sorted({*owners.numbers.values(), *entries})
@@ -180,7 +180,7 @@ class SavedLog:
     ) -> Iterator[Picked]:
         """The wanted lines with their ends, byte for byte, in order; the last so many are read from its end.
 
-        They tell their worker when that is needed to choose them, or asked for with `numbered`.
+        They have their worker when that is needed to choose them, or requested with `numbered`.
         """
         numbered |= choice.worker is not None
         written = self._written if numbered or choice.since is not None else None
@@ -200,7 +200,7 @@ class SavedLog:
 
     @property
     def _written(self) -> float:
-        """When the log was last written to, as far as its file tells; a clock that was ahead does not count."""
+        """When the log was last written to, according to its file; a clock that was ahead does not count."""
         with explain_errors(self.path):
             return min(self.path.stat().st_mtime, time.time())
 

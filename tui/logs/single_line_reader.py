@@ -45,7 +45,7 @@ class SingleLineReader:
 
     @property
     def needs_every_line(self) -> bool:
-        """Whether all lines of the log must be read here: a line's place in it tells whose it is."""
+        """Whether all lines of the log must be read here: a line's worker depends on its place."""
         if self._exports is not None and self._exports.is_refuted:
             self._exports = None
         return self._sections is not None or self._exports is not None

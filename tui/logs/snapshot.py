@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tui.logs.history.history import History
 
 UNKNOWN = -1
-"""In integer columns: the log has not told it."""
+"""In integer columns: not in the log."""
 
 HAS_LOSS, HAS_RATE, HAS_GLOBAL_RATE = 1, 2, 4
 """Bits of `Snapshot.known`: a NaN whose bit is set was printed as `nan`, one whose bit is not set is unknown."""
@@ -34,7 +34,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 class CoreState(enum.IntEnum):
-    """What a core is doing, as far as its lines tell; `str()` gives the stable name."""
+    """What a core is doing according to its lines; `str()` gives the stable name."""
 
     WAITING = 0
     TRAINING = 1
@@ -88,7 +88,7 @@ class CoreRow:
     pace: float | None = None
     """Its own rate as a share of the median core's, over its newest few samples."""
     first_nan: FirstNan | None = None
-    """Where its loss became no finite number; it stays when the loss is finite again, which `state` tells."""
+    """Where its loss became no finite number; it stays when the loss is finite again, which `state` shows."""
 
     def to_json(self) -> dict[str, Any]:
         """The row that `cores --json` prints (names are stable); non-finite numbers become strings."""
@@ -98,7 +98,7 @@ class CoreRow:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median, smallest and largest of what the cores last told; NaNs are left out."""
+    """Median, smallest and largest of the cores' newest values; NaNs are left out."""
 
     median: float
     min: float
@@ -131,7 +131,7 @@ class EpochSummary:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """What the stream told about one worker; `worker` is None where lines name none."""
+    """What is known about one worker; `worker` is None where lines name none."""
 
     worker: int | None
     address: str | None
@@ -228,7 +228,7 @@ class Snapshot:
     """Every worker the stream has named, ascending, with or without cores; a nameless one last, if it has cores."""
     epochs: tuple[EpochSummary, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the job told once: `max_accuracy`, `total_train_time`, `average_global_rate`, `cluster`."""
+    """Facts that the job printed once: `max_accuracy`, `total_train_time`, `average_global_rate`, `cluster`."""
     lines: int = 0
     bytes: int = 0
     samples: int = 0
@@ -270,14 +270,14 @@ class Snapshot:
     @cached_property
     def _telling(self) -> Bools:
         """Rows whose rates are the pod's: a dead worker's cores train nothing any more, unless all have ended."""
-        told = ~np.isnan(self.rate)
+        has_rate = ~np.isnan(self.rate)
         dead = np.array([worker.ended for worker in self.workers], bool)[self.slot]
-        going_on: Bools = told & ~dead & (self.state != CoreState.ENDED)
-        return going_on if (going_on & (self.state != CoreState.NAN)).any() else told
+        going_on: Bools = has_rate & ~dead & (self.state != CoreState.ENDED)
+        return going_on if (going_on & (self.state != CoreState.NAN)).any() else has_rate
 
     @property
     def rate_total(self) -> float | None:
-        """What the whole pod does in a second, in `rate_unit`; None where no rate is told, or rates do not add."""
+        """Return the rate of the whole pod, in `rate_unit`; None without rates, or where they do not add."""
         chosen = self._telling
         if not chosen.any():
             return None
@@ -291,13 +291,13 @@ class Snapshot:
 
     @property
     def rate_median(self) -> float | None:
-        """The median core's rate, in `rate_unit`; None where no rate is told, or rates count different things."""
+        """Return the median core's rate, in `rate_unit`; None without rates, or where they count different things."""
         values, kinds = self.rate[self._telling], self.rate_kind[self._telling]
         return float(np.median(values)) if len(values) and (kinds == kinds[0]).all() else None
 
     @property
     def rate_unit(self) -> str | None:
-        """What the rates count in a second; None where nothing tells it, or where they count different things."""
+        """Return what the rates count per second; None where unknown, or where they count different things."""
         return common_unit(self.rate_kind[self._telling])
 
     @property
@@ -310,7 +310,7 @@ class Snapshot:
 
     @property
     def reporting(self) -> int:
-        """Cores that have told at least one step."""
+        """Return the number of cores with at least one step."""
         return int(np.count_nonzero(self.state != CoreState.WAITING))
 
     def cores_in(self, state: CoreState) -> tuple[int | None, ...]:
@@ -329,7 +329,7 @@ class Snapshot:
 
     @property
     def max_accuracy(self) -> float | None:
-        """Best accuracy the job told, in per cent."""
+        """Return the best accuracy that the job printed, in per cent."""
         value = self.facts.get("max_accuracy")
         return None if value is None else float(value)
 

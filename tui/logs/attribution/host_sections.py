@@ -34,7 +34,7 @@ class Sections:
         return _header(line) is not None or _RULE.fullmatch(line) is not None
 
     def take(self, line: bytes) -> bool:
-        """Look at the next line; whether it is part of a header, as far as what came before it tells."""
+        """Read the next line; return whether it is part of a header, judging by the lines before it."""
         rule, hosts = self._before
         self._before = (hosts, line)
         match = _header(line)

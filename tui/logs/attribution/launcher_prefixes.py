@@ -43,7 +43,7 @@ _JSON = re.compile(rb'(?:\{(?=")[^\n]{0,4000}?|\s{2,16})"(?:(?P<plain>textPayloa
 _JSON_STRING = re.compile(rb'(?:[^"\\\n]|\\[^\n])*')
 _JSON_POD = re.compile(rb'"(?:pod_name|k8s_pod_name|hostname|node_id)": ?"(?P<pod>[\w.-]{1,100})"')
 _JSON_WORKER = re.compile(rb'"worker_id": ?"(?P<worker>\d{1,5})"')
-"""The place of a TPU VM among those of its node, as Cloud Logging tells it; they share the node's name."""
+"""The place of a TPU VM among those of its node, as Cloud Logging numbers it; they share the node's name."""
 
 _HAS_DIGITS = re.compile(rb"\d")
 
@@ -105,7 +105,7 @@ _MOST_NESTED = 3
 
 @dataclass(frozen=True, slots=True)
 class LauncherPrefix:
-    """What a line's label told; both None where it only says that there is one. `length` in bytes."""
+    """The label before a line; number and address are None where it names neither. `length` in bytes."""
 
     number: int | None
     """A rank, or a task's number."""
@@ -133,8 +133,8 @@ def read_launcher_prefix(line: bytes, labels: Container[bytes] = ()) -> Launcher
             said = rest[inner.length :] if inner.said is None else inner.said
         if found is None or said is None:
             length += inner.length
-        told = found if found is not None and (found.number is not None or found.address is not None) else inner
-        found = LauncherPrefix(told.number, told.address, length, said)
+        named = found if found is not None and (found.number is not None or found.address is not None) else inner
+        found = LauncherPrefix(named.number, named.address, length, said)
     return found
 
 
@@ -170,7 +170,7 @@ def _entry(line: bytes) -> LauncherPrefix | None:
     address = None if pod is None else pod["pod"].decode()
     string = _JSON_STRING.match(line, match.end())
     if string is None or not _HAS_DIGITS.search(string[0]):
-        # What it tells, other fields tell: a structured logger's.
+        # A structured logger's figures are in other fields.
         return LauncherPrefix(number, address, 0)
     return LauncherPrefix(number, address, match.end(), _unescaped(string[0]))
 

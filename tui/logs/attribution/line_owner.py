@@ -1,4 +1,4 @@
-"""Who said a line of a log that several wrote into, and when: by xla_dist's prefix, or as other tools mark lines."""
+"""Find the worker and the time of lines in a log of several workers: by xla_dist's prefix, or other tools' marks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tui.logs.files.lines import without_escapes
 
 @dataclass(frozen=True)
 class LineOwner:
-    """What a log that has been read through tells about who says its lines."""
+    """Finds the worker of each line of a log that has been read through."""
 
     numbers: Mapping[tuple[int | None, str | None], int]
     """The worker of each (number, address) that lines name."""
@@ -26,22 +26,22 @@ class LineOwner:
     carried: bool = False
     """Whether tools other than xla_dist have put labels before lines."""
     sectioned: bool = False
-    """Whether the log is in sections, one after the other for each host: a line's place tells who said it."""
+    """Whether the log is in sections, one after the other for each host: the section of a line names its worker."""
     entries: Sequence[int | None] | None = None
     """Of an export the worker of each entry, by its place there."""
     written: float | None = None
-    """When the log was last written to (Unix time), which tells the year of days that have none.
+    """When the log was last written to (Unix time), which gives the year of dates without one.
 
     None: no other dates than xla_dist's are looked for.
     """
 
     @property
     def is_by_place(self) -> bool:
-        """Whether a line's place tells who said it: the log is to be read from its beginning then."""
+        """Whether attribution depends on a line's place, so that the log must be read from its start."""
         return self.sectioned or self.entries is not None
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
-        """The worker that said a line (None: nobody named), and the line's own date and time (None: it has none)."""
+        """Return the worker of a line (None: unknown) and the line's own date and time (None: it has none)."""
         prefix = read_prefix(line, self.xla_dist)
         if prefix is not None:
             key = (prefix.number, prefix.address)
@@ -60,29 +60,29 @@ class LineOwner:
         return None if self.written is None else read_when(line, self.written)
 
     def reader(self) -> LineOwnerReader:
-        """Reads the log's lines one after the other from its beginning."""
+        """Return a reader of the log's lines, one after the other from its beginning."""
         if self.entries is not None:
             return _ExportListener(self, self.entries)
         return _SectionListener(self) if self.sectioned else self
 
 
 class LineOwnerReader(Protocol):
-    """Tells of each line who said it and when, as `LineOwner.read` does."""
+    """Returns the worker and the time of each line, as `LineOwner.read` does."""
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
-        """The worker that said a line, and the line's own date and time; None for what is not known."""
+        """Return the worker of a line, and its own date and time; None for what is not known."""
         ...
 
 
 class _SectionListener:
-    """Lines of a log in sections: what no prefix or label tells, the header before them does."""
+    """Reads lines of a log in sections: where no prefix or label names a worker, the header before them does."""
 
     def __init__(self, owners: LineOwner) -> None:
         self._owners = owners
         self._sections = Sections()
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
-        """As `LineOwner.read`; headers are nobody's."""
+        """As `LineOwner.read`; headers belong to no worker."""
         if read_prefix(line, self._owners.xla_dist) is not None:
             return self._owners.read(line)
         worker, moment = self._owners.read(line)
@@ -94,7 +94,7 @@ class _SectionListener:
 
 
 class _ExportListener:
-    """Lines of an export: the entry in which they stand tells who said it."""
+    """Reads lines of an export: each belongs to the worker of its entry."""
 
     def __init__(self, owners: LineOwner, entries: Sequence[int | None]) -> None:
         self._owners = owners

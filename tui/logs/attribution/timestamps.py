@@ -43,7 +43,7 @@ _SHORT = re.compile(rb"(?:\[|" + _LEVEL + rb")(?P<month>\d\d)[/-]?(?P<day>\d\d) 
 _FORMS = (_PLAIN, _WITH_YEAR, _GLOG, _NAMED, _SHORT)
 
 _FIELDS = ("timestamp", "@timestamp", "time", "ts", "asctime", "datetime", "date", "_timestamp", "created")
-"""Of a line of JSON the fields that tell when it was written, the clearest first."""
+"""Of a line of JSON the fields that hold when it was written, the clearest first."""
 _NAMES_A_TIME = re.compile(rb'"(?:' + "|".join(_FIELDS).encode() + rb')" ?:')
 _LONGEST_JSON = 256 * 1024
 """Bytes of a line that is read as JSON."""
@@ -56,11 +56,11 @@ _SCALES = (1.0, 1e3, 1e6, 1e9)
 _LONG_AGO = 5
 """Years back in which a day without its year is looked for: one of them has a 29th of February."""
 _CLOCKS_APART = timedelta(days=1)
-"""How far a log's clock may be ahead of ours."""
+"""How far a log's clock may be ahead of this machine's."""
 
 
 def read_when(line: bytes, written: float | None = None) -> float | None:
-    """The date and time of a line, in seconds as if it were UTC where no offset is told; None: it has none.
+    """Return the date and time of a line, in seconds as if UTC where it has no offset; None: it has none.
 
     A day without its year is the last such day before `written`, when the log was last written to (Unix time).
     """
@@ -132,8 +132,8 @@ def _in_json(line: bytes) -> float | None:
         document = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    told = (_of_field(document[name]) for name in _FIELDS if name in document)
-    return next((moment for moment in told if moment is not None), None)
+    moments = (_of_field(document[name]) for name in _FIELDS if name in document)
+    return next((moment for moment in moments if moment is not None), None)
 
 
 def _of_field(value: Any) -> float | None:

@@ -30,7 +30,7 @@ NUMBERED_SAMPLE = re.compile(rb"\[\d{1,5}\] \|{1,2} (?:Training|Test) Device=xla
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """What a line's prefix told; `own` for xla_dist's own lines, `length` in bytes."""
+    """The prefix of a line; `own` for xla_dist's own lines, `length` in bytes."""
 
     moment: float | None
     """The log's own date and time, in seconds as if it were UTC."""
@@ -85,7 +85,7 @@ class Moments:
         self._known: dict[bytes, float | None] = {}
 
     def read(self, text: bytes) -> float | None:
-        """The moment that a line's first bytes tell; NaN where there is no such day, None where it is no moment."""
+        """Return the moment at a line's start; NaN where there is no such day, None where it is no moment."""
         try:
             return self._known[text]
         except KeyError:
@@ -94,7 +94,7 @@ class Moments:
             self._known.clear()
         moment = None
         if _BEGINNING.fullmatch(text):
-            told = read_moment(text[:-1])
-            moment = float("nan") if told is None else told
+            parsed = read_moment(text[:-1])
+            moment = float("nan") if parsed is None else parsed
         self._known[text] = moment
         return moment

@@ -60,7 +60,7 @@ class Known:
         return same
 
     def learn(self, tails: Words, slot_of: Callable[[int], int]) -> None:
-        """Remember prefixes and the slots of their workers (-1: it is no prefix), told by the place of the first."""
+        """Add prefixes; `slot_of` returns a worker's slot (-1: no prefix) by the place of its first line."""
         firsts = np.sort(np.unique(_hashes(tails), return_index=True)[1])
         firsts = firsts[: MOST_PREFIXES - len(self.hashes)]
         slots = np.array([slot_of(place) for place in firsts.tolist()], np.int64)
@@ -99,7 +99,7 @@ class Stream:
     """One source of bytes and what is remembered between its chunks."""
 
     slot: int | None
-    """The worker's slot where the source is one worker's log; None where lines tell it themselves."""
+    """The worker's slot where the source is one worker's log; None where lines name their workers."""
     xla_dist: bool = False
     """Whether lines are known to carry xla_dist's prefix."""
     is_new: bool = True

@@ -19,7 +19,7 @@ _MOST_DIGITS = 5
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which lines are wanted; None: whichever."""
+    """Which lines are wanted; None: any."""
 
     worker: int | None = None
     core: int | None = None
@@ -51,10 +51,10 @@ class Picker:
         self._choice = choice
         self._names = self._names_sought()
         self._is_since: dict[int | None, bool] = {}
-        """Of each worker whether its last line with a date is wanted; of nobody (None) whether the log's last is."""
+        """Of each worker whether its last line with a date is wanted; under None, whether the log's last is."""
 
     def _names_sought(self) -> list[bytes] | None:
-        """What a wanted line must hold one of; None where that cannot be told."""
+        """Return the texts one of which a wanted line must hold; None where there are no such texts."""
         choice, owners = self._choice, self._owners
         if owners.is_by_place or choice.since is not None:
             return None
@@ -71,18 +71,18 @@ class Picker:
         """The wanted ones of whole lines that begin at an offset of the log."""
         for start, end in _lines_of(data) if self._names is None else _lines_with(data, self._names):
             line = data[start:end]
-            told = self.read(line)
-            if told is not None:
-                yield Picked(offset + start, line, *told)
+            origin = self.read(line)
+            if origin is not None:
+                yield Picked(offset + start, line, *origin)
 
     def read(self, line: bytes) -> tuple[int | None, float | None] | None:
         """Worker and time of a line, with or without its end; None when it is not wanted."""
         choice = self._choice
-        # What a line says counts for those after it where its place or its date tells about them.
-        told = self._worker_and_time(line) if self._owners.is_by_place or choice.since is not None else None
+        # A line counts for those after it where attribution depends on place or date.
+        origin = self._worker_and_time(line) if self._owners.is_by_place or choice.since is not None else None
         if choice.core is not None and not names_core(line, choice.core):
             return None
-        worker, moment, is_since = told or self._worker_and_time(line)
+        worker, moment, is_since = origin or self._worker_and_time(line)
         if not is_since or (choice.worker is not None and worker != choice.worker):
             return None
         return worker, moment
@@ -174,15 +174,15 @@ def backwards(file: int, size: int) -> Iterator[Stretch]:
 
 def pick(stretches: Iterable[Stretch], picker: Picker) -> Iterator[Picked]:
     """The wanted lines, in the order of the stretches; a line that is too long in its pieces."""
-    told: tuple[int | None, float | None] | None = None
+    origin: tuple[int | None, float | None] | None = None
     for stretch in stretches:
         if stretch.begins and stretch.ends:
             yield from picker.picked(stretch.data, stretch.offset)
             continue
         if stretch.begins:
-            told = picker.read(stretch.data)
-        if told is not None:
-            yield Picked(stretch.offset, stretch.data, *told)
+            origin = picker.read(stretch.data)
+        if origin is not None:
+            yield Picked(stretch.offset, stretch.data, *origin)
 
 
 def last(lines: Iterable[Picked], count: int) -> list[Picked]:

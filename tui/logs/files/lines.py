@@ -61,7 +61,7 @@ class LogLine:
 
 
 class Cutter:
-    """Cuts chunks into lines (without their ends) and tells where each begins."""
+    """Cuts chunks into lines (without their ends) and counts where each begins."""
 
     def __init__(self, offset: int = 0) -> None:
         self.offset = offset

@@ -169,7 +169,7 @@ class History:
             self._last[rows] = target[self._last[rows]]
 
     def replace(self, row: int, loss: float, rate: float) -> None:
-        """Correct the newest point of a row: another line told more about the same step."""
+        """Correct the newest point of a row: another line added to the same step."""
         with np.errstate(over="ignore"):
             for place, value in enumerate((loss, rate)):
                 if not np.isnan(value):
@@ -180,7 +180,7 @@ class History:
         return places_of(self._cells[row] != _EMPTY) if self.counts[row] else np.zeros(0, np.int64)
 
     def interval(self) -> float:
-        """Seconds that usually lie between two lines of a core; NaN where its lines tell no times."""
+        """Return the seconds that usually lie between two lines of a core; NaN where its lines have no times."""
         used, cores = self._grid.used, np.count_nonzero(self.counts[: self._rows])
         if not self._axis.is_time or len(used) < 2 or self.counts.max() < 2:
             return float("nan")
@@ -200,7 +200,7 @@ class History:
         return trail
 
     def curve(self, row: int) -> CoreSeries:
-        """A core's kept samples; without `steps` nothing tells which ones they are."""
+        """Return a core's stored samples; without `steps` their steps are unknown."""
         cells = self._full(row)
         unknown = np.full(len(cells), -1, np.int64), np.full(len(cells), -1, np.int64), np.full(len(cells), np.nan)
         epoch, step, time = (whole[row, cells] for whole in self._own) if self._own else unknown
@@ -236,7 +236,7 @@ class History:
         )
 
     def _rate_total(self, rows: Ints, used: Ints, rate: Trail, adds: bool) -> Floats:
-        """The sum of the cores' newest rates in each of the cells; NaN where only some have told theirs as yet.
+        """Return the sum of the cores' newest rates in each cell; NaN where only some have printed one so far.
 
         Where rates do not add up it is their median.
 
@@ -254,8 +254,8 @@ class History:
             counted = ~np.isnan(rate[place]) & (place <= newest + _STILL_THERE * apart)
             known[place] = np.count_nonzero(counted)
             if known[place]:
-                told = rate[place][counted].astype(np.float64)
-                total[place] = told.sum() if adds else np.median(told)
+                newest = rate[place][counted].astype(np.float64)
+                total[place] = newest.sum() if adds else np.median(newest)
         begins = int(np.argmin(np.append(np.diff(known) > 0, False))) if len(used) else 0
         total[:begins] = np.nan
         return total

@@ -55,7 +55,7 @@ class SeriesAxis:
     """Places samples on one axis, the same however they are cut into batches.
 
     The axis is time as soon as two samples have different ones: when their lines arrived, else the date that a log's
-    lines have, else the clock they print. Until then, and in a log that tells no time with its first sample, it is
+    lines have, else the clock they print. Until then, and in a log without a time at its first sample, it is
     the number of samples before. A sample without a time has that of the sample before it.
     """
 

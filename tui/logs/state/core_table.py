@@ -1,4 +1,4 @@
-"""The newest state of every (worker, ordinal, device) that a stream tells of, as growing columns."""
+"""The newest state of every (worker, ordinal, device) in a stream, as growing columns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CoreTable:
         with `steps` each of their points keeps its step."""
         self.size = 0
         self.sequence = 0
-        """Samples taken in so far: the age of a row is told in it."""
+        """Samples taken in so far: it counts the age of rows."""
         self.dropped = 0
         self.history: History | None = History(steps=steps) if history else None
         self.recent = RecentRates(recent)
@@ -59,7 +59,7 @@ class CoreTable:
     def column(self, name: str) -> npt.NDArray[Any]:
         """A column, as long as there are rows.
 
-        Beside the fields of `Samples`: `wraps` (times its step went back while no epoch was told), `count` of
+        Apart from the fields of `Samples`: `wraps` (times its step went back while no epoch was named), `count` of
         samples, `first` and `last` in sample numbers (-1 none).
         """
         return self.columns[name][: self.size]
@@ -83,7 +83,7 @@ class CoreTable:
         self.first_nans.forget_offsets(places_of(self.column("slot") == slot))
 
     def newest_of(self, slot: int) -> tuple[int, int] | None:
-        """Epoch and step (-1: not told) of a worker's newest sample; None where there is none."""
+        """Return epoch and step (-1: unknown) of a worker's newest sample; None where there is none."""
         rows = places_of((self.column("slot") == slot) & (self.column("last") >= 0))
         if not len(rows):
             return None
@@ -146,13 +146,13 @@ class CoreTable:
 
     def _update_whole(self, rows: Ints, samples: Samples | UnparsedSamples) -> None:
         columns = self.columns
-        told = self._note_steps(samples.epoch, samples.step)
+        have_epochs = self._note_steps(samples.epoch, samples.step)
         self.recent.take(rows, samples)
         if isinstance(samples, Samples) and self.first_nans.may_take(samples):
             self.first_nans.take(rows, samples, self._wraps_at(rows, samples))
-        if self.history is not None or not told:
+        if self.history is not None or not have_epochs:
             runs = RowGroups.of(rows)
-            if not told:
+            if not have_epochs:
                 self._count_wraps(runs, samples.step, samples.epoch)
             if self.history is not None:
                 self.history.add(
@@ -176,7 +176,7 @@ class CoreTable:
         self.sequence += len(rows)
 
     def _update_parts(self, rows: Ints, samples: Samples) -> None:
-        """Samples that do not tell everything: together as far as none may add to the step before it."""
+        """Add samples that lack fields: together as far as none may add to the step before it."""
         runs = RowGroups.of(rows)
         adds = np.empty(len(rows), bool)
         adds[runs.order] = samples.step[runs.order] == self._steps_before(runs, samples.step)
@@ -199,14 +199,14 @@ class CoreTable:
         return touched, counts[touched], last[touched]
 
     def _steps_before(self, runs: RowGroups, steps: Ints) -> Ints:
-        """The step that each sample's row told before it; samples brought together by row."""
+        """Return the step before each sample in its row; samples are grouped by row."""
         before: Ints = np.empty_like(steps)
         before[1:] = steps[runs.order[:-1]]
         before[runs.starts] = self.columns["step"][runs.rows]
         return before
 
     def _wraps_at(self, rows: Ints, samples: Samples) -> Ints:
-        """How often the step of each sample's row had gone back when it was told."""
+        """How often the step of each sample's row had gone back before it."""
         runs = RowGroups.of(rows)
         back = samples.step[runs.order] < self._steps_before(runs, samples.step)
         back &= samples.epoch[runs.order] == UNKNOWN
@@ -217,13 +217,13 @@ class CoreTable:
         return wraps
 
     def _count_wraps(self, runs: RowGroups, steps: Ints, epochs: Ints) -> None:
-        """Count where a step goes back though no epoch is told."""
+        """Count where a step goes back though no epoch is named."""
         back = (steps[runs.order] < self._steps_before(runs, steps)) & (epochs[runs.order] == UNKNOWN)
         if back.any():
             np.add.at(self.columns["wraps"], runs.ordered[back], 1)
 
     def _note_steps(self, epochs: Ints, steps: Ints) -> bool:
-        """Note how far each epoch goes; whether every sample tells its epoch."""
+        """Note how far each epoch goes; return whether every sample has its epoch."""
         # As unsigned numbers, 0 and the unknown -1 come last once 1 is taken off.
         smallest = int((steps - 1).view(np.uint64).min()) + 1
         if smallest <= _LARGEST:
@@ -239,7 +239,7 @@ class CoreTable:
         return first != UNKNOWN
 
     def _update_one(self, row: int, samples: Samples, place: int) -> None:
-        """One sample that does not tell everything: of the same step as the row's, it adds to what is known."""
+        """Add one sample that lacks fields; one of its row's step completes that."""
         columns = self.columns
         same = (
             columns["count"][row] > 0
@@ -269,7 +269,7 @@ class CoreTable:
             self.history.replace(row, float(samples.loss[place]), float(samples.rate[place]))
 
     def _add_figures(self, row: int, samples: Samples, place: int) -> None:
-        """Note the loss and the rate that a sample adds to its row's newest step, or tells of it once more."""
+        """Note the loss and the rate that a sample adds to its row's newest step, or repeats."""
         rows, one = np.array([row]), samples.part(slice(place, place + 1))
         self.first_nans.take(rows, one, self.columns["wraps"][rows])
         if samples.known[place] & self.columns["known"][row] & HAS_RATE:

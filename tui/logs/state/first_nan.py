@@ -23,8 +23,8 @@ class FirstNans:
     """The sample with which each row's newest stretch of non-finite losses began.
 
     A stretch begins where a loss that is not finite follows a finite one, or none, and where the job was started
-    again. It goes on over samples that tell no loss. The record of a core whose loss is finite again stays, until
-    another stretch begins: that the loss is not a number now is for the newest sample to tell.
+    again. It goes on over samples without a loss. The record of a core whose loss is finite again stays, until
+    another stretch begins: whether the loss is a number now is up to the newest sample.
     """
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class FirstNans:
 
     def take(self, rows: Ints, samples: Samples, wraps: Ints) -> None:
         """Take in a batch in arrival order: the row of each sample, and how often its step had gone back by then."""
-        told = places_of((samples.known & HAS_LOSS) > 0)
-        if not len(told):
+        with_loss = places_of((samples.known & HAS_LOSS) > 0)
+        if not len(with_loss):
             return
         self._make_room(int(rows.max()) + 1)
-        order = told[rows[told].argsort(kind="stable")]
+        order = with_loss[rows[with_loss].argsort(kind="stable")]
         ordered, broken = rows[order], ~np.isfinite(samples.loss[order])
         is_first = np.append(True, ordered[1:] != ordered[:-1])
         before = np.append(False, broken[:-1])
@@ -76,7 +76,7 @@ class FirstNans:
     def of(self, rows: Ints, first_epoch: int | None) -> FirstNanColumns | None:
         """The records of these rows; None where there are none.
 
-        `first_epoch` is the epoch before the first time that a step went back, for samples that tell no epoch.
+        `first_epoch` is the epoch before the first time that a step went back, for samples without an epoch.
         """
         near = rows[rows < len(self._records)]
         known = np.sort(near[self._records["is_known"][near]])

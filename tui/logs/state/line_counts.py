@@ -1,4 +1,4 @@
-"""How many lines and samples each prefix brought, gathered by column until somebody asks."""
+"""How many lines and samples each prefix brought, gathered by column until they are needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAN = float("nan")
 
 @dataclass(eq=False)
 class LogSource:
-    """One worker as the stream tells it: its number, its address, what came from it."""
+    """A worker as the stream names it: its number, its address, its lines and samples."""
 
     number: int | None
     address: str | None
@@ -34,7 +34,7 @@ class LogSource:
 
 
 class LineCounts:
-    """Lines and samples of each slot, and its newest time, gathered until somebody asks."""
+    """Lines and samples of each slot, and its newest time, gathered until they are needed."""
 
     def __init__(self) -> None:
         self._lines: Ints = np.zeros(0, np.int64)
@@ -44,16 +44,16 @@ class LineCounts:
 
     def add(self, slots: Ints, seen: Floats | float, *, is_wall: bool, samples: int) -> None:
         """Count a line of each slot given, so many of the first being samples; `seen` when (NaN unknown)."""
-        told = np.bincount(slots[:samples])
-        counts = np.bincount(slots[samples:], minlength=len(told))
-        counts[: len(told)] += told
+        sampled = np.bincount(slots[:samples])
+        counts = np.bincount(slots[samples:], minlength=len(sampled))
+        counts[: len(sampled)] += sampled
         if len(counts) > len(self._lines):
             more = 2 * len(counts) - len(self._lines)
             self._lines = np.concatenate((self._lines, np.zeros(more, np.int64)))
             self._samples = np.concatenate((self._samples, np.zeros(more, np.int64)))
             self._newest = np.concatenate((self._newest, np.full(more, np.nan)))
         self._lines[: len(counts)] += counts
-        self._samples[: len(told)] += told
+        self._samples[: len(sampled)] += sampled
         self._is_wall |= is_wall
         if isinstance(seen, float):
             touched = places_of(counts > 0)

@@ -1,4 +1,4 @@
-"""Cores that the slice has and no line has come from: named where it is certain that they should have told one."""
+"""Cores that the slice has and no line has come from: named where it is certain that they should have printed one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tui.logs.snapshot import Snapshot
 
 _LINES = 4
-"""Lines of each core that tells any, before another one that tells none is late and not only slow to begin."""
+"""Lines of each core that prints any, after which one that prints none is late and not only slow to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def missing_cores(snapshot: Snapshot, expected: int | None, workers: int, *, is_
 
     Nothing is missing where lines name no cores, or where what they name are not the slice's cores one by one: one
     process of a worker speaks for all its cores, one process of the job for all workers, or ordinals come twice.
-    While a run goes on, the others have to have told a few lines each.
+    While a run goes on, the others must have printed a few lines each.
     """
     numbers = np.unique(snapshot.core)
     if expected is None or not _are_ordinals(snapshot, numbers, expected, workers):
@@ -58,11 +58,11 @@ def _are_ordinals(snapshot: Snapshot, numbers: np.ndarray[tuple[int], np.dtype[n
 
 
 def _owners(snapshot: Snapshot, missing: int, expected: int, workers: int) -> tuple[int, ...]:
-    """The workers that have told of fewer cores than each of them has; none unless that makes up for all missing."""
-    told = snapshot.worker
-    if not missing or not workers or expected % workers or (told == UNKNOWN).any() or (told >= workers).any():
+    """Return the workers with fewer cores than each has; none unless they account for all that are missing."""
+    owner = snapshot.worker
+    if not missing or not workers or expected % workers or (owner == UNKNOWN).any() or (owner >= workers).any():
         return ()
-    lacking = expected // workers - np.bincount(told, minlength=workers)
+    lacking = expected // workers - np.bincount(owner, minlength=workers)
     return tuple(np.flatnonzero(lacking).tolist()) if (lacking >= 0).all() and lacking.sum() == missing else ()
 
 

@@ -13,7 +13,7 @@ _UNIT_BITS = 3
 
 
 class RateKind(enum.IntEnum):
-    """What a rate that a line tells counts in a second, and whose it is.
+    """What a printed rate counts per second, and whether it is a core's or the job's.
 
     A rate of `UNKNOWN` kind, of steps, of one device among the many that a process drives, or of the whole job is
     never added to another's.
@@ -46,15 +46,15 @@ def unit_of(kind: int) -> str | None:
 
 
 def common_unit(kinds: Kinds) -> str | None:
-    """The unit that all these rates have; None where they differ, or nothing tells it."""
+    """Return the unit that all these rates have; None where they differ, or it is unknown."""
     units = np.unique(kinds & _UNIT_BITS)
     return UNITS[int(units[0])] if len(units) == 1 else None
 
 
 def total_rate(rates: Floats, kinds: Kinds, *, are_cores: bool) -> float | None:
-    """What the whole pod does in a second, from what its cores tell; None where that cannot be known.
+    """Return the rate of the whole pod from those of its cores; None where it cannot be known.
 
-    Cores' own rates are added; a rate of the whole job, which each process tells again, counts once. A rate of one
+    Cores' own rates are added; a rate of the whole job, which each process repeats, counts once. A rate of one
     device adds up only where every row is a core (`are_cores`), not a process with devices of an unknown number.
     """
     if len(kinds) and (kinds == kinds[0]).all() and int(kinds[0]) in _OF_ALL:
@@ -69,5 +69,5 @@ def add_up(kinds: Kinds, *, are_cores: bool) -> bool:
 
 
 def compares(kinds: Kinds) -> Bools:
-    """Which rates tell how fast the core is whose line it is: one of the whole job says nothing of one core."""
+    """Return which rates are a core's own: one of the whole job says nothing about one core."""
     return np.isin(kinds, _OF_ALL, invert=True)

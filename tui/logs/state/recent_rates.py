@@ -16,7 +16,7 @@ Rates = npt.NDArray[np.float32]
 
 
 class RecentRates:
-    """The last `depth` rates that each row has told, however its samples were cut into batches."""
+    """The last `depth` rates of each row, however its samples were cut into batches."""
 
     def __init__(self, depth: int) -> None:
         self.depth = max(1, min(depth, MOST_DEPTH))
@@ -27,7 +27,7 @@ class RecentRates:
         self._waiting = 0
 
     def take(self, rows: Ints, samples: Samples | UnparsedSamples) -> None:
-        """Take in a batch in arrival order; samples that tell no rate count for nothing."""
+        """Add a batch in arrival order, leaving out samples without a rate."""
         places, rates = samples.known_rates()
         rows = rows if places is None else rows[places]
         if not len(rows):
@@ -51,7 +51,7 @@ class RecentRates:
         self._counts[:] = 0
 
     def newest(self, rows: Ints, depth: int) -> Rates:
-        """The newest rates of these rows, a row of the answer for each moment, the newest first; NaN: not told."""
+        """The newest rates of these rows, a row of the answer for each moment, the newest first; NaN: none."""
         self._settle()
         self._make_room(int(rows.max(initial=-1)) + 1)
         back = np.arange(min(depth, self.depth))[:, None]

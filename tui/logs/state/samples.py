@@ -1,4 +1,4 @@
-"""Samples on their way into the table of cores, as columns: a row each line that told a step, a loss or a rate."""
+"""Batches of samples for the table of cores, as columns: a row for each line with a step, a loss or a rate."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ class Samples:
         return self
 
     def losses_and_rates(self, places: Ints) -> tuple[Floats, Floats]:
-        """Losses and rates of some samples as numbers."""
+        """Return losses and rates of some samples as numbers."""
         return self.loss[places], self.rate[places]
 
     def clocks(self) -> Floats:
-        """The seconds of the day that each sample's clock tells, NaN unknown."""
+        """Return each sample's clock in seconds of the day, NaN unknown."""
         return clock_seconds(self.clock.view(np.uint64).reshape(len(self), -1)[:, 0])
 
     def known_rates(self) -> tuple[Ints | None, Floats | Words]:
-        """The rates of the samples that tell one, and which samples these are (None: all)."""
-        told = (self.known & HAS_RATE) > 0
-        return (None, self.rate) if told.all() else (places_of(told), self.rate[told])
+        """Return the rates of samples that have one, and which samples these are (None: all)."""
+        has_rate = (self.known & HAS_RATE) > 0
+        return (None, self.rate) if has_rate.all() else (places_of(has_rate), self.rate[has_rate])
 
 
 SAMPLE_FIELDS = tuple(field.name for field in fields(Samples))
@@ -83,7 +83,7 @@ SAMPLE_TYPES: dict[str, Any] = {
 
 @dataclass(eq=False)
 class UnparsedSamples:
-    """A batch of samples that tell everything, their losses and rates still as digits (see `fast.Found`).
+    """A batch of samples with every field, their losses and rates still as digits (see `MatchedLines`).
 
     Most samples of a long log are superseded within their batch: turning only the last ones into numbers saves a
     tenth of reading it.
@@ -109,12 +109,12 @@ class UnparsedSamples:
         return UnparsedSamples(*(getattr(self, name)[places] for name in _PLAIN_FIELDS))
 
     def losses_and_rates(self, places: Ints) -> tuple[Floats, Floats]:
-        """Losses and rates of some samples as numbers."""
+        """Return losses and rates of some samples as numbers."""
         loss, rate = decimal(np.stack((self.loss[places], self.rate[places])), _DECIMALS[:2])
         return loss, rate
 
     def clocks(self) -> Floats:
-        """The seconds of the day that each sample's clock tells, NaN unknown."""
+        """Return each sample's clock in seconds of the day, NaN unknown."""
         return clock_seconds(self.clock)
 
     def known_rates(self) -> tuple[Ints | None, Floats | Words]:

@@ -106,7 +106,7 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
 
 
 def worker_numbers(sources: Sequence[LogSource]) -> Ints:
-    """The number of each slot: the log's own; where that does not tell workers apart, counted up by address."""
+    """Return the number of each slot: the log's own, or counted up by address where that is ambiguous."""
     addresses: dict[int, set[str]] = {}
     for slot in sources:
         if slot.number is not None and slot.address is not None:
@@ -142,7 +142,7 @@ def _cores(table: CoreTable, numbers: Ints) -> _Cores:
 
 
 def _only_sum_up(table: CoreTable, numbers: Ints) -> Bools:
-    """Rows without an ordinal and a step, of workers whose cores tell theirs: epochs summed up in other words."""
+    """Rows without an ordinal and a step, of workers whose cores have both: epochs summed up in other words."""
     core, slot = table.column("core"), table.column("slot")
     named = core != UNKNOWN
     of_cores = np.zeros(len(numbers), bool)
@@ -181,7 +181,7 @@ def _choose(table: CoreTable, group: Ints, numbers: Ints) -> _Cores:
 
 
 def _one_process_for_all(worker: Ints, device: Ints) -> bool:
-    """Whether a worker prints many devices under one ordinal, so that (worker, device) tells cores apart."""
+    """Whether a worker prints many devices under one ordinal, so that (worker, device) identifies cores."""
     order = np.lexsort((device, worker))
     worker, device = worker[order], device[order]
     other_device = (worker[1:] == worker[:-1]) & (device[1:] != device[:-1]) & (device[:-1] != UNKNOWN)
@@ -221,14 +221,14 @@ def _lags(position: Floats) -> tuple[Floats, int | None]:
 
 
 def _sampled(state: DemuxState, rows: Ints) -> Bools:
-    """Rows that have told a step; once any has since a restart, only those: earlier attempts' compare to nothing."""
+    """Return rows with a sample; once there are any since a restart, only those."""
     ever: Bools = state.table.column("count")[rows] > 0
     since: Bools = state.table.column("last")[rows] >= state.samples_at_restart
     return ever & since if (ever & since).any() else ever
 
 
 def _usual(state: DemuxState, rows: Ints, now: float | None) -> float:
-    """Seconds that usually lie between two lines of a core; NaN where lines tell no times."""
+    """Seconds that usually lie between two lines of a core; NaN where lines have no times."""
     table = state.table
     if now is not None:
         return float("nan") if table.history is None else table.history.interval()
@@ -237,13 +237,13 @@ def _usual(state: DemuxState, rows: Ints, now: float | None) -> float:
 
 
 def _newest_date(table: CoreTable, rows: Ints) -> float:
-    """The newest date among rows of a saved log; -inf where none tells one."""
+    """The newest date among rows of a saved log; -inf where none has one."""
     dated = table.column("time_kind")[rows] == LOG_TIME
     return float(np.fmax.reduce(table.column("time")[rows][dated], initial=-np.inf))
 
 
 def _silent(state: DemuxState, rows: Ints, now: float | None, usual: float) -> Bools:
-    """Rows that have told nothing for too long: by the clock in a live run, after the other cores in a saved one."""
+    """Return rows silent for too long: by the clock in a live run, after the other cores in a saved one."""
     table, patience = state.table, np.fmax(state.thresholds.silent, MISSED * usual)
     if now is not None:
         quiet: Bools = now - table.column("seen")[rows] > patience

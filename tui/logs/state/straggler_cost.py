@@ -9,12 +9,12 @@ from tui.logs.snapshot import Snapshot, json_figure, optional_int
 from tui.logs.vectorized.numpy_import import np
 
 RECENT = 5
-"""Lines of a core that tell its pace, and newest steps of the pod that tell how long one takes."""
+"""Lines of a core that its pace is measured by, and newest steps of the pod that a step's length is."""
 
 
 @dataclass(frozen=True, slots=True)
 class StragglerCost:
-    """One core that holds the others up, and what a pod that waits for it loses; None where the log does not tell."""
+    """One core that holds the others up, and what a pod that waits for it loses; None: unknown."""
 
     core: int | None
     worker: int | None
@@ -38,9 +38,9 @@ class StragglerCost:
 def straggler_costs(snapshot: Snapshot) -> tuple[StragglerCost, ...]:
     """The stragglers, the dearest first.
 
-    A pod whose cores wait for each other runs at its slowest core's pace. A straggler tells its pace by its rate
-    against the median of the same moments, or, where that tells nothing, by how many lines it has printed against the
-    median. Once all cores have ended, those that were stragglers then are told.
+    A pod whose cores wait for each other runs at its slowest core's pace. A straggler's pace is its rate
+    against the median of the same moments, or, where that is unknown, the lines it has printed against the
+    median. Once all cores have ended, those that were stragglers then are reported.
     """
     places = np.flatnonzero(snapshot.straggling)
     if not len(places):
@@ -51,8 +51,8 @@ def straggler_costs(snapshot: Snapshot) -> tuple[StragglerCost, ...]:
 
 
 def _cost(snapshot: Snapshot, place: int, step: float | None, median_lines: float) -> StragglerCost:
-    told = float(snapshot.pace[place])
-    pace = told if told < 1 else _pace_by_lines(snapshot, place, median_lines)
+    measured = float(snapshot.pace[place])
+    pace = measured if measured < 1 else _pace_by_lines(snapshot, place, median_lines)
     slower = None if pace is None or not 0 < pace < 1 else pace
     lag = float(snapshot.lag[place])
     steps = None if np.isnan(lag) else int(lag)
@@ -81,7 +81,7 @@ def _median_lines(snapshot: Snapshot) -> float:
 
 
 def _pace_by_lines(snapshot: Snapshot, place: int, median: float) -> float | None:
-    """How many lines a core has printed, as a share of the median; None where that tells nothing."""
+    """How many lines a core has printed, as a share of the median; None where that shows nothing."""
     if snapshot.history is None or median <= 0:
         return None
     # A core that has just come (back), on another worker perhaps, has printed few lines and is not slow.
@@ -90,7 +90,7 @@ def _pace_by_lines(snapshot: Snapshot, place: int, median: float) -> float | Non
 
 
 def seconds_per_step(snapshot: Snapshot) -> float | None:
-    """Seconds that the pod's newest steps took, from the times of its lines; None where they tell none."""
+    """Seconds that the pod's newest steps took, from the times of its lines; None where they have none."""
     if snapshot.history is None or not len(snapshot):
         return None
     pod = snapshot.history.pod(snapshot.row)

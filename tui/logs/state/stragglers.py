@@ -43,7 +43,7 @@ class CoreThresholds:
 def behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresholds) -> Bools:
     """Which cores are so many lines behind the median, which printed what they now print a while ago.
 
-    `usual` are the seconds that lie between two lines of a core (NaN unknown), `lag` is told in steps.
+    `usual` are the seconds that lie between two lines of a core (NaN unknown), `lag` is in steps.
     """
     lines = lag / max(1, smallest_step)
     late: Bools = lines > thresholds.straggler
@@ -58,7 +58,7 @@ def paces(
     """Each core's own rate as a share of the median core's (NaN unknown), and which cores are slow.
 
     Compared are the newest samples of each, one by one back in time, so that a pause of all for an evaluation, or a
-    compilation, slows nobody. `counting` says which rows make the median; rates of different kinds have one each.
+    compilation, slows no core. `counting` says which rows make the median; rates of different kinds have one each.
     """
     pace, slow = np.full(len(rows), np.nan), np.zeros(len(rows), bool)
     for kind in np.unique(kinds[compares(kinds)]).tolist():

@@ -153,7 +153,7 @@ class _Block:
         """Owners, beginnings, lengths and tails of prefixes not seen before."""
 
     def read(self) -> None:
-        """Take in the batch: samples and what can tell nothing together, then the rest in the order of its lines."""
+        """Read the block: samples and skippable lines together, then the rest in the order of its lines."""
         state = self.state
         found = self.scanner.scan()
         left = np.ones(len(found.ends), bool)
@@ -203,8 +203,8 @@ class _Block:
         self._queue_new_prefixes(are_moments & (found == UNSEEN), owners[dated], begins, lengths, tails)
         good = slots >= 0
         good[dated] &= are_moments
-        told = np.array([_NAN if moment is None else moment for moment in moments])
-        return slots, self._times(told, sizes, dated, owners, good), good
+        prefix_times = np.array([_NAN if moment is None else moment for moment in moments])
+        return slots, self._times(prefix_times, sizes, dated, owners, good), good
 
     def _queue_new_prefixes(self, new: Bools, owners: Ints, begins: Ints, lengths: Ints, tails: Words) -> None:
         """Keep the prefixes not seen before, to be learned once their lines have been read one by one."""
@@ -214,17 +214,18 @@ class _Block:
         for stream in self._streams:
             stream.looked_at = max(stream.looked_at, BLOCK)
 
-    def _times(self, told: Floats, sizes: Ints, dated: slice | Ints, owners: Ints, good: Bools) -> Floats:
-        """When each line came, or else what its prefix tells; notes what the prefixes of good lines tell.
+    def _times(self, prefix_times: Floats, sizes: Ints, dated: slice | Ints, owners: Ints, good: Bools) -> Floats:
+        """Return when each line came, or else its prefix's time; widen the log's span by those of good lines.
 
-        `told` are the moments of runs of dated lines, `sizes` long.
+        `prefix_times` are the moments of runs of dated lines, `sizes` long.
         """
         times = self.nows[owners]
         if not (self.is_wall and good.all()):
             dates = np.full(len(good), np.nan)
-            dates[dated] = told.repeat(sizes)
-            told, times = dates[good], times if self.is_wall else dates
-        first, last = float(np.fmin.reduce(told, initial=_NAN)), float(np.fmax.reduce(told, initial=_NAN))
+            dates[dated] = prefix_times.repeat(sizes)
+            prefix_times, times = dates[good], times if self.is_wall else dates
+        first = float(np.fmin.reduce(prefix_times, initial=_NAN))
+        last = float(np.fmax.reduce(prefix_times, initial=_NAN))
         if first == first:
             self.state.add_moments(first, last)
         return times
@@ -257,7 +258,7 @@ class _Block:
         return slots
 
     def _find(self, owners: Ints, tails: Words) -> Ints:
-        """The slot that each prefix tells; negative where it is none, or was not seen before."""
+        """Return the slot that each prefix names; negative where it is none, or was not seen before."""
         if len(self._streams) == 1:
             return self._streams[0].known.find(tails)
         streams, slots = self._stream_of[owners], np.empty(len(owners), np.int64)
@@ -320,7 +321,7 @@ class _Block:
         self.lines.read_line(part.stream, self.scanner.text(start, end), part.now, part.offset_of(start))
 
     def _skippable_lines(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-        """Which lines no dialect can match, and how long the prefix of each could be; none where nobody can tell.
+        """Return lines that no dialect can match, and how long the prefix of each could be; none where unknown.
 
         Those without a prefix come last.
         """
@@ -335,14 +336,14 @@ class _Block:
         quiet = places_of(~odd)
         begins, stops = starts[quiet], ends[quiet]
         prefix, is_none = self._prefixes(begins, stops, first[quiet])
-        telling = self._lines_with_hints(signs, begins if self.context.matches_prefixes else begins + prefix, stops)
-        for place in telling.tolist():
+        hinted = self._lines_with_hints(signs, begins if self.context.matches_prefixes else begins + prefix, stops)
+        for place in hinted.tolist():
             if LABELLED_SAMPLE.match(self.scanner.text(int(begins[place]), int(stops[place])).lstrip(b"\r")):
                 return none, none
-        told = (prefix > 0) | is_none
-        told[telling] = False
-        kept = np.concatenate((places_of(told & (prefix > 0)), places_of(told & (prefix == 0))))
-        return quiet[kept], prefix[kept]
+        skippable = (prefix > 0) | is_none
+        skippable[hinted] = False
+        chosen = np.concatenate((places_of(skippable & (prefix > 0)), places_of(skippable & (prefix == 0))))
+        return quiet[chosen], prefix[chosen]
 
     def _lines_with_hints(self, signs: HintFinder, starts: Ints, ends: Ints) -> Ints:
         """Which lines hold something that a dialect could match, from these places on."""
@@ -387,8 +388,8 @@ class _Block:
         streams = self._stream_of[owners]
         for place in places_of(np.bincount(streams) > 0).tolist():
             mine, stream = places_of(streams == place), self._streams[place]
-            told = partial(self._slot_in_prefix, stream, begins[mine], lengths[mine])
-            stream.known.learn(tails[:, mine], told)
+            slot_of = partial(self._slot_in_prefix, stream, begins[mine], lengths[mine])
+            stream.known.learn(tails[:, mine], slot_of)
 
     def _slot_in_prefix(self, stream: Stream, begins: Ints, lengths: Ints, place: int) -> int:
         """The slot of the worker that a prefix names after its moment; -1 where it names none."""

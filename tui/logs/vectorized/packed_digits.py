@@ -46,7 +46,7 @@ _PROBED = 16
 
 
 def expected(text: bytes) -> tuple[np.uint64, np.uint64]:
-    """What a word is xor-ed with and what is then added, so that high bits tell bytes that are wrong.
+    """What a word is xor-ed with and what is then added, so that high bits mark bytes that are wrong.
 
     A `0` in the text stands for any digit, all else for itself.
     """
@@ -114,7 +114,7 @@ def _common_length(strange: Words) -> int | None:
 
 
 def clock_seconds(clocks: Words) -> Floats:
-    """The seconds of the day that clocks (`02:38:57`) tell; NaN where eight bytes are no clock."""
+    """Return the seconds of the day of clocks (`02:38:57`); NaN where eight bytes are no clock."""
     # Most lines were printed in the same second as the one before them.
     others = np.append(True, clocks[1:] != clocks[:-1])
     seconds = _clock_seconds(clocks[others])
