@@ -10,8 +10,8 @@ from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tui.logs._compat_numpy import np, npt
 from tui.logs.state.rate_kinds import add_up, common_unit, total_rate, unit_of
-from tui.logs.vectorized.numpy_import import np, npt
 from tui.text.printable import significant
 
 if TYPE_CHECKING:

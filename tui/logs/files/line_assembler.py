@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tui.logs._compat_numpy import np, npt
 from tui.logs.dialects.registry import LONGEST
 from tui.logs.snapshot import UNKNOWN
 from tui.logs.vectorized.line_scanner import Bytes
-from tui.logs.vectorized.numpy_import import np, npt
 from tui.logs.vectorized.packed_digits import Words
 
 _WORTH_SPLITTING = 16_384

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tui.logs._compat_numpy import np, npt, places_of
 from tui.logs.history.time_axis import Placed
-from tui.logs.vectorized.numpy_import import np, npt, places_of
 
 BUCKETS = 64
 """Cells kept, and so points of a curve. A run too long for them makes each cell twice as long."""

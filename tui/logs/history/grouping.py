@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tui.logs.vectorized.numpy_import import np, npt, places_of
+from tui.logs._compat_numpy import np, npt, places_of
 
 MOST_ROWS = 65_536
 """Rows at most: twice the cores of the largest pod. A row's number fits 16 bits, which numpy sorts fastest."""

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tui.logs._compat_numpy import np, npt, places_of
 from tui.logs.history.grid import BUCKETS, SeriesGrid
 from tui.logs.history.grouping import MOST_ROWS, RowGroups, ends_of
 from tui.logs.history.time_axis import Clocks, SeriesAxis
-from tui.logs.vectorized.numpy_import import np, npt, places_of
 
 __all__ = ["BUCKETS", "MOST_ROWS", "CoreSeries", "History", "PodSeries", "median_of"]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tui.logs._compat_numpy import np, npt
 from tui.logs.history.grouping import RowGroups
-from tui.logs.vectorized.numpy_import import np, npt
 
 TICKS_PER_S = 1 << 20
 """Steps of the axis in a second: the narrowest that a point can be."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tui.logs._compat_numpy import np
 from tui.logs.snapshot import UNKNOWN, EpochSummary
 from tui.logs.state.core_table import CoreTable
-from tui.logs.vectorized.numpy_import import np
 
 MOST_EPOCHS = 4096
 """Epochs whose figures are kept: the newest."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tui.logs._compat_numpy import np, npt, places_of
 from tui.logs.snapshot import HAS_LOSS, UNKNOWN, FirstNanColumns
 from tui.logs.state.samples import Ints, Samples
-from tui.logs.vectorized.numpy_import import np, npt, places_of
 
 _RECORD = np.dtype(
     [

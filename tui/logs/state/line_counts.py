@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tui.logs._compat_numpy import np, places_of
 from tui.logs.snapshot import LOG_TIME, NO_TIME, WALL_TIME
 from tui.logs.state.samples import Floats, Ints
-from tui.logs.vectorized.numpy_import import np, places_of
 
 _NAN = float("nan")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tui.logs._compat_numpy import np
 from tui.logs.snapshot import UNKNOWN
-from tui.logs.vectorized.numpy_import import np
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:

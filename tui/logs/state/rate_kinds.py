@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from tui.logs.vectorized.numpy_import import np, npt
+from tui.logs._compat_numpy import np, npt
 
 UNITS = (None, "examples/s", "it/s", "tokens/s")
 """Names of units (stable), by the lowest two bits of a `RateKind`; None: no line says what is counted."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tui.logs._compat_numpy import np, npt, places_of
 from tui.logs.history.grouping import RowGroups
 from tui.logs.state.samples import Floats, Ints, Samples, UnparsedSamples, rates_from
-from tui.logs.vectorized.numpy_import import np, npt, places_of
 
 MOST_DEPTH = 256
 """Rates of each row that are kept at most, whatever a profile asks for."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tui.logs._compat_numpy import np
 from tui.logs.state.core_table import CoreTable
 from tui.logs.state.samples import SAMPLE_FIELDS, Ints, Record, Samples, UnparsedSamples, samples_from
-from tui.logs.vectorized.numpy_import import np
 
 _MOST = 4096
 """Single samples gathered before they go into the table."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from tui.logs._compat_numpy import np, npt, places_of
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
 from tui.logs.state.rate_kinds import RateKind
 from tui.logs.vectorized.line_scanner import LOSS_DECIMALS, RATE_DECIMALS
-from tui.logs.vectorized.numpy_import import np, npt, places_of
 from tui.logs.vectorized.packed_digits import Words, clock_seconds, decimal
 
 CLOCK_BYTES = 24

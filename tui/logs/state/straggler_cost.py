@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tui.logs._compat_numpy import np
 from tui.logs.snapshot import Snapshot, json_figure, optional_int
-from tui.logs.vectorized.numpy_import import np
 
 RECENT = 5
 """Lines of a core that its pace is measured by, and newest steps of the pod that a step's length is."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+from tui.logs._compat_numpy import np, npt, places_of
 from tui.logs.attribution.launcher_prefixes import LABELLED_SAMPLE
 from tui.logs.attribution.xla_dist_prefix import PREFIX, Moments
 from tui.logs.dialects.registry import LONGEST, TRAINING, Dialect
@@ -15,7 +16,6 @@ from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.samples import Bools, Floats, Ints, UnparsedSamples
 from tui.logs.vectorized.hint_search import HintFinder, hint_finder_for
 from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Bytes, MatchedLines, PrefixBytes, Scanner
-from tui.logs.vectorized.numpy_import import np, npt, places_of
 from tui.logs.vectorized.packed_digits import Words
 
 BLOCK = 1024 * 1024

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from tui.logs._compat_numpy import np, places_of
 from tui.logs.dialects.dialect import Dialect
 from tui.logs.files.lines import ESCAPE
 from tui.logs.state.samples import Ints
-from tui.logs.vectorized.numpy_import import np, places_of
 
 _WINDOW = 4
 """Bytes of each string that are looked for first, at every place, as one number."""

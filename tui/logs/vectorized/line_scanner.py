@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tui.logs.vectorized.numpy_import import np, npt, places_of
+from tui.logs._compat_numpy import np, npt, places_of
 from tui.logs.vectorized.packed_digits import (
     BYTE,
     DIGITS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tui.logs.vectorized.numpy_import import np, npt, places_of
+from tui.logs._compat_numpy import np, npt, places_of
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]

@@ -11,9 +11,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from tui.logs._compat_numpy import np, places_of
 from tui.logs.snapshot import HAS_LOSS, CoreRow, CoreState, Snapshot
 from tui.logs.state.straggler_cost import StragglerCost, straggler_costs
-from tui.logs.vectorized.numpy_import import np, places_of
 from tui.pod.run import RunState
 from tui.runs.health.log_tails import LogTails
 from tui.runs.health.reachability import Reachability

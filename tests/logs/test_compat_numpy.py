@@ -1,0 +1,24 @@
+"""The contract with numpy, OpenBLAS and glibc that the CPU time of reading a saved log depends on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def run(program: str) -> None:
+    subprocess.run([sys.executable, "-c", program], check=True, env={})
+
+
+def test_numpy_starts_no_threads_and_leaves_the_environment_alone() -> None:
+    run("import os; import tui.logs._compat_numpy; assert len(os.listdir('/proc/self/task')) == 1; "
+        "assert 'OPENBLAS_NUM_THREADS' not in os.environ")  # fmt: skip
+
+
+def test_the_memory_of_a_freed_array_is_reused() -> None:
+    run("import resource; from tui.logs._compat_numpy import np\n"
+        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "np.ones(8_000_000, np.uint8)\n"
+        "before = faults()\n"
+        "for _ in range(20): np.ones(8_000_000, np.uint8)\n"
+        "assert faults() - before < 2_000, faults() - before")  # fmt: skip
