@@ -15,10 +15,12 @@ def test_numpy_starts_no_threads_and_leaves_the_environment_alone() -> None:
         "assert 'OPENBLAS_NUM_THREADS' not in os.environ")  # fmt: skip
 
 
-def test_the_memory_of_a_freed_array_is_reused() -> None:
-    run("import resource; from tui.logs._compat_numpy import np\n"
+def test_the_memory_of_freed_arrays_is_reused() -> None:
+    run(
+        "import resource; from tui.logs._compat_numpy import np\n"
         "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
-        "np.ones(8_000_000, np.uint8)\n"
-        "before = faults()\n"
-        "for _ in range(20): np.ones(8_000_000, np.uint8)\n"
-        "assert faults() - before < 2_000, faults() - before")  # fmt: skip
+        "use = lambda: [np.ones(3_000_000, np.uint8) for _ in range(5)]\n"
+        "use(); before = faults()\n"
+        "for _ in range(20): use()\n"
+        "assert faults() - before < 2_000, faults() - before"
+    )
