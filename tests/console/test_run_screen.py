@@ -207,6 +207,19 @@ async def test_a_failed_run_tells_the_failing_workers_last_words_and_leads_to_th
         await until(pilot, lambda: "FileNotFoundError" in shown(app.screen.query_one(LogPane)))
 
 
+async def test_the_cores_of_a_failed_worker_are_marked_by_a_sign_and_a_colour(operator: StageOperator) -> None:
+    directory = running(operator)
+    fail(directory)
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        cores = app.screen.query_one(CoreTableWidget)
+        await until(pilot, lambda: cores.row_count() == 32)
+        await until(pilot, lambda: cores.row_cells(16)[2] == ("✗ failed", "bad"))
+        assert [row for row in range(32) if "failed" in cores.row_cells(row)[2].text] == list(range(16, 24))
+        assert cores.row_cells(16)[0].tone == "bad"
+
+
 async def test_a_dead_worker_of_a_live_run_counts_no_more_and_l_leads_to_its_log(operator: StageOperator) -> None:
     directory = running(operator)
     fail(directory, over=False)

@@ -57,7 +57,9 @@ class CoresPane(Pane):
 
     def _show(self, snapshot: Snapshot, feed: Feed, unseen: frozenset[int]) -> None:
         reading = not feed.caught_up
-        self.cores.show(snapshot, unseen, reading=reading, is_launching=is_launching(feed.status))
+        status = feed.status
+        failed = None if status is None or is_launching(status) else run_summary.find_failed_worker(status)
+        self.cores.show(snapshot, unseen, reading=reading, is_launching=is_launching(status), failed_worker=failed)
         self.set_title("cores")
         self.set_subtitle(run_summary.format_core_note(snapshot, self.cores, is_reading=reading))
 

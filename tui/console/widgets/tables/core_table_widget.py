@@ -63,6 +63,7 @@ class CoreTableWidget(LineTable):
         self._unseen: frozenset[int] = frozenset()
         self._reading = False
         self._is_launching = False
+        self._failed_worker: int | None = None
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -76,16 +77,19 @@ class CoreTableWidget(LineTable):
         *,
         reading: bool = False,
         is_launching: bool = False,
+        failed_worker: int | None = None,
     ) -> None:
         """Take a newer snapshot, and the workers nobody hears of; only lines that differ are repainted.
 
         While what was written before is still being read, figures and states are those of then, not of now. While the
-        run is launched again (`is_launching`) none trains, and the figures are those of before.
+        run is launched again (`is_launching`) none trains, and the figures are those of before. The rows
+        of `failed_worker`, the one that failed first, are marked.
         """
-        state = (unseen, reading, is_launching)
-        if snapshot is not self._snapshot or state != (self._unseen, self._reading, self._is_launching):
+        state = (unseen, reading, is_launching, failed_worker)
+        before = (self._unseen, self._reading, self._is_launching, self._failed_worker)
+        if snapshot is not self._snapshot or state != before:
             self._snapshot = snapshot
-            self._unseen, self._reading, self._is_launching = state
+            self._unseen, self._reading, self._is_launching, self._failed_worker = state
             self.reorder()
             self.rows_changed()
 
@@ -131,6 +135,8 @@ class CoreTableWidget(LineTable):
             word, usual, flagged = UNSEEN, "dim", ""
         if self._is_launching and state in _LIVE:
             word, usual, flagged = LAUNCHING, "dim", ""
+        elif self._failed_worker is not None and int(snapshot.worker[place]) == self._failed_worker:
+            word, flagged = FAILED, FAILED.tone
         loss = float(snapshot.loss[place]) if known & HAS_LOSS else None
         rate = float(snapshot.rate[place]) if known & HAS_RATE else None
         whole = float(snapshot.global_rate[place]) if known & HAS_GLOBAL_RATE else None
@@ -175,6 +181,8 @@ LAUNCHING = Cell("· launching", "dim")
 """The state of a core while its run is launched: figures there are come from the attempt before."""
 READING = Cell("… reading", "dim")
 """The state of a core whose lines are still being read: what the row shows was so a while ago."""
+FAILED = Cell("✗ failed", "bad")
+"""The state of a core of the worker that failed first."""
 SLOW = "▲ slow"
 """The state of a straggler that keeps step with the others, which wait for it."""
 _STATE_WORDS = {CoreState.STRAGGLER: "▲ straggler", CoreState.NAN: "✗ nan", CoreState.SILENT: "… silent"}
