@@ -165,7 +165,7 @@ class ConsoleApp(PausableApp):
         timeout: float | None = None,
         markup: bool = True,
     ) -> None:
-        """As any app tells something; the same again, or a further answer to a key, replaces what stands there."""
+        """Show a message; it replaces an equal one, and a short one replaces the short one before it."""
         is_short = timeout is not None and timeout <= SHORT_MESSAGE_S
         remove_notifications(
             self, lambda shown: shown.message == message or (is_short and shown.timeout <= SHORT_MESSAGE_S)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tui.pod.run import Run
 
 _MOST_ALIKE = 2
-"""Accounts of one check that are told whole; the other workers' are named only."""
+"""Results of one check that are shown in full; of the others, only the workers."""
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh"})
 _SHELL_SIGNS = frozenset({"|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1"})
 _VARIABLE = re.compile(r"\$\w|\$\{\w|\$\(")
@@ -180,9 +180,9 @@ def warn_about_shell(argv: Sequence[str]) -> str:
 
 
 def format_checks(rows: Sequence[CheckRow], *, done: bool) -> str:
-    """What the checks before a launch found: what hinders or warns, worst first, and a count of the rest.
+    """Return what the checks before a launch found: failures and warnings, worst first, and a count of the rest.
 
-    Of a check that says something else of every worker the first accounts are told, and the other workers named.
+    Where a check differs on every worker, the first results are shown in full and the other workers by number.
     """
     found = digest(rows)
     shown = [finding for finding in found.findings if finding.status in _MARKS]

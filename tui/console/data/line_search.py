@@ -105,7 +105,7 @@ class TextFilter:
 
 
 class PredicateFilter(TextFilter):
-    """The lines of a source that somebody else recognises, such as those of one worker in a saved log."""
+    """The lines of a source that a predicate accepts, such as those of one worker in a saved log."""
 
     def __init__(self, source: LineSource, wanted: Callable[[bytes], bool]) -> None:
         super().__init__(source, "")

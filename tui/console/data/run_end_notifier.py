@@ -1,4 +1,4 @@
-"""Runs that ended while the console looked on: whoever waits for one is to hear of it, whatever is on the screen."""
+"""Runs that ended while the console was open: their ends are announced on every screen."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class RunEndNotifier:
-    """Remembers which runs were live, and tells each end once."""
+    """Remembers which runs were live, and reports each end once."""
 
     def __init__(self) -> None:
         self._live: set[str] = set()
 
     def newly_ended(self, statuses: Iterable[RunStatus]) -> list[RunStatus]:
-        """Those that were live when last asked and have ended by themselves; a stop is told by who stops."""
+        """Return the runs that were live at the last call and have ended since; not those that were stopped."""
         listed = list(statuses)
         over = [status for status in listed if status.state.is_over and status.run.id in self._live]
         self._live = {status.run.id for status in listed if not status.state.is_over}

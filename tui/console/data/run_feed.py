@@ -91,7 +91,7 @@ class Feed(Protocol):
         """The lines of `merged` or of a worker by its number."""
 
     def add_arrivals(self, source: LineSource) -> None:
-        """Tell a merged source what arrived since it was last told."""
+        """Pass what arrived since the last call to a merged source."""
 
     def last_lines(self, worker: int, count: int) -> list[bytes]:
         """The last lines a worker wrote that are not blank, at most so many."""
@@ -248,7 +248,7 @@ class RunFeed:
         return FileLines(self.directory.log_path(int(which)), int(which))
 
     def add_arrivals(self, source: LineSource) -> None:
-        """Hand over arrivals that this source was not told yet, a block of them."""
+        """Pass the next block of arrivals to a merged source."""
         if isinstance(source, MergedLines):
             with contextlib.suppress(FileNotFoundError), (self.directory.path / ARRIVALS_FILE).open("rb") as file:
                 file.seek(source.offset)

@@ -86,7 +86,7 @@ class SavedLogFeed:
         return None
 
     def poll(self) -> bool:
-        """Read some more blocks; whether what they told is to be shown."""
+        """Read some more blocks; return whether there is something new to show."""
         if self._blocks is None and self._snapshot is not None and not self._grown:
             return False
         self.read()

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def to_problem(error: Exception, what: str) -> TpuTuiError:
-    """The error as something a pane can show; a fault of ours is called that and its traceback is logged."""
+    """Return the error as a pane can show it; log the traceback of an internal error."""
     if isinstance(error, TpuTuiError):
         return error
     log.error("%s failed", what, exc_info=error)

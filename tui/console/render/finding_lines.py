@@ -78,7 +78,7 @@ def _costs(status: RunStatus | None, snapshot: Snapshot, cores: tuple[int | None
 
 
 def _behind(snapshot: Snapshot, unseen: frozenset[int]) -> tuple[int | None, ...]:
-    """Stragglers, but for cores of workers that nobody hears of: those may be as far as the others."""
+    """Return the stragglers, except on workers without a connection: those may be as far as the others."""
     if not unseen:
         return snapshot.stragglers
     flagged = (snapshot.state == CoreState.STRAGGLER) & ~np.isin(snapshot.worker, list(unseen))

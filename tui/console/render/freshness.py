@@ -1,4 +1,4 @@
-"""Which workers of a live run nobody follows at the moment: their figures stand still. Pure."""
+"""Which workers of a live run have no follower at the moment: their figures are frozen. Pure."""
 
 from __future__ import annotations
 

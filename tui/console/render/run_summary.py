@@ -57,7 +57,7 @@ QUOTED_LINES = 6
 
 
 def format_headline(feed: Feed, now: float) -> list[list[Cell]]:
-    """Two lines: the run and its state; the figures. What is wrong is told beneath, by `find_problem`."""
+    """Return two lines: the run and its state, and the figures. `find_problem` returns what is wrong."""
     snapshot = feed.snapshot
     first = _identity(feed, now)
     if not feed.caught_up:
@@ -138,7 +138,7 @@ def _reporting(snapshot: Snapshot, feed: Feed) -> int:
 
 
 def count_expected_rows(feed: Feed) -> int:
-    """Rows that the core table will have, or the phases' one while no core has told anything."""
+    """Return the number of rows of the core table, or of the phase table while there are no metrics."""
     if feed.snapshot is not None and len(feed.snapshot):
         return _expected_cores(feed) or len(feed.snapshot)
     return max(1, len(feed.workers))
@@ -240,7 +240,7 @@ def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
 
 
 def _failed_phases(status: RunStatus) -> list[str]:
-    """What a launch phase failed of, whole, with what to do; workers that it is the same of are told together."""
+    """Return why launch phases failed and what to do, one line per group of workers with the same failure."""
     alike: dict[tuple[str | None, str], list[WorkerStatus]] = {}
     for worker in status.workers:
         if worker.phase_status == "failed" and worker.detail:
@@ -257,7 +257,7 @@ def _of_any_process(text: str) -> str:
 
 
 def _failed_alike(status: RunStatus, group: Sequence[WorkerStatus], is_in_cause: bool) -> str:
-    """One line for workers whose launch failed alike; where the cause tells it, who else it is true of."""
+    """Return one line for a group of workers with the same launch failure."""
     ranks = [one.worker for one in group if not (is_in_cause and one.worker == find_failed_worker(status))]
     if not ranks:
         return ""
@@ -267,7 +267,7 @@ def _failed_alike(status: RunStatus, group: Sequence[WorkerStatus], is_in_cause:
 
 
 def format_phase_title(feed: Feed) -> str:
-    """What is going on while no core has told anything."""
+    """Return what is going on while there are no metrics."""
     status = feed.status
     if status is None:
         return "reading"

@@ -39,7 +39,7 @@ def decode_line(data: bytes) -> str:
 
 
 def decode_visible_line(data: bytes) -> str:
-    """One line of a log as whoever watches it sees it: of a progress bar its newest state, and no colours."""
+    """Return one line of a log as a terminal would show it: the newest state of a progress bar, without colours."""
     if b"\x1b" in data:
         data = _COLOURS.sub(b"", data)
     if b"\r" not in data:

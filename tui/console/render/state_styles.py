@@ -87,7 +87,7 @@ def get_phase_tone(status: str | None) -> str:
 
 
 def style_reachability(value: bool | None) -> Cell:
-    """Whether a worker lets us in; None: nobody has tried yet."""
+    """Return whether a worker can be reached over SSH; None is not checked yet."""
     return (
         Cell("not tried", "dim") if value is None else Cell("answers", "good") if value else Cell("no answer", "bad")
     )

@@ -267,7 +267,7 @@ def make_run_row(status: RunStatus, now: float, glance: LatestFigures | None = N
 
 
 def make_worker_rows(slice_: Slice | None, tried: Sequence[Worker] | None) -> list[TableRow]:
-    """The chosen slice's workers: as tried where they were, else as the source tells them."""
+    """Return rows for the slice's workers: as reached over SSH where that was tried, else as listed."""
     if slice_ is None:
         return []
     known = {worker.index: worker for worker in tried or ()}

@@ -88,7 +88,7 @@ class Dialog(ModalScreen[Answer]):
             self.leave_with(*self._owed)
 
     def action_leave(self) -> None:
-        """Answer as somebody who wants nothing."""
+        """Leave with the default answer."""
         self.leave_with(self.default_answer)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:

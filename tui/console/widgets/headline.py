@@ -22,7 +22,7 @@ MIN_CELLS = 2
 def _fitting(line: tuple[Cell, ...], widths: Sequence[int], width: int) -> tuple[Cell, ...]:
     """The cells of a line; where they are too many, the dim ones go first, the last of them before the others.
 
-    Then the last ones go that hold a figure: half a number would be another number. The first one, which tells what
+    Then the last ones go that hold a figure: half a number would be another number. The first one, which says what
     this is or how it stands, never goes. `widths` are the cells'.
     """
     shown = list(zip(line, widths, strict=True))

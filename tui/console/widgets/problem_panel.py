@@ -30,7 +30,7 @@ RESOLVED_TEXT = "nothing is wrong any more"
 
 @dataclass(frozen=True)
 class Problem:
-    """Sentences with the worst one's tone; `worker` is whose log tells more, `quoted` its last lines."""
+    """Sentences with the worst one's tone; the log of `worker` has more, `quoted` are its last lines."""
 
     sentences: tuple[str, ...] = ()
     tone: str = ""

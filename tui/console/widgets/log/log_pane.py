@@ -307,7 +307,7 @@ class LogPane(LineView):
         self._announce()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Leave follow mode when somebody scrolls up; a pane that grew has its end higher up, which nobody did."""
+        """Leave follow mode when the user scrolls up; a pane that grew also has its end higher up."""
         super().watch_scroll_y(old_value, new_value)
         if new_value < old_value and round(new_value) < min(self._last_top(), self.max_scroll_y):
             self.follow = False

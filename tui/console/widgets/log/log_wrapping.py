@@ -38,7 +38,7 @@ def format_whole_line(line: IndexedLine) -> str:
 
 
 def format_visible_line(line: IndexedLine) -> str:
-    """A line as whoever watches it sees it, and how much of it was too much to be read."""
+    """Return a line as a terminal would show it, and how much of it was too long to be read."""
     return decode_visible_line(line.data) + format_missing(line)
 
 

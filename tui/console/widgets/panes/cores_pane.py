@@ -1,4 +1,4 @@
-"""A run's first pane: how far the launch is on each worker, and every core as soon as one of them tells a figure."""
+"""A run's first pane: the launch phases of each worker, and every core as soon as one reports a figure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CoresPane(Pane):
         return self.cores if self._tables.current == CORES else self.phases
 
     def take(self, feed: Feed, unseen: frozenset[int]) -> None:
-        """Show what the feed holds; `unseen` are workers whose newest figures nobody hears of."""
+        """Show what the feed holds; `unseen` are the workers whose figures are not being updated."""
         if not (self.phases.is_mounted and self.cores.is_mounted):
             return
         snapshot = feed.snapshot

@@ -79,7 +79,7 @@ class CoreTableWidget(LineTable):
         is_launching: bool = False,
         failed_worker: int | None = None,
     ) -> None:
-        """Take a newer snapshot, and the workers nobody hears of; only lines that differ are repainted.
+        """Take a newer snapshot and the workers without a connection; only lines that differ are repainted.
 
         While what was written before is still being read, figures and states are those of then, not of now. While the
         run is launched again (`is_launching`) none trains, and the figures are those of before. The rows

@@ -338,7 +338,7 @@ class LineTable(LineView):
             self._go_to(row)
 
     def _go_to(self, row: int, *, scroll: bool = True) -> None:
-        """Somebody moves the cursor."""
+        """Move the cursor as the user asked."""
         self._at_rest = row <= 0
         self._move_to(row, scroll=scroll)
 
