@@ -2,84 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tui.logs._compat_numpy import np, npt
 from tui.logs.dialects.registry import LONGEST
 from tui.logs.snapshot import UNKNOWN
 from tui.logs.vectorized.line_scanner import Bytes
-from tui.logs.vectorized.packed_digits import Words
+from tui.logs.vectorized.prefix_index import PrefixIndex
 
 _WORTH_SPLITTING = 16_384
 """A larger chunk is not joined to the line it completes: only that line is."""
-
-_SHORTCUT_BITS = 12
-"""A hash's first bits lead straight to the place where its prefix most likely stands."""
-
-_SHIFT = np.uint64(64 - _SHORTCUT_BITS)
-
-MOST_PREFIXES = 8192
-"""Different prefixes (address and number) remembered of one stream."""
-
-UNSEEN = -2
-"""In place of a slot: no line had this prefix before."""
-
-
-class Known:
-    """The prefixes a stream has shown, by a hash, for looking up many at once."""
-
-    def __init__(self) -> None:
-        self.hashes: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self.tails: npt.NDArray[np.uint64] = np.zeros((3, 0), np.uint64)
-        self.slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        self._shortcut: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-
-    def find(self, tails: Words) -> npt.NDArray[np.int64]:
-        """The slot of each prefix, by its address and number as three rows of words; -1 it is no prefix, `UNSEEN`."""
-        if not len(self.hashes):
-            return np.full(tails.shape[1], UNSEEN, np.int64)
-        hashes = _hashes(tails)
-        places = self._shortcut.take((hashes >> _SHIFT).view(np.int64))
-        same = self._matches(places, tails)
-        slots: npt.NDArray[np.int64] = self.slots.take(places)
-        if same.all():
-            return slots
-        # Two prefixes can share a shortcut, and some are new.
-        other = np.flatnonzero(~same)
-        sought = np.searchsorted(self.hashes, hashes[other])
-        sought[sought == len(self.hashes)] = 0
-        slots[other] = np.where(self._matches(sought, tails[:, other]), self.slots[sought], UNSEEN)
-        return slots
-
-    def _matches(self, places: npt.NDArray[np.int64], tails: Words) -> npt.NDArray[np.bool_]:
-        same: npt.NDArray[np.bool_] = self.tails[0].take(places) == tails[0]
-        same &= self.tails[1].take(places) == tails[1]
-        same &= self.tails[2].take(places) == tails[2]
-        return same
-
-    def learn(self, tails: Words, slot_of: Callable[[int], int]) -> None:
-        """Add prefixes; `slot_of` returns a worker's slot (-1: no prefix) by the place of its first line."""
-        firsts = np.sort(np.unique(_hashes(tails), return_index=True)[1])
-        firsts = firsts[: MOST_PREFIXES - len(self.hashes)]
-        slots = np.array([slot_of(place) for place in firsts.tolist()], np.int64)
-        hashes = np.concatenate((self.hashes, _hashes(tails[:, firsts])))
-        order = hashes.argsort()
-        self.hashes = hashes[order]
-        self.tails = np.concatenate((self.tails, tails[:, firsts]), axis=1)[:, order]
-        self.slots = np.concatenate((self.slots, slots))[order]
-        self._shortcut = np.zeros(1 << _SHORTCUT_BITS, np.int64)
-        self._shortcut[self.hashes >> _SHIFT] = np.arange(len(self.hashes))
-
-
-_MIX = np.array([0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9], np.uint64)
-"""Odd multipliers that spread prefixes over 64 bits."""
-
-
-def _hashes(tails: Words) -> Words:
-    mixed: Words = tails[0] * _MIX[0] ^ tails[1] * _MIX[1] ^ tails[2] * _MIX[2]
-    return mixed
 
 
 class LogPiece(NamedTuple):
@@ -112,7 +44,7 @@ class Stream:
     """Whether another tool has put something before its lines."""
     labels: set[bytes] = field(default_factory=set)
     """Hosts and tasks that have stood before samples."""
-    known: Known = field(default_factory=Known)
+    known: PrefixIndex = field(default_factory=PrefixIndex)
     looked_at: int = 0
     """Bytes read in blocks so far; a whole block's where all its prefixes are known."""
     held: list[bytes] = field(default_factory=list)

@@ -10,13 +10,14 @@ from tui.logs._compat_numpy import np, npt, places_of
 from tui.logs.attribution.launcher_prefixes import LABELLED_SAMPLE
 from tui.logs.attribution.xla_dist_prefix import PREFIX, Moments
 from tui.logs.dialects.registry import LONGEST, TRAINING, Dialect
-from tui.logs.files.line_assembler import UNSEEN, Stream
+from tui.logs.files.line_assembler import Stream
 from tui.logs.single_line_reader import SingleLineReader
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.samples import Bools, Floats, Ints, UnparsedSamples
 from tui.logs.vectorized.hint_search import HintFinder, hint_finder_for
 from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Bytes, MatchedLines, PrefixBytes, Scanner
 from tui.logs.vectorized.packed_digits import Words
+from tui.logs.vectorized.prefix_index import UNSEEN
 
 BLOCK = 1024 * 1024
 """Bytes looked at together: what fits the caches, with room for the columns made of it."""
@@ -389,7 +390,7 @@ class _Block:
         for place in places_of(np.bincount(streams) > 0).tolist():
             mine, stream = places_of(streams == place), self._streams[place]
             slot_of = partial(self._slot_in_prefix, stream, begins[mine], lengths[mine])
-            stream.known.learn(tails[:, mine], slot_of)
+            stream.known.add(tails[:, mine], slot_of)
 
     def _slot_in_prefix(self, stream: Stream, begins: Ints, lengths: Ints, place: int) -> int:
         """The slot of the worker that a prefix names after its moment; -1 where it names none."""
