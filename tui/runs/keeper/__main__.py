@@ -40,6 +40,7 @@ from tui.text.printable import one_line
 LOCK_TIMEOUT_S = 15.0
 """A command that brings the mirror of a run without a keeper up to date may hold the lock for so long."""
 REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
+_SSH_MODULES = ("tui.ssh.connection", "tui.ssh.transport.login")
 _IAP_MODULES = ("tui.ssh.transport.iap_tunnel", "aiohttp")
 _REPORT_MODULES = (
     "tui.operator.facade",
@@ -81,6 +82,8 @@ def main(arguments: list[str]) -> int:
 def _load_modules(run: Run, document: Mapping[str, Any]) -> None:
     """Load what the rest of the run may need and is not imported above."""
     load_asyncssh()
+    for name in _SSH_MODULES:
+        importlib.import_module(name)
     worker_script()
     for name in _late_modules(run, document):
         importlib.import_module(name)

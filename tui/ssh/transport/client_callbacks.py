@@ -9,7 +9,7 @@ from typing import Any
 import asyncssh
 
 from tui.ssh.config.access import Prompter
-from tui.ssh.transport.fast_connection import FastConnection
+from tui.ssh.transport._compat_asyncssh import FastConnection
 from tui.text.printable import one_line
 
 
@@ -80,9 +80,9 @@ class LoginClient(asyncssh.SSHClient):
         return () if {"publickey", "none"} & set(wanted) else wanted
 
     @property
-    def heard(self) -> bool:
+    def has_received(self) -> bool:
         """Whether the server said something that is no greeting."""
-        return isinstance(self.connection, FastConnection) and self.connection.heard
+        return isinstance(self.connection, FastConnection) and self.connection.has_received
 
     @property
     def untried(self) -> int:

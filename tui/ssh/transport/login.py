@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 import time
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,10 +17,9 @@ from tui.ssh.config.access import ACCEPT_NEW, Access, Login, Prompter
 from tui.ssh.errors import SshError
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, fingerprint, host_key_error, host_key_not_saved, key_type
+from tui.ssh.transport._compat_asyncssh import SocketTunnel, connect
 from tui.ssh.transport.client_callbacks import LoginClient
-from tui.ssh.transport.fast_connection import connect
 from tui.ssh.transport.tcp import SLOT_PATIENCE_S, HandshakeSlot, connect_in_turn, read_banner
-from tui.ssh.transport.write_coalescing import SocketTunnel
 
 KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
 """Asked for first because it costs 1 ms of CPU where post-quantum exchanges cost tens; the others stay."""
@@ -204,7 +202,7 @@ class Dialer:
         except asyncio.TimeoutError:
             if client.connection is None:
                 raise errors.JUMP_SILENT.error(worker, login, jump=via, seconds=self.access.login_timeout) from None
-            if not client.greeted and client.heard and _is_direct(sock):
+            if not client.greeted and client.has_received and _is_direct(sock):
                 raise await self._diagnosed(login, worker) from None
             if not client.greeted:
                 raise errors.NO_GREETING.error(worker, login, seconds=self.access.login_timeout) from None
@@ -250,8 +248,6 @@ class Dialer:
     def _shared_options(self) -> asyncssh.SSHClientConnectionOptions:
         """What all connections have in common; every option is given, so no file of the user's changes it."""
         if self._options is None:
-            # Servers that only do that still get in, without a warning on the screen.
-            warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
             self._options = asyncssh.SSHClientConnectionOptions(
                 config=None,
                 client_keys=None,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
+import asyncssh
 import pytest
+from asyncssh import SSHClientConnection
 
 from tests.ssh.test_client_keys import _add, agent
 from tests.sshd import OpensshWorker, make_key
@@ -60,3 +63,18 @@ async def test_messages_are_worded_for_those_who_read_them(sshd: Start, caplog: 
     with caplog.at_level(logging.INFO, logger="asyncssh"):
         await _log_in(server, server.access())
     assert "Auth for user root succeeded" in caplog.text
+
+
+def test_the_private_names_of_asyncssh_exist_and_mean_what_the_connection_assumes() -> None:
+    """The contract behind `a connection that stays` and `exec against pdsh` of `make bench`."""
+    source = inspect.getsource(asyncssh.connection)
+    for name in ("_auth_methods", "_client_keys", "_banner_lines", "_inpbuf"):
+        assert f"self.{name}" in source, name
+    assert list(inspect.signature(SSHClientConnection.__init__).parameters)[:3] == ["self", "loop", "options"]
+    assert "wait" in inspect.signature(SSHClientConnection.__init__).parameters
+    assert "self._waiter = options.waiter if wait else None" in source
+    for name in ("try_next_auth", "public_key_auth_requested", "send_userauth_request"):
+        assert name in dir(SSHClientConnection), name
+    for name in ("send_packet", "logger", "log_sent_packet", "log_received_packet"):
+        assert hasattr(SSHClientConnection, name), name
+    assert "use_executor" in inspect.getsource(asyncssh.public_key.SSHLocalKeyPair)
