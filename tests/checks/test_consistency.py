@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.checks.check_thresholds import Thresholds
+from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.workers.check_facts import Clock, Code, Facts, facts_from
 from tui.checks.workers.consistency import clock_rows, code_rows, runtime_rows, version_rows
 from tui.pod.slice import Slice
 from tui.ssh.exec.script_protocol import Answer
 
-LIMITS = Thresholds()
+LIMITS = CheckThresholds()
 
 
 def told(worker: int, ahead: float = 0.0, error: float = 0.01, **versions: str) -> Facts:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.checks.check_row import CheckRow
-from tui.checks.firewall.evaluation import Decision, Machine, decide
+from tui.checks.firewall.evaluation import Decision, FirewallEndpoint, decide
 from tui.checks.firewall.firewall_rows import firewall_rows
-from tui.cloud.compute.firewall_rules import Policy, Rule, Traffic
+from tui.cloud.compute.firewall_types import FirewallRule, Policy, Traffic
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 
@@ -30,7 +30,7 @@ def some(choices: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
 
 traffic = st.builds(Traffic, st.sampled_from(["tcp", "udp", "all", "6", "TCP"]), st.sampled_from(PORTS))
 rules = st.builds(
-    Rule,
+    FirewallRule,
     name=st.uuids().map(str),
     allows=st.booleans(),
     traffic=st.lists(traffic, min_size=1, max_size=2).map(tuple),
@@ -47,7 +47,7 @@ rules = st.builds(
 levels = st.sampled_from([(0, POLICY), (1, POLICY), (2, None), (3, POLICY)])
 
 
-def at_level(rule: Rule, place: tuple[int, Policy | None], goes_on: bool) -> Rule:
+def at_level(rule: FirewallRule, place: tuple[int, Policy | None], goes_on: bool) -> FirewallRule:
     """A rule of a policy, where only those may go on to the next."""
     return replace(rule, level=place[0], policy=place[1], goes_on=goes_on and place[1] is not None)
 
@@ -60,7 +60,7 @@ doubtful = st.builds(
     st.sampled_from([(), (), ("secure tags",)]),
 )
 machines = st.builds(
-    Machine,
+    FirewallEndpoint,
     network=st.sampled_from(ADDRESSES),
     tags=st.frozensets(st.sampled_from(TAGS)),
     account=st.sampled_from([None, *ACCOUNTS]),
@@ -68,7 +68,7 @@ machines = st.builds(
 )
 
 
-def means(rule: Rule, source: Machine, target: Machine, port: int) -> bool:
+def means(rule: FirewallRule, source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> bool:
     """One packet, one rule: the documentation's conditions, written down one by one."""
 
     def within(address: str, ranges: tuple[str, ...]) -> bool:
@@ -100,7 +100,7 @@ def means(rule: Rule, source: Machine, target: Machine, port: int) -> bool:
     return all(conditions)
 
 
-def passes(all_rules: list[Rule], source: Machine, target: Machine, port: int) -> bool:
+def passes(all_rules: list[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> bool:
     """The same question answered another way: by the strictest of the rules that mean the packet."""
 
     def one_way(direction: str, implied: bool) -> bool:
@@ -113,7 +113,7 @@ def passes(all_rules: list[Rule], source: Machine, target: Machine, port: int) -
 
 @given(st.lists(rules, max_size=6), machines, machines, st.sampled_from([22, 80, 8476, 9000]))
 def test_decisions_are_those_of_an_independent_evaluation(
-    all_rules: list[Rule], source: Machine, target: Machine, port: int
+    all_rules: list[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, port: int
 ) -> None:
     decision = decide(all_rules, source, target, port)
 
@@ -123,7 +123,7 @@ def test_decisions_are_those_of_an_independent_evaluation(
         assert decision.rule.allows == decision.allowed
 
 
-def passes_levels(all_rules: list[Rule], meant: set[int], source: Machine) -> bool:
+def passes_levels(all_rules: list[FirewallRule], meant: set[int], source: FirewallEndpoint) -> bool:
     """Levels one after the other; `meant` are the places of rules that mean the packet."""
 
     def one_way(direction: str, implied: bool) -> bool:
@@ -142,7 +142,7 @@ def passes_levels(all_rules: list[Rule], meant: set[int], source: Machine) -> bo
     return (not source.inside or one_way("EGRESS", True)) and one_way("INGRESS", False)
 
 
-def certain(rule: Rule, source: Machine, target: Machine, port: int) -> bool | None:
+def certain(rule: FirewallRule, source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> bool | None:
     """Whether a rule means the packet; None where that hangs on what is not known."""
     far = "source_ranges" if rule.direction == "INGRESS" else "destination_ranges"
     plain = means(replace(rule, further=(), only=()), source, target, port)
@@ -154,7 +154,7 @@ def certain(rule: Rule, source: Machine, target: Machine, port: int) -> bool | N
     return None if rule.further and means(widened, source, target, port) else False
 
 
-def one_of_a_kind(all_rules: list[Rule]) -> list[Rule]:
+def one_of_a_kind(all_rules: list[FirewallRule]) -> list[FirewallRule]:
     """In a policy no two rules have the same priority, as the API sees to it."""
     seen: set[tuple[int, int]] = set()
     kept = []
@@ -167,7 +167,7 @@ def one_of_a_kind(all_rules: list[Rule]) -> list[Rule]:
 
 @given(st.lists(doubtful, max_size=8).map(one_of_a_kind), machines, machines, st.sampled_from([22, 8476]))
 def test_policies_are_asked_in_their_order_and_what_is_not_known_stays_open(
-    all_rules: list[Rule], source: Machine, target: Machine, port: int
+    all_rules: list[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, port: int
 ) -> None:
     decision = decide(all_rules, source, target, port)
 
@@ -186,23 +186,23 @@ def test_policies_are_asked_in_their_order_and_what_is_not_known_stays_open(
     st.lists(rules, max_size=6), machines, machines, st.sampled_from(["10.0.0.0/24", "0.0.0.0/0", "10.0.0.128/25"])
 )
 def test_what_is_said_of_a_range_holds_for_each_address_in_it(
-    all_rules: list[Rule], source: Machine, target: Machine, network: str
+    all_rules: list[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, network: str
 ) -> None:
-    every = Machine(network, source.tags, source.account, source.inside)
+    every = FirewallEndpoint(network, source.tags, source.account, source.inside)
     decision = decide(all_rules, every, target, 22)
 
     members = [text for text in ADDRESSES if ipaddress.ip_address(text) in ipaddress.ip_network(network)]
     for address in members if decision.allowed is not None else ():
-        one = Machine(address, source.tags, source.account, source.inside)
+        one = FirewallEndpoint(address, source.tags, source.account, source.inside)
         assert passes(all_rules, one, target, 22) == decision.allowed
 
 
 def test_among_equals_deny_decides_and_a_disabled_rule_does_not() -> None:
-    allow, deny = Rule("a", True, TCP), Rule("d", False, TCP)
-    source, target = Machine("10.0.0.1"), Machine("10.0.0.2")
+    allow, deny = FirewallRule("a", True, TCP), FirewallRule("d", False, TCP)
+    source, target = FirewallEndpoint("10.0.0.1"), FirewallEndpoint("10.0.0.2")
 
     assert decide([allow, deny], source, target, 22).rule == deny
-    off = Rule("d", False, TCP, disabled=True)
+    off = FirewallRule("d", False, TCP, disabled=True)
     assert decide([allow, off], source, target, 22).rule == allow
     assert (decide([], source, target, 22).allowed, str(decide([], source, target, 22))) == (
         False,
@@ -211,9 +211,9 @@ def test_among_equals_deny_decides_and_a_disabled_rule_does_not() -> None:
 
 
 def test_who_else_a_policys_rule_means_leaves_it_open_and_a_certain_no_does_not() -> None:
-    source, target = Machine("10.0.0.1"), Machine("10.0.0.2")
-    maybe = Rule("maybe", True, TCP, further=("domain names",), source_ranges=("10.9.0.0/16",), policy=POLICY)
-    leaving = Rule(
+    source, target = FirewallEndpoint("10.0.0.1"), FirewallEndpoint("10.0.0.2")
+    maybe = FirewallRule("maybe", True, TCP, further=("domain names",), source_ranges=("10.9.0.0/16",), policy=POLICY)
+    leaving = FirewallRule(
         "out", False, TCP, "EGRESS", destination_ranges=("10.9.0.0/16",), further=("countries",), policy=POLICY
     )
 
@@ -228,8 +228,8 @@ POD = Slice(
     network="projects/p/global/networks/lab",
     workers=tuple(Worker(index, internal_ip=f"10.164.0.{index + 1}") for index in range(4)),
 )
-INTERNAL = Rule("allow-internal", True, TCP, source_ranges=("10.0.0.0/8",), priority=65534)
-SSH = Rule("allow-ssh", True, (Traffic("tcp", ("22",)),), source_ranges=("0.0.0.0/0",))
+INTERNAL = FirewallRule("allow-internal", True, TCP, source_ranges=("10.0.0.0/8",), priority=65534)
+SSH = FirewallRule("allow-ssh", True, (Traffic("tcp", ("22",)),), source_ranges=("0.0.0.0/0",))
 
 
 def row_of(rows: list[CheckRow], port: int, text: str = "between workers") -> CheckRow:
@@ -265,7 +265,9 @@ def test_where_no_rule_allows_it_the_narrowest_one_is_offered() -> None:
 
 
 def test_a_rule_that_denies_is_overtaken() -> None:
-    deny = Rule("deny-mesh", False, (Traffic("tcp", ("8470-8480",)),), source_ranges=("10.0.0.0/8",), priority=500)
+    deny = FirewallRule(
+        "deny-mesh", False, (Traffic("tcp", ("8470-8480",)),), source_ranges=("10.0.0.0/8",), priority=500
+    )
     row = row_of(firewall_rows(POD, [INTERNAL, SSH, deny], probed=[probe("filtered")]), 8476)
 
     assert (row.status, "denied by deny-mesh" in row.detail, "--priority=499" in (row.remedy or "")) == (
@@ -276,14 +278,14 @@ def test_a_rule_that_denies_is_overtaken() -> None:
 
 
 @pytest.mark.parametrize(("known", "state"), [([INTERNAL, SSH], "filtered"), ([SSH], "closed")])
-def test_rules_and_probes_that_disagree_are_told(known: list[Rule], state: str) -> None:
+def test_rules_and_probes_that_disagree_are_told(known: list[FirewallRule], state: str) -> None:
     row = row_of(firewall_rows(POD, known, probed=[probe(state)]), 8476)
 
     assert (row.status, "disagree" in row.detail) == ("warn", True)
 
 
 def test_a_policy_that_denies_is_named_with_whom_to_ask() -> None:
-    organisation = Rule(
+    organisation = FirewallRule(
         "no-mesh", False, (Traffic("tcp", ("8476",)),), priority=100, policy=Policy("base", "organisation")
     )
     vpc = [replace(rule, level=1) for rule in (INTERNAL, SSH)]
@@ -297,8 +299,8 @@ def test_a_policy_that_denies_is_named_with_whom_to_ask() -> None:
 
 
 def test_a_policy_that_comes_after_the_rules_is_overtaken_by_a_rule() -> None:
-    late = Rule("last", False, TCP, level=1, policy=Policy("net", "network", after_vpc=True))
-    early = Rule("first", False, TCP, priority=7, policy=Policy("net", "regional"))
+    late = FirewallRule("last", False, TCP, level=1, policy=Policy("net", "network", after_vpc=True))
+    early = FirewallRule("first", False, TCP, priority=7, policy=Policy("net", "regional"))
     pod = replace(POD, zone="europe-west4-a")
 
     after = row_of(firewall_rows(pod, [SSH, late]), 8476).remedy or ""
@@ -311,7 +313,7 @@ def test_a_policy_that_comes_after_the_rules_is_overtaken_by_a_rule() -> None:
 
 
 def test_rules_by_what_is_not_known_here_are_unknown_until_probes_tell() -> None:
-    tagged = Rule("mesh", True, TCP, policy=Policy("net", "network"), only=("secure tags",))
+    tagged = FirewallRule("mesh", True, TCP, policy=Policy("net", "network"), only=("secure tags",))
 
     alone = row_of(firewall_rows(POD, [tagged]), 8476)
     probed = row_of(firewall_rows(POD, [tagged], probed=[probe("closed")]), 8476)
@@ -321,7 +323,7 @@ def test_rules_by_what_is_not_known_here_are_unknown_until_probes_tell() -> None
 
 
 def test_where_a_worker_saw_this_machines_address_the_rules_are_asked_about_that() -> None:
-    office = Rule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
+    office = FirewallRule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
 
     def of(*origins: str, route: str = "external") -> CheckRow:
         return row_of(firewall_rows(POD, [INTERNAL, office], origins=origins, route=route), 22, "from this machine")
@@ -336,10 +338,10 @@ def test_where_a_worker_saw_this_machines_address_the_rules_are_asked_about_that
 
 
 def test_a_jump_hosts_address_is_not_taken_for_this_machines() -> None:
-    office = Rule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
-    bastion = Rule("bastion-ssh", True, TCP, source_tags=("bastion",))
+    office = FirewallRule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
+    bastion = FirewallRule("bastion-ssh", True, TCP, source_tags=("bastion",))
 
-    def of(*rules: Rule, origins: tuple[str, ...] = ("192.168.7.7",)) -> CheckRow:
+    def of(*rules: FirewallRule, origins: tuple[str, ...] = ("192.168.7.7",)) -> CheckRow:
         rows = firewall_rows(POD, rules, origins=origins, jump="first,me@bastion:2222")
         return row_of(rows, 22, "from the jump host me@bastion:2222")
 
@@ -355,8 +357,8 @@ def test_a_jump_hosts_address_is_not_taken_for_this_machines() -> None:
 
 
 def test_only_some_addresses_may_log_in_and_iap_is_a_range_of_its_own() -> None:
-    office = Rule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
-    iap = Rule("iap-ssh", True, TCP, source_ranges=("35.235.240.0/20",))
+    office = FirewallRule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
+    iap = FirewallRule("iap-ssh", True, TCP, source_ranges=("35.235.240.0/20",))
 
     assert row_of(firewall_rows(POD, [INTERNAL, office]), 22, "from this machine").status == "unknown"
     assert row_of(firewall_rows(POD, [INTERNAL, iap], route="iap"), 22, "from IAP").status == "pass"
@@ -366,14 +368,14 @@ def test_only_some_addresses_may_log_in_and_iap_is_a_range_of_its_own() -> None:
 
 
 def test_pairs_are_told_apart_where_a_rule_means_some_workers_only() -> None:
-    half = Rule("half", True, TCP, source_ranges=("10.164.0.0/31",))
+    half = FirewallRule("half", True, TCP, source_ranges=("10.164.0.0/31",))
     row = row_of(firewall_rows(POD, [SSH, half]), 8476)
 
     assert (row.status, "no rule allows it" in row.detail) == ("fail", True)
 
 
 def test_tags_of_the_slice_count() -> None:
-    tagged = Rule("tpu-mesh", True, TCP, source_tags=("tpu",), target_tags=("tpu",))
+    tagged = FirewallRule("tpu-mesh", True, TCP, source_tags=("tpu",), target_tags=("tpu",))
 
     assert row_of(firewall_rows(POD, [SSH, tagged], tags=["tpu"]), 8476).status == "pass"
     assert row_of(firewall_rows(POD, [SSH, tagged]), 8476).status == "fail"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tui.checks.check_thresholds import Thresholds
+from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.workers.check_facts import Disk, Facts, Lock, Owner, facts_from
 from tui.checks.workers.worker_rows import GIB, rows_of_facts
 from tui.pod.slice import Slice
@@ -24,12 +24,12 @@ FINE = Facts(
 
 
 def status(facts: Facts, check: str, slice_: Slice = POD, **limits: float) -> list[str]:
-    return [row.status for row in rows_of_facts(facts, slice_, Thresholds(**limits)) if row.check == check]
+    return [row.status for row in rows_of_facts(facts, slice_, CheckThresholds(**limits)) if row.check == check]
 
 
 def test_a_worker_in_order_passes_everything() -> None:
-    assert {row.status for row in rows_of_facts(FINE, POD, Thresholds())} == {"pass"}
-    assert all(row.worker == 2 for row in rows_of_facts(FINE, POD, Thresholds()))
+    assert {row.status for row in rows_of_facts(FINE, POD, CheckThresholds())} == {"pass"}
+    assert all(row.worker == 2 for row in rows_of_facts(FINE, POD, CheckThresholds()))
 
 
 @pytest.mark.parametrize(("free", "expected"), [(6.0, "pass"), (4.9, "warn"), (0.4, "fail")])
@@ -105,4 +105,4 @@ def test_answers_that_make_no_sense_are_left_out_and_strangers_are_not_believed(
 
 
 def test_thresholds_come_from_a_profile_and_others_are_left_alone() -> None:
-    assert Thresholds.read({"disk_free_gib": 1, "straggler": 3.0}) == Thresholds(disk_free_gib=1.0)
+    assert CheckThresholds.read({"disk_free_gib": 1, "straggler": 3.0}) == CheckThresholds(disk_free_gib=1.0)

@@ -16,9 +16,9 @@ import pytest
 from tests.sshd import OpensshWorker, needs_sshd, sshd
 from tui.checks.before_launch import before_launch
 from tui.checks.check_row import CheckRow
-from tui.checks.check_thresholds import Thresholds
+from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.run_checks import run_checks
-from tui.checks.workers.check_facts import Asking, facts_from, make_call
+from tui.checks.workers.check_facts import FactsQuery, facts_from, make_call
 from tui.checks.workers.worker_rows import rows_of_facts
 from tui.pod.slice import Slice
 from tui.ssh.exec.script_protocol import parse_answers
@@ -253,7 +253,7 @@ async def test_a_chip_held_by_a_run_is_a_run_to_stop_and_no_mystery(
 
 
 def test_nobody_elses_processes_are_guessed_at() -> None:
-    made = make_call(Asking("~/.tpu-tui"))
+    made = make_call(FactsQuery("~/.tpu-tui"))
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", made.command]
     environment = {"PATH": os.environ["PATH"], "HOME": "/", "TPU_TUI_DEVICES": "/dev/null"}
     sent = time.time()
@@ -261,7 +261,7 @@ def test_nobody_elses_processes_are_guessed_at() -> None:
 
     facts = facts_from(0, parse_answers(made.nonce, done.stdout), sent, time.time())
     facts = replace(facts, owners=())
-    (row,) = [row for row in rows_of_facts(facts, Slice("lab"), Thresholds()) if row.check == "device"]
+    (row,) = [row for row in rows_of_facts(facts, Slice("lab"), CheckThresholds()) if row.check == "device"]
 
     assert facts.owners_hidden
     assert (row.status, "could not be looked into" in row.detail) == ("unknown", True)

@@ -6,11 +6,11 @@ from google.api_core import exceptions
 from google.auth.exceptions import RefreshError
 from google.rpc import error_details_pb2
 
-from tui.cloud.api_errors import Asked, explain, is_passing, is_unknown_location
+from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location
 from tui.cloud.credentials import LOGIN
 from tui.errors import CloudError, UsageError
 
-ASKED = Asked("slices cannot be listed", "my-project")
+ASKED = ApiRequest("slices cannot be listed", "my-project")
 
 
 def answered(code: grpc.StatusCode, message: str, reason: str = "", **metadata: str) -> exceptions.GoogleAPICallError:

@@ -119,7 +119,7 @@ def test_the_metadata_server_is_asked_on_compute_engine_only(
 LISTING = """
 import asyncio, os, sys
 from pathlib import Path
-from tui.cloud.inventory import open_inventory
+from tui.cloud.open_inventory import open_inventory
 from tui.errors import TpuTuiError
 from tui.settings import load
 settings = load({}, {"HOME": os.environ["HOME"], "TPU_TUI_HOME": os.environ["HOME"]})

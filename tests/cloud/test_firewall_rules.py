@@ -13,7 +13,8 @@ from tests.cloud.conftest import Cloud
 from tests.sshd import free_port
 from tui.checks.check_row import CheckRow
 from tui.checks.firewall.firewall_rows import read_rules, rows_of_rules
-from tui.cloud.compute.firewall_rules import FirewallRules, Policy, Rule, Traffic
+from tui.cloud.compute.firewall_rules import FirewallRules
+from tui.cloud.compute.firewall_types import FirewallRule, Policy, Traffic
 from tui.errors import CloudError
 from tui.localpod.api.compute_api import ComputeService
 from tui.pod.slice import Slice
@@ -72,7 +73,7 @@ async def test_rules_are_read_as_they_are(served: Served) -> None:
 
     assert read.gaps == ()
     assert read.rules == (
-        Rule(
+        FirewallRule(
             "mesh",
             False,
             (Traffic("tcp", ("22", "8470-8477")), Traffic("udp")),
@@ -81,7 +82,7 @@ async def test_rules_are_read_as_they_are(served: Served) -> None:
             target_accounts=("a@x",),
             disabled=True,
         ),
-        Rule("out", True, (Traffic("all"),), direction="EGRESS", destination_ranges=("10.0.0.0/8",)),
+        FirewallRule("out", True, (Traffic("all"),), direction="EGRESS", destination_ranges=("10.0.0.0/8",)),
     )
 
 

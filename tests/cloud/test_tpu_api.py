@@ -17,7 +17,7 @@ from google.cloud.tpu_v2.services.tpu.transports.grpc_asyncio import TpuGrpcAsyn
 
 from tests.cloud.conftest import Cloud
 from tests.localpod.api_clients import until
-from tui.cloud.inventory import open_inventory
+from tui.cloud.open_inventory import open_inventory
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import CloudError, UsageError
 from tui.localpod.api.faults import FOREVER

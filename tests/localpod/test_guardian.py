@@ -65,7 +65,7 @@ def run_on_worker(home: Path, command: str, index: int = 0) -> None:
 async def _run_on_worker(home: Path, command: str, index: int) -> None:
     import asyncssh
 
-    from tui.cloud.inventory import open_inventory
+    from tui.cloud.open_inventory import open_inventory
 
     settings = load({"profile": "local"}, {"TPU_TUI_HOME": str(home)})
     inventory = open_inventory(settings)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.pods import PodProcess, local_pod, log_in, pod_home, pod_process, running_pod
-from tui.cloud.inventory import open_inventory
+from tui.cloud.open_inventory import open_inventory
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import TpuTuiError, UsageError
 from tui.localpod import requirements

@@ -31,7 +31,7 @@ def test_importing_it_imports_no_network_library(module: str) -> None:
 def test_a_hosts_file_is_listed_without_any_network_library(tmp_path: Path) -> None:
     program = """
 import asyncio, sys, pathlib
-from tui.cloud.inventory import open_inventory
+from tui.cloud.open_inventory import open_inventory
 from tui.settings import load
 path = pathlib.Path(sys.argv[1]) / "lab.hosts"
 path.write_text("10.0.0.1\\n")

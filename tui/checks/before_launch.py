@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui.checks.check_row import CheckRow
-from tui.checks.check_thresholds import Thresholds
-from tui.checks.merge_rows import Tell, gather_rows
+from tui.checks.check_thresholds import CheckThresholds
+from tui.checks.merge_rows import Report, gather_rows
 from tui.checks.port_checks import COORDINATOR_PORT, MESH_PORT, rows_to_coordinator
-from tui.checks.workers.check_facts import JOB, NOBODY, RUN_ROOT, Ask, Asking, Facts, over
+from tui.checks.workers.check_facts import JOB, NOBODY, RUN_ROOT, Ask, Facts, FactsQuery, over
 from tui.checks.workers.consistency import clock_rows, runtime_rows, version_rows
-from tui.checks.workers.worker_rows import tell_facts
+from tui.checks.workers.worker_rows import report_facts
 from tui.errors import TpuTuiError
 from tui.pod.slice import Slice
 
@@ -42,24 +42,26 @@ async def before_launch(
     whoever has the fleet. `ask` is how workers are asked about themselves, a session each unless it is given; what
     they tell is added to `told`.
     """
-    limits = Thresholds.read(thresholds or {})
+    limits = CheckThresholds.read(thresholds or {})
     told = [] if told is None else told
     ports = LAUNCH_PORTS.get(runtime, LAUNCH_PORTS["pjrt"])
 
-    def of_worker(index: int) -> Callable[[Tell], Awaitable[None]]:
-        async def ways(tell: Tell) -> None:
+    def of_worker(index: int) -> Callable[[Report], Awaitable[None]]:
+        async def ways(tell: Report) -> None:
             async for row in rows_to_coordinator(index, slice_, fleet, ports):
                 tell(row if runtime != "none" else _advisory(row))
 
-        async def check(tell: Tell) -> None:
+        async def check(tell: Report) -> None:
             try:
                 await fleet.connect(index)
             except TpuTuiError as error:
                 detail = f"{error.what}: {error.why}" if error.why else error.what
                 tell(CheckRow("reachability", index, None, None, "fail", None, detail, error.remedy or None))
                 return
-            asking = Asking(run_root, versions=JOB if job else NOBODY, job=job(index) if job else "")
-            facts = tell_facts(index, slice_, ask or over(fleet), asking, limits, told, lambda row: tell(_taken(row)))
+            asking = FactsQuery(run_root, versions=JOB if job else NOBODY, job=job(index) if job else "")
+            facts = report_facts(
+                index, slice_, ask or over(fleet), asking, limits, told, lambda row: tell(_taken(row))
+            )
             await asyncio.gather(facts, ways(tell))
 
         return check

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class CheckThresholds:
     """Limits of the workers' checks; a profile's `[thresholds]` sets them by these names."""
 
     disk_free_gib: float = 5.0
@@ -24,6 +24,6 @@ class Thresholds:
     """Further apart than this fails: Google's tokens are refused (they live from their own time)."""
 
     @classmethod
-    def read(cls, values: Mapping[str, float]) -> Thresholds:
+    def read(cls, values: Mapping[str, float]) -> CheckThresholds:
         """Take the limits of ours among a profile's thresholds; others belong to others."""
         return cls(**{item.name: float(values[item.name]) for item in fields(cls) if item.name in values})

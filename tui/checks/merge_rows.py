@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from tui.checks.check_row import CheckRow
 
-Tell = Callable[[CheckRow], None]
+Report = Callable[[CheckRow], None]
 """Hands a row on to whoever reads the stream."""
 
 
-async def gather_rows(work: Sequence[Callable[[Tell], Awaitable[None]]]) -> AsyncIterator[CheckRow]:
+async def gather_rows(work: Sequence[Callable[[Report], Awaitable[None]]]) -> AsyncIterator[CheckRow]:
     """Do all the work at once and yield what it tells; an end of the reading cancels what is under way."""
     rows: asyncio.Queue[CheckRow | None] = asyncio.Queue()
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from typing import TYPE_CHECKING
 
 from tui.checks.check_row import CheckRow
-from tui.checks.merge_rows import Tell, gather_rows
+from tui.checks.merge_rows import Report, gather_rows
 from tui.errors import TpuTuiError
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
@@ -50,8 +50,8 @@ async def check_ports(
         yield row
 
 
-def _of_worker(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> Callable[[Tell], Awaitable[None]]:
-    async def check(tell: Tell) -> None:
+def _of_worker(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> Callable[[Report], Awaitable[None]]:
+    async def check(tell: Report) -> None:
         async for row in rows_from(index, slice_, fleet, ports):
             tell(row)
 

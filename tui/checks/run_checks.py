@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import TYPE_CHECKING
 
 from tui.checks.check_row import CheckRow
-from tui.checks.check_thresholds import Thresholds
+from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.firewall.firewall_rows import read_rules, rows_of_rules
-from tui.checks.merge_rows import Tell, gather_rows
+from tui.checks.merge_rows import Report, gather_rows
 from tui.checks.port_checks import DEFAULT_PORTS, rows_from, scope_rows
-from tui.checks.workers.check_facts import LOGIN, RUN_ROOT, Asking, Facts, over
+from tui.checks.workers.check_facts import LOGIN, RUN_ROOT, Facts, FactsQuery, over
 from tui.checks.workers.consistency import rows_across, runtime_rows
 from tui.checks.workers.login_check import reach_rows
-from tui.checks.workers.worker_rows import tell_facts
+from tui.checks.workers.worker_rows import report_facts
 from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
@@ -40,18 +40,18 @@ async def run_checks(
     this machine reaches the workers, `tags` and `account` what rules know them by. Stopping the iteration stops
     what is under way.
     """
-    limits = Thresholds.read(thresholds or {})
-    asking = Asking(run_root, versions=LOGIN, code=True)
+    limits = CheckThresholds.read(thresholds or {})
+    asking = FactsQuery(run_root, versions=LOGIN, code=True)
     told: list[Facts] = []
     probed: list[CheckRow] = []
 
-    def of_worker(index: int) -> Callable[[Tell], Awaitable[None]]:
-        async def check(tell: Tell) -> None:
+    def of_worker(index: int) -> Callable[[Report], Awaitable[None]]:
+        async def check(tell: Report) -> None:
             reached = await reach_rows(index, fleet)
             for row in reached:
                 tell(row)
             if reached[-1].status == "pass":
-                await tell_facts(index, slice_, over(fleet), asking, limits, told, tell)
+                await report_facts(index, slice_, over(fleet), asking, limits, told, tell)
                 async for row in rows_from(index, slice_, fleet, (*DEFAULT_PORTS, *ports)):
                     probed.append(row)
                     tell(row)

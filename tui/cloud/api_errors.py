@@ -27,7 +27,7 @@ _QUOTA_PROJECT = ("USER_PROJECT_DENIED", "CONSUMER_QUOTA_PROJECT_REQUIRED")
 
 
 @dataclass(frozen=True)
-class Asked:
+class ApiRequest:
     """What was being asked for when the error came, for its sentence."""
 
     what: str
@@ -51,14 +51,14 @@ def is_unknown_location(error: BaseException) -> bool:
     return isinstance(error, exceptions.GoogleAPICallError) and bool(_NO_LOCATION.search(error.message or ""))
 
 
-def explain(error: Exception, asked: Asked, tried: float = 0.0) -> TpuTuiError:
+def explain(error: Exception, asked: ApiRequest, tried: float = 0.0) -> TpuTuiError:
     """The error as a sentence with its remedy; `tried` is for how many seconds it was asked."""
     if isinstance(error, exceptions.RetryError) and isinstance(error.cause, Exception):
         error = error.cause
     if isinstance(error, GoogleAuthError) or _PLUGIN_FAILED in str(error):
         return _token(asked, str(error))
     if not isinstance(error, exceptions.GoogleAPICallError):
-        return CloudError(asked.what, why=_said(error))
+        return CloudError(asked.what, why=_first_line(error))
     if is_unknown_location(error):
         why = f"there is no such zone, or project {asked.project} cannot use it"
         remedy = f"gcloud compute tpus locations list --project {asked.project} shows the zones there are"
@@ -66,16 +66,16 @@ def explain(error: Exception, asked: Asked, tried: float = 0.0) -> TpuTuiError:
     for kind, explained in _BY_KIND.items():
         if isinstance(error, kind):
             return explained(error, asked, tried)
-    return CloudError(asked.what, why=_said(error), remedy=_THEIR_FAULT)
+    return CloudError(asked.what, why=_first_line(error), remedy=_THEIR_FAULT)
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """What the API said, on one harmless line, without the number meant for Google's support."""
     text = getattr(error, "message", None) or str(error) or type(error).__name__
     return _EVENT_ID.sub("", one_line(str(text)))
 
 
-def _token(asked: Asked, said: str) -> TpuTuiError:
+def _token(asked: ApiRequest, said: str) -> TpuTuiError:
     if "invalid_grant" in said or "Reauthentication" in said or "expired" in said:
         why = "the login has expired or was revoked"
     else:
@@ -83,16 +83,16 @@ def _token(asked: Asked, said: str) -> TpuTuiError:
     return CloudError(asked.what, why=why, remedy=LOGIN)
 
 
-def _unreachable(error: exceptions.GoogleAPICallError, asked: Asked, tried: float) -> TpuTuiError:
+def _unreachable(error: exceptions.GoogleAPICallError, asked: ApiRequest, tried: float) -> TpuTuiError:
     where = f" at {asked.endpoint}" if asked.endpoint else ""
     remedy = "look at the network, and at https://status.cloud.google.com"
     if asked.endpoint:
         remedy = "is the local pod still there? tpu-tui local up starts one"
-    why = f"{asked.api}{where} is down or out of reach, tried for {tried:.0f} s: {_said(error)}"
+    why = f"{asked.api}{where} is down or out of reach, tried for {tried:.0f} s: {_first_line(error)}"
     return CloudError(asked.what, why=why, remedy=remedy)
 
 
-def _too_late(_error: exceptions.GoogleAPICallError, asked: Asked, tried: float) -> TpuTuiError:
+def _too_late(_error: exceptions.GoogleAPICallError, asked: ApiRequest, tried: float) -> TpuTuiError:
     return CloudError(asked.what, why=f"{asked.api} did not answer within {tried:.0f} s", remedy="try again")
 
 
@@ -100,7 +100,7 @@ _NOT_ITS_OWNER = ("CREDENTIALS_MISSING", "ACCESS_TOKEN_TYPE_UNSUPPORTED")
 """Why a local pod takes no token: there is none, or it is another pod's."""
 
 
-def _unauthenticated(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float) -> TpuTuiError:
+def _unauthenticated(error: exceptions.GoogleAPICallError, asked: ApiRequest, _tried: float) -> TpuTuiError:
     if asked.endpoint and error.reason in _NOT_ITS_OWNER:
         which = "no token" if error.reason == _NOT_ITS_OWNER[0] else "another token"
         why = f"the local pod at {asked.endpoint} answers its owner only, and the profile has {which}"
@@ -109,8 +109,8 @@ def _unauthenticated(error: exceptions.GoogleAPICallError, asked: Asked, _tried:
     return CloudError(asked.what, why="the access token is expired, revoked or not valid", remedy=LOGIN)
 
 
-def _forbidden(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float) -> TpuTuiError:
-    said = _said(error)
+def _forbidden(error: exceptions.GoogleAPICallError, asked: ApiRequest, _tried: float) -> TpuTuiError:
+    said = _first_line(error)
     if error.reason in _DISABLED or "it is disabled" in said:
         return CloudError(
             asked.what,
@@ -137,23 +137,23 @@ def _forbidden(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float
 _ANOTHER_PROJECT = "name the right one with --project (gcloud projects list shows yours)"
 
 
-def _not_found(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float) -> TpuTuiError:
-    return UsageError(asked.what, why=_said(error))
+def _not_found(error: exceptions.GoogleAPICallError, asked: ApiRequest, _tried: float) -> TpuTuiError:
+    return UsageError(asked.what, why=_first_line(error))
 
 
-def _in_the_wrong_state(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float) -> TpuTuiError:
-    return UsageError(asked.what, why=_said(error).rstrip("."), remedy="tpu-tui slices shows its state")
+def _in_the_wrong_state(error: exceptions.GoogleAPICallError, asked: ApiRequest, _tried: float) -> TpuTuiError:
+    return UsageError(asked.what, why=_first_line(error).rstrip("."), remedy="tpu-tui slices shows its state")
 
 
-def _exists(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float) -> TpuTuiError:
-    return UsageError(asked.what, why=_said(error), remedy="take another name, or delete that one first")
+def _exists(error: exceptions.GoogleAPICallError, asked: ApiRequest, _tried: float) -> TpuTuiError:
+    return UsageError(asked.what, why=_first_line(error), remedy="take another name, or delete that one first")
 
 
 _THEIR_FAULT = "try again; https://status.cloud.google.com tells whether it is more than this once"
 
 
-def _exhausted(error: exceptions.GoogleAPICallError, asked: Asked, _tried: float) -> TpuTuiError:
-    said = _said(error)
+def _exhausted(error: exceptions.GoogleAPICallError, asked: ApiRequest, _tried: float) -> TpuTuiError:
+    said = _first_line(error)
     if error.reason == "RATE_LIMIT_EXCEEDED" or _EACH_MINUTE.search(said):
         return CloudError(asked.what, why=said, remedy="wait a minute; other programs of the project count too")
     if "capacity" in said:

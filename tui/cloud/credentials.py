@@ -36,7 +36,7 @@ class NoCredentialsError(CloudError):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundCredentials:
     """Credentials and the project they come with, if any."""
 
     credentials: Any
@@ -56,7 +56,7 @@ def silence_libraries() -> None:
     warnings.filterwarnings("ignore", message="Your application has authenticated using end user credentials")
 
 
-def find_credentials(environ: Mapping[str, str] | None = None) -> Found:
+def find_credentials(environ: Mapping[str, str] | None = None) -> FoundCredentials:
     """The application default credentials. Raises CloudError saying which command makes some.
 
     The metadata server is asked only on Compute Engine: elsewhere its probe waits for seconds.
@@ -75,7 +75,7 @@ def find_credentials(environ: Mapping[str, str] | None = None) -> Found:
     raise _none_found(directory)
 
 
-def _from_file(path: Path, what: str) -> Found:
+def _from_file(path: Path, what: str) -> FoundCredentials:
     import google.auth
     from google.auth.exceptions import GoogleAuthError
 
@@ -87,10 +87,10 @@ def _from_file(path: Path, what: str) -> Found:
     except (GoogleAuthError, OSError, ValueError, AttributeError, TypeError) as error:
         why = " ".join(str(error.args[0] if error.args else error).split())
         raise CloudError(f"{what} cannot be used", why=f"{path}: {why}", remedy=LOGIN) from None
-    return Found(credentials, project or getattr(credentials, "quota_project_id", None))
+    return FoundCredentials(credentials, project or getattr(credentials, "quota_project_id", None))
 
 
-def _from_metadata_server() -> Found:
+def _from_metadata_server() -> FoundCredentials:
     import google.auth
     from google.auth.exceptions import GoogleAuthError
 
@@ -98,7 +98,7 @@ def _from_metadata_server() -> Found:
         credentials, project = google.auth.default(scopes=_SCOPES)
     except GoogleAuthError as error:
         raise CloudError("this machine has no credentials", why=str(error), remedy=LOGIN) from None
-    return Found(credentials, project)
+    return FoundCredentials(credentials, project)
 
 
 def _on_compute_engine(environ: Mapping[str, str]) -> bool:

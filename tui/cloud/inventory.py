@@ -8,7 +8,6 @@ from typing import Protocol
 
 from tui.errors import TpuTuiError, UsageError, near_matches
 from tui.pod.slice import Slice
-from tui.settings import Settings
 
 _CANDIDATES_SHOWN = 8
 
@@ -39,17 +38,6 @@ class Inventory(Protocol):
 
     async def close(self) -> None:
         """Let go of connections."""
-
-
-def open_inventory(settings: Settings) -> Inventory:
-    """The source that the settings name: the hosts file where there is one, else the Cloud TPU API."""
-    if settings.hosts is not None:
-        from tui.cloud.hosts_file import HostsFile
-
-        return HostsFile(settings.hosts)
-    from tui.cloud.tpu.tpu_api import TpuApi
-
-    return TpuApi(settings)
 
 
 def pick(name: str, zone: str | None, listing: Listing) -> Slice:

@@ -42,7 +42,7 @@ class Connections:
     def inventory(self) -> Inventory:
         """The source of slices that the settings name, opened when it is first used."""
         if self._inventory is None:
-            from tui.cloud.inventory import open_inventory
+            from tui.cloud.open_inventory import open_inventory
 
             self._inventory = open_inventory(self.settings)
         return self._inventory

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tui.checks.check_row import CheckRow
-from tui.checks.merge_rows import Tell, gather_rows
+from tui.checks.merge_rows import Report, gather_rows
 from tui.runs.launch.launch_request import LaunchRequest, run_from
 from tui.runs.launch.preflight import wants_versions
 
@@ -30,7 +30,7 @@ async def check_before_launch(connections: Connections, request: LaunchRequest) 
     slice_, settings = request.slice_, connections.settings
     fleet = await connections.fleet(slice_)
 
-    async def workers(tell: Tell) -> None:
+    async def workers(tell: Report) -> None:
         async for row in before_launch(
             slice_,
             fleet,
@@ -41,7 +41,7 @@ async def check_before_launch(connections: Connections, request: LaunchRequest) 
         ):
             tell(row)
 
-    async def buckets(tell: Tell) -> None:
+    async def buckets(tell: Report) -> None:
         for row in await check_buckets(settings, slice_, request.job.argv, request.job.env):
             tell(row)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tui.cloud.compute.firewall_rules import Rule, Traffic
+from tui.cloud.compute.firewall_types import FirewallRule, Traffic
 from tui.text.printable import one_line
 
 Network = ipaddress.IPv4Network
@@ -20,7 +20,7 @@ _TCP = ("tcp", "6", "all")
 
 
 @dataclass(frozen=True)
-class Machine:
+class FirewallEndpoint:
     """One end of a connection: an address or a range of them, and what rules may know it by."""
 
     network: str
@@ -40,7 +40,7 @@ class Decision:
     """
 
     allowed: bool | None
-    rule: Rule | None
+    rule: FirewallRule | None
     direction: str
 
     def __str__(self) -> str:
@@ -50,26 +50,26 @@ class Decision:
         return f"{verb} {named(self.rule)}"
 
 
-def named(rule: Rule) -> str:
+def named(rule: FirewallRule) -> str:
     """A rule as a person finds it: its name, its priority, and whose it is where that is not the VPC."""
     policy = f" of the {rule.policy.kind} firewall policy {rule.policy.name}" if rule.policy else ""
     return one_line(f"{rule.name} (priority {rule.priority}{policy})")
 
 
 @dataclass(frozen=True)
-class _Fate:
+class _Outcomes:
     """What may become of a connection from some rule on; `usual` is when doubtful rules do not mean it."""
 
     usual: Decision
     possible: frozenset[bool | None]
-    parting: Rule | None = None
+    parting: FirewallRule | None = None
     """The first rule after which it depends."""
 
     def decision(self) -> Decision:
         return self.usual if len(self.possible) == 1 else Decision(None, self.parting, self.usual.direction)
 
 
-def decide(rules: Iterable[Rule], source: Machine, target: Machine, port: int) -> Decision:
+def decide(rules: Iterable[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> Decision:
     """Whether `source` may open tcp:`port` on `target`: out of the one, where that is of ours, and into the other."""
     known = list(rules)
     entering = _decide([rule for rule in known if rule.direction == "INGRESS"], source, target, port, "INGRESS")
@@ -81,31 +81,40 @@ def decide(rules: Iterable[Rule], source: Machine, target: Machine, port: int) -
     return entering
 
 
-def _decide(rules: Sequence[Rule], source: Machine, target: Machine, port: int, direction: str) -> Decision:
+def _decide(
+    rules: Sequence[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, port: int, direction: str
+) -> Decision:
     """From the last rule to the first: what a rule leaves open is the fate that comes after it."""
     owner = target if direction == "INGRESS" else source
     implied = direction == "EGRESS"
-    fate = _Fate(Decision(implied, None, direction), frozenset({implied}))
+    fate = _Outcomes(Decision(implied, None, direction), frozenset({implied}))
     by_level = sorted(rules, key=lambda rule: (rule.level, rule.priority, rule.allows))
     for _, level in groupby(reversed(by_level), key=lambda rule: rule.level):
         following = fate
         for rule in level:
-            share = _meant(rule, source, target, owner, port, direction)
+            share = _coverage(rule, source, target, owner, port, direction)
             if share == _NONE:
                 continue
-            decided = _Fate(Decision(rule.allows, rule, direction), frozenset({rule.allows}))
+            decided = _Outcomes(Decision(rule.allows, rule, direction), frozenset({rule.allows}))
             reached = following if rule.goes_on else decided
             fate = reached if share == _ALL else _either(fate, reached, rule)
     return fate.decision()
 
 
-def _either(fate: _Fate, reached: _Fate, rule: Rule) -> _Fate:
+def _either(fate: _Outcomes, reached: _Outcomes, rule: FirewallRule) -> _Outcomes:
     if fate.possible == reached.possible:
         return fate
-    return _Fate(fate.usual, fate.possible | reached.possible, rule)
+    return _Outcomes(fate.usual, fate.possible | reached.possible, rule)
 
 
-def _meant(rule: Rule, source: Machine, target: Machine, owner: Machine, port: int, direction: str) -> int:
+def _coverage(
+    rule: FirewallRule,
+    source: FirewallEndpoint,
+    target: FirewallEndpoint,
+    owner: FirewallEndpoint,
+    port: int,
+    direction: str,
+) -> int:
     """How much of the connections between the two a rule means: none, some (or who knows), all."""
     if rule.disabled or not _applies(rule, owner) or not _about(rule.traffic, port):
         return _NONE
@@ -116,13 +125,13 @@ def _meant(rule: Rule, source: Machine, target: Machine, owner: Machine, port: i
 _NONE, _SOME, _ALL = range(3)
 
 
-def _applies(rule: Rule, owner: Machine) -> bool:
+def _applies(rule: FirewallRule, owner: FirewallEndpoint) -> bool:
     if rule.target_tags:
         return not owner.tags.isdisjoint(rule.target_tags)
     return not rule.target_accounts or owner.account in rule.target_accounts
 
 
-def lets_in_by_name(rule: Rule, port: int) -> bool:
+def lets_in_by_name(rule: FirewallRule, port: int) -> bool:
     """Whether a rule is about what enters on tcp:`port` from machines with a tag or a service account."""
     names = rule.source_tags or rule.source_accounts
     return bool(names) and rule.direction == "INGRESS" and not rule.disabled and _about(rule.traffic, port)
@@ -141,7 +150,7 @@ def _in_span(span: str, port: int) -> bool:
     return int(first) <= port <= int(last or first)
 
 
-def _from(rule: Rule, source: Machine, direction: str) -> int:
+def _from(rule: FirewallRule, source: FirewallEndpoint, direction: str) -> int:
     """How much of the source a rule means. Ranges, tags and accounts add up."""
     known = not source.tags.isdisjoint(rule.source_tags) or source.account in rule.source_accounts
     if direction == "INGRESS" and source.inside and known:
@@ -150,11 +159,11 @@ def _from(rule: Rule, source: Machine, direction: str) -> int:
     return _end(source, rule.source_ranges, rule.further if direction == "INGRESS" else (), others)
 
 
-def _to(rule: Rule, target: Machine, direction: str) -> int:
+def _to(rule: FirewallRule, target: FirewallEndpoint, direction: str) -> int:
     return _end(target, rule.destination_ranges, rule.further if direction == "EGRESS" else (), False)
 
 
-def _end(machine: Machine, ranges: Sequence[str], further: Sequence[str], others: bool) -> int:
+def _end(machine: FirewallEndpoint, ranges: Sequence[str], further: Sequence[str], others: bool) -> int:
     """How much of one end the ranges mean, and what else is named there but not known: at most some."""
     if not ranges and not further:
         return _NONE if others else _ALL

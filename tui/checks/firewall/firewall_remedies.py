@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui.checks.firewall.evaluation import Decision
-from tui.cloud.compute.firewall_rules import Policy, Rule
+from tui.cloud.compute.firewall_types import FirewallRule, Policy
 from tui.pod.slice import Slice
 
 _ENDS = {"INGRESS": ("--source-ranges", "--src-ip-ranges"), "EGRESS": ("--destination-ranges", "--dest-ip-ranges")}
@@ -27,7 +27,7 @@ def narrowest(slice_: Slice, name: str, port: int, ranges: str, decision: Decisi
     )
 
 
-def _in_policy(slice_: Slice, rule: Rule, policy: Policy, port: int, ranges: str, direction: str) -> str:
+def _in_policy(slice_: Slice, rule: FirewallRule, policy: Policy, port: int, ranges: str, direction: str) -> str:
     if policy.kind == "system":
         return f"{policy.name} is Google's own and cannot be changed; ask Google Cloud support"
     if rule.priority == 0:

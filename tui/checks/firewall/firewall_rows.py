@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tui.checks.bucket_region import region_of
 from tui.checks.check_row import CheckRow
-from tui.checks.firewall.evaluation import Decision, Machine, decide, lets_in_by_name
+from tui.checks.firewall.evaluation import Decision, FirewallEndpoint, decide, lets_in_by_name
 from tui.checks.firewall.firewall_remedies import narrowest
 from tui.checks.port_checks import DEFAULT_PORTS, firewall_remedy, smallest_network
 from tui.errors import TpuTuiError
@@ -16,7 +16,8 @@ from tui.pod.slice import Slice
 from tui.text.printable import one_line
 
 if TYPE_CHECKING:
-    from tui.cloud.compute.firewall_rules import FirewallRules, Rule, Ruleset
+    from tui.cloud.compute.firewall_rules import FirewallRules
+    from tui.cloud.compute.firewall_types import FirewallRule, Ruleset
 
 IAP_RANGE = "35.235.240.0/20"
 """Where Identity-Aware Proxy's TCP forwarding comes from (Google Cloud documentation)."""
@@ -65,7 +66,7 @@ def rows_of_rules(
 
 def firewall_rows(
     slice_: Slice,
-    rules: Sequence[Rule],
+    rules: Sequence[FirewallRule],
     *,
     ports: Sequence[int] = (),
     probed: Iterable[CheckRow] = (),
@@ -82,7 +83,7 @@ def firewall_rows(
     """
     known = frozenset(tags)
     addresses = [worker.internal_ip for worker in slice_.workers if worker.internal_ip]
-    workers = [Machine(address, known, account) for address in addresses if smallest_network([address])]
+    workers = [FirewallEndpoint(address, known, account) for address in addresses if smallest_network([address])]
     if not workers:
         return []
     rows = [_ssh_row(slice_, rules, workers, route, jump, origins)]
@@ -100,15 +101,15 @@ def _row(status: str, detail: str, remedy: str | None = None) -> CheckRow:
 
 def _ssh_row(
     slice_: Slice,
-    rules: Sequence[Rule],
-    workers: Sequence[Machine],
+    rules: Sequence[FirewallRule],
+    workers: Sequence[FirewallEndpoint],
     route: str,
     jump: str | None,
     origins: Sequence[str],
 ) -> CheckRow:
     """SSH from outside. Where no worker saw where a login comes from, the whole internet is asked about."""
     through_iap = route == "iap"
-    who = "IAP" if through_iap else _whose(jump)
+    who = "IAP" if through_iap else _origin_name(jump)
     if origins and not through_iap:
         return _ssh_from(rules, workers, who, origins)
     if route == "internal":
@@ -118,17 +119,19 @@ def _ssh_row(
     if worst.allowed:
         return _row("pass", told)
     if worst.allowed is None and worst.rule is not None:
-        return _row("unknown", f"{told}, which means {_meant(worst)}: is {who} among them?")
+        return _row("unknown", f"{told}, which means {_describe_match(worst)}: is {who} among them?")
     wanted = IAP_RANGE if through_iap else f"{'JUMP-HOSTS' if jump else 'YOUR'}-ADDRESS/32"
     return _row("fail", told, narrowest(slice_, f"allow-{'iap-' if through_iap else ''}ssh", SSH, wanted, worst))
 
 
-def _whose(jump: str | None) -> str:
+def _origin_name(jump: str | None) -> str:
     """Who knocks at the workers: this machine, or the last jump host on the way to them."""
     return f"the jump host {one_line(jump.rpartition(',')[2])}" if jump else "this machine"
 
 
-def _ssh_from(rules: Sequence[Rule], workers: Sequence[Machine], who: str, origins: Sequence[str]) -> CheckRow:
+def _ssh_from(
+    rules: Sequence[FirewallRule], workers: Sequence[FirewallEndpoint], who: str, origins: Sequence[str]
+) -> CheckRow:
     """SSH from where a login came: it works, so rules that forbid it are not the ones that hold."""
     worst = _worst(rules, origins, workers)
     told = f"tcp:22 from {who} ({', '.join(origins)}): {worst}"
@@ -140,7 +143,7 @@ def _ssh_from(rules: Sequence[Rule], workers: Sequence[Machine], who: str, origi
     return _row("pass", f"{told}; a login works")
 
 
-def _by_name(rules: Sequence[Rule], origins: Sequence[str]) -> str:
+def _by_name(rules: Sequence[FirewallRule], origins: Sequence[str]) -> str:
     """Rules that let machines of the network in by tag or service account, which a private address may have."""
     if not all(ipaddress.ip_address(origin).is_private for origin in origins):
         return ""
@@ -148,14 +151,14 @@ def _by_name(rules: Sequence[Rule], origins: Sequence[str]) -> str:
     return one_line(", ".join(rule.name for rule in named))
 
 
-def _worst(rules: Sequence[Rule], sources: Iterable[str], workers: Sequence[Machine]) -> Decision:
+def _worst(rules: Sequence[FirewallRule], sources: Iterable[str], workers: Sequence[FirewallEndpoint]) -> Decision:
     decisions = [
-        decide(rules, Machine(source, inside=False), worker, SSH) for source in sources for worker in workers
+        decide(rules, FirewallEndpoint(source, inside=False), worker, SSH) for source in sources for worker in workers
     ]
     return min(decisions, key=lambda one: _SEVERITY[one.allowed])
 
 
-def _meant(decision: Decision) -> str:
+def _describe_match(decision: Decision) -> str:
     """Whom the rule means that part of the connections depend on."""
     rule = decision.rule
     assert rule is not None
@@ -169,7 +172,11 @@ _SEVERITY = {False: 0, None: 1, True: 2}
 
 
 def _port_row(
-    slice_: Slice, rules: Sequence[Rule], workers: Sequence[Machine], port: int, probed: Sequence[CheckRow]
+    slice_: Slice,
+    rules: Sequence[FirewallRule],
+    workers: Sequence[FirewallEndpoint],
+    port: int,
+    probed: Sequence[CheckRow],
 ) -> CheckRow:
     decision = _between(rules, workers, port)
     told = f"tcp:{port} between workers: {decision}"
@@ -182,17 +189,19 @@ def _port_row(
             return _row("warn", f"{told}{beside}: rules and probes disagree", remedy)
         return _row("pass", told + beside)
     if decision.allowed is None:
-        return _row("pass" if seen and not blocked else "unknown", f"{told}, which means {_meant(decision)}{beside}")
+        return _row(
+            "pass" if seen and not blocked else "unknown", f"{told}, which means {_describe_match(decision)}{beside}"
+        )
     if seen and not blocked:
         remedy = "rules may have changed a moment ago, or come with permissions that this login lacks; look again"
         return _row("warn", f"{told}{beside}: rules and probes disagree", remedy)
     return _row("fail", told + beside, _between_remedy(slice_, workers, port, decision))
 
 
-def _between(rules: Sequence[Rule], workers: Sequence[Machine], port: int) -> Decision:
+def _between(rules: Sequence[FirewallRule], workers: Sequence[FirewallEndpoint], port: int) -> Decision:
     """One decision for all pairs where the rules treat them alike, else the worst pair's."""
     span = str(smallest_network([worker.network for worker in workers]))
-    every = Machine(span, workers[0].tags, workers[0].account)
+    every = FirewallEndpoint(span, workers[0].tags, workers[0].account)
     whole = decide(rules, every, every, port)
     if whole.allowed is not None:
         return whole
@@ -200,7 +209,7 @@ def _between(rules: Sequence[Rule], workers: Sequence[Machine], port: int) -> De
     return min(pairs, key=lambda one: _SEVERITY[one.allowed])
 
 
-def _between_remedy(slice_: Slice, workers: Sequence[Machine], port: int, decision: Decision) -> str:
+def _between_remedy(slice_: Slice, workers: Sequence[FirewallEndpoint], port: int, decision: Decision) -> str:
     if decision.rule is None:
         return firewall_remedy(slice_, port)
     span = str(smallest_network([worker.network for worker in workers]))

@@ -119,7 +119,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Asking:
+class FactsQuery:
     """What a worker is asked beyond what it always tells.
 
     `versions` says whose interpreter is asked: a login's, a job's (whose environment `job` is, as
@@ -132,7 +132,7 @@ class Asking:
     job: str = ""
 
 
-def make_call(asking: Asking) -> Call:
+def make_call(asking: FactsQuery) -> Call:
     """The one exec that asks for everything."""
     data = asking.job.encode("utf-8", "surrogateescape")
     settings = (
@@ -145,7 +145,7 @@ def make_call(asking: Asking) -> Call:
     return Call(text, nonce, nonce, data)
 
 
-async def ask_facts(index: int, ask: Ask, asking: Asking) -> Facts:
+async def ask_facts(index: int, ask: Ask, asking: FactsQuery) -> Facts:
     """Ask one worker, to which there is a connection: what connecting takes would blur how its clock differs.
 
     Raises WorkerError when it is out of reach or its answer breaks off.

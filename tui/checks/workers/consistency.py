@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from tui.checks.check_row import CheckRow
-from tui.checks.check_thresholds import Thresholds
+from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.workers.check_facts import Clock, Facts
 from tui.pod import accelerator
 from tui.pod.slice import Slice
@@ -39,7 +39,7 @@ _RUNTIME_OF = {
 }
 
 
-def rows_across(all_facts: Sequence[Facts], limits: Thresholds) -> list[CheckRow]:
+def rows_across(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[CheckRow]:
     """Versions, synced code and clocks of the workers that answered."""
     return [*version_rows(all_facts), *code_rows(all_facts), *clock_rows(all_facts, limits)]
 
@@ -186,7 +186,7 @@ def _misfit(facts: Facts) -> list[CheckRow]:
     return [CheckRow("versions", facts.worker, None, None, "fail", None, detail, remedy)]
 
 
-def clock_rows(all_facts: Sequence[Facts], limits: Thresholds) -> list[CheckRow]:
+def clock_rows(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[CheckRow]:
     """A row for each clock that is off, one more when it is this machine's; one row when all agree."""
     clocks = {facts.worker: facts.clock for facts in all_facts if facts.clock is not None}
     rows = [
@@ -215,7 +215,7 @@ def _apart(ahead: float, error: float) -> float:
     return max(0.0, abs(ahead) - error)
 
 
-def _clock_row(worker: int | None, ahead: float, error: float, others: str, limits: Thresholds) -> CheckRow:
+def _clock_row(worker: int | None, ahead: float, error: float, others: str, limits: CheckThresholds) -> CheckRow:
     status = "fail" if _apart(ahead, error) > limits.clock_fail_seconds else "warn"
     whose = "this machine's clock" if worker is None else "its clock"
     detail = f"{whose} is {format_duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} {others}"

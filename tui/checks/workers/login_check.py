@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tui.checks.check_row import CheckRow
-from tui.checks.merge_rows import Tell, gather_rows
+from tui.checks.merge_rows import Report, gather_rows
 from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ async def check_reachability(slice_: Slice, fleet: Fleet) -> AsyncIterator[Check
         yield row
 
 
-def _of_worker(index: int, fleet: Fleet) -> Callable[[Tell], Awaitable[None]]:
-    async def check(tell: Tell) -> None:
+def _of_worker(index: int, fleet: Fleet) -> Callable[[Report], Awaitable[None]]:
+    async def check(tell: Report) -> None:
         for row in await reach_rows(index, fleet):
             tell(row)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tui.checks.check_row import CheckRow
-from tui.checks.check_thresholds import Thresholds
-from tui.checks.merge_rows import Tell
-from tui.checks.workers.check_facts import Ask, Asking, Disk, Facts, Owner, ask_facts
+from tui.checks.check_thresholds import CheckThresholds
+from tui.checks.merge_rows import Report
+from tui.checks.workers.check_facts import Ask, Disk, Facts, FactsQuery, Owner, ask_facts
 from tui.errors import TpuTuiError
 from tui.pod import accelerator
 from tui.pod.slice import Slice
@@ -20,7 +20,7 @@ _LEAST_FILES = 1000
 """Room for fewer files than this is a full disk, whatever its bytes."""
 
 
-def rows_of_facts(facts: Facts, slice_: Slice, limits: Thresholds) -> list[CheckRow]:
+def rows_of_facts(facts: Facts, slice_: Slice, limits: CheckThresholds) -> list[CheckRow]:
     """The rows of one worker; those that need the other workers are in `tui.checks.workers.consistency`."""
     return [
         *_disk_rows(facts, limits),
@@ -42,7 +42,7 @@ def _on(facts: Facts, slice_: Slice, command: str) -> str:
     return f"tpu-tui exec {slice_.path} --worker {facts.worker} -- {command}"
 
 
-def _disk_rows(facts: Facts, limits: Thresholds) -> list[CheckRow]:
+def _disk_rows(facts: Facts, limits: CheckThresholds) -> list[CheckRow]:
     told = {disk.place for disk in facts.disks}
     silent = [name for place, name in _ALWAYS_TOLD.items() if place not in told]
     return [
@@ -51,7 +51,7 @@ def _disk_rows(facts: Facts, limits: Thresholds) -> list[CheckRow]:
     ]
 
 
-def _disk_row(facts: Facts, disk: Disk, limits: Thresholds) -> CheckRow:
+def _disk_row(facts: Facts, disk: Disk, limits: CheckThresholds) -> CheckRow:
     where = _ALWAYS_TOLD.get(disk.place, disk.place)
     told = f"{disk.free / GIB:.1f} of {disk.size / GIB:.1f} GiB free on {where}"
     if not disk.writable:
@@ -73,7 +73,7 @@ def _clear_remedy(disk: Disk) -> str:
     return "delete what old jobs left there: /tmp/tpu_logs, data sets, checkpoints"
 
 
-def _memory_rows(facts: Facts, limits: Thresholds) -> list[CheckRow]:
+def _memory_rows(facts: Facts, limits: CheckThresholds) -> list[CheckRow]:
     if facts.memory_free is None or not facts.memory_total:
         return [_row("memory", facts, "unknown", "it does not tell its memory")]
     told = f"{facts.memory_free / GIB:.1f} of {facts.memory_total / GIB:.1f} GiB free"
@@ -82,7 +82,7 @@ def _memory_rows(facts: Facts, limits: Thresholds) -> list[CheckRow]:
     return [_row("memory", facts, "pass", told)]
 
 
-def _load_rows(facts: Facts, limits: Thresholds) -> list[CheckRow]:
+def _load_rows(facts: Facts, limits: CheckThresholds) -> list[CheckRow]:
     if facts.load is None or not facts.cpus:
         return [_row("load", facts, "unknown", "it does not tell its load")]
     told = f"{facts.load:.1f} on {facts.cpus} CPUs"
@@ -145,8 +145,8 @@ def _run_rows(facts: Facts) -> list[CheckRow]:
     return [_row("runs", facts, "warn", f"{run} has not ended", f"tpu-tui stop {run}") for run in facts.runs]
 
 
-async def tell_facts(
-    index: int, slice_: Slice, ask: Ask, asking: Asking, limits: Thresholds, told: list[Facts], tell: Tell
+async def report_facts(
+    index: int, slice_: Slice, ask: Ask, asking: FactsQuery, limits: CheckThresholds, told: list[Facts], tell: Report
 ) -> None:
     """Ask one worker; `told` gets its account and `tell` the rows of it, or the row why there is none."""
     try:

@@ -13,7 +13,7 @@ from tui.settings import Settings
 _COMPUTE = "https://compute.googleapis.com"
 
 
-class Compute:
+class ComputeClient:
     """One login's session with the API, or with that of a local pod, which takes its token; `with` closes it.
 
     Opening one raises CloudError without credentials. `project` is that of the settings, else the login's.
@@ -51,7 +51,7 @@ class Compute:
                 return
             query["pageToken"] = token
 
-    def __enter__(self) -> Compute:
+    def __enter__(self) -> ComputeClient:
         return self
 
     def __exit__(self, *_: object) -> None:

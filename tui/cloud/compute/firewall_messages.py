@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tui.cloud.compute.firewall_rules import DEFAULT_PRIORITY, Policy, Rule, Traffic
+from tui.cloud.compute.firewall_types import DEFAULT_PRIORITY, FirewallRule, Policy, Traffic
 
 _KINDS = {
     "HIERARCHY": "organisation",
@@ -50,12 +50,12 @@ def needs_order(found: Message) -> bool:
     return bool(found.get("firewalls")) and not kinds.isdisjoint(_OF_A_NETWORK)
 
 
-def rules_with_policies(found: Message, network: str, vpc_first: bool) -> tuple[Rule, ...]:
+def rules_with_policies(found: Message, network: str, vpc_first: bool) -> tuple[FirewallRule, ...]:
     """The rules of an answer with effective firewalls; `network` is `projects/…/global/networks/…`.
 
     Policies of one kind stand in the answer in the order in which they are asked.
     """
-    levels: list[tuple[Rule, ...]] = []
+    levels: list[tuple[FirewallRule, ...]] = []
     for kind in _ORDER if vpc_first else _ORDER_POLICIES_FIRST:
         if kind == _VPC:
             levels.append(rules_of(found.get("firewalls", ()), network))
@@ -73,15 +73,15 @@ def _kind(policy: Message) -> str | None:
     return _KINDS.get(policy.get("type", ""))
 
 
-def rules_of(found: Iterable[Message], network: str) -> tuple[Rule, ...]:
+def rules_of(found: Iterable[Message], network: str) -> tuple[FirewallRule, ...]:
     """The VPC firewall rules of one network among the API's messages."""
     name = network.rpartition("/")[2]
     return tuple(_rule(one) for one in found if one.get("network", "").rpartition("/")[2] == name)
 
 
-def _rule(one: Message) -> Rule:
+def _rule(one: Message) -> FirewallRule:
     entries = one.get("allowed") or one.get("denied") or ()
-    return Rule(
+    return FirewallRule(
         name=one["name"],
         allows=bool(one.get("allowed")),
         traffic=tuple(Traffic(entry.get("IPProtocol", ""), _all(entry, "ports")) for entry in entries),
@@ -120,14 +120,14 @@ def _effective(tags: Iterable[Message]) -> bool:
     return any(tag.get("state") != _INEFFECTIVE for tag in tags)
 
 
-def _policy_rule(one: Message, policy: Policy) -> Rule:
+def _policy_rule(one: Message, policy: Policy) -> FirewallRule:
     """A rule whose other end cannot be told in full says so in `further` and `only`."""
     match, action, priority = one.get("match", {}), one.get("action"), one.get("priority", 0)
     ingress = one.get("direction") != "EGRESS"
     further, only = _unknown(match, "src" if ingress else "dest")
     near_further, near_only = _unknown(match, "dest" if ingress else "src")
     layers = _all(match, "layer4Configs")
-    return Rule(
+    return FirewallRule(
         name=one.get("ruleName") or f"rule {priority}",
         allows=action in _ALLOWING,
         traffic=tuple(Traffic(entry.get("ipProtocol", ""), _all(entry, "ports")) for entry in layers),

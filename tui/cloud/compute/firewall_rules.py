@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tui.cloud.compute.firewall_messages import needs_order, rules_of, rules_with_policies
+from tui.cloud.compute.firewall_types import Ruleset
 from tui.errors import CloudError
 from tui.settings import Settings
 
 if TYPE_CHECKING:
-    from tui.cloud.compute.compute_client import Compute
+    from tui.cloud.compute.compute_client import ComputeClient
 
 Answer = TypeVar("Answer")
 
@@ -28,69 +29,10 @@ ROLE = "roles/compute.networkViewer"
 PATIENCE_SECONDS = 15.0
 """How long one request is repeated while the service is unavailable."""
 LOCAL_PATIENCE_SECONDS = 4.0
-DEFAULT_PRIORITY = 1000
 _SERVICE = "compute.googleapis.com"
 _WHAT = "firewall rules cannot be read"
 _URL = "https://www.googleapis.com/compute/v1/"
 _POLICIES_FIRST = "BEFORE_CLASSIC_FIREWALL"
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """What a rule is about: a protocol's name, number or `all`, and ports (`22`, `8470-8477`); no ports: every."""
-
-    protocol: str
-    ports: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Policy:
-    """A firewall policy that rules belong to.
-
-    `kind` is `organisation` (a hierarchical one, of the organisation or a folder), `network`, `regional` or `system`.
-    `name` is what gcloud calls it by. `after_vpc` says that VPC firewall rules are asked before it.
-    """
-
-    name: str
-    kind: str
-    after_vpc: bool = False
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A firewall rule as the Compute Engine API has it; empty ranges, tags and accounts restrict nothing.
-
-    Rules of a lower `level` are asked first; within one the lower priority number. One that `goes_on` neither allows
-    nor denies: what it means is left to the next level. VPC firewall rules have no policy.
-    """
-
-    name: str
-    allows: bool
-    traffic: tuple[Traffic, ...]
-    direction: str = "INGRESS"
-    priority: int = DEFAULT_PRIORITY
-    source_ranges: tuple[str, ...] = ()
-    destination_ranges: tuple[str, ...] = ()
-    source_tags: tuple[str, ...] = ()
-    target_tags: tuple[str, ...] = ()
-    source_accounts: tuple[str, ...] = ()
-    target_accounts: tuple[str, ...] = ()
-    disabled: bool = False
-    level: int = 0
-    policy: Policy | None = None
-    goes_on: bool = False
-    further: tuple[str, ...] = ()
-    """What else it may mean at the other end, beside the ranges, and whose members are not known: `secure tags`, …"""
-    only: tuple[str, ...] = ()
-    """What it is restricted to besides, where whom that means is not known."""
-
-
-@dataclass(frozen=True)
-class Ruleset:
-    """The rules that hold for a network, and what could not be read of them."""
-
-    rules: tuple[Rule, ...]
-    gaps: tuple[CloudError, ...] = ()
 
 
 class FirewallRules:
@@ -110,14 +52,14 @@ class FirewallRules:
         return await asyncio.to_thread(self._read, network or "default", project, region)
 
     def _read(self, network: str, project: str | None, region: str | None) -> Ruleset:
-        from tui.cloud.compute.compute_client import Compute
+        from tui.cloud.compute.compute_client import ComputeClient
 
-        with Compute(self._settings) as compute:
+        with ComputeClient(self._settings) as compute:
             owner = _project_of(network) or project or compute.project
-            return _read(_Asking(compute, self._patience, owner, network.rpartition("/")[2]), region)
+            return _read(_FirewallQuery(compute, self._patience, owner, network.rpartition("/")[2]), region)
 
 
-def _read(asking: _Asking, region: str | None) -> Ruleset:
+def _read(asking: _FirewallQuery, region: str | None) -> Ruleset:
     refused: list[CloudError] = []
     questions: list[tuple[str, Callable[[], Any]]] = [
         (POLICIES_PERMISSION, asking.of_network),
@@ -133,9 +75,9 @@ def _read(asking: _Asking, region: str | None) -> Ruleset:
     raise _nothing(refused)
 
 
-def _ruleset(asking: _Asking, found: dict[str, Any] | list[dict[str, Any]], refused: list[CloudError]) -> Ruleset:
-    from tui.cloud.compute.firewall_messages import needs_order, rules_of, rules_with_policies
-
+def _ruleset(
+    asking: _FirewallQuery, found: dict[str, Any] | list[dict[str, Any]], refused: list[CloudError]
+) -> Ruleset:
     if isinstance(found, list):
         gap = _gap(refused[-1], "policies of the organisation and the network")
         return Ruleset(rules_of(found, asking.network), (gap,))
@@ -150,10 +92,10 @@ def _ruleset(asking: _Asking, found: dict[str, Any] | list[dict[str, Any]], refu
     return Ruleset(rules_with_policies(found, f"projects/{asking.path}", vpc_first), tuple(gaps))
 
 
-class _Asking:
+class _FirewallQuery:
     """The questions about one network; `answer_or_refusal` asks one."""
 
-    def __init__(self, compute: Compute, patience: float, owner: str, network: str) -> None:
+    def __init__(self, compute: ComputeClient, patience: float, owner: str, network: str) -> None:
         self._compute = compute
         self._patience = patience
         self._owner = owner
@@ -210,7 +152,7 @@ class _Asking:
         if isinstance(cause, RequestException):
             where = f" at {endpoint}" if endpoint else ""
             return CloudError(_WHAT, why=f"Compute Engine{where} is down or out of reach, tried for {tried:.0f} s")
-        asked = api_errors.Asked(_WHAT, self._owner, _SERVICE, "the Compute Engine API", ROLE, endpoint)
+        asked = api_errors.ApiRequest(_WHAT, self._owner, _SERVICE, "the Compute Engine API", ROLE, endpoint)
         told = api_errors.explain(error, asked, tried)
         missing = f" (it takes {permission})" if isinstance(cause, Forbidden) and permission not in told.why else ""
         return CloudError(told.what, why=told.why + missing, remedy=told.remedy)

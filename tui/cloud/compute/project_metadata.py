@@ -22,9 +22,9 @@ def _read(settings: Settings) -> dict[str, str] | None:
     from google.auth.exceptions import GoogleAuthError
     from requests.exceptions import RequestException
 
-    from tui.cloud.compute.compute_client import Compute
+    from tui.cloud.compute.compute_client import ComputeClient
 
-    with Compute(settings) as compute:
+    with ComputeClient(settings) as compute:
         try:
             found = compute.get(compute.project, patience=PATIENCE_SECONDS, fields="commonInstanceMetadata")
         except (GoogleAPICallError, GoogleAuthError, RequestException):

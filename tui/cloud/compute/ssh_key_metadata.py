@@ -20,7 +20,7 @@ _GOOGLE_COMMENT = "google-ssh"
 
 
 @dataclass(frozen=True)
-class Entry:
+class KeyEntry:
     """One line of `ssh-keys`: `USER:TYPE BASE64 COMMENT`."""
 
     user: str
@@ -29,14 +29,14 @@ class Entry:
     expires: datetime | None = None
 
 
-def entries(text: str) -> Iterator[Entry]:
+def entries(text: str) -> Iterator[KeyEntry]:
     """The lines that let somebody in; what is no such line is left aside, as the guest agent does."""
     for line in text.splitlines():
         user, colon, rest = line.strip().partition(":")
         words = rest.split(None, 3)
         if user and colon and len(words) >= 2:
             expires = _expiry(words[3]) if len(words) == 4 and words[2] == _GOOGLE_COMMENT else None
-            yield Entry(user, f"{words[0]} {words[1]}", expires)
+            yield KeyEntry(user, f"{words[0]} {words[1]}", expires)
 
 
 def lets_in(text: str, user: str, key: str, now: datetime | None = None) -> bool:

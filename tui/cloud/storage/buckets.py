@@ -315,7 +315,7 @@ class Buckets:
             )
         if isinstance(cause, NotFound):
             return UsageError(what, why="there is no such bucket", remedy=_LIST_BUCKETS)
-        asked = api_errors.Asked(what, self._project or "", _SERVICE, "Cloud Storage", role, self._endpoint)
+        asked = api_errors.ApiRequest(what, self._project or "", _SERVICE, "Cloud Storage", role, self._endpoint)
         return api_errors.explain(error, asked, tried)
 
 

@@ -216,7 +216,7 @@ class Lifecycle:
         from tui.cloud import api_errors
 
         error = from_grpc_status(status.code, status.message)  # type: ignore[no-untyped-call]
-        return api_errors.explain(error, api_errors.Asked(what, self._api.project))
+        return api_errors.explain(error, api_errors.ApiRequest(what, self._api.project))
 
     async def _state(self, path: str) -> str | None:
         node = await self._node(path)

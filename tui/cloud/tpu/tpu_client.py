@@ -91,7 +91,7 @@ class TpuConnection:
         try:
             answer = await retry(once)()
         except (GoogleAPIError, GoogleAuthError) as error:
-            asked = api_errors.Asked(what, self.project, endpoint=self._endpoint)
+            asked = api_errors.ApiRequest(what, self.project, endpoint=self._endpoint)
             told = api_errors.explain(error, asked, clock() - started)
             if api_errors.is_unknown_location(error):
                 raise UnknownZone(told.what, why=told.why, remedy=told.remedy) from error

@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import replace
 
 from tui.aio.backoff import backoff
-from tui.cloud.inventory import Inventory, open_inventory
+from tui.cloud.inventory import Inventory
+from tui.cloud.open_inventory import open_inventory
 from tui.errors import TpuTuiError
 from tui.pod.slice import Slice
 from tui.runs.health.reachability import Reachability

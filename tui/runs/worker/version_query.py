@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from tui.checks.workers.check_facts import JOB, Asking, Facts, ask_facts, over
+from tui.checks.workers.check_facts import JOB, Facts, FactsQuery, ask_facts, over
 from tui.errors import TpuTuiError
 from tui.pod.run import Run
 from tui.runs.launch.job_script import job_text
@@ -71,7 +71,7 @@ async def query_versions(
 
     async def ask(place: int) -> Facts | None:
         worker = run.workers[place]
-        asking = Asking(run.run_root, versions=JOB, job=job_text(run, worker, env, code))
+        asking = FactsQuery(run.run_root, versions=JOB, job=job_text(run, worker, env, code))
         try:
             async with turns:
                 return await ask_facts(worker.index, over(fleet), asking)
