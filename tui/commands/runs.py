@@ -10,7 +10,6 @@ from tui.commands.runs_delete import add_delete_options, delete_parser
 from tui.commands.terminal.os_errors import by_this_machine
 from tui.commands.terminal.output import Output, format_moment, to_the_second
 from tui.errors import TpuTuiError, UsageError
-from tui.operator.run_scope import hidden_note
 from tui.pod.run import LAST_WORDS
 
 if TYPE_CHECKING:
@@ -58,6 +57,8 @@ async def list_runs(
 
     Unless `every` one is wanted, runs of other projects and hosts files are only counted.
     """
+    from tui.operator.runs import hidden_note
+
     problems = [] if offline else await _discovered(slice_name, operator)
     out.problems(problems)
     code = max((problem.exit_code for problem in problems), default=0)

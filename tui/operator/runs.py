@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.connections import Connections
 from tui.operator.run_events import RunWatcher
-from tui.operator.run_scope import RunScope
 from tui.pod.log_refs import names_a_log, path_of
 from tui.pod.run import is_run_id
 from tui.pod.slice import Slice
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
     from tui.operator.logs import Logs
     from tui.operator.slices import Slices
+    from tui.pod.run import Run
     from tui.runs.discovery import DeleteAnswer
     from tui.runs.read.latest_figures import FiguresCache, LatestFigures
     from tui.runs.read.line_reader import LogLine
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tui.runs.record.event_log import Event
     from tui.runs.record.keeper_file import KeeperStatus
     from tui.runs.worker.stop import StopAnswer
+    from tui.settings import Settings
     from tui.ssh.fleet import Fleet
 
 SLICES_AT_ONCE = 4
@@ -314,3 +315,40 @@ def _not_a_run(ref: str) -> UsageError:
         f"{ref!r} is a saved log, not a run",
         remedy=f"tpu-tui replay {word} opens the console on it; cores, logs and report read it too",
     )
+
+
+class RunScope:
+    """Separates the runs that the settings lead to from others of this machine; in doubt a run is in."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._machines = _machines(settings)
+
+    def includes(self, run: Run) -> bool:
+        """Return whether the settings lead to a run's workers. A run of the Cloud TPU API has a zone."""
+        if self._settings.hosts:
+            return run.zone is None and self._is_on_machines(run)
+        if self._settings.project is None:
+            return True
+        return run.zone is not None and run.project in (None, self._settings.project)
+
+    def _is_on_machines(self, run: Run) -> bool:
+        machines = self._machines
+        if machines is None or run.slice == machines.name:
+            return True
+        hosts = {worker.internal_ip or worker.external_ip or worker.hostname for worker in machines.workers}
+        return any((one.internal_ip or one.external_ip or one.hostname) in hosts for one in run.workers)
+
+
+def _machines(settings: Settings) -> Slice | None:
+    if settings.hosts:
+        from tui.cloud.hosts_file import read_hosts
+
+        with contextlib.suppress(TpuTuiError, OSError):
+            return read_hosts(settings.hosts)
+    return None
+
+
+def hidden_note(count: int, shown_by: str) -> str:
+    """Return that runs are not listed, and what lists them; empty where there are none."""
+    return f"{count} run{'s' if count > 1 else ''} of other projects hidden: {shown_by}" if count else ""

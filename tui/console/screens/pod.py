@@ -26,7 +26,7 @@ from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.line_table import LineTable
 from tui.console.widgets.tables.row_table import RowTable, TableRow
-from tui.operator.run_scope import hidden_note
+from tui.operator.runs import hidden_note
 from tui.pod.slice import Slice
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import RunStatus
