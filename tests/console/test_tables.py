@@ -182,7 +182,7 @@ async def test_a_header_click_sorts_and_a_double_click_opens() -> None:
     opened: list[object] = []
 
     class Listening(Holding):
-        def on_line_table_opened(self, event: LineTable.RowOpened) -> None:
+        def on_line_table_row_opened(self, event: LineTable.RowOpened) -> None:
             opened.append(event.key)
 
     table = RowTable(COLUMNS)
