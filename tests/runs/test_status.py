@@ -126,9 +126,9 @@ class Counted(RunDirectory):
         super().__init__(path, run)
         self.offsets: list[int] = []
 
-    def events(self, offset: int = 0, *, passed_phases: bool = True) -> tuple[list[Event], int]:
+    def events(self, offset: int = 0) -> tuple[list[Event], int]:
         self.offsets.append(offset)
-        return super().events(offset, passed_phases=passed_phases)
+        return super().events(offset)
 
 
 def test_asked_again_it_reads_only_what_is_new(tmp_path: Path) -> None:

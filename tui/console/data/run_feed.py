@@ -6,14 +6,13 @@ import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from tui.console.data.line_index import FileLines, LineSource, MergedLines
 from tui.errors import TpuTuiError
-from tui.runs.record.event_log import Event, parse_arrival
+from tui.runs.record.event_log import parse_arrival
 from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
-from tui.runs.record.run_status import RunStatus, reduce_events
+from tui.runs.record.run_status import RunStatus, status_of
 
 if TYPE_CHECKING:
     from tui.logs.dialects.registry import Dialect
@@ -32,8 +31,6 @@ SNAPSHOT_INTERVAL_S = 1.0
 """Seconds after which a live run's cores are looked at again although nothing arrived: silence shows, too."""
 NEWEST_FIGURES_INTERVAL_S = 2.0
 """Seconds between two looks at the ends of logs that are still being read."""
-FOLD_TIME_DIVISOR = 10
-"""Folding all events into a status may take one part in this many of the time: thousands of workers tell many."""
 ARRIVALS_BLOCK_BYTES = 256 * 1024
 """Bytes of `arrivals` read at a time: some ten thousand batches."""
 KEEPER_CHECK_INTERVAL_S = 1.0
@@ -121,10 +118,7 @@ class RunFeed:
         self._is_closed = False
         self._status: RunStatus | None = None
         self._snapshot: Snapshot | None = None
-        self._events: list[Event] = []
         self._events_size = -1
-        self._events_offset = 0
-        self._fold_due = 0.0
         self._keeper_checked_at = 0.0
         self._snapped = 0.0
         self._grown = False
@@ -187,16 +181,9 @@ class RunFeed:
         size = (self.directory.path / EVENTS_FILE).stat().st_size
         now = time.monotonic()
         before = self._status
-        if size != self._events_size and now >= self._fold_due:
-            fresh, self._events_offset = self.directory.events(self._events_offset)
-            self._events += fresh
-            self._events_size = size
-            attended = before.attended if before else self.directory.keeper_status()
-            self._status = reduce_events(self.directory.run, self._events, attended)
-            self._fold_due = now + FOLD_TIME_DIVISOR * (time.monotonic() - now)
-        if self._status is not None and now - self._keeper_checked_at > KEEPER_CHECK_INTERVAL_S:
-            self._keeper_checked_at = now
-            self._status = replace(self._status, attended=self.directory.keeper_status())
+        if before is None or size != self._events_size or now - self._keeper_checked_at > KEEPER_CHECK_INTERVAL_S:
+            self._events_size, self._keeper_checked_at = size, now
+            self._status = status_of(self.directory)
         if before is not None and self._status is not None and before.attempt != self._status.attempt:
             self._restart()
         return before != self._status

@@ -29,7 +29,6 @@ from tui.runs.record.event_log import (
     parse_events,
     to_bytes,
     utc_now,
-    without_passed_phases,
     without_workers_parts,
 )
 from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus, read_keeper_status
@@ -167,13 +166,10 @@ class RunDirectory:
         except FileNotFoundError:
             return 0
 
-    def events(self, offset: int = 0, *, passed_phases: bool = True) -> tuple[list[Event], int]:
-        """The events from a byte offset on, and the offset to go on from; a line not yet whole is left for then.
-
-        Without `passed_phases`, of a worker's phases up to the next change of state only the last is among them.
-        """
+    def events(self, offset: int = 0) -> tuple[list[Event], int]:
+        """Return the events from a byte offset on, and the offset to continue from, before a line not yet whole."""
         lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
-        return parse_events(lines if passed_phases else without_passed_phases(lines)), end
+        return parse_events(lines), end
 
     def events_of_run(self) -> tuple[list[Event], int]:
         """The events that are not about a worker's own part, a few of many, and the offset to go on from."""

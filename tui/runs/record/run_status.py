@@ -16,7 +16,7 @@ from tui.runs.record.findings import Finding, ended_with_attempt, fold_note
 from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.versions import VERSIONS, versions_in
-from tui.runs.record.worker_status import WorkerParts, WorkerStatus, changed, worker_changes
+from tui.runs.record.worker_status import WorkerParts, WorkerStatus, worker_changes
 
 BY_POLICY = "policy"
 """`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
@@ -104,7 +104,7 @@ def status_of(directory: RunDirectory) -> RunStatus:
     Asked again of the same object, it reads only the events that came since: a keeper and its command ask often.
     """
     fold = _fold_of(directory)
-    fold.read(directory, whole=False)
+    fold.read(directory)
     return fold.status(directory.keeper_status())
 
 
@@ -124,7 +124,7 @@ def status_and_events(directory: RunDirectory, since: int) -> tuple[RunStatus, l
     Whoever looks again and again has each event read once for both.
     """
     fold = _fold_of(directory)
-    fresh, begin, end = fold.read(directory, whole=True)
+    fresh, begin, end = fold.read(directory)
     status = fold.status(directory.keeper_status())
     if since != begin:
         fresh, end = directory.events(since)
@@ -164,15 +164,12 @@ class StatusFold:
         """Whether the directory's events go on from here: its run is the same, and nothing was taken away."""
         return self.run is directory.run and directory.events_size() >= self.offset
 
-    def read(self, directory: RunDirectory, *, whole: bool) -> tuple[list[Event], int, int]:
-        """Fold in what is new: those events, and the bytes from which on and up to which they stand in their file.
-
-        Unless they are wanted `whole`, phases that were passed are left out. Reports ask from a thread of their own.
-        """
+    def read(self, directory: RunDirectory) -> tuple[list[Event], int, int]:
+        """Fold new events in; return them with the bytes at which they begin and end. Safe in several threads."""
         with self._reading:
             begin, events = self.offset, list[Event]()
             if directory.events_size() != begin:
-                events, self.offset = directory.events(begin, passed_phases=whole)
+                events, self.offset = directory.events(begin)
                 self.take(events)
             return events, begin, self.offset
 
@@ -211,13 +208,13 @@ class StatusFold:
         attended = directory.keeper_status()
         if self._told is not None or attended.alive or not self._status.state.is_over:
             return None
-        return changed(self._status, attended=attended, mirrored=self._status.attempt, parts=directory)
+        return replace(self._status, attended=attended, mirrored=self._status.attempt, parts=directory)
 
     def status(self, attended: KeeperStatus) -> RunStatus:
         """What they come to; not by what workers told others where the run's own keeper asks, who follows them."""
         with self._reading:
             parts = self._parts.made()
-        status = changed(self._status, attended=attended, mirrored=self._status.attempt, parts=parts)
+        status = replace(self._status, attended=attended, mirrored=self._status.attempt, parts=parts)
         ours = attended.pid == os.getpid() and attended.state != "gone"
         return status if ours or self._told is None else _apply_worker_report(status, self._told)
 
@@ -283,11 +280,11 @@ def _fold_run(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
         requested = str(event.get("by") or "user") if asked in (None, BY_POLICY) else asked
         grace = float(event.get("grace") or 0)
         state = RunState.LOST if status.state is RunState.LOST else RunState.STOPPING
-        return changed(status, state=state, stop_requested=requested, stop_grace=grace, cause=cause)
+        return replace(status, state=state, stop_requested=requested, stop_grace=grace, cause=cause)
     if event.kind == "failure" and status.first_failure is None:
-        return changed(status, first_failure=event.worker, cause=event.get("cause") or status.cause)
+        return replace(status, first_failure=event.worker, cause=event.get("cause") or status.cause)
     if event.kind == VERSIONS:
-        return changed(status, versions=versions_in(event))
+        return replace(status, versions=versions_in(event))
     if event.kind == "note":
         return _fold_note(status, event, parts)
     if event.kind == TAGS:
@@ -297,13 +294,13 @@ def _fold_run(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
 
 def _fold_note(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
     where = "" if event.worker is None else f"worker {event.worker}: "
-    status = changed(status, notes=(*status.notes, where + str(event.get("text", "")))[-_NOTES_KEPT:])
+    status = replace(status, notes=(*status.notes, where + str(event.get("text", "")))[-_NOTES_KEPT:])
     if event.get("stall") in ("silent", "over"):
         parts.set_silent(event.get("workers") or (), event.get("stall") == "silent")
     if event.get("stall"):
-        status = changed(status, findings=fold_note(status.findings, status.run, event))
+        status = replace(status, findings=fold_note(status.findings, status.run, event))
     if event.get("slice"):
-        return changed(status, slice_plight=str(event.get("slice")), slice_is_gone=bool(event.get("gone")))
+        return replace(status, slice_plight=str(event.get("slice")), slice_is_gone=bool(event.get("gone")))
     return status
 
 
@@ -316,19 +313,19 @@ def _fold_state(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatu
     if isinstance(attempt, int) and attempt > status.attempt:
         parts.begin_anew()
         stop = None if status.stop_requested == BY_POLICY else status.stop_requested
-        status = changed(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=stop)
-        status = changed(status, slice_plight=None, slice_is_gone=False)
-        status = changed(status, findings=ended_with_attempt(status.findings, event.time))
+        status = replace(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=stop)
+        status = replace(status, slice_plight=None, slice_is_gone=False)
+        status = replace(status, findings=ended_with_attempt(status.findings, event.time))
         state = state if stop is None or state.is_over else RunState.STOPPING
     elif status.state is RunState.LOST and event.get("revived"):
-        status = changed(status, ended=None, cause=None, first_failure=None)
+        status = replace(status, ended=None, cause=None, first_failure=None)
         state = state if status.stop_requested is None or state.is_over else RunState.STOPPING
     elif status.state.is_over or (state is RunState.RUNNING and status.state is RunState.STOPPING):
         return status
     if state is RunState.RUNNING and status.started is None:
         since = event.get("since")
-        status = changed(status, started=since or event.time, begun=None if since else event)
+        status = replace(status, started=since or event.time, begun=None if since else event)
     ended = time_of_end(status.started, status.begun, event) if state.is_over else None
     known = None if state is RunState.SUCCEEDED else status.cause
     cause, remedy = event.get("cause") or known, event.get("remedy") or None
-    return changed(status, state=state, ended=ended, cause=cause, remedy=remedy)
+    return replace(status, state=state, ended=ended, cause=cause, remedy=remedy)

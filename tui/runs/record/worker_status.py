@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from tui.runs.record.event_log import Event
 
-_Noun = TypeVar("_Noun")
 _MOST_DIGITS = 20
 
 
@@ -51,9 +50,6 @@ class WorkerStatus:
         return self.phase == "confirm" or (self.phase == "start" and self.phase_status == "done")
 
 
-_BLANK = WorkerStatus(-1)
-
-
 class WorkerParts:
     """The workers' parts: what events told of each is gathered, and made a status of when somebody asks."""
 
@@ -87,7 +83,7 @@ class WorkerParts:
     def made(self) -> tuple[WorkerStatus, ...]:
         """Every part as it is now, by worker."""
         for index in self._told.keys() - self._made.keys():
-            self._made[index] = changed(_BLANK, worker=index, **self._told[index])
+            self._made[index] = WorkerStatus(index, **self._told[index])
         return tuple(self._made[index] for index in sorted(self._made))
 
     def _change(self, index: int, changes: Mapping[str, Any]) -> None:
@@ -99,13 +95,6 @@ class WorkerParts:
 def is_tag(text: str) -> bool:
     """Whether a text is a mark that a worker may have chosen: a limit of 64 bits."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
-
-
-def changed(status: _Noun, **changes: Any) -> _Noun:
-    """As `replace`, which takes ten times as long; of thousands of runs that is most of what reading them takes."""
-    changed = object.__new__(type(status))
-    changed.__dict__.update(status.__dict__, **changes)
-    return changed
 
 
 def worker_changes(event: Event, ended: bool, exit_code: int | None) -> dict[str, Any]:
