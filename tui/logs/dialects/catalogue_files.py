@@ -43,6 +43,8 @@ class Catalogue:
     """The `[[dialect]]` tables, in their order."""
     parts: Mapping[bytes, bytes]
     """Texts that patterns refer to by name."""
+    texts: Mapping[str, tuple[str, ...]]
+    """Lists of texts that `contains` refers to by name."""
 
 
 @lru_cache(maxsize=1)
@@ -50,12 +52,14 @@ def read_catalogue() -> Catalogue:
     """Read all data files."""
     entries: list[Mapping[str, Any]] = []
     parts: dict[bytes, bytes] = {}
+    texts: dict[str, tuple[str, ...]] = {}
     for name in FILES:
         content = tomllib.loads((CATALOGUE_DIR / f"{name}.toml").read_text(encoding="utf-8"))
         defaults = {"reach": content["reach"]} if "reach" in content else {}
         entries += ({**defaults, **entry} for entry in content.get("dialect", ()))
         parts |= {part.encode(): join_pattern(text) for part, text in content.get("parts", {}).items()}
-    return Catalogue(tuple(entries), parts)
+        texts |= {f"(?&{key})": tuple(some) for key, some in content.get("texts", {}).items()}
+    return Catalogue(tuple(entries), parts, texts)
 
 
 def join_pattern(pattern: str | list[str]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -49,6 +50,7 @@ class Matcher:
 
     def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
         """Try every dialect on a line without what tools have put before it; a user's own on the whole line."""
+        own_text = own_text.removeprefix(codecs.BOM_UTF8)
         self._take(stream, self._reader.read(line, own_text), line, own_text, now)
 
     def match_known(self, stream: Stream, line: bytes, now: float | None) -> bool:

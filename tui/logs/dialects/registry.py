@@ -37,11 +37,13 @@ _VALUES = ("moment", "ignored_loss", "reach", *_FLAGS)
 
 def make_dialect(name: str, entry: Mapping[str, Any], **more: Any) -> Dialect:
     """Return the dialect that a table of the catalogue or of a profile describes."""
+    named = read_catalogue().texts
     contains = entry.get("contains", ())
+    texts = (contains,) if isinstance(contains, str) else contains
     return Dialect(
         name,
         Kind(entry.get("kind", Kind.SAMPLE.value)),
-        tuple(text.encode() for text in ((contains,) if isinstance(contains, str) else contains)),
+        tuple(each.encode() for text in texts for each in named.get(text, (text,))),
         join_pattern(entry["pattern"]),
         rate=RateKind[entry.get("rate", RateKind.UNKNOWN.name).upper()],
         **{"reach": LOOSE_REACH} | {field: entry[field] for field in _VALUES if field in entry} | more,
