@@ -10,7 +10,7 @@ from tui.errors import UsageError
 from tui.logs.demux import Demux
 from tui.logs.dialects.regex_safety import children, ops, parsed, pumped
 from tui.logs.dialects.registry import BUILT_IN, LONGEST, Dialect, try_dialects, user_dialects
-from tui.logs.dialects.training_or_eval import MOST_HELD, Parts
+from tui.logs.dialects.training_or_eval import MOST_HELD, SplitSampleJoiner
 from tui.logs.snapshot import CoreRow, Snapshot
 
 
@@ -352,7 +352,7 @@ class TestSamplesOverLines:
         assert rows == [(0, 7, 2.5), (1, 8, 3.5)]
 
     def test_unfinished_ones_are_not_held_without_end(self) -> None:
-        parts = Parts()
+        parts = SplitSampleJoiner()
         for slot in range(MOST_HELD + 10):
             assert parts.add(slot, "OLMo", {"step": b"1"}) is None
         assert parts.add(0, "OLMo", {"loss": b"1.5"}) is None

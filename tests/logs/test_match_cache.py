@@ -16,7 +16,7 @@ from tui.logs.attribution import launcher_prefixes, xla_dist_prefix
 from tui.logs.demux import Demux
 from tui.logs.dialects import match_cache
 from tui.logs.dialects.dialect import Dialect
-from tui.logs.dialects.match_cache import Reader
+from tui.logs.dialects.match_cache import DialectReader
 from tui.logs.dialects.regex_safety import is_digit_blind
 from tui.logs.dialects.registry import BUILT_IN, user_dialects
 from tui.logs.files.line_assembler import Stream
@@ -77,9 +77,9 @@ def test_patterns_that_tell_digits_apart_are_known(source: bytes, blind: bool) -
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=60)
 def test_every_line_tells_after_its_like_what_it_tells_alone(chance: random.Random) -> None:
-    reader = Reader(BUILT_IN)
+    reader = DialectReader(BUILT_IN)
     for line in (varied(line, chance) for line in chance.sample(LINES + NOT_SAMPLES, 8)):
-        alone = Reader(BUILT_IN).read(line, line)
+        alone = DialectReader(BUILT_IN).read(line, line)
         reader.read(varied(line, chance), varied(line, chance))
         assert reader.read(line, line) == alone
 
@@ -106,7 +106,7 @@ def test_a_log_is_read_alike_with_and_without_a_memory(
 
 
 def test_lines_of_ever_new_shapes_fill_no_memory() -> None:
-    reader = Reader(BUILT_IN)
+    reader = DialectReader(BUILT_IN)
     for number in range(3 * match_cache.MOST_SHAPES):
         name = "".join(chr(ord("a") + int(digit)) for digit in str(number))
         line = f"step 5 loss 2.5 {name}".encode()
@@ -116,7 +116,7 @@ def test_lines_of_ever_new_shapes_fill_no_memory() -> None:
 
 def test_a_shape_that_comes_again_and_again_is_never_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(match_cache, "MOST_SHAPES", 4)
-    reader = Reader(BUILT_IN)
+    reader = DialectReader(BUILT_IN)
     first = reader.read(b"step 5 loss 2.5", b"step 5 loss 2.5")
     for name in "abcdefghijklmnop":
         line = f"step 5 loss 2.5 {name}".encode()
@@ -167,7 +167,7 @@ class CountingBytes(bytes):
 
 def test_lines_without_hints_are_searched_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CountingBytes, "searches", 0)
-    reader = Reader(BUILT_IN)
+    reader = DialectReader(BUILT_IN)
     lines = [b"compiling the graph", *random.Random(5).randbytes(100_000).split(b"\n")]
     assert {reader.dialects_for(CountingBytes(line)) for line in lines} == {()}
     assert CountingBytes.searches < len(lines)

@@ -84,6 +84,12 @@ def test_what_looks_like_a_homemade_sample_is_none(line: str) -> None:
     assert (demux.state.samples, told(demux)) == (0, [])
 
 
+@pytest.mark.xfail(strict=True, reason="no dialect reads these shapes yet")
+@pytest.mark.parametrize("shape", MISSED, ids=lambda shape: shape.seen_in)
+def test_shapes_that_no_dialect_reads_yet(shape: Shape) -> None:
+    assert repr(told(read(text(shape)))) == repr(list(shape.rows))
+
+
 @pytest.mark.parametrize("shape", MISSED, ids=lambda shape: shape.seen_in)
 def test_what_is_not_understood_is_not_taken_for_something_else(shape: Shape) -> None:
     wanted = {(step, loss) for _core, _worker, _epoch, step, loss, _rate in shape.rows}

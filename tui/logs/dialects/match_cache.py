@@ -25,7 +25,7 @@ GLUED_WITHIN = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DialectMatch:
     """A match, as places in its text: they are the same in every line of its shape."""
 
     start: int
@@ -34,25 +34,25 @@ class Found:
     is_glued: bool
     """Whether a prefix with an address stands right before it, in the middle of the line."""
 
-    def told(self, text: bytes) -> dict[str, bytes]:
+    def values(self, text: bytes) -> dict[str, bytes]:
         """What a text of this shape tells, by the groups' names."""
         return {name: text[start:end] for name, start, end in self.spans}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LineMatches:
     """What dialects find in lines of one shape, in their order."""
 
-    found: tuple[tuple[Dialect, tuple[Found, ...]], ...]
+    found: tuple[tuple[Dialect, tuple[DialectMatch, ...]], ...]
     is_bare: bool
     """Whether such a line begins neither with a prefix nor with a label that needs no proof."""
 
 
-_NOTHING = Reading((), False)
-_NOTHING_BARE = Reading((), True)
+_NOTHING = LineMatches((), False)
+_NOTHING_BARE = LineMatches((), True)
 
 
-class Reader:
+class DialectReader:
     """Tries dialects on lines.
 
     None of them tells one digit from another (see `is_digit_blind`), so that what they find depends on a line's shape
@@ -65,8 +65,8 @@ class Reader:
         self._hinting = _hinting(tuple(each.hints for each in dialects))
         self._groups = _grouped(tuple(self._hinting))
         self._any_part = _pattern_of(tuple(self._groups))
-        self._young: dict[bytes, Reading] = {}
-        self._old: dict[bytes, Reading] = {}
+        self._young: dict[bytes, LineMatches] = {}
+        self._old: dict[bytes, LineMatches] = {}
         self._has_own = any(dialect.is_own for dialect in dialects)
 
     @property
@@ -74,11 +74,11 @@ class Reader:
         """Shapes of lines remembered."""
         return len(self._young) + len(self._old)
 
-    def known(self, line: bytes) -> Reading | None:
+    def known(self, line: bytes) -> LineMatches | None:
         """The reading of a line that nothing was put before, if one of its shape has been read."""
         return self._known(line.translate(_DIGITS_ALIKE)) if len(line) <= LONGEST_SHAPE else None
 
-    def read(self, line: bytes, own_text: bytes) -> Reading:
+    def read(self, line: bytes, own_text: bytes) -> LineMatches:
         """What dialects find in a line's own text; a user's own in the whole line."""
         text = line if self._has_own else own_text
         shape = text.translate(_DIGITS_ALIKE)
@@ -93,7 +93,7 @@ class Reader:
                 self._remember(shape, reading)
         return reading
 
-    def _known(self, shape: bytes) -> Reading | None:
+    def _known(self, shape: bytes) -> LineMatches | None:
         reading = self._young.get(shape)
         if reading is None:
             reading = self._old.get(shape)
@@ -101,7 +101,7 @@ class Reader:
                 self._remember(shape, reading)
         return reading
 
-    def _remember(self, shape: bytes, reading: Reading) -> None:
+    def _remember(self, shape: bytes, reading: LineMatches) -> None:
         if len(self._young) >= MOST_SHAPES:
             self._old, self._young = self._young, {}
         self._young[shape] = reading
@@ -121,7 +121,7 @@ class Reader:
                         places.update(self._hinting[hint])
         return tuple(self._dialects[place] for place in sorted(places))
 
-    def _read(self, line: bytes, own_text: bytes, hinted: Sequence[Dialect]) -> Reading:
+    def _read(self, line: bytes, own_text: bytes, hinted: Sequence[Dialect]) -> LineMatches:
         found = []
         sampled: str | None = None
         for dialect in hinted:
@@ -136,7 +136,7 @@ class Reader:
                 found.append((dialect, tuple(_found(match, text) for match in wanted)))
         bare = _is_bare(own_text)
         if found:
-            return Reading(tuple(found), bare)
+            return LineMatches(tuple(found), bare)
         return _NOTHING_BARE if bare else _NOTHING
 
 
@@ -167,13 +167,13 @@ def _pattern_of(parts: tuple[bytes, ...]) -> re.Pattern[bytes] | None:
     return re.compile(b"|".join(map(re.escape, parts))) if parts else None
 
 
-def _found(match: re.Match[bytes], text: bytes) -> Found:
+def _found(match: re.Match[bytes], text: bytes) -> DialectMatch:
     spans = tuple((name, *match.span(name)) for name in match.re.groupindex if match[name] is not None)
     start = match.start()
     glued = start > 2 and any(
         prefix["address"] is not None for prefix in PREFIX.finditer(text, max(0, start - GLUED_WITHIN), start)
     )
-    return Found(start, spans, glued)
+    return DialectMatch(start, spans, glued)
 
 
 def _is_bare(line: bytes) -> bool:

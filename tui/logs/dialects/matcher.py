@@ -10,11 +10,17 @@ from typing import Any
 from tui.logs.attribution.xla_dist_prefix import PREFIX, read_dated_clock, read_prefix
 from tui.logs.dialects.dialect import SUFFIXES
 from tui.logs.dialects.epochs import read_cluster, read_span
-from tui.logs.dialects.match_cache import GLUED_WITHIN, Found, Reader, Reading
-from tui.logs.dialects.multiline import Openings
+from tui.logs.dialects.match_cache import GLUED_WITHIN, DialectMatch, DialectReader, LineMatches
+from tui.logs.dialects.multiline import OpenHeaders
 from tui.logs.dialects.rates import kind_of, number, rate_of
 from tui.logs.dialects.registry import TRAINING, Dialect, Kind
-from tui.logs.dialects.training_or_eval import Bars, Doubtful, Evaluations, Parts, Summaries
+from tui.logs.dialects.training_or_eval import (
+    BarFilter,
+    EpochSummaryFilter,
+    EvaluationFilter,
+    LowConfidenceFilter,
+    SplitSampleJoiner,
+)
 from tui.logs.files.line_assembler import Stream
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
 from tui.logs.state.demux_state import DemuxState
@@ -31,13 +37,13 @@ class Matcher:
 
     def __init__(self, state: DemuxState, dialects: Sequence[Dialect]) -> None:
         self._state = state
-        self._reader = Reader(dialects)
-        self._bars = Bars()
-        self._parts = Parts()
-        self._summaries = Summaries()
-        self._doubtful = Doubtful()
-        self._evaluations = Evaluations()
-        self._openings = Openings()
+        self._reader = DialectReader(dialects)
+        self._bars = BarFilter()
+        self._parts = SplitSampleJoiner()
+        self._summaries = EpochSummaryFilter()
+        self._doubtful = LowConfidenceFilter()
+        self._evaluations = EvaluationFilter()
+        self._openings = OpenHeaders()
 
     @property
     def has_open_header(self) -> bool:
@@ -69,7 +75,7 @@ class Matcher:
         slot = self._state.slot_or_unnamed(stream.known_slot)
         self.sample(stream, TRAINING, told, (slot, stream.line_moment), now)
 
-    def _take(self, stream: Stream, reading: Reading, line: bytes, own_text: bytes, now: float | None) -> None:
+    def _take(self, stream: Stream, reading: LineMatches, line: bytes, own_text: bytes, now: float | None) -> None:
         bars = self._bars
         for dialect, found in reading.found:
             self._state.count_match(dialect.name)
@@ -79,26 +85,26 @@ class Matcher:
                 continue
             if dialect.kind is Kind.SAMPLE:
                 for each in found:
-                    told = each.told(text)
+                    told = each.values(text)
                     if not dialect.is_bar or bars.is_training(self._where(stream, each, text)[0], told):
                         self.sample(stream, dialect, told, self._where(stream, each, text), now)
             elif dialect.kind is Kind.TEST:
                 for each in found:
-                    self._test_row(each.told(text), self._where(stream, each, text)[0], now)
+                    self._test_row(each.values(text), self._where(stream, each, text)[0], now)
             elif dialect.kind is Kind.EPOCH:
                 for each in found:
-                    told = each.told(text)
-                    self._epoch_told(dialect, told)
+                    told = each.values(text)
+                    self._record_epoch(dialect, told)
                     slot = self._where(stream, each, text)[0]
                     bars.begin(slot, int(told["epoch"]))
                     self._evaluations.end(slot)
             elif dialect.kind is Kind.SECTION:
-                self._section(self._where(stream, found[0], text)[0], "training" in found[0].told(text))
+                self._section(self._where(stream, found[0], text)[0], "training" in found[0].values(text))
                 self._take_beneath(stream, own_text, now)
             elif dialect.kind is Kind.HEADER:
-                self._openings.begin(self._where(stream, found[0], text)[0], dialect, found[0].told(text), text)
+                self._openings.begin(self._where(stream, found[0], text)[0], dialect, found[0].values(text), text)
             else:
-                self._note_facts(found[-1].told(text))
+                self._note_facts(found[-1].values(text))
         if self._openings.any and not reading.found:
             self._take_beneath(stream, own_text, now)
 
@@ -124,7 +130,7 @@ class Matcher:
             self.sample(stream, dialect, told, (slot, stream.line_moment), now)
         return rows is not None
 
-    def _where(self, stream: Stream, found: Found, text: bytes) -> tuple[int, float | None]:
+    def _where(self, stream: Stream, found: DialectMatch, text: bytes) -> tuple[int, float | None]:
         """Slot and date of a match: the line's own, or those of a prefix glued into the line before it."""
         slot, moment = stream.line_slot, stream.line_moment
         if found.is_glued and stream.slot is None:
@@ -172,7 +178,7 @@ class Matcher:
         if dialect is not TRAINING:
             if self._evaluations.opened and not self._evaluations.is_training(slot, epoch, step):
                 return
-            self._summaries.told(slot, told)
+            self._summaries.note_sample(slot, told)
             if has_loss and step != UNKNOWN and not dialect.is_doubtful:
                 self._doubtful.stepped(slot)
         known = (
@@ -211,7 +217,7 @@ class Matcher:
         if "accuracy" in told:
             self._state.facts["replica_accuracy"] = _number(told["accuracy"])
 
-    def _epoch_told(self, dialect: Dialect, found: Mapping[str, bytes]) -> None:
+    def _record_epoch(self, dialect: Dialect, found: Mapping[str, bytes]) -> None:
         told = {name: value.decode() for name, value in found.items()}
         epoch = int(told.pop("epoch"))
         figures: dict[str, Any] = {}

@@ -48,7 +48,7 @@ Row = tuple[Dialect, Mapping[str, bytes]]
 """What a line beneath a header tells."""
 
 
-class Opened(Protocol):
+class OpenHeader(Protocol):
     """What a header has begun."""
 
     patience: int
@@ -63,7 +63,7 @@ class Opened(Protocol):
         ...
 
 
-class Table:
+class TableHeader:
     """Rows of numbers under a line of names. Their steps only go up."""
 
     def __init__(self, header: bytes) -> None:
@@ -123,7 +123,7 @@ class Table:
         return line.startswith((b"|-", b"|:", b"| -", b"| :"))
 
 
-class StepAbove:
+class StepHeader:
     """A step whose loss is still to come."""
 
     def __init__(self, told: Mapping[str, bytes]) -> None:
@@ -150,11 +150,11 @@ class StepAbove:
         return _EVALUATES.search(line) is not None and _LOSS_LINE.match(line) is None
 
 
-class Openings:
+class OpenHeaders:
     """What headers have begun, of each worker."""
 
     def __init__(self) -> None:
-        self._opened: dict[int, tuple[Opened, int]] = {}
+        self._opened: dict[int, tuple[OpenHeader, int]] = {}
         self._settings: dict[int, tuple[int, list[Row]]] = {}
         """Of each worker the last step told as a setting is, and its row; below zero once they have gone up."""
 
@@ -166,10 +166,10 @@ class Openings:
     def begin(self, slot: int, header: Dialect, told: Mapping[str, bytes], line: bytes) -> None:
         """A header has come."""
         if header.name != _TABLE:
-            step = StepAbove(told)
+            step = StepHeader(told)
             self._opened[slot] = step, step.patience
             return
-        table = Table(line)
+        table = TableHeader(line)
         if table.is_training:
             self._opened[slot] = table, table.patience
 
@@ -186,7 +186,7 @@ class Openings:
             return None
         row = opened.row(line)
         if row is not None:
-            if isinstance(opened, StepAbove):
+            if isinstance(opened, StepHeader):
                 del self._opened[slot]
                 return self._going_up(slot, opened.setting, row)
             self._opened[slot] = opened, opened.patience

@@ -12,8 +12,8 @@ from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.xla_dist_prefix import read_prefix
 from tui.logs.dialects.catalogue_files import join_pattern, read_catalogue
 from tui.logs.dialects.dialect import COLUMNS, LONGEST, LOOSE_REACH, Dialect, Kind
-from tui.logs.dialects.match_cache import Reader
-from tui.logs.dialects.multiline import Openings
+from tui.logs.dialects.match_cache import DialectReader
+from tui.logs.dialects.multiline import OpenHeaders
 from tui.logs.dialects.rates import GROUPS as PACE_GROUPS
 from tui.logs.dialects.rates import rate_of
 from tui.logs.files.lines import segments_of, without_escapes
@@ -133,20 +133,22 @@ def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: i
     counts: dict[str, int] = {dialect.name: 0 for dialect in dialects}
     examples: dict[str, list[tuple[str, Mapping[str, str]]]] = {name: [] for name in counts}
     total = 0
-    beneath = Openings()
-    readers = [Reader([dialect]) for dialect in dialects if dialect.is_own]
-    readers.append(Reader([dialect for dialect in dialects if not dialect.is_own]))
+    beneath = OpenHeaders()
+    readers = [DialectReader([dialect]) for dialect in dialects if dialect.is_own]
+    readers.append(DialectReader([dialect for dialect in dialects if not dialect.is_own]))
     for line in lines:
         total += 1
         for text in segments_of(without_escapes(line)):
-            for name, told in _told(text, readers, beneath):
+            for name, told in _match_line(text, readers, beneath):
                 counts[name] += 1
                 if len(examples[name]) < most:
                     examples[name].append((text.decode("utf-8", "replace"), _shown(told)))
     return total, [Trial(name, counts[name], tuple(examples[name])) for name in counts]
 
 
-def _told(line: bytes, readers: Sequence[Reader], beneath: Openings) -> Iterator[tuple[str, Mapping[str, bytes]]]:
+def _match_line(
+    line: bytes, readers: Sequence[DialectReader], beneath: OpenHeaders
+) -> Iterator[tuple[str, Mapping[str, bytes]]]:
     """What each dialect that takes a line reads in it; of one that nothing takes, what it tells under a header."""
     own_text = _own_text(line)
     named: set[str] = set()
@@ -154,7 +156,9 @@ def _told(line: bytes, readers: Sequence[Reader], beneath: Openings) -> Iterator
         if dialect.name in named:
             continue
         named.add(dialect.name)
-        told = {name: value for name, value in found[-1].told(line if dialect.is_own else own_text).items() if value}
+        told = {
+            name: value for name, value in found[-1].values(line if dialect.is_own else own_text).items() if value
+        }
         if dialect.kind is Kind.HEADER:
             beneath.begin(0, dialect, told, own_text)
         yield dialect.name, told

@@ -11,7 +11,7 @@ MOST_HELD = 8192
 """Unfinished samples held: one of each worker of the largest pod, and then some."""
 
 
-class Bars:
+class BarFilter:
     """Keras draws the same bar when it trains and when it evaluates, but names an epoch only before training.
 
     So a bar that begins again after it was full, with no epoch named in between, is an evaluation's.
@@ -51,13 +51,13 @@ class Bars:
         return True
 
 
-class Summaries:
+class EpochSummaryFilter:
     """Some jobs tell an epoch's loss and no step's, others both: an epoch's is their sum then, and no sample."""
 
     def __init__(self) -> None:
         self._stepped: set[int] = set()
 
-    def told(self, slot: int, sample: Mapping[str, bytes]) -> None:
+    def note_sample(self, slot: int, sample: Mapping[str, bytes]) -> None:
         """Note what a worker's sample tells."""
         if "step" in sample and "loss" in sample:
             self._stepped.add(slot)
@@ -67,7 +67,7 @@ class Summaries:
         return epoch != UNKNOWN and slot not in self._stepped
 
 
-class Doubtful:
+class LowConfidenceFilter:
     """Rows of a step that tell a training loss beside an evaluation's, or none: all there is for some jobs.
 
     For others they stand between their steps. So the first is held until the next comes with no step between.
@@ -99,7 +99,7 @@ class Doubtful:
         return held, record
 
 
-class Evaluations:
+class EvaluationFilter:
     """Rows beneath a heading such as `Validation:` look like training's, but do not go on from where that was.
 
     Those that go on as evenly as before are the evaluation's still, however far it goes.
@@ -135,7 +135,7 @@ class Evaluations:
         return False
 
 
-class Parts:
+class SplitSampleJoiner:
     """Samples that trainers print over several lines: a step, and its figures beneath it or above.
 
     What is told again belongs to the next sample.
