@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainer.errors import ConfigError
-from trainer.storage.urls import unreachable
+from trainer.storage.urls import unsupported_scheme
 
 MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
@@ -26,13 +26,13 @@ COMPILED = "~/.cache/tpu-tui/compiled"
 
 
 def _require_place(option: str, path: str | None) -> None:
-    command, scheme = path is not None and path.startswith(PIPE), unreachable(path or "")
+    command, scheme = path is not None and path.startswith(PIPE), unsupported_scheme(path or "")
     _require(not command, f"{option} {path} is a command", "Name a directory, or gs://bucket/prefix")
     _require(not scheme, f"{option} {path}: {scheme}:// is not read here", "Name a directory, or gs://bucket/prefix")
 
 
 def _require_shards(option: str, pattern: str | None) -> None:
-    scheme = unreachable(pattern or "")
+    scheme = unsupported_scheme(pattern or "")
     command = f"curl -sSfL {pattern}" if scheme in ("http", "https") else "COMMAND, which puts one shard out"
     remedy = f"Copy them to gs://, or give {PIPE}{command}"
     _require(not scheme, f"{option} {pattern}: {scheme}:// is not read here", remedy)

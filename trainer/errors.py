@@ -46,7 +46,7 @@ class PartnersMissingError(PartnerLostError):
     """Some ranks did not come, or cannot, and one has said so; the others just end."""
 
 
-class ToldElsewhereError(TrainerError):
+class ReportedElsewhereError(TrainerError):
     """Rank 0 has failed at something all ranks depend on, and has said so; the others just end."""
 
 
@@ -64,9 +64,9 @@ def check_schema(what: str, schema: object, known: int, remedy: str) -> None:
     raise ValueError(why)
 
 
-def check_fields(what: str, told: Iterable[str], known: Iterable[str], remedy: str) -> None:
+def check_fields(what: str, found: Iterable[str], known: Iterable[str], remedy: str) -> None:
     """Raise NewerFormatError where something tells what this trainer does not know, and so would not heed."""
-    unknown = sorted(set(told) - set(known))
+    unknown = sorted(set(found) - set(known))
     if unknown:
         raise _newer(what, f"this trainer does not know its {', '.join(unknown)}", remedy)
 

@@ -18,9 +18,9 @@ from trainer.config import (
     ReplicaConfig,
     TrainConfig,
 )
-from trainer.distributed.startup_error import say_once
+from trainer.distributed.startup_error import print_once
 from trainer.errors import REFUSED, ConfigError
-from trainer.storage.urls import settled
+from trainer.storage.urls import normalise
 
 PLACES = ("data", "train_shards", "val_shards", "checkpoint_dir", "resume", "logdir", "compilation_cache")
 
@@ -34,7 +34,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
                 f"--{name.replace('_', '-')} is empty", remedy="Perhaps a variable is not set in your shell"
             )
         if name in PLACES and value is not None:
-            setattr(options, name, settled(value))
+            setattr(options, name, normalise(value))
     return TrainConfig(
         model=options.model,
         data=DataConfig(
@@ -77,22 +77,22 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
 
 def read_command_line() -> TrainConfig:
     """The run that sys.argv asks for; ends the process after `--help` or, with a sentence, after a wrong argument."""
-    settle_device(os.environ)
+    choose_device(os.environ)
     try:
         return parse(sys.argv[1:], os.environ)
     except ConfigError as error:
-        say_once(str(error), os.environ)
+        print_once(str(error), os.environ)
         sys.exit(REFUSED)
 
 
-def settle_device(environ: MutableMapping[str, str]) -> None:
+def choose_device(environ: MutableMapping[str, str]) -> None:
     """Where PJRT_DEVICE is not set: TPU where there is one, else CPU."""
     if not environ.get("PJRT_DEVICE", "").strip():
         there = any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
         environ["PJRT_DEVICE"] = "TPU" if there else "CPU"
 
 
-class _Parser(argparse.ArgumentParser):
+class _OptionParser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         raise ConfigError(message[:1].upper() + message[1:], remedy=f"See {self.prog} --help")
 
@@ -100,7 +100,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     given = "(default: %(default)s)"
     about = "Train a ResNet on every core of a slice."
-    parser = _Parser(prog="python -m trainer.train", description=about, allow_abbrev=False)
+    parser = _OptionParser(prog="python -m trainer.train", description=about, allow_abbrev=False)
     parser.add_argument("--model", default="resnet50", help=f"one of {', '.join(MODELS)} {given}")
     source = parser.add_argument_group("data")
     source.add_argument("--data", metavar="DIR", help="directory or gs://bucket/prefix made by trainer.shards")

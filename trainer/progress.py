@@ -50,12 +50,12 @@ def _write(descriptor: int, line: bytes) -> None:
         select.select([], [descriptor], [])
 
 
-def complain(sentence: str) -> None:
+def write_error(sentence: str) -> None:
     """Write one whole line to standard error."""
     write_line(sentence, descriptor=2)
 
 
-def nobody_reads() -> bool:
+def is_log_unread() -> bool:
     """Whether the log's reader has gone: `| head` had enough."""
     return _unread
 
@@ -65,7 +65,7 @@ def every_core(cores: int) -> str:
     return f"each of {cores} cores" if cores > 1 else "the only core"
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """`1 shard`, `2 shards`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
@@ -100,14 +100,14 @@ class RateTracker:
         return self._total / elapsed if elapsed > 0 else 0.0
 
 
-class Waiting:
+class WaitTimer:
     """How long a loop waited for its input."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.seconds = 0.0
 
-    def timed(self, items: Iterable[T]) -> Iterator[T]:
+    def time_items(self, items: Iterable[T]) -> Iterator[T]:
         """The same items; the time until each comes is added up."""
         iterator = iter(items)
         while True:

@@ -23,10 +23,10 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it, without a word
 
 from trainer.config import TrainConfig
-from trainer.options import read_command_line, settle_device
+from trainer.options import choose_device, read_command_line
 from trainer.progress import write_line
 
-settle_device(os.environ)  # torch_xla looks at PJRT_DEVICE when it is imported
+choose_device(os.environ)  # torch_xla looks at PJRT_DEVICE when it is imported
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else a partner's end is told by forty lines of C++ frames
 if __name__ == "__main__":
     COMMAND_LINE = read_command_line()  # wrong arguments and --help are answered before the seconds of importing
@@ -40,27 +40,28 @@ from torch import nn
 from trainer import progress
 from trainer.checkpoint.resume import CALMER, Resumption, average_statistics, verify_in_step
 from trainer.checkpoint.store import Position
-from trainer.data import pipeline, pixel_buffers, synthetic
+from trainer.data import pipeline, synthetic
 from trainer.data.pipeline import Batch, Dataset
-from trainer.data.prefetch import Ahead, Reader
-from trainer.data.sample_cache import Kept
-from trainer.distributed.config_check import verify_alike
+from trainer.data.prefetch import BatchReader, EpochPrefetcher
+from trainer.data.sample_cache import SampleCache
+from trainer.distributed import memory_check
+from trainer.distributed.config_check import check_same_config
 from trainer.distributed.launcher import launch
 from trainer.distributed.replicas import Replicas, Verdict
-from trainer.distributed.signals import Stopping
-from trainer.errors import BELOW_TARGET, StoppedError, ToldElsewhereError, TrainerError
-from trainer.metrics.tensorboard import Events
+from trainer.distributed.signals import StopSignal
+from trainer.errors import BELOW_TARGET, ReportedElsewhereError, StoppedError, TrainerError
+from trainer.metrics.tensorboard import EventFile
 from trainer.model import resnet
 from trainer.model.optimizer import learning_rate, set_rate, sgd
 from trainer.model.xla_compilation import Compilation
-from trainer.progress import RateTracker, Waiting, counted, every_core
+from trainer.progress import RateTracker, WaitTimer, every_core, format_count
 
 
-def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
     """One replica, from start to end; returns its exit code. Raises StoppedError once a stopped run is saved."""
     began = time.monotonic()
     run = start(replicas, config, stopping)
-    stopping.begun = True
+    stopping.is_training = True
     with contextlib.closing(run.input):
         slice_rate = _train_epochs(run)
     run.resumption.save(config.optimizer.epochs + 1, 0)
@@ -72,7 +73,7 @@ def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
     return _judge_accuracy(run)
 
 
-def _train_epochs(run: Run) -> float:
+def _train_epochs(run: TrainingRun) -> float:
     """All epochs that are left; returns the last one's samples a second."""
     config, saves, position = run.config, run.resumption, run.begins
     slice_rate = 0.0
@@ -91,21 +92,21 @@ def _train_epochs(run: Run) -> float:
 
 
 @dataclass
-class Run:
+class TrainingRun:
     """One replica's run: the model on its device and what is needed to train it."""
 
     replicas: Replicas
     config: TrainConfig
-    stopping: Stopping
+    stopping: StopSignal
     data: Dataset
     model: nn.Module
     optimizer: torch.optim.SGD
     resumption: Resumption
     begins: Position
-    input: Ahead[Batch]
-    kept: Kept
+    input: EpochPrefetcher[Batch]
+    cache: SampleCache
     compilation: Compilation
-    events: Events
+    events: EventFile
     diverged: str = ""  # where a loss was met that is no number: momentum keeps every later one from being any
 
     @property
@@ -114,18 +115,20 @@ class Run:
         return self.replicas.rank == 0
 
 
-def start(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> Run:
+def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> TrainingRun:
     """Find the data, build the model or find it in a checkpoint, and see that both fit."""
     if replicas.rank == 0:
         write_line("==> Preparing data..")
-    verify_alike(config, replicas)
-    found = replicas.share_at_length(lambda: pipeline.find(config, replicas.world), config.replicas.timeout / 3)
+    check_same_config(config, replicas)
+    found = replicas.broadcast_slow_result(lambda: pipeline.find(config, replicas.world), config.replicas.timeout / 3)
     model = resnet.build(config.model, found.classes, config.seed)
     parameters = sum(p.numel() for p in model.parameters())
     if config.memory_check and config.replicas.device == "CPU":
-        machines = replicas.gather(pixel_buffers.this_machine())
-        each = pixel_buffers.needed(config.model, parameters, config.optimizer.batch_size, found.image_size)
-        replicas.share(lambda: pixel_buffers.check(machines, each))
+        machines = replicas.gather(memory_check.read_machine_memory())
+        each = memory_check.estimate_replica_mib(
+            config.model, parameters, config.optimizer.batch_size, found.image_size
+        )
+        replicas.broadcast_result(lambda: memory_check.check_memory(machines, each))
     model.to(replicas.device)
     optimizer = sgd(model, config.optimizer)
     torch_xla.sync()  # puts parameters and momentum on the device: else the first step's graph would make them
@@ -134,19 +137,19 @@ def start(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> Run:
     resumption = Resumption(replicas, config, found, model, optimizer)
     position = resumption.resume()
     done = (position.epoch - 1) * resumption.steps + position.step
-    events = replicas.lead(lambda: Events(config.logdir, done), otherwise=Events(None))
+    events = replicas.on_rank_zero(lambda: EventFile(config.logdir, done), otherwise=EventFile(None))
     compilation = Compilation(replicas.label)
     if config.profiler_port is not None:
         compilation.serve_profiler(config.profiler_port)
-    kept = Kept(config.data.keep)
-    batches = partial(_training_batches, config, found, replicas, resumption.steps, kept)
-    feed = Ahead(batches, partial(_gives_up, replicas, stopping))
-    return Run(
-        replicas, config, stopping, found, model, optimizer, resumption, position, feed, kept, compilation, events
+    cache = SampleCache(config.data.keep)
+    batches = partial(_training_batches, config, found, replicas, resumption.steps, cache)
+    feed = EpochPrefetcher(batches, partial(_gives_up, replicas, stopping))
+    return TrainingRun(
+        replicas, config, stopping, found, model, optimizer, resumption, position, feed, cache, compilation, events
     )
 
 
-def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
+def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
     """One epoch, from step `first` on; returns the slice's samples a second."""
     replicas, config, saves = run.replicas, run.config, run.resumption
     batch_size, steps = config.optimizer.batch_size, saves.steps
@@ -157,7 +160,7 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
         write_line(progress.train_begin_line(epoch, datetime.now()))
     began = time.monotonic()
     tracker = RateTracker()
-    waiting = Waiting()
+    waiting = WaitTimer()
 
     def report(loss: torch.Tensor, step: int, rate: float) -> None:
         value = loss.item()  # waits for the device: done on the steps that are printed, and only there
@@ -168,7 +171,7 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
         run.events.add((epoch - 1) * steps + step, train_loss=value, train_rate=rates[0], train_learning_rate=rate)
 
     done = first
-    for step, (images, labels) in enumerate(waiting.timed(run.input.epoch(epoch, first)), first):
+    for step, (images, labels) in enumerate(waiting.time_items(run.input.epoch(epoch, first)), first):
         if step == next_begins and epoch < config.optimizer.epochs:
             run.input.begin(epoch + 1)  # its first batch takes longest, and should be there when this epoch ends
         with run.compilation.of("training step"):
@@ -183,7 +186,7 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
                 xm.add_step_closure(report, args=(loss.detach(), step, rate))  # runs once the step's graph has
             # The gradients' mean over all replicas, and the step. The vote makes all stop at the same step.
             verdict = replicas.step(run.optimizer, run.stopping.requested or bool(run.diverged))
-        done = step + (verdict is not Verdict.STOP_WITHOUT)
+        done = step + (verdict is not Verdict.STOP_SKIPPING_STEP)
         if verdict:
             _stop(run, f"at epoch {epoch} step {step}", epoch, done)
         if saves.due((epoch - 1) * steps + step + 1):
@@ -205,16 +208,16 @@ def train_epoch(run: Run, epoch: int, first: int = 0) -> float:
 
 
 @torch.no_grad()
-def evaluate(run: Run, epoch: int) -> float:
+def evaluate(run: TrainingRun, epoch: int) -> float:
     """Accuracy in percent over the validation shards, each sample once."""
     replicas = run.replicas
     average_statistics(run.model, replicas)  # each core's come from its own batches, and all must test one model
-    _, loader = pipeline.evaluation(run.config, run.data, replicas.rank, replicas.world, run.kept)
+    _, loader = pipeline.evaluation(run.config, run.data, replicas.rank, replicas.world, run.cache)
     run.model.eval()
     correct = torch.zeros((), dtype=torch.int64, device=replicas.device)
     torch_xla.sync()  # zero would else be a constant of the first step's graph, and the second another graph
     samples = 0
-    with contextlib.closing(Reader(lambda: loader, partial(_gives_up, replicas, run.stopping))) as batches:
+    with contextlib.closing(BatchReader(lambda: loader, partial(_gives_up, replicas, run.stopping))) as batches:
         for step, (images, labels) in enumerate(batches):
             with run.compilation.of("evaluation"):
                 with _precision(run.config):
@@ -233,7 +236,7 @@ def evaluate(run: Run, epoch: int) -> float:
         _stop(run, f"in the evaluation of epoch {epoch}", epoch, run.resumption.steps)
     if not total:
         run.resumption.save(epoch, run.resumption.steps)  # only this evaluation is due again
-        raise _untested(epoch) if run.leads else ToldElsewhereError("There is no accuracy")
+        raise _untested(epoch) if run.leads else ReportedElsewhereError("There is no accuracy")
     reduced = float(100 * hits / total)
     if run.leads:
         own = 100 * float(mine[0]) / max(1, samples)
@@ -243,10 +246,10 @@ def evaluate(run: Run, epoch: int) -> float:
 
 
 def _training_batches(
-    config: TrainConfig, found: Dataset, replicas: Replicas, steps: int, kept: Kept, epoch: int, first: int
+    config: TrainConfig, found: Dataset, replicas: Replicas, steps: int, cache: SampleCache, epoch: int, first: int
 ) -> Iterator[Batch]:
     if found.train is not None:
-        return pipeline.train_epoch(config, found, replicas.rank, replicas.world, epoch, first, kept)[1]
+        return pipeline.train_epoch(config, found, replicas.rank, replicas.world, epoch, first, cache)[1]
     return synthetic.batches(
         batch=config.optimizer.batch_size,
         size=found.image_size,
@@ -266,32 +269,32 @@ def _precision(config: TrainConfig) -> contextlib.AbstractContextManager[object]
     return torch.autocast("xla", dtype=torch.bfloat16) if config.bf16 else contextlib.nullcontext()
 
 
-def _gives_up(replicas: Replicas, stopping: Stopping) -> bool:
+def _gives_up(replicas: Replicas, stopping: StopSignal) -> bool:
     """Whether a batch that does not come is waited for in vain: a stopping run can do without."""
-    return replicas.others_gave_up or (stopping.requested and replicas.can_abstain)
+    return replicas.have_others_given_up or (stopping.requested and replicas.can_skip_step)
 
 
-def _stop_without(run: Run, epoch: int, done: int) -> NoReturn:
+def _stop_without(run: TrainingRun, epoch: int, done: int) -> NoReturn:
     """This replica stops and waits for a batch in vain, the others for its gradients: all leave the step out.
 
     So it is as good as if they had stopped before; only running statistics have seen the others' batches.
     """
     write_line(f"No batch comes for {run.replicas.label}: step {done} of epoch {epoch} is left out.", descriptor=2)
-    run.replicas.abstain(run.optimizer)
+    run.replicas.skip_step(run.optimizer)
     _stop(run, f"at epoch {epoch} step {done}", epoch, done)
 
 
-def _stop(run: Run, where: str, epoch: int, step: int) -> NoReturn:
+def _stop(run: TrainingRun, where: str, epoch: int, step: int) -> NoReturn:
     """All replicas come here at the same step: save it, and end."""
     diverged = next(filter(None, run.replicas.gather(run.diverged)), "")
     if diverged:
         error = TrainerError("The training diverged", why=diverged, remedy=CALMER)
-        raise error if run.leads else ToldElsewhereError(error.what)
+        raise error if run.leads else ReportedElsewhereError(error.what)
     if run.replicas.core == 0:
         write_line(f"Stopping on SIGTERM {where}")
-        if run.stopping.requested and not run.stopping.heard:
+        if run.stopping.requested and not run.stopping.received:
             write_line(f"Stopping {where}, for nobody reads the log any more.", descriptor=2)
-    run.stopping.heard = True
+    run.stopping.received = True
     run.resumption.save(epoch, step)
     run.events.close()
     raise StoppedError(f"Stopped {where}")
@@ -305,7 +308,7 @@ def _untested(epoch: int) -> TrainerError:
     )
 
 
-def _judge_accuracy(run: Run) -> int:
+def _judge_accuracy(run: TrainingRun) -> int:
     target, best = run.config.target_accuracy, run.resumption.best
     if target is None or (best is not None and best >= target):
         return 0
@@ -320,7 +323,7 @@ def _introduce(replicas: Replicas, config: TrainConfig, found: Dataset, paramete
     write_line(
         f"{config.model}, {parameters / 1e6:.1f} M parameters, {found.image_size}x{found.image_size} pixels, "
         f"{found.classes} classes, batch {batch} on {every_core(replicas.world)}, "
-        f"{counted(config.optimizer.epochs, 'epoch')}"
+        f"{format_count(config.optimizer.epochs, 'epoch')}"
     )
     if found.train is None:
         write_line("Fake data: one made-up batch, again and again")

@@ -17,14 +17,14 @@ def figures() -> Iterator[Figure]:
 
     from trainer.bench_input import benchmark as bench
     from trainer.bench_input import peers, rows
-    from trainer.bench_input.table import DELAY
+    from trainer.bench_input.table import DELAY_MS
 
     told = (rows.from_files, rows.from_shards, rows.from_bucket, rows.from_single_objects)
     told += (peers.plain_webdataset, peers.image_folder, peers.litdata, peers.streaming)
     options = bench.parser().parse_args(["--rounds", ROUNDS, "--images", IMAGES])
     with bench.laid_out(options) as (material, addresses, kept):
         known = bench.cases(cold=False, with_peers=True, store=bool(addresses))
-        chosen = [case for case in known if case.row in told and case.delay in (None, DELAY)]
+        chosen = [case for case in known if case.row in told and case.delay in (None, DELAY_MS)]
         peers.write_formats(material, [case.row for case in chosen])
         results = bench.experiment(material, addresses, kept, chosen, options.rounds)
     measured = [case for case in chosen if results[case.label].rates]
@@ -38,14 +38,14 @@ def figures() -> Iterator[Figure]:
     yield at_least("the same in CPU time a sample", median(plain.cpu) / median(local.cpu), 3.5, "×")
     yield at_least("against the best of ImageFolder, litdata, streaming", local.ratio(best) or 0, 3.0, "×")
     yield at_least("the same in CPU time a sample", median(best.cpu) / median(local.cpu), 3.0, "×")
-    if (remote := by_row.get((rows.from_bucket, DELAY))) is not None:
-        single = by_row[rows.from_single_objects, DELAY]
-        yield at_least(f"C / A', shards over single objects at {DELAY:g} ms", remote.ratio(single) or 0, 10, "×")
+    if (remote := by_row.get((rows.from_bucket, DELAY_MS))) is not None:
+        single = by_row[rows.from_single_objects, DELAY_MS]
+        yield at_least(f"C / A', shards over single objects at {DELAY_MS:g} ms", remote.ratio(single) or 0, 10, "×")
     by_row = {(case.row, case.delay): results[case.label] for case in measured if case.apart}
     local = by_row[rows.from_shards, None]
     yield Figure("B / A, local shards over files", f"{local.ratio(by_row[rows.from_files, None]) or 0:.2f} ×")
-    if (remote := by_row.get((rows.from_bucket, DELAY))) is not None:
-        yield at_least(f"C / B, bucket over local at {DELAY:g} ms", remote.ratio(local) or 0, 0.95, "×")
+    if (remote := by_row.get((rows.from_bucket, DELAY_MS))) is not None:
+        yield at_least(f"C / B, bucket over local at {DELAY_MS:g} ms", remote.ratio(local) or 0, 0.95, "×")
         # The delay bounds A', and the core that reads bounds C: on slow machines this is less than with all cores.
-        slow = remote.ratio(by_row[rows.from_single_objects, DELAY]) or 0
-        yield at_least(f"C / A' where the store has a core of its own, at {DELAY:g} ms", slow, 10, "×")
+        slow = remote.ratio(by_row[rows.from_single_objects, DELAY_MS]) or 0
+        yield at_least(f"C / A' where the store has a core of its own, at {DELAY_MS:g} ms", slow, 10, "×")

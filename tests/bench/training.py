@@ -24,7 +24,7 @@ from tests.bench.figures import Figure, at_least, at_most
 if TYPE_CHECKING:
     from trainer.config import TrainConfig
     from trainer.distributed.replicas import Replicas
-    from trainer.distributed.signals import Stopping
+    from trainer.distributed.signals import StopSignal
 
 ROUNDS = 7
 """Both ways take turns so often; the median of the rounds' ratios is told."""
@@ -113,7 +113,7 @@ def _measure(what: str, where: str, model: str, batch: str, steps: str, *more: s
     return launch(way, parse(["--model", model, "--data", where, *plan, "--num-cores", cores, *more], os.environ))
 
 
-def _loop(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+def _loop(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
     """Epochs from shards and epochs on one resident batch, in turn; the first of each compiles and is not counted.
 
     That first one also reads the shards that later ones may find in memory.
@@ -121,17 +121,17 @@ def _loop(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
     import torch_xla.core.xla_model as xm
 
     from trainer.data.batching import Batch
-    from trainer.data.prefetch import Ahead
-    from trainer.metrics.tensorboard import Events
-    from trainer.train import Run, start, train_epoch
+    from trainer.data.prefetch import EpochPrefetcher
+    from trainer.metrics.tensorboard import EventFile
+    from trainer.train import TrainingRun, start, train_epoch
 
     waited: list[float] = []
 
-    class Told(Events):
+    class Told(EventFile):
         def add(self, step: int, **values: float) -> None:
             waited.extend(value for name, value in values.items() if name == "epoch_waiting_percent")
 
-    class Resident(Ahead[Batch]):
+    class Resident(EpochPrefetcher[Batch]):
         def begin(self, epoch: int, first: int = 0) -> None:
             pass  # there is nothing to read, and no thread to read it in
 
@@ -143,7 +143,7 @@ def _loop(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
     one = images.to(replicas.device), labels.to(replicas.device)
     resident = replace(from_shards, input=Resident(lambda *_: iter(())))
 
-    def seconds(run: Run, epoch: int) -> float:
+    def seconds(run: TrainingRun, epoch: int) -> float:
         began = time.perf_counter()
         train_epoch(run, epoch)
         xm.wait_device_ops()
@@ -160,7 +160,7 @@ def _loop(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
     return 0
 
 
-def _averaging(replicas: Replicas, config: TrainConfig, _: Stopping) -> int:
+def _averaging(replicas: Replicas, config: TrainConfig, _: StopSignal) -> int:
     """From gradients on the device to their mean on the device."""
     import torch
     import torch.distributed as dist

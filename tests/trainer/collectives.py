@@ -24,7 +24,7 @@ def alone(config: TrainConfig) -> int:
 
     from trainer.distributed.replicas import XlaReplicas
     from trainer.errors import TrainerError
-    from trainer.model.xla_compilation import compiled
+    from trainer.model.xla_compilation import count_compilations
 
     replicas = XlaReplicas(vote_every=2)
     assert (replicas.rank, replicas.world, replicas.label) == (0, 1, "xla:0/0"), replicas.label
@@ -39,19 +39,19 @@ def alone(config: TrainConfig) -> int:
     assert torch.allclose(model.weight.detach().cpu(), before - 1), "two steps of 0.5 along a gradient of ones"
     assert replicas.total(torch.tensor([2.0, 3.0])).tolist() == [2.0, 3.0]
     assert replicas.gather({"a": 1}) == [{"a": 1}]
-    known = compiled()
+    known = count_compilations()
     for thing in ("", "longer" * 100):
         assert replicas.gather(thing) == [thing]
-    assert compiled() == known, "no graph may depend on how long a thing is"
+    assert count_compilations() == known, "no graph may depend on how long a thing is"
     for thing in ({"a": 1}, "longer" * 1000):
         assert replicas.broadcast(thing) == thing
-    assert replicas.share(lambda: "made") == "made"
+    assert replicas.broadcast_result(lambda: "made") == "made"
 
     def fail() -> None:
         raise TrainerError("cannot")
 
     told = []
-    for share in (replicas.share, partial(replicas.share_at_length, beat=60.0)):
+    for share in (replicas.broadcast_result, partial(replicas.broadcast_slow_result, beat=60.0)):
         try:
             share(fail)
         except TrainerError as error:  # noqa: PERF203
@@ -65,9 +65,9 @@ def alone(config: TrainConfig) -> int:
 def together(config: TrainConfig) -> int:
     """Three averages of gradients over all replicas, with a vote each, a broadcast, and who may tell."""
     from trainer.distributed.launcher import launch
-    from trainer.distributed.signals import Stopping
+    from trainer.distributed.signals import StopSignal
 
-    def rank(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+    def rank(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
         import torch
         import torch_xla
 
@@ -87,7 +87,7 @@ def together(config: TrainConfig) -> int:
             assert unused.grad is None
         assert replicas.broadcast(("rank", replicas.rank)) == ("rank", 0)
         _shared_at_length(replicas)
-        assert sorted(replicas.gather(replicas.is_first_to_tell())) == [False, True]
+        assert sorted(replicas.gather(replicas.is_first_to_report())) == [False, True]
         os.write(1, f"{AVERAGED} {replicas.rank}\n".encode())
         return 0
 
@@ -100,14 +100,14 @@ def _shared_at_length(replicas: Replicas) -> None:
     beats = []
     broadcast = replicas.broadcast
 
-    def counted(thing: Any) -> Any:
+    def format_count(thing: Any) -> Any:
         beats.append(thing)
         if len(beats) == 3:
             third.set()
         return broadcast(thing)
 
-    with patch.object(replicas, "broadcast", counted):
-        assert replicas.share_at_length(lambda: third.wait(60) and replicas.rank, beat=0.05) == 0
+    with patch.object(replicas, "broadcast", format_count):
+        assert replicas.broadcast_slow_result(lambda: third.wait(60) and replicas.rank, beat=0.05) == 0
     assert beats[:3] == [False] * 3, beats
 
 
@@ -116,17 +116,17 @@ def cached(config: TrainConfig) -> int:
     import torch
     import torch_xla
 
-    from trainer.model.xla_compilation import CACHE_PATH, keep_compiled
+    from trainer.model.xla_compilation import CACHE_PATH, use_compilation_cache
 
     assert config.logdir is not None
-    threads = [threading.Thread(target=keep_compiled, args=(config.logdir,)) for _ in range(2)]
+    threads = [threading.Thread(target=use_compilation_cache, args=(config.logdir,)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     print(os.environ[CACHE_PATH])
     torch.ones(2, device=torch_xla.device()).sum().item()
-    keep_compiled(str(Path(config.logdir).with_name("other")))
+    use_compilation_cache(str(Path(config.logdir).with_name("other")))
     print(os.environ[CACHE_PATH], flush=True)
     return 0
 
@@ -134,28 +134,9 @@ def cached(config: TrainConfig) -> int:
 def out_of_memory(config: TrainConfig) -> int:
     """All ranks find at once that a graph does not fit into their devices."""
     from trainer.distributed.launcher import launch
-    from trainer.distributed.signals import Stopping
+    from trainer.distributed.signals import StopSignal
 
-    def rank(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+    def rank(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
         raise RuntimeError("Error preparing computation: Out of memory allocating 52848750852 bytes.\nmore")
 
     return launch(rank, config)
-
-
-def lent(config: TrainConfig) -> int:
-    """Large arrays that are handed to XLA one after another, without waiting for it to have copied any."""
-    import torch
-    import torch_xla
-
-    from trainer.data import pixel_buffers
-
-    places, on_device = set(), []
-    for value in range(12):
-        array = pixel_buffers.pixels(pixel_buffers.LARGEST_KEPT + 1)
-        places.add(array.ctypes.data)
-        array[...] = value
-        on_device.append(torch.from_numpy(array).to(torch_xla.device()))
-        del array
-    assert [int(each[place]) for each in on_device for place in (0, -1)] == [n for n in range(12) for _ in (0, 1)]
-    print(f"{len(places)} places", flush=True)
-    return 0

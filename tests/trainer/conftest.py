@@ -212,15 +212,15 @@ def colours(tmp_path_factory: pytest.TempPathFactory) -> str:
     """256 training and 48 validation images of four noisy colours: learned in a few steps."""
     from trainer.shards import command, sources
 
-    def sample(index: int) -> sources.Sample:
+    def sample(index: int) -> sources.ImageSample:
         rng = random.Random(index)
         tint = ((200, 50, 50), (50, 200, 50), (50, 50, 200), (200, 200, 50))[index % 4]
         pixels = bytes(value + rng.randrange(-40, 41) for _ in range(32 * 32) for value in tint)
-        return sources.Sample(b"P6\n32 32\n255\n" + pixels, "ppm", index % 4)
+        return sources.ImageSample(b"P6\n32 32\n255\n" + pixels, "ppm", index % 4)
 
     out = str(tmp_path_factory.mktemp("colours") / "set")
     classes = ("red", "green", "blue", "yellow")
-    source = sources.Source("colours", classes, 32, {"train": (256, sample), "val": (48, sample)})
+    source = sources.ImageSource("colours", classes, 32, {"train": (256, sample), "val": (48, sample)})
     command.make(source, out, samples_per_shard=32, repeat={}, seed=1, tell=lambda _: None)
     return out
 

@@ -74,17 +74,17 @@ def _command(config: TrainConfig) -> int:
 
 def as_on_tpu(config: TrainConfig) -> int:
     """torch_xla starts the replicas, as it does on TPU: one, on this device. It puts its own handlers over ours."""
-    from trainer.distributed.launcher import Spawned
+    from trainer.distributed.launcher import TpuLauncher
     from trainer.distributed.replicas import Replicas
-    from trainer.distributed.signals import Stopping
+    from trainer.distributed.signals import StopSignal
     from trainer.train import train
 
-    def as_libtpu_does(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+    def as_libtpu_does(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
         for number in (signal.SIGTERM, signal.SIGHUP):
             ctypes.CDLL(None).signal(number, END_THE_PROCESS)
         return train(replicas, config, stopping)
 
-    return Spawned(as_libtpu_does, config).run()
+    return TpuLauncher(as_libtpu_does, config).run()
 
 
 def into_head(config: TrainConfig) -> int:
@@ -100,9 +100,9 @@ def deaf(_: TrainConfig) -> int:
     """A rank that hears SIGTERM and never gets to look, with nobody to kill it."""
     from trainer.distributed import signals
 
-    signals.OVERDUE = 1.0
-    heard = signals.Stopping()
-    signals.await_signals(lambda _: heard.hear(0.0))
+    signals.OVERDUE_S = 1.0
+    heard = signals.StopSignal()
+    signals.await_signals(lambda _: heard.receive(0.0))
     print("Deaf.", flush=True)
     threading.Event().wait()
     return 0
@@ -112,10 +112,10 @@ def save_in_mid_epoch(config: TrainConfig) -> int:
     """Three steps, then each replica keeps its own batch statistics in a file of its own, then all save together."""
     from trainer.distributed.launcher import launch
     from trainer.distributed.replicas import Replicas
-    from trainer.distributed.signals import Stopping
+    from trainer.distributed.signals import StopSignal
     from trainer.train import start, train_epoch
 
-    def train(replicas: Replicas, config: TrainConfig, stopping: Stopping) -> int:
+    def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
         import torch
 
         run = start(replicas, config, stopping)

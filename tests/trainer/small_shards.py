@@ -25,7 +25,7 @@ def config(batch: int = 8, loader_workers: int = 0, steps: int | None = None, **
 def shard(path: Path, samples: list[tuple[bytes, int]], extension: str = "ppm") -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(
-        command.shard_bytes([sources.Sample(content, extension, label) for content, label in samples], 0)
+        command.shard_bytes([sources.ImageSample(content, extension, label) for content, label in samples], 0)
     )
     return str(path)
 

@@ -16,8 +16,8 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from trainer.bench_input import benchmark as bench
 from trainer.bench_input import peers, rows
-from trainer.bench_input.cpu_affinity import Cores, available, shared_out, started_on
-from trainer.bench_input.table import DELAY, LABEL, Case, as_json, sweep_table, table
+from trainer.bench_input.cpu_affinity import Cores, available, run_on, split_cores
+from trainer.bench_input.table import DELAY_MS, LABEL, Case, as_json, sweep_table, table
 from trainer.errors import REFUSED, TrainerError
 from trainer.shards import photo_like
 
@@ -26,7 +26,7 @@ SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--b
 
 def test_every_row_of_ours_sees_every_image_and_the_table_tells_the_ratios() -> None:
     with bench.laid_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):
-        assert set(addresses) == {0.0, DELAY}
+        assert set(addresses) == {0.0, DELAY_MS}
         assert {row(material)() for row in OURS} == {24}
         assert {row(material)() for row in (rows.from_single_objects, rows.from_many_single_objects)} == {6}
         chosen = [
@@ -34,7 +34,7 @@ def test_every_row_of_ours_sees_every_image_and_the_table_tells_the_ratios() -> 
             Case("no such peer", peers.litdata, missing="it is not installed"),
             Case("a peer that fails", failing),
             Case("on all cores", only_on(available())),
-            Case("beside the store", only_on(shared_out()[0]), apart=True),
+            Case("beside the store", only_on(split_cores()[0]), apart=True),
         ]
         results = bench.experiment(material, addresses, kept, chosen, rounds=1)
     lines = table(material, chosen, results)
@@ -48,7 +48,7 @@ def test_every_row_of_ours_sees_every_image_and_the_table_tells_the_ratios() -> 
     assert [line.split(":")[0] for line in lines[-3:]] == [
         "B / A",
         "B / A, page cache cold",
-        f"C / B at {DELAY:g} ms",
+        f"C / B at {DELAY_MS:g} ms",
     ]
 
 
@@ -68,11 +68,11 @@ def only_on(cores: Cores) -> rows.Row:
 
 def test_the_object_store_has_a_core_of_its_own_where_there_are_two() -> None:
     every = available()
-    own, stores = shared_out()
+    own, stores = split_cores()
     assert own | stores == every
     assert (own == stores) == (len(every) == 1)
     code = "import os; print(*os.sched_getaffinity(0))"
-    with started_on(stores):
+    with run_on(stores):
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert frozenset(map(int, told.split())) == stores
     assert available() == every
@@ -173,7 +173,7 @@ def test_a_stop_is_heard_while_a_row_is_being_forked() -> None:
     os.register_at_fork(before=lambda: due and signal.raise_signal(due.pop()))
     try:
         with pytest.raises(KeyboardInterrupt):
-            bench.measured(only_on(available()), material, None, available())
+            bench.measure(only_on(available()), material, None, available())
     finally:
         due.clear()
         for number, handler in before.items():
@@ -183,7 +183,7 @@ def test_a_stop_is_heard_while_a_row_is_being_forked() -> None:
 def test_rows_can_be_measured_by_themselves() -> None:
     chosen = bench.cases(cold=True, with_peers=True, store=True)
     assert max(len(case.label) for case in chosen) <= LABEL
-    assert [case.label for case in bench.named(chosen, "b, C")] == [
+    assert [case.label for case in bench.select_cases(chosen, "b, C")] == [
         "B  local shards",
         "C  shards from the bucket, 0 ms",
         "C  shards from the bucket, 20 ms",
@@ -192,10 +192,10 @@ def test_rows_can_be_measured_by_themselves() -> None:
         "B  local shards, all cores",
         "C  shards from the bucket, all cores, 20 ms",
     ]
-    assert {case.row for case in bench.named(chosen, "a'")} == {
+    assert {case.row for case in bench.select_cases(chosen, "a'")} == {
         rows.from_single_objects,
         rows.from_many_single_objects,
     }
-    assert {case.row for case in bench.named(chosen, "litdata")} == {peers.litdata}
+    assert {case.row for case in bench.select_cases(chosen, "litdata")} == {peers.litdata}
     with pytest.raises(TrainerError, match=r"There is no row d.* Name a word of one: A  files"):
-        bench.named(chosen, "A,D")
+        bench.select_cases(chosen, "A,D")

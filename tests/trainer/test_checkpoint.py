@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from tests.trainer.storage_answers import answering
 from trainer.checkpoint import store
-from trainer.checkpoint.store import Identity, Keeper, Pointer, Position, State
+from trainer.checkpoint.store import CheckpointStore, Identity, Pointer, Position, State
 from trainer.errors import TrainerError
 from trainer.storage import objects
 
@@ -28,8 +28,8 @@ def state(value: float = 1.0) -> State:
     return State(floats, {"seen": 7}, [(torch.get_rng_state(), 5)])
 
 
-def kept(where: str, values: int) -> Keeper:
-    keeper = Keeper(where, MINE, None)
+def kept(where: str, values: int) -> CheckpointStore:
+    keeper = CheckpointStore(where, MINE, None)
     for value in range(1, values + 1):
         keeper.save(state(value), Position(1, value, None))
     return keeper
@@ -38,7 +38,7 @@ def kept(where: str, values: int) -> Keeper:
 def found(where: str) -> tuple[float | None, list[str]]:
     """The value in the newest whole checkpoint, and what was said on the way to it."""
     said: list[str] = []
-    newest = store.newest(where, MINE, said.append)
+    newest = store.find_newest(where, MINE, said.append)
     return (None if newest is None else float(newest[1].floats["model.w"][0, 0])), said
 
 
@@ -52,8 +52,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_what_was_saved_comes_back_whole(place: str) -> None:
     position = Position(3, 17, 71.25)
-    where = Keeper(place, MINE, None).save(state(2.5), position)
-    newest = store.newest(place, MINE)
+    where = CheckpointStore(place, MINE, None).save(state(2.5), position)
+    newest = store.find_newest(place, MINE)
     assert newest is not None
     pointer, loaded = newest
     assert (pointer.position, pointer.identity) == (position, MINE)
@@ -75,10 +75,10 @@ def test_the_last_three_and_the_best_are_kept(place: str) -> None:
     keeper.save(state(3), Position(1, 3, 50.0), best=True)
     for value in range(4, 9):
         keeper.save(state(value), Position(1, value, 50.0))
-    numbers = sorted(name for name in objects.matching(place, "*.pt"))
+    numbers = sorted(name for name in objects.list_names(place, "*.pt"))
     assert numbers == [f"checkpoint-{number:06d}.pt" for number in (3, 6, 7, 8)]
-    assert len(objects.matching(place, "checkpoint-*.json")) == 4
-    pointer, best = store.named(objects.join(place, "best.json"), MINE)
+    assert len(objects.list_names(place, "checkpoint-*.json")) == 4
+    pointer, best = store.load_named(objects.join(place, "best.json"), MINE)
     assert pointer.position.best == 50.0
     assert float(best.floats["model.w"][0, 0]) == 3
 
@@ -165,7 +165,7 @@ def test_a_bit_that_flipped_in_a_pointer_changes_nothing_that_is_gone_on_with(tm
     whole = Pointer.from_json(bytes(content), "whole")
     content[place % len(content)] ^= 1 << (place % 7)
     path.write_bytes(content)
-    newest = store.newest(str(tmp_path), MINE, lambda _: None)
+    newest = store.find_newest(str(tmp_path), MINE, lambda _: None)
     assert newest is not None
     assert newest[0] == whole or newest[0].position.step == 2
 
@@ -197,7 +197,7 @@ def test_a_newer_trainers_checkpoint_is_refused_with_what_to_do_and_not_taken_fo
     write(tmp_path)
     remedy = "Update the trainer here, or give another --checkpoint-dir, or --resume no."
     with pytest.raises(TrainerError) as refused:
-        store.named(f"{tmp_path}{name}", MINE)
+        store.load_named(f"{tmp_path}{name}", MINE)
     assert re.fullmatch(
         rf"Checkpoint {tmp_path}/checkpoint-000003\.(json|pt) was written by a newer trainer: {says}\. {remedy}",
         str(refused.value),
@@ -214,7 +214,7 @@ def test_a_checkpoint_that_cannot_be_read_just_now_is_not_passed_over(monkeypatc
     """Else a bucket that is away for a moment would have the run begin anew."""
     why = r"No permission for gs://runs/kept/checkpoint-000001.json: .*not now"
     with answering(monkeypatch, refusing), pytest.raises(TrainerError, match=why):
-        store.newest("gs://runs/kept", MINE)
+        store.find_newest("gs://runs/kept", MINE)
 
 
 def test_a_checkpoint_on_a_disk_that_cannot_be_read_is_told_with_the_way_out(tmp_path: Path) -> None:
@@ -222,36 +222,36 @@ def test_a_checkpoint_on_a_disk_that_cannot_be_read_is_told_with_the_way_out(tmp
     (tmp_path / "checkpoint-000003.pt").unlink()
     (tmp_path / "checkpoint-000003.pt").mkdir()  # what even root cannot read
     with pytest.raises(TrainerError, match=r"Cannot read .*3\.pt: Is a directory\. Make it readable, or"):
-        store.newest(str(tmp_path), MINE)
+        store.find_newest(str(tmp_path), MINE)
 
 
 @pytest.mark.parametrize("other", [replace(MINE, model="resnet18"), replace(MINE, classes=1000)])
 def test_another_models_checkpoint_is_refused_with_both_named(tmp_path: Path, other: Identity) -> None:
     kept(str(tmp_path), 1)
     with pytest.raises(TrainerError, match=r"is of another model: resnet50 for 10 classes, not .*--resume no"):
-        store.newest(str(tmp_path), other)
+        store.find_newest(str(tmp_path), other)
 
 
 def test_another_plan_is_no_reason_to_refuse(tmp_path: Path) -> None:
     kept(str(tmp_path), 1)
-    assert store.newest(str(tmp_path), replace(MINE, plan="others")) is not None
+    assert store.find_newest(str(tmp_path), replace(MINE, plan="others")) is not None
 
 
 def test_a_checkpoint_can_be_named_by_its_file_its_pointer_or_its_directory(tmp_path: Path) -> None:
     kept(str(tmp_path), 2)
     names = ["", "/checkpoint-000002.pt", "/checkpoint-000002.json"]
-    assert {store.named(f"{tmp_path}{name}", MINE)[0].position.step for name in names} == {2}
+    assert {store.load_named(f"{tmp_path}{name}", MINE)[0].position.step for name in names} == {2}
 
 
 def test_a_named_checkpoint_that_is_damaged_or_not_there_is_an_error(tmp_path: Path) -> None:
     kept(str(tmp_path), 3)
     cut_state(tmp_path)
     with pytest.raises(TrainerError, match=r"Cannot resume from .*checkpoint-000003.pt: it has \d+ of \d+ bytes"):
-        store.named(str(tmp_path / "checkpoint-000003.pt"), MINE)
+        store.load_named(str(tmp_path / "checkpoint-000003.pt"), MINE)
     with pytest.raises(TrainerError, match="There is no whole checkpoint in"):
-        store.named(str(tmp_path / "nowhere"), MINE)
+        store.load_named(str(tmp_path / "nowhere"), MINE)
     with pytest.raises(TrainerError, match="Cannot read"):
-        store.named(str(tmp_path / "nothing.pt"), MINE)
+        store.load_named(str(tmp_path / "nothing.pt"), MINE)
 
 
 def test_a_run_killed_before_its_best_is_told_is_resumed_from_the_one_before_and_finds_its_best_again(
@@ -261,7 +261,7 @@ def test_a_run_killed_before_its_best_is_told_is_resumed_from_the_one_before_and
     (tmp_path / "best.json").mkdir()  # so that it ends there
     with pytest.raises(TrainerError, match=r"best\.json"):
         keeper.save(state(2), Position(2, 0, 50.0), best=True)
-    newest = store.newest(str(tmp_path), MINE)
+    newest = store.find_newest(str(tmp_path), MINE)
     assert newest is not None
     assert newest[0].position == Position(1, 1, None)
 
@@ -278,10 +278,10 @@ def test_another_run_in_the_same_place_overwrites_and_deletes_nothing_of_the_fir
 def test_two_runs_that_save_by_turns_in_one_place_overwrite_nothing_of_each_other_and_say_so_once(
     place: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    first, second = Keeper(place, MINE, None), Keeper(place, MINE, None)
+    first, second = CheckpointStore(place, MINE, None), CheckpointStore(place, MINE, None)
     saved = [keeper.save(state(value), Position(1, value)) for value in (1, 2) for keeper in (first, second)]
     assert saved == [objects.join(place, f"checkpoint-{number:06d}.pt") for number in (1, 2, 3, 4)]
-    runs = [store.named(path, MINE)[0].run for path in saved]  # each whole
+    runs = [store.load_named(path, MINE)[0].run for path in saved]  # each whole
     assert runs == [first.run, second.run] * 2
     said = f"Another run seems to save to {place} too, and --resume auto takes the newest of all."
     assert capfd.readouterr().err.count(said) == 2
@@ -289,9 +289,9 @@ def test_two_runs_that_save_by_turns_in_one_place_overwrite_nothing_of_each_othe
 
 def test_a_resumed_run_goes_on_tidying_up_its_own(tmp_path: Path) -> None:
     first = kept(str(tmp_path), 3)
-    newest = store.newest(str(tmp_path), MINE)
+    newest = store.find_newest(str(tmp_path), MINE)
     assert newest is not None
-    resumed = Keeper(str(tmp_path), MINE, newest[0])
+    resumed = CheckpointStore(str(tmp_path), MINE, newest[0])
     assert resumed.run == first.run
     resumed.save(state(4), Position(1, 4, None))
     assert sorted(path.name for path in tmp_path.glob("*.pt")) == [f"checkpoint-{n:06d}.pt" for n in (2, 3, 4)]
@@ -300,9 +300,9 @@ def test_a_resumed_run_goes_on_tidying_up_its_own(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_told_before_there_is_anything_to_save(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerError, match=rf"Cannot keep checkpoints in {tmp_path}/file: .* --checkpoint-dir"):
-        Keeper(str(tmp_path / "file"), MINE, None)
+        CheckpointStore(str(tmp_path / "file"), MINE, None)
 
 
 def test_a_place_that_can_be_written_is_left_as_it_was(place: str) -> None:
-    Keeper(place, MINE, None)
-    assert objects.matching(place) == []
+    CheckpointStore(place, MINE, None)
+    assert objects.list_names(place) == []

@@ -10,7 +10,7 @@ import pytest
 
 from trainer.config import MODELS, OptimizerConfig, ReplicaConfig, TrainConfig
 from trainer.errors import ConfigError
-from trainer.options import parse, settle_device
+from trainer.options import choose_device, parse
 
 FAKE = ["--fake-data"]
 ROOT = Path(__file__).parents[2]
@@ -148,7 +148,7 @@ def test_loaders_beside_the_replica_are_for_tpu_hosts() -> None:
 
 def test_a_device_that_was_chosen_stays() -> None:
     environ = {"PJRT_DEVICE": "TPU"}
-    settle_device(environ)
+    choose_device(environ)
     assert environ == {"PJRT_DEVICE": "TPU"}
 
 

@@ -102,7 +102,7 @@ def forbidding(_: str) -> tuple[int, bytes]:
 def test_a_bucket_that_may_not_be_read_is_told_with_the_role_that_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     with answering(monkeypatch, forbidding):
         for ask in (
-            lambda: objects.matching("gs://theirs/x"),
+            lambda: objects.list_names("gs://theirs/x"),
             lambda: objects.read("gs://theirs/x"),
             lambda: pipeline.expand("gs://theirs/x/{0..3}.tar"),
             lambda: pipeline.find(config(directory="gs://theirs/x"), 1),
@@ -124,8 +124,10 @@ def test_a_pattern_of_commands_is_one_command_a_shard(numbered: str) -> None:
 
 def test_classes_that_differ_between_the_patterns_are_named(tmp_path: Path) -> None:
     for name, classes in (("a", ("cat", "dog")), ("b", ("cat", "fox")), ("c", ("dog", "cat"))):
-        source = sources.Source("pets", classes, 32, {"train": (4, lambda n: sources.Sample(ppm(n), "ppm", n % 2))})
-        command.make(source, str(tmp_path / name), samples_per_shard=4, repeat={}, seed=1, tell=lambda _: None)
+        source = sources.ImageSource(
+            "pets", classes, 32, {"train": (4, lambda n: sources.ImageSample(ppm(n), "ppm", n % 2))}
+        )
+        command.make(source, str(tmp_path / name), samples_per_shard=4, repeat={}, seed=1, notify=lambda _: None)
     train = f"{tmp_path}/a/pets-train-000000.tar"
     for other, says in (("b", "dog, fox"), ("c", "in another order")):
         cfg = config(batch=2, train=train, val=f"{tmp_path}/{other}/pets-train-000000.tar")
@@ -184,24 +186,26 @@ def test_places_without_shards_are_named(tmp_path: Path) -> None:
 def test_each_directorys_manifest_tells_of_its_own_shards(tmp_path: Path) -> None:
     """Names may be the same: `{a,b}/pets-train-000000.tar`."""
     for name, count in (("a", 4), ("b", 6)):
-        source = sources.Source(
-            "pets", ("cat", "dog"), 32, {"train": (count, lambda n: sources.Sample(ppm(n), "ppm", 1))}
+        source = sources.ImageSource(
+            "pets", ("cat", "dog"), 32, {"train": (count, lambda n: sources.ImageSample(ppm(n), "ppm", 1))}
         )
-        command.make(source, str(tmp_path / name), samples_per_shard=8, repeat={}, seed=1, tell=lambda _: None)
+        command.make(source, str(tmp_path / name), samples_per_shard=8, repeat={}, seed=1, notify=lambda _: None)
     (tmp_path / "c").mkdir()
     shutil.copy(tmp_path / "b" / "pets-train-000000.tar", tmp_path / "c")
     cfg = config(batch=2, train=f"{tmp_path}/{{a,b,c}}/pets-train-{{000000..000000}}.tar")
     found = pipeline.find(cfg, 1)
     assert found.train is not None
     assert found.train.counts == (4, 6, 6)
-    assert [found.train.is_told(number) for number in range(3)] == [True, True, False]
+    assert [found.train.is_listed(number) for number in range(3)] == [True, True, False]
     assert len(trained_values(cfg, found, 0, 1)) == 16
 
 
 def test_a_set_of_one_class_is_refused(tmp_path: Path) -> None:
     """As where the folder above the classes' own was taken for their parent's."""
-    source = sources.Source("pets", ("all",), 32, {"train": (4, lambda n: sources.Sample(ppm(n), "ppm", 0))})
-    command.make(source, str(tmp_path), samples_per_shard=8, repeat={}, seed=1, tell=lambda _: None)
+    source = sources.ImageSource(
+        "pets", ("all",), 32, {"train": (4, lambda n: sources.ImageSample(ppm(n), "ppm", 0))}
+    )
+    command.make(source, str(tmp_path), samples_per_shard=8, repeat={}, seed=1, notify=lambda _: None)
     text = refused(lambda: pipeline.find(config(batch=2, directory=str(tmp_path)), 1))
     assert text.startswith(f"There is one class only in {tmp_path}. Make the shards from a directory that holds")
 

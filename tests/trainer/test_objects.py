@@ -34,16 +34,16 @@ def test_what_the_api_answers_is_told_without_the_request() -> None:
     answer = requests.Response()
     answer._content = b'{"error": {"code": 403, "message": "you@p does not have storage.objects.create access"}}'
     refused = from_http_status(403, "POST https://…/o?uploadType=multipart: {…}", response=answer)
-    with pytest.raises(TrainerError) as told, objects._told("gs://b/it"):
+    with pytest.raises(TrainerError) as told, objects._translate_errors("gs://b/it"):
         raise refused
     assert str(told.value).startswith("No permission for gs://b/it: 403: you@p does not have storage.objects.create")
     with (
         pytest.raises(TrainerError, match=r"gs://b/it: \[Errno \d+\] Connection refused\. See"),
-        objects._told("gs://b/it"),
+        objects._translate_errors("gs://b/it"),
     ):
         requests.get("http://127.0.0.1:1")
     busy = RetryError("Timeout of 30.0s exceeded", ServiceUnavailable("try later"))  # type: ignore[no-untyped-call]
-    with pytest.raises(TrainerError) as told, objects._told("gs://b/it"):
+    with pytest.raises(TrainerError) as told, objects._translate_errors("gs://b/it"):
         raise busy
     assert str(told.value) == (
         "Cloud Storage does not serve gs://b/it: 503: try later. See whether network and bucket are well."
@@ -51,14 +51,16 @@ def test_what_the_api_answers_is_told_without_the_request() -> None:
 
 
 def test_an_object_that_is_not_there_is_not_taken_for_its_bucket(object_store: str) -> None:
-    with objects._told("gs://trainer-test/x"):
+    with objects._translate_errors("gs://trainer-test/x"):
         client = objects._client()
     client.create_bucket("my-bucket")
     with pytest.raises(objects.MissingError, match="There is no object gs://my-bucket/buckets/1"):
         objects.read("gs://my-bucket/buckets/1")
 
 
-@pytest.mark.parametrize("ask", [objects.exists, objects.is_there, objects.matching, objects.read, objects.delete])
+@pytest.mark.parametrize(
+    "ask", [objects.exists, objects.is_directory, objects.list_names, objects.read, objects.delete]
+)
 def test_what_a_disk_refuses_is_told_in_a_sentence(ask: Callable[[str], object], tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=r"Cannot \w+( for)? .*/xxx.*: File name too long\."):
         ask(f"{tmp_path}/{'x' * 300}")

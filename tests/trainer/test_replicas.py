@@ -34,8 +34,3 @@ def test_each_process_keeps_what_it_compiles_in_a_directory_of_its_own(pod: Pod,
     assert worker.lines == [str(own), str(own)], worker
     assert list(own.iterdir()), "torch_xla has kept nothing there"
     assert not (tmp_path / "other").exists()
-
-
-def test_memory_that_a_device_is_still_copying_is_not_lent_again(pod: Pod) -> None:
-    [worker] = pod.run(["--fake-data"], way=collectives.lent)
-    assert worker.exit_code == 0, worker

@@ -17,7 +17,7 @@ from PIL import Image
 
 webdataset = pytest.importorskip("webdataset", reason="the trainer's packages are not installed")
 
-from tests.trainer.made_shards import make, samples_of
+from tests.trainer.shard_sets import make, samples_of
 from trainer.errors import TrainerError
 from trainer.shards import (
     image_folder,

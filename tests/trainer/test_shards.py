@@ -18,7 +18,7 @@ from PIL import Image
 
 webdataset = pytest.importorskip("webdataset", reason="the trainer's packages are not installed")
 
-from tests.trainer.made_shards import make, samples_of
+from tests.trainer.shard_sets import make, samples_of
 from trainer.errors import REFUSED, TrainerError
 from trainer.shards import (
     command,
@@ -81,7 +81,7 @@ def test_any_number_of_processes_writes_the_same_bytes(tmp_path: Path) -> None:
             repeat={"train": 2},
             seed=3,
             workers=workers,
-            tell=lambda _: None,
+            notify=lambda _: None,
         )
         for workers in (1, 3)
     ]
@@ -90,18 +90,18 @@ def test_any_number_of_processes_writes_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "1" / shard.name).read_bytes() == (tmp_path / "3" / shard.name).read_bytes()
 
 
-def failing_after(source: sources.Source, calls: int) -> sources.Source:
+def failing_after(source: sources.ImageSource, calls: int) -> sources.ImageSource:
     """The same source, which breaks off after so many samples."""
     left = [calls]
 
-    def sample(index: int) -> sources.Sample:
+    def sample(index: int) -> sources.ImageSample:
         left[0] -= 1
         if left[0] < 0:
             raise TrainerError("The disk is on fire")
         return source.splits["train"][1](index)
 
     splits = {"train": (source.splits["train"][0], sample)}
-    return sources.Source(source.name, source.classes, source.image_size, splits, source.identity)
+    return sources.ImageSource(source.name, source.classes, source.image_size, splits, source.identity)
 
 
 @pytest.mark.parametrize("place", ["directory", "bucket"])
@@ -112,24 +112,24 @@ def test_what_was_cut_short_is_carried_on_without_writing_whole_shards_again(
     source = failing_after(sources.shapes(30, 1, 16, seed=1), 10**6)
     expected = make(source, tmp_path / "whole")
     with pytest.raises(TrainerError, match="on fire"):
-        command.make(failing_after(source, 17), out, samples_per_shard=4, repeat={}, seed=3, tell=lambda _: None)
-    assert sorted(objects.matching(out)) == [UNFINISHED, *(f"shapes-train-{n:06d}.tar" for n in range(4))]
+        command.make(failing_after(source, 17), out, samples_per_shard=4, repeat={}, seed=3, notify=lambda _: None)
+    assert sorted(objects.list_names(out)) == [UNFINISHED, *(f"shapes-train-{n:06d}.tar" for n in range(4))]
     objects.write(objects.join(out, "shapes-train-000002.tar"), b"damaged meanwhile")
     told: list[str] = []
     made = command.make(
-        failing_after(source, 30 - 3 * 4), out, samples_per_shard=4, repeat={}, seed=3, tell=told.append
+        failing_after(source, 30 - 3 * 4), out, samples_per_shard=4, repeat={}, seed=3, notify=told.append
     )
     assert told[0] == "Going on: 3 of 8 shards are there and whole"
     assert len(told) == 1 + 5
     assert made == expected
-    assert sorted(objects.matching(out)) == sorted([MANIFEST, *(s.name for s in expected.splits["train"])])
+    assert sorted(objects.list_names(out)) == sorted([MANIFEST, *(s.name for s in expected.splits["train"])])
     for shard in made.splits["train"]:
         assert hashlib.sha256(objects.read(objects.join(out, shard.name))).hexdigest() == shard.sha256
 
 
 SLOW = """
 import sys, time
-from trainer import images, shards
+from trainer.shards import command, sources
 
 made = 0
 
@@ -139,9 +139,9 @@ def slow(index):  # each process does some shards, and then none any more
     time.sleep(0.05 if made <= 10 else 1000)
     return source.splits["train"][1](index)
 
-source = images.shapes(40, 1, 16, seed=1)
-slowed = images.Source(source.name, source.classes, 16, {"train": (40, slow)}, source.identity)
-shards.make(slowed, sys.argv[1], samples_per_shard=4, repeat={}, seed=3, workers=2)
+source = sources.shapes(40, 1, 16, seed=1)
+slowed = sources.ImageSource(source.name, source.classes, 16, {"train": (40, slow)}, source.identity)
+command.make(slowed, sys.argv[1], samples_per_shard=4, repeat={}, seed=3, workers=2)
 """
 
 
@@ -182,16 +182,16 @@ def test_a_run_killed_while_it_tidied_is_finished_by_the_same_command(tmp_path: 
 def test_what_keeps_shards_from_being_written_is_told_and_not_that_the_list_cannot_be_either(tmp_path: Path) -> None:
     out = tmp_path / "out"
 
-    def sample(index: int) -> sources.Sample:
+    def sample(index: int) -> sources.ImageSample:
         shutil.rmtree(out, ignore_errors=True)
         out.touch()
         raise TrainerError("The disk is on fire")
 
     with pytest.raises(TrainerError, match="on fire"):
-        make(sources.Source("x", ("a", "b"), 16, {"train": (8, sample)}), out)
+        make(sources.ImageSource("x", ("a", "b"), 16, {"train": (8, sample)}), out)
 
 
-def test_half_made_shards_are_not_completed_with_other_arguments(tmp_path: Path) -> None:
+def test_half_shard_sets_are_not_completed_with_other_arguments(tmp_path: Path) -> None:
     source = failing_after(sources.shapes(30, 1, 16, seed=1), 10**6)
     with pytest.raises(TrainerError, match="on fire"):
         make(failing_after(source, 17), tmp_path)
@@ -213,7 +213,7 @@ def test_an_overwritten_set_leaves_nothing_of_a_larger_one_behind(tmp_path: Path
         repeat={},
         seed=3,
         overwrite=True,
-        tell=lambda _: None,
+        notify=lambda _: None,
     )
     names = [shard.name for shard in (*made.splits["train"], *made.splits["val"])]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names, MANIFEST, "mine.tar"])
@@ -297,10 +297,10 @@ def test_shards_go_straight_into_a_bucket(object_store: str, tmp_path: Path) -> 
     out = "gs://trainer-test/sets/shapes"
     local = make(sources.shapes(10, 3, 16, seed=1), tmp_path)
     remote = command.make(
-        sources.shapes(10, 3, 16, seed=1), out, samples_per_shard=4, repeat={}, seed=3, tell=lambda _: None
+        sources.shapes(10, 3, 16, seed=1), out, samples_per_shard=4, repeat={}, seed=3, notify=lambda _: None
     )
     assert remote == local
-    assert objects.matching(out, "*.tar") == [s.name for s in (*local.splits["train"], *local.splits["val"])]
+    assert objects.list_names(out, "*.tar") == [s.name for s in (*local.splits["train"], *local.splits["val"])]
     for shard in local.splits["train"]:
         assert objects.read(objects.join(out, shard.name)) == (tmp_path / shard.name).read_bytes()
     with pytest.raises(TrainerError, match="already holds"):
@@ -359,7 +359,7 @@ def test_a_list_of_what_a_newer_trainer_has_done_is_refused_with_what_to_do(
     (tmp_path / "manifest.unfinished.json").write_text(json.dumps(told))
     with pytest.raises(TrainerError, match=rf"was written by a newer trainer: .*{says}.*, or begin anew with --over"):
         command.make(
-            sources.shapes(4, 4, 32, seed=1), str(tmp_path), samples_per_shard=4, repeat={}, seed=1, tell=print
+            sources.shapes(4, 4, 32, seed=1), str(tmp_path), samples_per_shard=4, repeat={}, seed=1, notify=print
         )
 
 

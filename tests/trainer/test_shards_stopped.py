@@ -24,7 +24,7 @@ STOPPED = "Stopped. The same command goes on where it stopped."
 
 STUCK = """
 import sys, time
-from trainer import images, shards
+from trainer.shards import command, sources
 
 def stuck(*given):  # each process does some shards, and then none any more
     source, made = drawn(*given), []
@@ -33,18 +33,18 @@ def stuck(*given):  # each process does some shards, and then none any more
         time.sleep(0.02 if len(made) <= 10 else 1000)
         return source.splits["train"][1](index)
     splits = {**source.splits, "train": (source.splits["train"][0], slow)}
-    return images.Source(source.name, source.classes, source.image_size, splits, source.identity)
+    return sources.ImageSource(source.name, source.classes, source.image_size, splits, source.identity)
 
-drawn, images.shapes = images.shapes, stuck
-sys.exit(shards.main(sys.argv[1:]))
+drawn, sources.shapes = sources.shapes, stuck
+sys.exit(command.main(sys.argv[1:]))
 """
 
 STOPPED_WHILE_FORKING = """
 import os, signal, sys
-from trainer import shards
+from trainer.shards import command
 
 os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGINT))
-sys.exit(shards.main(sys.argv[1:]))
+sys.exit(command.main(sys.argv[1:]))
 """
 
 Start = Callable[..., "subprocess.Popen[str]"]

@@ -237,7 +237,7 @@ def test_the_coordinators_port_may_be_in_use_on_another_address() -> None:
 
 def test_a_program_on_the_coordinators_port_that_never_answers_is_not_waited_for() -> None:
     from trainer.config import ReplicaConfig
-    from trainer.distributed.rendezvous import meet
+    from trainer.distributed.rendezvous import join_ranks
     from trainer.errors import PartnerLostError
 
     with socket.create_server(("127.0.91.4", 0)) as other:
@@ -246,7 +246,7 @@ def test_a_program_on_the_coordinators_port_that_never_answers_is_not_waited_for
         with pytest.raises(
             PartnerLostError, match=r"What listens at 127.0.91.4:\d+ does not answer as worker 0 does"
         ):
-            meet(place, 0, address, None, lambda: False)
+            join_ranks(place, 0, address, None, lambda: False)
 
 
 Meet = Callable[..., list[str]]
@@ -256,18 +256,18 @@ Meet = Callable[..., list[str]]
 def meet_at() -> Iterator[Meet]:
     """Has the ranks of some workers meet at one coordinator; tells how it ends for them, one a line."""
     from trainer.config import ReplicaConfig
-    from trainer.distributed.rendezvous import listen, meet
+    from trainer.distributed.rendezvous import join_ranks, listen
     from trainer.errors import TrainerError
 
     with listen(("127.0.91.5", 0)) as listener, ThreadPoolExecutor() as pool:
         address = listener.getsockname()[:2]
-        kept: list[object] = []  # with an error, its rank's store: a real rank lives on until the others have heard
+        references: list[object] = []  # an error holds its rank's store: a real rank lives until the others know
 
         def come(place: ReplicaConfig) -> str:
             try:
-                kept.append(meet(place, 0, address, None if place.worker else listener, lambda: False))
+                references.append(join_ranks(place, 0, address, None if place.worker else listener, lambda: False))
             except TrainerError as error:
-                kept.append(error)
+                references.append(error)
                 return f"{type(error).__name__}: {error}"
             return "met"
 

@@ -40,10 +40,10 @@ def test_sigterm_saves_what_was_trained_before_the_input_hung(
     pods: Callable[[], Pod], shapes: str, tmp_path: Path, cores: int, way: layouts.Way | None
 ) -> None:
     """Rank 0 has counted eight shards and got one, of four batches; a second core has more, and waits for it."""
-    log, kept = tmp_path / "log", ["--checkpoint-dir", str(tmp_path / "kept")]
+    log, checkpoints = tmp_path / "log", ["--checkpoint-dir", str(tmp_path / "kept")]
     pod = pods()
     source = ["--train-shards", hanging(shapes, log, after=9)]
-    pod.start([*TINY, *source, *FOR_EVER, *kept], cores=cores, way=way)
+    pod.start([*TINY, *source, *FOR_EVER, *checkpoints], cores=cores, way=way)
     pod.await_text(0, "xla:0/0 Epoch=1 Step=3 ")
     os.kill(pod.pid(0), signal.SIGTERM)
     [worker] = pod.wait()
@@ -53,15 +53,15 @@ def test_sigterm_saves_what_was_trained_before_the_input_hung(
     pod.await_that(lambda: not any(map(is_alive, commands(log))))
     log.unlink()
     source = ["--train-shards", hanging(shapes, log, after=1000)]
-    [worker] = pods().run([*TINY, *source, "--shuffle-buffer", "1", "--epochs", "1", *kept], cores=cores)
+    [worker] = pods().run([*TINY, *source, "--shuffle-buffer", "1", "--epochs", "1", *checkpoints], cores=cores)
     assert worker.exit_code == 0, worker
     assert "Resumed" in worker.out
     assert "Step=4 " in next(line for line in worker.lines if "Training Device" in line)
 
 
 def test_sigterm_ends_a_training_that_hangs_before_its_first_step(pod: Pod, shapes: str, tmp_path: Path) -> None:
-    log, kept = tmp_path / "log", ["--checkpoint-dir", str(tmp_path / "kept")]
-    pod.start([*TINY, "--train-shards", hanging(shapes, log, after=0), *FOR_EVER, *kept], workers=2)
+    log, checkpoints = tmp_path / "log", ["--checkpoint-dir", str(tmp_path / "kept")]
+    pod.start([*TINY, "--train-shards", hanging(shapes, log, after=0), *FOR_EVER, *checkpoints], workers=2)
     pod.await_that(lambda: commands(log))
     for worker in (0, 1):
         os.kill(pod.pid(worker), signal.SIGTERM)
@@ -74,11 +74,11 @@ def test_sigterm_ends_a_training_that_hangs_before_its_first_step(pod: Pod, shap
 def test_a_batch_that_hangs_in_an_evaluation_does_not_keep_a_run_from_saving(
     pod: Pod, shapes: str, tmp_path: Path
 ) -> None:
-    log, kept = tmp_path / "log", tmp_path / "kept"
+    log, checkpoints = tmp_path / "log", tmp_path / "kept"
     hang = f"[ -e {log} ] && echo 0 $$ >> {log} && exec sleep 1000; echo 0 $$ >> {log}"
     val = f"pipe:{hang}; cat {shapes}/shapes-val-000000.tar"
     source = ["--train-shards", f"{shapes}/shapes-train-{{000000..000007}}.tar", "--val-shards", val]
-    pod.start([*TINY, *source, *FOR_EVER, "--steps-per-epoch", "2", "--checkpoint-dir", str(kept)], cores=2)
+    pod.start([*TINY, *source, *FOR_EVER, "--steps-per-epoch", "2", "--checkpoint-dir", str(checkpoints)], cores=2)
     pod.await_that(lambda: len(commands(log)) > 1)  # the first has only counted
     os.kill(pod.pid(0), signal.SIGTERM)
     [worker] = pod.wait()

@@ -46,11 +46,11 @@ SHORT = ["--epochs", "1", "--steps-per-epoch", "3"]
 def saved(tmp_path_factory: pytest.TempPathFactory, colours: str) -> Iterator[Path]:
     """A directory with the one checkpoint of two cores that did three steps."""
     directory = tmp_path_factory.mktemp("saved")
-    running, kept = Pod(directory / "pod"), directory / "kept"
-    arguments = [*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(kept)]
+    running, checkpoints = Pod(directory / "pod"), directory / "kept"
+    arguments = [*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)]
     [worker] = running.run(arguments, cores=2, way=layouts.save_in_mid_epoch)
     assert worker.exit_code == 0, worker
-    yield kept
+    yield checkpoints
     running.end()
 
 
@@ -62,17 +62,17 @@ def saved(tmp_path_factory: pytest.TempPathFactory, colours: str) -> Iterator[Pa
 def test_an_epoch_whose_samples_now_come_in_another_order_begins_again_and_one_rank_says_why(
     pod: Pod, saved: Path, colours: str, tmp_path: Path, step: int, order: int | None, begins_at: int
 ) -> None:
-    kept = tmp_path / "kept"
-    shutil.copytree(saved, kept)
-    pointer = json.loads((kept / "checkpoint-000001.json").read_text())
+    checkpoints = tmp_path / "kept"
+    shutil.copytree(saved, checkpoints)
+    pointer = json.loads((checkpoints / "checkpoint-000001.json").read_text())
     assert pointer["identity"].pop("order") == pipeline.ORDER
     pointer["identity"].update({} if order is None else {"order": order})
     pointer["position"]["step"] = step
-    write_pointer(kept / "checkpoint-000001.json", pointer)
-    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(kept)], cores=2)
+    write_pointer(checkpoints / "checkpoint-000001.json", pointer)
+    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
     assert after.exit_code == 0, after
     [said] = [line for line in after.lines if line.startswith("Resumed from ")]
-    resumed = f"Resumed from {kept}/checkpoint-000001.pt at epoch 1 after step {begins_at}"
+    resumed = f"Resumed from {checkpoints}/checkpoint-000001.pt at epoch 1 after step {begins_at}"
     if begins_at:
         assert said == resumed
     else:
@@ -87,16 +87,16 @@ def test_an_epoch_whose_samples_now_come_in_another_order_begins_again_and_one_r
 def test_a_run_carried_on_with_another_batch_from_an_epochs_end_says_so_and_where_from(
     pod: Pod, saved: Path, colours: str, tmp_path: Path
 ) -> None:
-    kept = tmp_path / "kept"
-    shutil.copytree(saved, kept)
-    pointer = json.loads((kept / "checkpoint-000001.json").read_text())
+    checkpoints = tmp_path / "kept"
+    shutil.copytree(saved, checkpoints)
+    pointer = json.loads((checkpoints / "checkpoint-000001.json").read_text())
     pointer["position"].update(epoch=2, step=0)
-    write_pointer(kept / "checkpoint-000001.json", pointer)
-    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--batch-size", "4", "--resume", str(kept)], cores=2)
+    write_pointer(checkpoints / "checkpoint-000001.json", pointer)
+    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--batch-size", "4", "--resume", str(checkpoints)], cores=2)
     assert after.exit_code == 0, after
     [said] = [line for line in after.lines if line.startswith("Resumed from ")]
     assert said == (
-        f"Resumed from {kept}/checkpoint-000001.pt at epoch 2 after step 0; "
+        f"Resumed from {checkpoints}/checkpoint-000001.pt at epoch 2 after step 0; "
         "data, batch, cores or seed are others than before; nothing is left to train"
     )
 
@@ -104,16 +104,16 @@ def test_a_run_carried_on_with_another_batch_from_an_epochs_end_says_so_and_wher
 def test_a_run_of_fewer_epochs_than_are_done_saves_nothing_that_would_have_them_done_again(
     pod: Pod, saved: Path, colours: str, tmp_path: Path
 ) -> None:
-    kept = tmp_path / "kept"
-    shutil.copytree(saved, kept)
-    pointer = json.loads((kept / "checkpoint-000001.json").read_text())
+    checkpoints = tmp_path / "kept"
+    shutil.copytree(saved, checkpoints)
+    pointer = json.loads((checkpoints / "checkpoint-000001.json").read_text())
     pointer["position"].update(epoch=4, step=0)
-    write_pointer(kept / "checkpoint-000001.json", pointer)
-    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(kept)], cores=2)
+    write_pointer(checkpoints / "checkpoint-000001.json", pointer)
+    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
     assert after.exit_code == 0, after
     [said] = [line for line in after.lines if line.startswith("Resumed from ")]
     assert said.endswith("at epoch 4 after step 0; nothing is left to train")
-    assert sorted(path.name for path in kept.iterdir()) == ["checkpoint-000001.json", "checkpoint-000001.pt"]
+    assert sorted(path.name for path in checkpoints.iterdir()) == ["checkpoint-000001.json", "checkpoint-000001.pt"]
 
 
 class Holding:
@@ -217,7 +217,7 @@ def test_a_run_killed_while_it_uploads_a_checkpoint_goes_on_from_the_last_whole_
     assert proxy.held.wait(100), killed.path(0, "err").read_text()
     os.killpg(killed.pid(0), signal.SIGKILL)
     assert killed.wait()[0].exit_code == -signal.SIGKILL
-    there = objects.matching(place)
+    there = objects.list_names(place)
     assert there == ["checkpoint-000001.json", "checkpoint-000001.pt", *["checkpoint-000002.pt"] * left_behind]
 
     [resumed] = pods().run(arguments, cores=2)
@@ -226,4 +226,4 @@ def test_a_run_killed_while_it_uploads_a_checkpoint_goes_on_from_the_last_whole_
     assert resumed.lines.count(passed_over) == left_behind
     assert resumed.lines.count(f"Resumed from {place}/checkpoint-000001.pt at epoch 1 after step 2") == 1
     assert sorted(steps(resumed.lines)) == sorted([(1, 2), (1, 3), (1, 4)] * 2)
-    assert f"checkpoint-00000{3 if left_behind else 2}.json" in objects.matching(place)
+    assert f"checkpoint-00000{3 if left_behind else 2}.json" in objects.list_names(place)

@@ -31,9 +31,9 @@ def the_only_sentence(workers: list[Worker]) -> str:
 
 def test_what_concerns_all_ranks_is_said_by_one(pods: Callable[[], Pod], shapes: str, tmp_path: Path) -> None:
     """A directory that is not there, a batch larger than the epoch, a checkpoint of another model."""
-    kept = str(tmp_path / "kept")
+    checkpoints = str(tmp_path / "kept")
     short = ["--epochs", "1", "--steps-per-epoch", "1"]
-    [first] = pods().run([*TINY, "--data", shapes, *short, "--checkpoint-dir", kept])
+    [first] = pods().run([*TINY, "--data", shapes, *short, "--checkpoint-dir", checkpoints])
     assert first.exit_code == 0, first
     another = ["--model", "tiny-batchnorm", "--data", shapes, "--batch-size", "8"]
     wrong = {
@@ -42,9 +42,9 @@ def test_what_concerns_all_ranks_is_said_by_one(pods: Callable[[], Pod], shapes:
         "checkpoint-000001.pt is of another model: tiny for 10 classes, not tiny-batchnorm for 10": [
             *another,
             "--resume",
-            f"{kept}/checkpoint-000001.pt",
+            f"{checkpoints}/checkpoint-000001.pt",
         ],
-        "is of another model: tiny for": [*another, "--checkpoint-dir", kept],
+        "is of another model: tiny for": [*another, "--checkpoint-dir", checkpoints],
     }
     running = {sentence: pods() for sentence in wrong}
     for sentence, arguments in wrong.items():
@@ -70,8 +70,9 @@ def test_an_epoch_none_of_whose_validation_shards_can_be_read_has_no_accuracy(
     shutil.copytree(shapes, tmp_path / "set")
     for path in (tmp_path / "set").glob("*-val-*.tar"):
         path.write_bytes(b"x" * path.stat().st_size)
-    kept = tmp_path / "kept"
-    options = ["--epochs", "2", "--steps-per-epoch", "2", "--on-bad-shard", "skip", "--checkpoint-dir", str(kept)]
+    checkpoints = tmp_path / "kept"
+    short = ["--epochs", "2", "--steps-per-epoch", "2"]
+    options = [*short, "--on-bad-shard", "skip", "--checkpoint-dir", str(checkpoints)]
     workers = pod.run([*TINY, "--data", str(tmp_path / "set"), *options], cores=2)
     assert [worker.exit_code for worker in workers] == [2]
     [sentence] = [line for line in workers[0].err.splitlines() if "no accuracy" in line]
@@ -114,7 +115,7 @@ def test_a_full_disk_is_said_by_one_and_the_last_checkpoint_stays_whole(
     from trainer.checkpoint import store
     from trainer.checkpoint.store import Identity
 
-    pointer, _ = store.named(str(small_disk / "kept"), Identity("tiny", 10, ""))
+    pointer, _ = store.load_named(str(small_disk / "kept"), Identity("tiny", 10, ""))
     assert int(pointer.file[11:17]) in (int(found[1]) - 1, int(found[1]) - 2)
     assert not [path for path in (small_disk / "kept").iterdir() if path.name.startswith(".")]
 
@@ -142,7 +143,7 @@ def test_a_training_that_diverges_ends_in_a_sentence_and_nothing_of_it_is_kept(
         r"The training diverged: .*epoch \d+ .*\. Give a smaller --learning-rate", the_only_sentence(workers)
     )
     passed_over: list[str] = []
-    assert store.newest(str(tmp_path / "kept"), Identity("tiny", 10, ""), passed_over.append)
+    assert store.find_newest(str(tmp_path / "kept"), Identity("tiny", 10, ""), passed_over.append)
     assert not passed_over
 
 

@@ -30,16 +30,16 @@ if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is laid out yet: Ctrl-C ends it, without a word
 
 from trainer.bench_input import peers, rows
-from trainer.bench_input.cpu_affinity import Cores, available, keep_to, shared_out
-from trainer.bench_input.fixtures import STOPS, laid_out
+from trainer.bench_input.cpu_affinity import Cores, available, keep_to, split_cores
+from trainer.bench_input.fixtures import STOPS, lay_out
 from trainer.bench_input.rows import Material, Row
-from trainer.bench_input.table import DELAY, Case, Measured, Results, as_json, sweep_table, table
+from trainer.bench_input.table import DELAY_MS, Case, Measurement, Results, as_json, sweep_table, table
 from trainer.data import loader_processes
 from trainer.distributed.child_cleanup import die_with_parent
 from trainer.errors import INTERRUPTED, REFUSED, TrainerError
 from trainer.progress import write_line
 from trainer.shards import command, image_folder, sources
-from trainer.shards.writer import held_back
+from trainer.shards.writer import defer_signals
 
 ROUNDS = 5
 IMAGES = 8192  # two seconds' worth of batches or more: the wait for the first shard weighs little
@@ -51,23 +51,23 @@ SINGLE = "A' an object an image"
 # --- one measurement ------------------------------------------------------------------------------------------------
 
 
-def measured(row: Row, material: Material, emulator: str | None, cores: Cores) -> tuple[float, float]:
+def measure(row: Row, material: Material, emulator: str | None, cores: Cores) -> tuple[float, float]:
     """Samples a second and CPU microseconds a sample of one epoch, in a process of its own; raises TrainerError."""
     context = multiprocessing.get_context("fork")  # a child that need not import PyTorch anew
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_run, args=(row, material, emulator, cores, theirs))
+    receiving, sending = context.Pipe(duplex=False)
+    child = context.Process(target=_run, args=(row, material, emulator, cores, sending))
     try:
-        with held_back(STOPS):
+        with defer_signals(STOPS):
             child.start()
-        theirs.close()
-        answer = ours.recv()
+        sending.close()
+        answer = receiving.recv()
     except EOFError:
         answer = "its process ended without a word"
     except KeyboardInterrupt:
         child.kill()
         raise
     finally:
-        ours.close()
+        receiving.close()
         child.join()
     if isinstance(answer, str):
         raise TrainerError("Not measured", why=answer)
@@ -87,7 +87,7 @@ def _run(row: Row, material: Material, emulator: str | None, cores: Cores, answe
         os.environ["STORAGE_EMULATOR_HOST"] = emulator
     try:
         if material.loaders:
-            loader_processes.get_ready()
+            loader_processes.wait_until_ready()
         epoch = row(material)
         began, cpu = time.perf_counter(), _cpu_seconds()
         samples = epoch()
@@ -102,7 +102,7 @@ def _cpu_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def forget(directory: Path) -> None:
+def drop_page_cache(directory: Path) -> None:
     """Drop the pages of all files below from the page cache."""
     for path in directory.rglob("*"):
         if path.is_file():
@@ -117,16 +117,16 @@ def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
     """All rows in the table's order."""
     lacks = "" if store else "fake-gcs-server is not installed"
     found = [Case(FILES, rows.from_files), Case(SHARDED, rows.from_shards)]
-    found += [Case(STREAMED, rows.from_bucket, delay, missing=lacks) for delay in (0.0, DELAY)]
-    found += [Case(SINGLE, rows.from_single_objects, delay, missing=lacks) for delay in (0.0, DELAY)]
+    found += [Case(STREAMED, rows.from_bucket, delay, missing=lacks) for delay in (0.0, DELAY_MS)]
+    found += [Case(SINGLE, rows.from_single_objects, delay, missing=lacks) for delay in (0.0, DELAY_MS)]
     hurried = f"{SINGLE}, {rows.MANY_AT_ONCE} requests at once"
-    found.append(Case(hurried, rows.from_many_single_objects, DELAY, missing=lacks))
+    found.append(Case(hurried, rows.from_many_single_objects, DELAY_MS, missing=lacks))
     if cold:
         where = "" if hasattr(os, "posix_fadvise") else "this system cannot empty its page cache"
         found += [
             Case(FILES, rows.from_files, cold=True, missing=where),
             Case(SHARDED, rows.from_shards, cold=True, missing=where),
-            Case(STREAMED, rows.from_bucket, DELAY, cold=True, missing=where or lacks),
+            Case(STREAMED, rows.from_bucket, DELAY_MS, cold=True, missing=where or lacks),
         ]
     found = [replace(case, apart=True) for case in found]
     return found + (peer_cases(lacks) if with_peers else [])
@@ -137,10 +137,10 @@ def peer_cases(lacks: str) -> list[Case]:
     loaders = f"{peers.WORKERS} workers"
     found = [
         Case(f"{SHARDED}, all cores", rows.from_shards),
-        Case(f"{STREAMED}, all cores", rows.from_bucket, DELAY, missing=lacks),
-        Case(f"{SINGLE}, all cores", rows.from_single_objects, DELAY, missing=lacks),
+        Case(f"{STREAMED}, all cores", rows.from_bucket, DELAY_MS, missing=lacks),
+        Case(f"{SINGLE}, all cores", rows.from_single_objects, DELAY_MS, missing=lacks),
         Case(f"webdataset + PIL, {loaders}", peers.plain_webdataset),
-        Case(f"webdataset + PIL over pipe:curl, {loaders}", peers.webdataset_by_curl, DELAY, missing=lacks),
+        Case(f"webdataset + PIL over pipe:curl, {loaders}", peers.webdataset_by_curl, DELAY_MS, missing=lacks),
         Case(f"torchvision ImageFolder + DataLoader, {loaders}", peers.image_folder),
     ]
     for name, module, row in (
@@ -152,7 +152,7 @@ def peer_cases(lacks: str) -> list[Case]:
     return found
 
 
-def named(chosen: Sequence[Case], names: str) -> list[Case]:
+def select_cases(chosen: Sequence[Case], names: str) -> list[Case]:
     """The cases whose label has one of these words in it (`A,B,C`, `cold`, `litdata`); raises TrainerError."""
     wanted = [name.strip().lower() for name in names.split(",")]
     words = {case.label: set(re.split(r"[^\w']+", case.label.lower())) for case in chosen}
@@ -167,24 +167,24 @@ def named(chosen: Sequence[Case], names: str) -> list[Case]:
 
 
 def experiment(
-    material: Material, addresses: dict[float, str], kept: Path | None, chosen: Sequence[Case], rounds: int
+    material: Material, addresses: dict[float, str], store_files: Path | None, chosen: Sequence[Case], rounds: int
 ) -> Results:
     """Measure every case once a round; every other round goes backwards, so that none always comes after another."""
-    results = {case.label: Measured(failure=case.missing) for case in chosen}
-    beside, every = shared_out()[0], available()
+    results = {case.label: Measurement(failure=case.missing) for case in chosen}
+    beside, every = split_cores()[0], available()
     with contextlib.suppress(TrainerError):  # whoever comes first would pay for the code's own way into memory
-        measured(chosen[0].row, material, None, every)
+        measure(chosen[0].row, material, None, every)
     for number in range(rounds):
         for case in chosen[:: -1 if number % 2 else 1]:
             result = results[case.label]
             if result.failure:
                 continue
             if case.cold:
-                for directory in (material.files, Path(material.shards), *([kept] if kept else [])):
-                    forget(directory)
+                for directory in (material.files, Path(material.shards), *([store_files] if store_files else [])):
+                    drop_page_cache(directory)
             try:
                 address = None if case.delay is None else addresses[case.delay]
-                rate, cpu = measured(case.row, material, address, beside if case.apart else every)
+                rate, cpu = measure(case.row, material, address, beside if case.apart else every)
             except TrainerError as error:
                 result.failure = error.why
                 continue
@@ -202,9 +202,9 @@ SWEPT: dict[str, tuple[int, ...]] = {
 }
 
 
-def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measured]]:
+def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measurement]]:
     """C at DELAY with one variable changed at a time, the others as the options say."""
-    with laid_out(options) as (material, addresses, _):
+    with lay_out(options) as (material, addresses, _):
         if not addresses:
             raise TrainerError("There is nothing to sweep over", why="fake-gcs-server is not installed")
         source = image_folder.folder(material.files, 0.0, 1)
@@ -214,12 +214,12 @@ def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measu
                 if what != "loader workers" and value > material.images:  # too few images to tell
                     continue
                 variants[what, value] = _variant(material, source, what, value)
-        found: dict[str, dict[int, Measured]] = {what: {} for what in SWEPT}
+        found: dict[str, dict[int, Measurement]] = {what: {} for what in SWEPT}
         for number in range(rounds):
             for (what, value), variant in variants.items():
-                result = found[what].setdefault(value, Measured())
+                result = found[what].setdefault(value, Measurement())
                 try:
-                    rate, cpu = measured(rows.from_bucket, variant, addresses[DELAY], shared_out()[0])
+                    rate, cpu = measure(rows.from_bucket, variant, addresses[DELAY_MS], split_cores()[0])
                 except TrainerError as error:
                     result.failure = error.why
                     continue
@@ -229,7 +229,7 @@ def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measu
         return found
 
 
-def _variant(material: Material, source: sources.Source, what: str, value: int) -> Material:
+def _variant(material: Material, source: sources.ImageSource, what: str, value: int) -> Material:
     if what == "batch":
         return replace(material, batch=value)
     if what == "loader workers":
@@ -238,10 +238,10 @@ def _variant(material: Material, source: sources.Source, what: str, value: int) 
     per_shard = value if what == "samples per shard" else max(1, material.images // max(SWEPT[what]))
     count, sample_at = source.splits["train"]
     taken = count if what == "samples per shard" else min(count, per_shard * value)
-    part = sources.Source(source.name, source.classes, None, {"train": (taken, sample_at)})
+    part = sources.ImageSource(source.name, source.classes, None, {"train": (taken, sample_at)})
     bucket = f"{material.bucket}/{what.replace(' ', '-')}-{value}"
     out = f"{bucket}/shards"
-    command.make(part, out, samples_per_shard=per_shard, repeat={}, seed=1, overwrite=True, tell=lambda _: None)
+    command.make(part, out, samples_per_shard=per_shard, repeat={}, seed=1, overwrite=True, notify=lambda _: None)
     return replace(material, bucket=bucket)
 
 
@@ -257,14 +257,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rates = {what: {v: m.rates for v, m in values.items()} for what, values in found.items()}
             write = [json.dumps(rates, indent=1)] if options.json else sweep_table(found)
         else:
-            with laid_out(options) as (material, addresses, kept):
+            with lay_out(options) as (material, addresses, store_files):
                 chosen = cases(cold=not options.warm_only, with_peers=not options.no_peers, store=bool(addresses))
                 if options.rows is not None:
-                    chosen = named(chosen, options.rows)
+                    chosen = select_cases(chosen, options.rows)
                 peers.write_formats(material, [case.row for case in chosen])
-                results = experiment(material, addresses, kept, chosen, options.rounds)
-            told = as_json(material, chosen, results)
-            write = [json.dumps(told, indent=1)] if options.json else table(material, chosen, results)
+                results = experiment(material, addresses, store_files, chosen, options.rounds)
+            result = as_json(material, chosen, results)
+            write = [json.dumps(result, indent=1)] if options.json else table(material, chosen, results)
     except TrainerError as error:
         write_line(str(error), descriptor=2)
         return REFUSED
@@ -285,25 +285,33 @@ def _interrupt(*_: object) -> NoReturn:
 def parser() -> argparse.ArgumentParser:
     """The command line, and the defaults of whoever calls the functions above."""
     about = "Compare ways to feed a model."
-    made = argparse.ArgumentParser(prog="python -m trainer.bench_input", description=about, allow_abbrev=False)
-    made.add_argument("--images", type=_some, default=IMAGES, help="pictures to make (default: %(default)s)")
-    made.add_argument("--folder", metavar="DIR", help="use the JPEGs in DIR/CLASS/ instead")
-    made.add_argument(
+    command_line = argparse.ArgumentParser(
+        prog="python -m trainer.bench_input", description=about, allow_abbrev=False
+    )
+    command_line.add_argument("--images", type=_some, default=IMAGES, help="pictures to make (default: %(default)s)")
+    command_line.add_argument("--folder", metavar="DIR", help="use the JPEGs in DIR/CLASS/ instead")
+    command_line.add_argument(
         "--work", metavar="DIR", help="where to lay everything out: a disk (default: the system's /tmp)"
     )
-    made.add_argument("--shards", type=_some, default=SHARDS, help="number of shards (default: %(default)s)")
-    made.add_argument("--batch", type=_some, default=64)
-    made.add_argument("--size", type=_some, default=224, help="pixels a side (default: %(default)s)")
-    made.add_argument("--buffer", type=_some, default=1000, help="samples held to be shuffled (default: %(default)s)")
-    made.add_argument("--loaders", type=int, default=0, help="our loader processes (default: 0, threads only)")
-    made.add_argument("--few", type=_some, default=512, help="images of the rows with an object each")
-    made.add_argument("--rounds", type=_some, default=ROUNDS)
-    made.add_argument("--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or litdata,cold")
-    made.add_argument("--warm-only", action="store_true", help="leave out the rows with a cold page cache")
-    made.add_argument("--no-peers", action="store_true", help="leave out the other loaders")
-    made.add_argument("--sweep", action="store_true", help="vary shards, batch and loaders instead")
-    made.add_argument("--json", action="store_true")
-    return made
+    command_line.add_argument("--shards", type=_some, default=SHARDS, help="number of shards (default: %(default)s)")
+    command_line.add_argument("--batch", type=_some, default=64)
+    command_line.add_argument("--size", type=_some, default=224, help="pixels a side (default: %(default)s)")
+    command_line.add_argument(
+        "--buffer", type=_some, default=1000, help="samples held to be shuffled (default: %(default)s)"
+    )
+    command_line.add_argument(
+        "--loaders", type=int, default=0, help="our loader processes (default: 0, threads only)"
+    )
+    command_line.add_argument("--few", type=_some, default=512, help="images of the rows with an object each")
+    command_line.add_argument("--rounds", type=_some, default=ROUNDS)
+    command_line.add_argument(
+        "--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or litdata,cold"
+    )
+    command_line.add_argument("--warm-only", action="store_true", help="leave out the rows with a cold page cache")
+    command_line.add_argument("--no-peers", action="store_true", help="leave out the other loaders")
+    command_line.add_argument("--sweep", action="store_true", help="vary shards, batch and loaders instead")
+    command_line.add_argument("--json", action="store_true")
+    return command_line
 
 
 def _some(text: str) -> int:

@@ -21,7 +21,7 @@ def available() -> Cores:
     return frozenset(range(os.cpu_count() or 1))
 
 
-def shared_out() -> tuple[Cores, Cores]:
+def split_cores() -> tuple[Cores, Cores]:
     """The rows' cores and the store's; the same for both where there is one, or no way to keep to some (macOS)."""
     every = available()
     if len(every) < 2 or not hasattr(os, "sched_setaffinity"):
@@ -37,7 +37,7 @@ def keep_to(cores: Cores) -> None:
 
 
 @contextlib.contextmanager
-def started_on(cores: Cores) -> Iterator[None]:
+def run_on(cores: Cores) -> Iterator[None]:
     """Have what is started within run there."""
     before = available()
     keep_to(cores)

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from trainer.bench_input import object_store
-from trainer.bench_input.cpu_affinity import shared_out, started_on
+from trainer.bench_input.cpu_affinity import run_on, split_cores
 from trainer.bench_input.latency_proxy import slowed
 from trainer.bench_input.rows import Material
-from trainer.bench_input.table import DELAY
+from trainer.bench_input.table import DELAY_MS
 from trainer.config import BUCKET as SCHEME
 from trainer.errors import TrainerError
-from trainer.progress import counted, write_line
+from trainer.progress import format_count, write_line
 from trainer.shards import command, image_folder, photo_like
-from trainer.shards.writer import held_back
+from trainer.shards.writer import defer_signals
 from trainer.storage import objects
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -27,23 +27,23 @@ BUCKET = "bench-input"
 
 
 @contextlib.contextmanager
-def laid_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float, str], Path | None]]:
+def lay_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float, str], Path | None]]:
     """The images in every form, the object store's addresses by their delay, and where it keeps its files."""
     with contextlib.ExitStack() as stack:
         work = stack.enter_context(_workplace(options.work))
         files = _files(options, work)
-        made = image_folder.folder(files, 0.0, 1)
-        count = made.splits["train"][0]
+        source = image_folder.folder(files, 0.0, 1)
+        count = source.splits["train"][0]
         _check(options, files, count)
         per_shard = -(-count // options.shards)
         quietly: Callable[[str], None] = lambda _: None  # noqa: E731
-        command.make(made, str(work / "shards"), samples_per_shard=per_shard, repeat={}, seed=1, tell=quietly)
-        kept = work / "objects" if object_store.binary() else None
+        command.make(source, str(work / "shards"), samples_per_shard=per_shard, repeat={}, seed=1, notify=quietly)
+        store_files = work / "objects" if object_store.binary() else None
         bucket = ""
-        if kept is not None:
-            kept.mkdir()
-            with started_on(shared_out()[1]), held_back(STOPS):
-                address = stack.enter_context(object_store.running(kept, BUCKET))
+        if store_files is not None:
+            store_files.mkdir()
+            with run_on(split_cores()[1]), defer_signals(STOPS):
+                address = stack.enter_context(object_store.running(store_files, BUCKET))
             stack.enter_context(_storage_at(address))
             bucket = f"{SCHEME}{BUCKET}"
         material = Material(
@@ -51,7 +51,7 @@ def laid_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float
             shards=str(work / "shards"),
             bucket=bucket,
             images=count,
-            classes=len(made.classes),
+            classes=len(source.classes),
             batch=options.batch,
             size=options.size,
             buffer=options.buffer,
@@ -59,23 +59,23 @@ def laid_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float
             few=min(count, options.few),
         )
         addresses = {}
-        if kept is not None:
+        if store_files is not None:
             _upload(material)
-            with started_on(shared_out()[1]):
-                addresses = {0.0: address, DELAY: stack.enter_context(slowed(address, DELAY))}
+            with run_on(split_cores()[1]):
+                addresses = {0.0: address, DELAY_MS: stack.enter_context(slowed(address, DELAY_MS))}
         os.sync()  # only what is on the disk can be dropped from the page cache
-        yield material, addresses, kept
+        yield material, addresses, store_files
 
 
 @contextlib.contextmanager
 def _workplace(parent: str | None) -> Iterator[Path]:
     """A directory that is gone afterwards: on a disk, for what lies in memory cannot be read cold."""
     try:
-        made = tempfile.TemporaryDirectory(prefix="bench-input-", dir=parent)
+        source = tempfile.TemporaryDirectory(prefix="bench-input-", dir=parent)
     except OSError as error:
         what = f"Cannot make a directory in {parent or tempfile.gettempdir()}"
         raise TrainerError(what, why=error.strerror or str(error), remedy="Name another one with --work") from error
-    with made as work:
+    with source as work:
         yield Path(work)
 
 
@@ -94,7 +94,7 @@ def _files(options: argparse.Namespace, work: Path) -> Path:
 
 def _check(options: argparse.Namespace, files: Path, count: int) -> None:
     if count < options.batch:
-        why, remedy = f"there are {counted(count, 'image')}", "Give a smaller --batch, or more --images"
+        why, remedy = f"there are {format_count(count, 'image')}", "Give a smaller --batch, or more --images"
         raise TrainerError(f"Not even one batch of {options.batch} can be made", why=why, remedy=remedy)
     found = list(files.glob("*/*"))
     if len(found) != count or any(path.suffix.lower() not in (".jpg", ".jpeg") for path in found):

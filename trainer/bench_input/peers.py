@@ -56,14 +56,14 @@ def litdata(material: Material) -> Epoch:
     litdata: Any = importlib.import_module("litdata")
     transform = _transform(material)
 
-    class Images(litdata.StreamingDataset):  # type: ignore[misc]
+    class LitdataImages(litdata.StreamingDataset):  # type: ignore[misc]
         def __getitem__(self, index: Any) -> Any:
             content, label = super().__getitem__(index)
             return transform(_opened(content)), label
 
-    images = Images(str(_written(material, "litdata", _write_litdata)), shuffle=True)
+    images = LitdataImages(str(_written(material, "litdata", _write_litdata)), shuffle=True)
     loader = litdata.StreamingDataLoader(images, batch_size=material.batch, num_workers=WORKERS)
-    return lambda: _counted(loader)
+    return lambda: _count_samples(loader)
 
 
 def streaming(material: Material) -> Epoch:
@@ -71,13 +71,13 @@ def streaming(material: Material) -> Epoch:
     streaming: Any = importlib.import_module("streaming")
     transform = _transform(material)
 
-    class Images(streaming.StreamingDataset):  # type: ignore[misc]
+    class MdsImages(streaming.StreamingDataset):  # type: ignore[misc]
         def __getitem__(self, index: Any) -> Any:
             sample = super().__getitem__(index)
             return transform(_opened(sample["image"])), sample["label"]
 
     where = str(_written(material, "mds", _write_mds))
-    return _loaded(material, Images(local=where, shuffle=True, batch_size=material.batch))
+    return _loaded(material, MdsImages(local=where, shuffle=True, batch_size=material.batch))
 
 
 def write_formats(material: Material, wanted: Sequence[Row]) -> None:
@@ -140,17 +140,17 @@ def _webdataset(material: Material, urls: list[str]) -> Epoch:
         .batched(material.batch)
     )
     loader = DataLoader(images, batch_size=None, num_workers=WORKERS)
-    return lambda: _counted(loader)
+    return lambda: _count_samples(loader)
 
 
 def _loaded(material: Material, images: Any, **options: Any) -> Epoch:
     from torch.utils.data import DataLoader
 
     loader = DataLoader(images, batch_size=material.batch, num_workers=WORKERS, **options)
-    return lambda: _counted(loader)
+    return lambda: _count_samples(loader)
 
 
-def _counted(loader: Iterable[Any]) -> int:
+def _count_samples(loader: Iterable[Any]) -> int:
     return sum(len(labels) for _, labels in loader)
 
 

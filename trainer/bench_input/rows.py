@@ -17,7 +17,7 @@ from typing import Any
 from trainer.config import DataConfig, OptimizerConfig, TrainConfig
 from trainer.data import pipeline
 from trainer.data.batching import Batching
-from trainer.data.shard_reader import AHEAD
+from trainer.data.shard_reader import SHARDS_AHEAD
 from trainer.data.tar_samples import Sample
 from trainer.storage import objects
 
@@ -53,7 +53,7 @@ def from_files(material: Material) -> Epoch:
     paths = sorted(material.files.glob("*/*"))
     labels = {name: number for number, name in enumerate(sorted({path.parent.name for path in paths}))}
     random.Random(1).shuffle(paths)
-    return lambda: _consumed(material, (_sample(str(p), p.read_bytes(), labels[p.parent.name]) for p in paths))
+    return lambda: _count_samples(material, (_sample(str(p), p.read_bytes(), labels[p.parent.name]) for p in paths))
 
 
 def from_shards(material: Material) -> Epoch:
@@ -68,7 +68,7 @@ def from_bucket(material: Material) -> Epoch:
 
 def from_single_objects(material: Material) -> Epoch:
     """A': an object an image, as many requests at once as C makes."""
-    return _singly(material, AHEAD)
+    return _singly(material, SHARDS_AHEAD)
 
 
 def from_many_single_objects(material: Material) -> Epoch:
@@ -104,10 +104,10 @@ def _singly(material: Material, at_once: int) -> Epoch:
             for name, content in waiting:
                 yield _sample(name, content.result(), 0)
 
-    return lambda: _consumed(material, fetched())
+    return lambda: _count_samples(material, fetched())
 
 
-def _consumed(material: Material, samples: Iterable[Sample]) -> int:
+def _count_samples(material: Material, samples: Iterable[Sample]) -> int:
     made = 0
     for _, labels in Batching(material.batch, material.size, material.classes, "bench").of(iter(samples)):
         made += int((labels != pipeline.PADDING).sum())

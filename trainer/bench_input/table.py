@@ -9,11 +9,11 @@ from statistics import median
 from typing import Any
 
 from trainer.bench_input import peers, rows
-from trainer.bench_input.cpu_affinity import available, shared_out
+from trainer.bench_input.cpu_affinity import available, split_cores
 from trainer.bench_input.rows import Material, Row
 
 WIDTH, LABEL = 80, 49  # columns of a terminal, and of the table's first column
-DELAY = 20.0  # milliseconds before each request: about what a bucket in the same region takes to begin to answer
+DELAY_MS = 20.0  # milliseconds before each request: about what a bucket in the same region takes to begin to answer
 
 
 @dataclass(frozen=True)
@@ -35,25 +35,25 @@ class Case:
 
 
 @dataclass
-class Measured:
+class Measurement:
     """What a case took, round by round."""
 
     rates: list[float] = field(default_factory=list)  # samples a second
     cpu: list[float] = field(default_factory=list)  # microseconds of CPU time a sample, loader processes included
     failure: str = ""
 
-    def ratio(self, base: Measured | None) -> float | None:
+    def ratio(self, base: Measurement | None) -> float | None:
         """The median over the rounds of this rate over that one."""
         pairs = [own / other for own, other in zip(self.rates, base.rates if base else [], strict=False)]
         return median(pairs) if pairs else None
 
 
-Results = dict[str, Measured]
+Results = dict[str, Measurement]
 
 
 def table(material: Material, chosen: Sequence[Case], results: Results) -> list[str]:
     """Lines for a terminal: rate, CPU time, and ratios of both: beside the object store to A, else to webdataset."""
-    own, stores = shared_out()
+    own, stores = split_cores()
     every = available()
     if own == every:
         heading = "All rows, and the object store, on the same cores:"
@@ -61,18 +61,18 @@ def table(material: Material, chosen: Sequence[Case], results: Results) -> list[
         heading = f"On {len(own)} of {len(every)} cores; the object store and the network have {len(stores)}:"
     about = f"{material.images} images, batches of {material.batch} at {material.size} pixels"
     lines = [f"{about}, {material.loaders} loader processes"]
-    for apart, told, short, row in (
+    for apart, title, short, row in (
         (True, heading, "A", rows.from_files),
         (False, f"On {len(every)} cores, compared with webdataset + PIL (wds):", "wds", peers.plain_webdataset),
     ):
         block = [case for case in chosen if case.apart is apart]
         if block:
-            lines += ["", told, f"{'':{LABEL}} {'samples/s':>9} {'x ' + short:>7} {'CPU us':>6} {'CPU x':>5}"]
+            lines += ["", title, f"{'':{LABEL}} {'samples/s':>9} {'x ' + short:>7} {'CPU us':>6} {'CPU x':>5}"]
             lines += _lines(block, results, _results_of(row, block, results))
     return [*lines, *summary(chosen, results)]
 
 
-def _lines(block: Sequence[Case], results: Results, base: Measured | None) -> Iterator[str]:
+def _lines(block: Sequence[Case], results: Results, base: Measurement | None) -> Iterator[str]:
     for case in block:
         result = results[case.label]
         if not result.rates:
@@ -95,7 +95,7 @@ def wrapped(label: str, text: str) -> Iterator[str]:
         yield from textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
-def _results_of(row: Row, chosen: Sequence[Case], results: Results) -> Measured | None:
+def _results_of(row: Row, chosen: Sequence[Case], results: Results) -> Measurement | None:
     """A row's with a warm page cache; None where it was not chosen."""
     return next((results[case.label] for case in chosen if case.row is row and not case.cold), None)
 
@@ -106,28 +106,28 @@ def _factor(value: float | None, width: int) -> str:
 
 def summary(chosen: Sequence[Case], results: Results) -> list[str]:
     """The ratios that the experiment is about, each in a sentence."""
-    by_row: dict[tuple[Row, float | None, bool], Measured] = {
+    by_row: dict[tuple[Row, float | None, bool], Measurement] = {
         (case.row, case.delay, case.cold): results[case.label] for case in chosen if case.apart
     }
     elsewhere = [case for case in chosen if not case.apart]
-    pairs: list[tuple[str, Measured | None, Measured | None]] = []
+    pairs: list[tuple[str, Measurement | None, Measurement | None]] = []
     local, files = (by_row.get((row, None, False)) for row in (rows.from_shards, rows.from_files))
-    remote = by_row.get((rows.from_bucket, DELAY, False))
+    remote = by_row.get((rows.from_bucket, DELAY_MS, False))
     pairs.append(("B / A", local, files))
     cold = [by_row.get((row, None, True)) for row in (rows.from_shards, rows.from_files)]
     pairs.append(("B / A, page cache cold", *cold))  # type: ignore[arg-type]
-    pairs.append((f"C / B at {DELAY:g} ms", remote, local))
-    pairs.append((f"C / A' at {DELAY:g} ms", remote, by_row.get((rows.from_single_objects, DELAY, False))))
+    pairs.append((f"C / B at {DELAY_MS:g} ms", remote, local))
+    pairs.append((f"C / A' at {DELAY_MS:g} ms", remote, by_row.get((rows.from_single_objects, DELAY_MS, False))))
     hasty, single = (_results_of(row, elsewhere, results) for row in (rows.from_bucket, rows.from_single_objects))
-    pairs.append((f"C / A' at {DELAY:g} ms, all cores", hasty, single))
+    pairs.append((f"C / A' at {DELAY_MS:g} ms, all cores", hasty, single))
     plain = _results_of(peers.plain_webdataset, elsewhere, results)
     pairs.append(("B / webdataset + PIL, all cores", _results_of(rows.from_shards, elsewhere, results), plain))
     return ["", *(f"{name}: {_factor(a.ratio(b), 1)}" for name, a, b in pairs if a and b and a.rates and b.rates)]
 
 
-def sweep_table(found: dict[str, dict[int, Measured]]) -> list[str]:
+def sweep_table(found: dict[str, dict[int, Measurement]]) -> list[str]:
     """A line for each value, the fastest marked, and the best of all named."""
-    lines = [f"C, shards from the bucket at {DELAY:g} ms, one variable at a time"]
+    lines = [f"C, shards from the bucket at {DELAY_MS:g} ms, one variable at a time"]
     best = {}
     for what, by_value in found.items():
         rates = {value: median(result.rates) for value, result in by_value.items() if result.rates}
@@ -151,7 +151,7 @@ def as_json(material: Material, chosen: Sequence[Case], results: Results) -> dic
     }
     return {
         "images": material.images,
-        "cores": {"all": len(available()), "beside the store": len(shared_out()[0])},
+        "cores": {"all": len(available()), "beside the store": len(split_cores()[0])},
         "batch": material.batch,
         "size": material.size,
         "loader_workers": material.loaders,

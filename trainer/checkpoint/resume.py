@@ -12,7 +12,7 @@ import torch_xla.core.xla_model as xm
 from torch import nn
 
 from trainer.checkpoint import store
-from trainer.checkpoint.store import Identity, Keeper, Pointer, Position, State
+from trainer.checkpoint.store import CheckpointStore, Identity, Pointer, Position, State
 from trainer.config import RESUME_WORDS, TrainConfig
 from trainer.data import pipeline
 from trainer.data.pipeline import Dataset
@@ -22,7 +22,9 @@ from trainer.progress import write_line
 from trainer.storage import objects
 
 MODEL, MOMENTUM = "model.", "momentum."
-UPLOAD = 120.0  # seconds that a bucket is tried for; less where the others, who wait meanwhile, would give up sooner
+UPLOAD_TIMEOUT_S = (
+    120.0  # seconds that a bucket is tried for; less where the others, who wait meanwhile, would give up sooner
+)
 OTHERS = "data, batch, cores or seed are others than before"
 CALMER = "Give a smaller --learning-rate, or more --warmup-epochs"
 
@@ -46,7 +48,7 @@ class Resumption:
         self._replicas, self._config, self._model, self._optimizer = replicas, config, model, optimizer
         plan = pipeline.plan(config, found, replicas.world)
         self._identity = Identity(config.model, found.classes, plan, pipeline.ORDER)
-        self._keeper: Keeper | None = None
+        self._keeper: CheckpointStore | None = None
         self._saved: Position | None = None
         self.steps = pipeline.steps_an_epoch(config, found, replicas.world)
         self.best: float | None = None
@@ -59,20 +61,20 @@ class Resumption:
         def find() -> _Found | None:
             nonlocal state
             if keep.resume not in RESUME_WORDS:
-                pointer, state = store.named(keep.resume, self._identity)
+                pointer, state = store.load_named(keep.resume, self._identity)
             elif keep.resume == "no" or keep.directory is None:
                 return None
             else:
-                newest = store.newest(keep.directory, self._identity)
+                newest = store.find_newest(keep.directory, self._identity)
                 if newest is None:
                     return None
                 pointer, state = newest
             place = keep.directory or "."
             if keep.resume not in RESUME_WORDS:
-                place = objects.parent(keep.resume) if store.names_one(keep.resume) else keep.resume
+                place = objects.parent(keep.resume) if store.is_checkpoint_file(keep.resume) else keep.resume
             return _Found(pointer, objects.join(place, pointer.file), state.integers, state.random)
 
-        found = self._replicas.share(find)
+        found = self._replicas.broadcast_result(find)
         position = Position()
         if found is not None:
             self._restore(found, state)
@@ -83,10 +85,12 @@ class Resumption:
             assert keep.directory is not None
             pointer = None if found is None else found.pointer
             patience = self._config.replicas.timeout / 3
-            self._keeper = Keeper(keep.directory, self._identity, pointer, patience=min(UPLOAD, patience))
+            self._keeper = CheckpointStore(
+                keep.directory, self._identity, pointer, patience=min(UPLOAD_TIMEOUT_S, patience)
+            )
 
         if keep.directory is not None:
-            self._replicas.share(keeper)
+            self._replicas.broadcast_result(keeper)
         return position
 
     @property
@@ -118,7 +122,7 @@ class Resumption:
             where = self._keeper.save(state, position, best=best)
             write_line(f"Saved Model Checkpoint file {where} at epoch {epoch} after step {step}.")
 
-        self._replicas.share(write)
+        self._replicas.broadcast_result(write)
 
     def _state(self, random: list[Any]) -> State:
         values = {name: value.detach().cpu() for name, value in self._model.state_dict().items()}
@@ -155,7 +159,7 @@ class Resumption:
         def fill() -> None:
             flat.copy_(flatten())
 
-        self._replicas.share(fill)
+        self._replicas.broadcast_result(fill)
         flat = self._replicas.total(flat)  # all others' are zeros
         for target, part in zip(
             targets.values(), torch.split(flat, [t.numel() for t in targets.values()]), strict=True
@@ -223,7 +227,7 @@ def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
             raise TrainerError("The training diverged", why="not all parameters are finite", remedy=CALMER)
         write_line(f"All {replicas.world} replicas hold the same parameters: sha256 {prints[0][:16]}")
 
-    replicas.share(compare)
+    replicas.broadcast_result(compare)
 
 
 def fingerprint(model: nn.Module) -> str:

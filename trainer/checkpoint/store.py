@@ -26,13 +26,13 @@ from trainer.progress import write_line
 from trainer.storage import objects
 
 SCHEMA = 1
-KEPT = 3  # of a run, beside its best: if the newest is damaged, there is another
+CHECKPOINTS_TO_KEEP = 3  # of a run, beside its best: if the newest is damaged, there is another
 BEST = "best.json"
 BEGIN_ELSEWHERE = "give another --checkpoint-dir, or --resume no"
 RESUME_OTHERWISE = "Give another --resume, or auto or no"
 PROBE = ".probe"  # always the same: what a killed run leaves of it, the next one takes away
 NAME = re.compile(r"checkpoint-(\d{6,})\.(pt|json)")
-WRITTEN = re.compile(rf"{NAME.pattern}|{re.escape(BEST)}|{re.escape(PROBE)}")
+OWN_FILES = re.compile(rf"{NAME.pattern}|{re.escape(BEST)}|{re.escape(PROBE)}")
 DAMAGED = (
     RuntimeError,
     ValueError,
@@ -70,8 +70,8 @@ class Identity:
 
 def checksum_of(pointer: Mapping[str, Any]) -> str:
     """Return the checksum of what a pointer file says: one flipped bit in it would change how a run goes on."""
-    said = {name: value for name, value in pointer.items() if name != "checksum"}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    fields = {name: value for name, value in pointer.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class Pointer:
         """Read it back; raises one of DAMAGED, or NewerFormatError naming `where`. Older ones have no checksum."""
         loaded: dict[str, Any] = json.loads(text)
         known = {"schema", *(each.name for each in dataclasses.fields(cls))}
-        told = loaded.pop("checksum", None)
+        checksum = loaded.pop("checksum", None)
         # A newer trainer writes one, too: a field that nobody knows, with none beside it, is a damaged name.
-        if told != checksum_of(loaded) if told is not None else not known.issuperset(loaded):
+        if checksum != checksum_of(loaded) if checksum is not None else not known.issuperset(loaded):
             raise ValueError("its pointer's checksum is wrong")
         what = f"Checkpoint {where}"
         check_schema(what, loaded.pop("schema"), SCHEMA, BEGIN_ELSEWHERE)
@@ -175,7 +175,9 @@ def load(where: str, pointer: Pointer) -> State:
     return state
 
 
-def newest(where: str, identity: Identity, tell: Callable[[str], None] = write_line) -> tuple[Pointer, State] | None:
+def find_newest(
+    where: str, identity: Identity, notify: Callable[[str], None] = write_line
+) -> tuple[Pointer, State] | None:
     """The newest whole checkpoint in a directory; says which newer ones it passed over, and why.
 
     Raises TrainerError when it is another model's or a newer trainer's, or cannot be read just now: to begin anew, or
@@ -191,22 +193,22 @@ def newest(where: str, identity: Identity, tell: Callable[[str], None] = write_l
             _refuse_another_model(objects.join(where, pointer.file), pointer.identity, identity)
             return pointer, load(where, pointer)
         except (objects.MissingError, *DAMAGED) as error:
-            tell(f"Passed over checkpoint {objects.join(where, name)}: {_why(error)}")
+            notify(f"Passed over checkpoint {objects.join(where, name)}: {_why(error)}")
         except TrainerError as error:
             error.remedy = error.remedy or "Make it readable, or name an older one with --resume"
             raise
     return None
 
 
-def names_one(path: str) -> bool:
+def is_checkpoint_file(path: str) -> bool:
     """Whether a path is one checkpoint's, not that of a directory of them."""
     return path.endswith((".pt", ".json"))
 
 
-def named(path: str, identity: Identity) -> tuple[Pointer, State]:
+def load_named(path: str, identity: Identity) -> tuple[Pointer, State]:
     """The checkpoint at a path (.pt, .json, best.json), or the newest of a directory. Raises TrainerError."""
-    if not names_one(path):
-        found = newest(path, identity)
+    if not is_checkpoint_file(path):
+        found = find_newest(path, identity)
         if found is None:
             raise TrainerError(f"There is no whole checkpoint in {path}", remedy=RESUME_OTHERWISE)
         return found
@@ -222,7 +224,7 @@ def named(path: str, identity: Identity) -> tuple[Pointer, State]:
         raise
 
 
-class Keeper:
+class CheckpointStore:
     """Saves one run's checkpoints and deletes its older ones; lives on rank 0."""
 
     def __init__(
@@ -233,8 +235,8 @@ class Keeper:
         self.run = resumed.run if resumed else secrets.token_hex(8)
         self._own: list[str] = []  # the names that this run has saved, oldest first, but for its best
         self._best: str | None = None
-        self._told_of_another = False
-        objects.remove_temporaries(where, WRITTEN)
+        self._warned_of_another = False
+        objects.remove_temp_files(where, OWN_FILES)
         self._look_around()
         self._try_to_write()
 
@@ -254,16 +256,16 @@ class Keeper:
             self._best = name
         else:
             self._own.append(name)
-        for old in self._own[:-KEPT]:
+        for old in self._own[:-CHECKPOINTS_TO_KEEP]:
             objects.delete(objects.join(self._where, f"{old}.json"))  # first what points, then what it points at
             objects.delete(objects.join(self._where, f"{old}.pt"))
-        self._own = self._own[-KEPT:]
+        self._own = self._own[-CHECKPOINTS_TO_KEEP:]
         return objects.join(self._where, pointer.file)
 
     def _give_way(self) -> None:
         """Two runs that share a directory take turns in numbering, and overwrite nothing of each other's."""
-        if not self._told_of_another:
-            self._told_of_another = True
+        if not self._warned_of_another:
+            self._warned_of_another = True
             what = f"Another run seems to save to {self._where} too, and --resume auto takes the newest of all"
             write_line(f"{what}. Give each run a --checkpoint-dir of its own.", descriptor=2)
         self._number = _first_free(_names(self._where))
@@ -313,7 +315,7 @@ def _pointer(where: str, name: str) -> Pointer:
 
 
 def _names(where: str) -> set[tuple[int, str]]:
-    found = map(NAME.fullmatch, objects.matching(where) if objects.is_there(where) else [])
+    found = map(NAME.fullmatch, objects.list_names(where) if objects.is_directory(where) else [])
     return {(int(match[1]), match[2]) for match in found if match}
 
 

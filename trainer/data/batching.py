@@ -17,11 +17,19 @@ from itertools import cycle, islice
 import numpy as np
 import torch
 
-from trainer.data import pixel_buffers
-from trainer.data.image_decode import SMALL, Planes, augment_into, centre_into, decoded, opened, plain, shift_into
+from trainer.data.image_decode import (
+    SMALL,
+    Planes,
+    augment_into,
+    centre_into,
+    decode,
+    decode_plain_ppms,
+    open_picture,
+    shift_into,
+)
 from trainer.data.tar_samples import Sample
 from trainer.errors import TrainerError
-from trainer.progress import counted, write_line
+from trainer.progress import format_count, write_line
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size], labels int64 [batch]
 
@@ -54,7 +62,6 @@ class Batching:
 
         Some batches are decoded ahead, while the step before computes.
         """
-        pixel_buffers.keep_freed()
         pending: deque[Future[Batch]] = deque()
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="decode")
         try:
@@ -81,15 +88,15 @@ class Batching:
     def _takes_only_copying(self, sample: Sample) -> bool:
         """Small raw pixels: copied with the interpreter lock held, so that other threads would only take turns."""
         small = self.training and 3 * self.image_size**2 <= SMALL
-        return small and "ppm" in sample and plain([sample["ppm"]], self.image_size) is not None
+        return small and "ppm" in sample and decode_plain_ppms([sample["ppm"]], self.image_size) is not None
 
     def _batch_of(self, chunk: list[Sample], place: int) -> Batch:
         try:
-            return self._made_of(chunk, place)
+            return self._decode_batch(chunk, place)
         except UnusableError:
             if not self.skip_bad:
                 raise
-        return self._made_of(self._usable(chunk), place)
+        return self._decode_batch(self._usable(chunk), place)
 
     def _usable(self, chunk: list[Sample]) -> list[Sample]:
         """The samples that can be used; in training, in the others' place, some of them once more."""
@@ -106,17 +113,17 @@ class Batching:
             raise TrainerError(bad[0].what, why=bad[0].why, remedy=remedy)
         problem = TrainerError(bad[0].what, why=bad[0].why)  # what to do about it has been chosen
         first = ", the first of which is told" if len(bad) > 1 else ""
-        write_line(f"Went on without {counted(len(bad), 'sample')}{first}: {problem}", descriptor=2)
+        write_line(f"Went on without {format_count(len(bad), 'sample')}{first}: {problem}", descriptor=2)
         return list(islice(cycle(good), len(chunk))) if self.training else good
 
-    def _made_of(self, chunk: list[Sample], place: int) -> Batch:
-        images = pixel_buffers.pixels(self.size, 3, self.image_size, self.image_size)
+    def _decode_batch(self, chunk: list[Sample], place: int) -> Batch:
+        images = np.empty((self.size, 3, self.image_size, self.image_size), np.uint8)
         images[len(chunk) :] = 0
         labels = np.full(self.size, PADDING, dtype=np.int64)
         rng = random.Random(f"{self.seed} {place}")  # one for all: to seed it takes longer than a small image
         labels[: len(chunk)] = [self._label(sample) for sample in chunk]
         contents = [_image(sample) for sample in chunk]
-        pixels = plain(contents, self.image_size) if self.training else None
+        pixels = decode_plain_ppms(contents, self.image_size) if self.training else None
         if pixels is not None:
             shift_into(images, pixels, rng)
         else:
@@ -125,11 +132,11 @@ class Batching:
         return torch.from_numpy(images), torch.from_numpy(labels)
 
     def _label(self, sample: Sample) -> int:
-        told = sample["cls"] if "cls" in sample else _label_in_json(sample)
+        label_text = sample["cls"] if "cls" in sample else _label_in_json(sample)
         try:
-            label = int(told)
+            label = int(label_text)
         except ValueError:
-            why = f"{bytes(told[:40])!r} is no whole number"
+            why = f"{bytes(label_text[:40])!r} is no whole number"
             raise UnusableError(f"{_name(sample)} has no class", why=why, remedy="Make the shards again") from None
         if not 0 <= label < self.classes:
             raise TrainerError(
@@ -143,11 +150,11 @@ class Batching:
         """Put a sample's pixels into a row of a batch."""
         try:
             if self.training:
-                augment_into(out, opened(content), rng)
+                augment_into(out, open_picture(content), rng)
             else:
-                centre_into(out, opened(content))
+                centre_into(out, open_picture(content))
         except ValueError as error:
-            raise _undecoded(sample, error) from error
+            raise _undecoded_error(sample, error) from error
 
 
 def _image(sample: Sample) -> bytes:
@@ -155,31 +162,31 @@ def _image(sample: Sample) -> bytes:
         if key in sample:
             content: bytes = sample[key]
             return content
-    raise _lacking(sample)
+    raise _missing_field_error(sample)
 
 
 def _check_image(sample: Sample) -> None:
     try:
-        decoded(_image(sample))
+        decode(_image(sample))
     except ValueError as error:
-        raise _undecoded(sample, error) from error
+        raise _undecoded_error(sample, error) from error
 
 
 def _label_in_json(sample: Sample) -> bytes:
     try:
-        told = json.loads(sample["json"])
-        label = next(told[name] for name in LABELS if isinstance(told.get(name), int))
+        label_text = json.loads(sample["json"])
+        label = next(label_text[name] for name in LABELS if isinstance(label_text.get(name), int))
     except (KeyError, ValueError, AttributeError, StopIteration):
-        raise _lacking(sample) from None
+        raise _missing_field_error(sample) from None
     return b"%d" % label
 
 
-def _undecoded(sample: Sample, error: ValueError) -> UnusableError:
+def _undecoded_error(sample: Sample, error: ValueError) -> UnusableError:
     remedy = "Make the shards again without it, or go on without such with --on-bad-shard skip"
     return UnusableError(f"{_name(sample)} cannot be decoded", why=str(error), remedy=remedy)
 
 
-def _lacking(sample: Sample) -> UnusableError:
+def _missing_field_error(sample: Sample) -> UnusableError:
     fields = [key for key in sample if not key.startswith("__")]
     hint = "its files have to lie one after another (tar --sort=name)"
     if any("." in field for field in fields):

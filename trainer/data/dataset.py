@@ -15,15 +15,15 @@ from trainer.config import BUCKET, LARGEST_STRIDE, DataConfig, TrainConfig
 from trainer.data import sharding
 from trainer.data.shard_reader import ShardFile, count_samples
 from trainer.errors import TrainerError
-from trainer.progress import counted, every_core, write_line
+from trainer.progress import every_core, format_count, write_line
 from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest
 from trainer.storage import objects
 from trainer.storage.pipe_urls import is_pipe
 
 DEFAULT_SIZE, FAKE_CLASSES = 224, 10
 COUNTED_AT_ONCE = 8  # shards that no manifest tells of: each is read whole to count its samples
-NAME_THEM = "Name them as DIR/NAME-{000000..000639}.tar or DIR/*.tar, or make some with python -m trainer.shards"
-TOLD_EVERY = 30.0  # seconds between two lines about the counting
+SHARDS_REMEDY = "Name them as DIR/NAME-{000000..000639}.tar or DIR/*.tar, or make some with python -m trainer.shards"
+COUNT_REPORT_INTERVAL_S = 30.0  # seconds between two lines about the counting
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ShardSet:
             self.digests[number] if self.digests else None,
         )
 
-    def is_told(self, number: int) -> bool:
+    def is_listed(self, number: int) -> bool:
         """Whether a manifest tells how many samples a shard holds; else they have been counted."""
         return bool(self.sizes) and self.sizes[number] is not None
 
@@ -75,7 +75,7 @@ def find(config: TrainConfig, world: int) -> Dataset:
     if val is not None and not val.samples:
         remedy = "Leave --val-shards out, or name some that hold any" if data.val else "Make the shards again"
         raise TrainerError(f"There are no validation samples in {data.val or data.directory}", remedy=remedy)
-    _say_fewer_loaders(config, train, world)
+    _report_fewer_loaders(config, train, world)
     classes = data.classes or (len(manifest.classes) if manifest else 0)
     if not classes:
         raise TrainerError("The number of classes is not known", remedy="Give --classes N, or keep manifest.json")
@@ -90,7 +90,7 @@ def find(config: TrainConfig, world: int) -> Dataset:
     return Dataset(train, val, classes, size)
 
 
-def loaders(config: TrainConfig, train: ShardSet, world: int) -> int:
+def count_loaders(config: TrainConfig, train: ShardSet, world: int) -> int:
     """Loader processes of each rank: no more than give every one of them a shard of its own."""
     return min(config.loader_workers, len(train.urls) // world)
 
@@ -101,7 +101,7 @@ def loaders(config: TrainConfig, train: ShardSet, world: int) -> int:
 def _in_directory(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest | None]:
     assert data.directory is not None
     where = objects.join(data.directory, MANIFEST)
-    present = objects.matching(data.directory)  # a missing bucket or directory is told as that
+    present = objects.list_names(data.directory)  # a missing bucket or directory is told as that
     if MANIFEST not in present:
         raise TrainerError(
             f"There is no {MANIFEST} in {data.directory}",
@@ -110,13 +110,15 @@ def _in_directory(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest
         )
     manifest = Manifest.from_json(objects.read(where), where)
     skip = data.on_bad_shard == "skip"
-    train, val = (_listed(data.directory, set(present), manifest, name, skip) for name in ("train", "val"))
+    train, val = (_from_manifest(data.directory, set(present), manifest, name, skip) for name in ("train", "val"))
     if train is None:
         raise TrainerError(f"{where} lists no training shards")
     return train, val, manifest
 
 
-def _listed(directory: str, present: set[str], manifest: Manifest, name: str, skip_missing: bool) -> ShardSet | None:
+def _from_manifest(
+    directory: str, present: set[str], manifest: Manifest, name: str, skip_missing: bool
+) -> ShardSet | None:
     shards = manifest.splits.get(name, ())
     if not shards:
         return None
@@ -142,10 +144,10 @@ def _by_patterns(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest 
     assert data.train is not None
     skip = data.on_bad_shard == "skip"
     urls, val_urls = expand(data.train, skip), expand(data.val, skip) if data.val is not None else ()
-    manifests = _manifests_beside((*urls, *val_urls))
+    manifests = _find_manifests((*urls, *val_urls))
     _check_same_classes(manifests)
-    val = _counted(val_urls, manifests, skip) if val_urls else None
-    return _counted(urls, manifests, skip), val, next(iter(manifests.values()), None)
+    val = _with_counts(val_urls, manifests, skip) if val_urls else None
+    return _with_counts(urls, manifests, skip), val, next(iter(manifests.values()), None)
 
 
 def expand(pattern: str, skip_missing: bool = False) -> tuple[str, ...]:
@@ -159,26 +161,26 @@ def expand(pattern: str, skip_missing: bool = False) -> tuple[str, ...]:
         raise TrainerError(
             f"{pattern} is no pattern of shards", why=str(error), remedy="Write NAME-{000000..000639}.tar"
         ) from error
-    names_in = functools.cache(objects.matching)
-    urls = [url for each in named for url in _globbed(each, names_in)]
+    names_in = functools.cache(objects.list_names)
+    urls = [url for each in named for url in _expand_wildcards(each, names_in)]
     plain = [url for url in urls if not is_pipe(url)]
     if any(objects.is_bucket(url) and "/" not in url.removeprefix(BUCKET) for url in plain):
         raise TrainerError(f"{pattern} names a bucket and no shards", remedy="Write gs://BUCKET/*.tar")
     present = {directory: set(names_in(directory)) for directory in dict.fromkeys(map(objects.parent, plain))}
     missing = [url for url in plain if _name(url) not in present[objects.parent(url)]]
     if not urls or len(missing) == len(urls):
-        raise TrainerError(f"No shards match {pattern}", remedy=NAME_THEM)
+        raise TrainerError(f"No shards match {pattern}", remedy=SHARDS_REMEDY)
     if missing and not skip_missing:
         raise TrainerError(
             f"{len(missing)} of {len(urls)} shards are missing, the first is {missing[0]}",
             remedy="Name those that are there, make all with python -m trainer.shards, or give --on-bad-shard skip",
         )
-    if len(urls) == 1 and plain and not objects.is_bucket(urls[0]) and objects.is_there(urls[0]):
+    if len(urls) == 1 and plain and not objects.is_bucket(urls[0]) and objects.is_directory(urls[0]):
         raise TrainerError(f"{pattern} is a directory", remedy=f"Write {objects.join(pattern, '*.tar')}")
     return tuple(urls)
 
 
-def _globbed(url: str, names_in: Callable[[str], list[str]]) -> list[str]:
+def _expand_wildcards(url: str, names_in: Callable[[str], list[str]]) -> list[str]:
     if is_pipe(url) or not any(mark in url for mark in "*?"):
         return [url]
     directory, name = objects.parent(url), _name(url)
@@ -194,7 +196,7 @@ def _name(url: str) -> str:
     return url.rpartition("/")[2]
 
 
-def _manifests_beside(urls: Iterable[str]) -> dict[str, Manifest]:
+def _find_manifests(urls: Iterable[str]) -> dict[str, Manifest]:
     """Of each directory that has one; each tells of its own shards only, for names may be the same elsewhere."""
     found = {}
     for directory in dict.fromkeys(objects.parent(url) for url in urls if not is_pipe(url)):
@@ -204,7 +206,7 @@ def _manifests_beside(urls: Iterable[str]) -> dict[str, Manifest]:
     return found
 
 
-def _counted(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_bad: bool) -> ShardSet:
+def _with_counts(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_bad: bool) -> ShardSet:
     """The shards and their samples; `skip_bad` leaves out those that cannot be read to count them."""
     listed = {
         objects.join(directory, shard.name): shard
@@ -214,10 +216,10 @@ def _counted(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_bad:
     }
     known = [listed.get(objects.join(objects.parent(url), _name(url))) for url in urls]
     counts = _count_all([url for url, shard in zip(urls, known, strict=True) if shard is None], skip_bad)
-    told = [
+    rows = [
         (url, counts[url] if shard is None else shard.samples, shard) for url, shard in zip(urls, known, strict=True)
     ]
-    whole = [(url, count, shard) for url, count, shard in told if count is not None]
+    whole = [(url, count, shard) for url, count, shard in rows if count is not None]
     return ShardSet(
         tuple(url for url, _, _ in whole),
         tuple(count for _, count, _ in whole),
@@ -228,17 +230,17 @@ def _counted(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_bad:
 
 def _count_all(urls: list[str], skip_bad: bool) -> dict[str, int | None]:
     if urls:
-        write_line(f"==> Counting the samples of {counted(len(urls), 'shard')} that no {MANIFEST} tells of ..")
+        write_line(f"==> Counting the samples of {format_count(len(urls), 'shard')} that no {MANIFEST} tells of ..")
     counts: dict[str, int | None] = {}
-    told = time.monotonic()
+    last_report = time.monotonic()
     with ThreadPoolExecutor(COUNTED_AT_ONCE, thread_name_prefix="count") as pool:
         for url, count in zip(urls, pool.map(lambda each: _count(each, skip_bad), urls), strict=True):
             counts[url] = count
-            if time.monotonic() - told > TOLD_EVERY:
-                told = time.monotonic()
+            if time.monotonic() - last_report > COUNT_REPORT_INTERVAL_S:
+                last_report = time.monotonic()
                 write_line(f"==> {len(counts)} of {len(urls)} shards are counted ..")
     if empty := [url for url, count in counts.items() if count == 0]:
-        write_line(f"==> Without any sample: {counted(len(empty), 'shard')}, such as {empty[0]}")
+        write_line(f"==> Without any sample: {format_count(len(empty), 'shard')}, such as {empty[0]}")
     return counts
 
 
@@ -279,7 +281,8 @@ def _check(train: ShardSet, batch: int, world: int, data: DataConfig) -> None:
     if batches == 0:
         raise TrainerError(
             f"A batch of {batch} is more than {every_core(world)} gets of {data.directory or data.train}",
-            why=f"{counted(train.samples, 'sample')} over {counted(world, 'core')} are {train.samples // world}",
+            why=f"{format_count(train.samples, 'sample')} over {format_count(world, 'core')} "
+            f"are {train.samples // world}",
             remedy="Give a smaller --batch-size, or more data",
         )
 
@@ -294,10 +297,11 @@ def _check_norm(config: TrainConfig, size: int) -> None:
         )
 
 
-def _say_fewer_loaders(config: TrainConfig, train: ShardSet, world: int) -> None:
-    able = loaders(config, train, world)
+def _report_fewer_loaders(config: TrainConfig, train: ShardSet, world: int) -> None:
+    able = count_loaders(config, train, world)
     if able < config.loader_workers:
         write_line(
-            f"==> {counted(len(train.urls), 'training shard')} feed {able} loader processes on {every_core(world)}, "
+            f"==> {format_count(len(train.urls), 'training shard')} feed {able} loader processes "
+            f"on {every_core(world)}, "
             f"not {config.loader_workers}; for more, make shards with a smaller --samples-per-shard"
         )

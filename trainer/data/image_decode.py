@@ -73,7 +73,7 @@ class Picture:
         return _by_opencv(self._jpeg)
 
 
-def opened(content: bytes) -> Picture:
+def open_picture(content: bytes) -> Picture:
     """An image file of any kind that OpenCV knows; raises ValueError."""
     if content[:3] == JPEG:
         try:
@@ -82,17 +82,17 @@ def opened(content: bytes) -> Picture:
                 return Picture(width, height, content, None)
         except ValueError:
             pass  # something about it is unusual; OpenCV may know it
-    found = plain([content])
+    found = decode_plain_ppms([content])
     pixels = _by_opencv(content) if found is None else found[0]
     return Picture(pixels.shape[1], pixels.shape[0], None, pixels)
 
 
-def decoded(content: bytes) -> Pixels:
+def decode(content: bytes) -> Pixels:
     """A whole image file as RGB [height, width, 3]; raises ValueError."""
-    return opened(content).pixels()
+    return open_picture(content).pixels()
 
 
-def plain(contents: Sequence[bytes], side: int | None = None) -> Pixels | None:
+def decode_plain_ppms(contents: Sequence[bytes], side: int | None = None) -> Pixels | None:
     """PPMs' pixels [image, height, width, 3], if all have one size (where a side is given, that square's).
 
     None for all else, and for PPMs that are not as nearly all are.

@@ -26,9 +26,9 @@ from trainer.errors import TrainerError
 
 STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 """They reach a whole session; the ranks still need batches up to the step at which all of them stop."""
-SLOW_TO_LOAD = ("trainer.data.shard_dataset", "google.cloud.storage")
+PRELOADED = ("trainer.data.shard_dataset", "google.cloud.storage")
 """What the server imports, so that no loader has to; the latter where there is a bucket to read."""
-TIDIED = "ignore:resource_tracker:UserWarning"
+TRACKER_WARNING = "ignore:resource_tracker:UserWarning"
 """Python's own tracker tidies up after a killed rank; its warning, the last in the log, would hide what happened."""
 _starting = threading.Lock()
 # How many there are is the user's choice.
@@ -42,9 +42,9 @@ def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
         batch_size=None,
         num_workers=processes,
         worker_init_fn=_begin,
-        multiprocessing_context=_server(),
+        multiprocessing_context=_forkserver_context(),
     )
-    with _nobody_as_main():
+    with _hidden_main():
         others = set(multiprocessing.active_children())
         try:
             items = iter(loader)
@@ -66,13 +66,13 @@ def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
             process.kill()  # one that waits, for a network or for a lock that a killed one held, hears nothing else
 
 
-def share_server(bucket: bool) -> None:
+def start_forkserver(bucket: bool) -> None:
     """Start one server for all ranks that this process is about to fork.
 
     Each would else start its own, for 2.6 s of CPU and 265 MB. (Python's own server, asked by a process that did not
     start it, would wait for a child that is none of that process's, and start another.)
     """
-    _server(bucket)
+    _forkserver_context(bucket)
     os.register_at_fork(after_in_child=lambda: setattr(forkserver._forkserver, "ensure_running", _is_running))
 
 
@@ -80,10 +80,10 @@ def _is_running() -> None:
     """The server lives as long as any process that has its address, unless it was killed."""
 
 
-def get_ready() -> None:
+def wait_until_ready() -> None:
     """Start this rank's server, if it does not run yet, and wait until it has imported all."""
-    with _nobody_as_main():
-        process = _server().Process(target=_begin, args=(0,))
+    with _hidden_main():
+        process = _forkserver_context().Process(target=_begin, args=(0,))
         process.start()
     process.join()
 
@@ -124,31 +124,31 @@ class _Context(ForkServerContext):
 _context: _Context | None = None
 
 
-def _server(bucket: bool = False) -> _Context:
+def _forkserver_context(bucket: bool = False) -> _Context:
     """Start the server, which ends with the ranks that use it; what it imports is there in each loader."""
     global _context
     if _context is None:
-        _context = _started([name for name in SLOW_TO_LOAD if bucket or name in sys.modules])
+        _context = _start_forkserver([name for name in PRELOADED if bucket or name in sys.modules])
     return _context
 
 
-def _started(preloaded: list[str]) -> _Context:
+def _start_forkserver(preloaded: list[str]) -> _Context:
     context = _Context()
     context.set_forkserver_preload(preloaded)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # inherited by the server, and by each loader
-    sys.warnoptions.append(TIDIED)
+    sys.warnoptions.append(TRACKER_WARNING)
     try:
         resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # Python has let SIGTERM through to start it
         forkserver.ensure_running()
     finally:
-        sys.warnoptions.remove(TIDIED)
+        sys.warnoptions.remove(TRACKER_WARNING)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context
 
 
 @contextlib.contextmanager
-def _nobody_as_main() -> Iterator[None]:
+def _hidden_main() -> Iterator[None]:
     """Keep multiprocessing from running the training's module, torch_xla and all, once more in each loader."""
     with _starting:
         main = sys.modules["__main__"]

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from trainer.config import TrainConfig
 from trainer.data import sharding
 from trainer.data.batching import PADDING, Batch, Batching
-from trainer.data.dataset import Dataset, ShardSet, expand, find, loaders
-from trainer.data.sample_cache import Kept
-from trainer.data.shard_dataset import ShardStream, batches
+from trainer.data.dataset import Dataset, ShardSet, count_loaders, expand, find
+from trainer.data.sample_cache import SampleCache
+from trainer.data.shard_dataset import ShardDataset, batches
 
 __all__ = [
     "ORDER",
@@ -46,27 +46,33 @@ def plan(config: TrainConfig, data: Dataset, world: int) -> str:
     """A mark of everything given that decides which samples each step of a run sees; ORDER is the rest."""
     counts = data.train.counts if data.train else ()
     names = [url.rpartition("/")[2] for url in data.train.urls] if data.train else []
-    readers = loaders(config, data.train, world) if data.train else 0
+    readers = count_loaders(config, data.train, world) if data.train else 0
     decisive = (config.optimizer.batch_size, world, config.seed, config.steps_per_epoch, config.data.shuffle_buffer)
     return hashlib.sha256(repr((*decisive, readers, data.image_size, counts, names)).encode()).hexdigest()
 
 
 def train_epoch(
-    config: TrainConfig, data: Dataset, rank: int, world: int, epoch: int, first: int = 0, kept: Kept | None = None
+    config: TrainConfig,
+    data: Dataset,
+    rank: int,
+    world: int,
+    epoch: int,
+    first: int = 0,
+    cache: SampleCache | None = None,
 ) -> tuple[int, Iterator[Batch]]:
     """How many batches this rank trains on in an epoch, the same on all ranks, and those batches from `first` on.
 
-    `kept` holds samples from one epoch to the next.
+    `cache` holds samples from one epoch to the next.
     """
     assert data.train is not None
     batch = config.optimizer.batch_size
-    readers = loaders(config, data.train, world)
+    readers = count_loaders(config, data.train, world)
     order = sharding.shard_order(len(data.train.urls), config.seed, epoch)
     share = sharding.train_share(
         data.train.counts, order, rank=rank, world=world, batch=batch, loaders=readers, limit=config.steps_per_epoch
     )
     skip = config.data.on_bad_shard == "skip"
-    stream = ShardStream(
+    stream = ShardDataset(
         data.train,
         share,
         Batching(batch, data.image_size, data.classes, f"{config.seed} {epoch} {rank}", skip_bad=skip),
@@ -74,13 +80,13 @@ def train_epoch(
         first=first,
         skip_bad=skip,
         verify=config.data.verify,
-        kept=None if readers else kept,
+        cache=None if readers else cache,
     )
     return share.batches, batches(stream, readers)
 
 
 def evaluation(
-    config: TrainConfig, data: Dataset, rank: int, world: int, kept: Kept | None = None
+    config: TrainConfig, data: Dataset, rank: int, world: int, cache: SampleCache | None = None
 ) -> tuple[int, Iterator[Batch]]:
     """The same for an evaluation; a rank with fewer samples gets batches of nothing but padding."""
     assert data.val is not None
@@ -91,7 +97,7 @@ def evaluation(
     )
     skip, verify = config.data.on_bad_shard == "skip", config.data.verify
     batching = Batching(batch, data.image_size, data.classes, training=False, skip_bad=skip)
-    stream = ShardStream(data.val, share, batching, skip_bad=skip, verify=verify, kept=None if readers else kept)
+    stream = ShardDataset(data.val, share, batching, skip_bad=skip, verify=verify, cache=None if readers else cache)
     own = batches(stream, readers)
 
     def padded() -> Iterator[Batch]:

@@ -17,25 +17,25 @@ from trainer.storage import pipe_urls
 
 T = TypeVar("T")
 
-DEPTH = 2  # batches that wait for the loop, beside those being decoded
-PATIENCE = 5.0  # seconds that a run which ends gives its input to let go; one that waits for a network may not
-LAST_CALL = 2.0  # seconds that a run which is to stop waits for a batch
-POLL = 0.25  # seconds
+QUEUE_DEPTH = 2  # batches that wait for the loop, beside those being decoded
+CLOSE_TIMEOUT_S = 5.0  # seconds that a run which ends gives its input to let go; one that waits for a network may not
+STOP_WAIT_S = 2.0  # seconds that a run which is to stop waits for a batch
+POLL_INTERVAL_S = 0.25  # seconds
 
 
-class Ahead(Generic[T]):
+class EpochPrefetcher(Generic[T]):
     """The batches of each epoch, which may be begun before it is its turn."""
 
     def __init__(self, make: Callable[[int, int], Iterator[T]], stopping: Callable[[], bool] = lambda: False) -> None:
         """`make(epoch, first)`: an epoch's batches from step `first` on; `stopping` as a Reader has it."""
         self._make, self._stopping = make, stopping
-        self._begun: dict[tuple[int, int], Reader[T]] = {}
-        self._read: Reader[T] | None = None
+        self._begun: dict[tuple[int, int], BatchReader[T]] = {}
+        self._read: BatchReader[T] | None = None
 
     def begin(self, epoch: int, first: int = 0) -> None:
         """Begin an epoch's input in the background."""
         if (epoch, first) not in self._begun:
-            self._begun[epoch, first] = Reader(lambda: self._make(epoch, first), self._stopping)
+            self._begun[epoch, first] = BatchReader(lambda: self._make(epoch, first), self._stopping)
 
     def epoch(self, epoch: int, first: int = 0) -> Iterator[T]:
         """An epoch's batches from step `first` on; raises what went wrong with them."""
@@ -45,14 +45,14 @@ class Ahead(Generic[T]):
 
     def close(self) -> None:
         """End what is still being read, and the loader processes of epochs that will not be trained."""
-        pipe_urls.end_all()
-        deadline = time.monotonic() + PATIENCE
+        pipe_urls.kill_all()
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
         for reader in (*self._begun.values(), *([self._read] if self._read else [])):
             reader.close(deadline)
         self._begun.clear()
 
 
-class Reader(Generic[T]):
+class BatchReader(Generic[T]):
     """What an iterator yields, taken from it by a thread of its own; it is read once.
 
     The thread lives as long as the iterator: loader processes die with the thread that started them. It is not an
@@ -62,8 +62,8 @@ class Reader(Generic[T]):
     def __init__(self, make: Callable[[], Iterator[T]], stopping: Callable[[], bool] = lambda: False) -> None:
         """`stopping`: whether the run is to end; then an item that does not come is not waited for much longer."""
         self._stopping = stopping
-        self._hangs = False
-        self._ready: Queue[tuple[T] | BaseException | None] = Queue(DEPTH)  # None: there is no more
+        self._timed_out = False
+        self._ready: Queue[tuple[T] | BaseException | None] = Queue(QUEUE_DEPTH)  # None: there is no more
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(make,), name="ahead", daemon=True)
         self._thread.start()
@@ -76,24 +76,24 @@ class Reader(Generic[T]):
             yield met[0]
 
     def _next(self) -> tuple[T] | BaseException | None:
-        patience = LAST_CALL
+        patience = STOP_WAIT_S
         while patience > 0:
             with contextlib.suppress(Empty):
-                return self._ready.get(timeout=POLL)
+                return self._ready.get(timeout=POLL_INTERVAL_S)
             if self._stopping():
-                patience -= POLL
-        pipe_urls.end_all()
+                patience -= POLL_INTERVAL_S
+        pipe_urls.kill_all()
         _kill_loaders()
-        self._hangs = True
+        self._timed_out = True
         return None
 
     def close(self, deadline: float | None = None) -> None:
         """Stop reading and close the iterator; wait for that, within reason."""
         self._closed.set()
         if deadline is None:
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + CLOSE_TIMEOUT_S
         while self._thread.is_alive():
-            if self._hangs or time.monotonic() > deadline:
+            if self._timed_out or time.monotonic() > deadline:
                 _kill_loaders()
                 return
             with contextlib.suppress(Empty):

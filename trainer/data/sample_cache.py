@@ -8,15 +8,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 
-from trainer.data import pixel_buffers
-from trainer.data.pixel_buffers import MIB
 from trainer.data.tar_samples import Sample
+from trainer.distributed import memory_check
+from trainer.distributed.memory_check import MIB
 
-SPARED = 2048  # MiB of the machine's memory that are left to others
-BESIDE = 700  # bytes that a sample takes in memory beside what its fields hold
+SPARED_MIB = 2048  # MiB of the machine's memory that are left to others
+SAMPLE_OVERHEAD_BYTES = 700  # bytes that a sample takes in memory beside what its fields hold
 
 
-class Kept:
+class SampleCache:
     """Whole shards' samples by URL, the first that came; what came later stays where it is once there is no room.
 
     One that takes turns would be of no use: an epoch reads every shard, and each one would be pushed out before it
@@ -34,23 +34,23 @@ class Kept:
         """A shard's samples in order; None where they are not held."""
         return self._shards.get(url)
 
-    def noting(self, url: str, count: int, samples: Iterator[Sample]) -> Iterator[Sample]:
+    def record(self, url: str, count: int, samples: Iterator[Sample]) -> Iterator[Sample]:
         """The samples of a shard, which will be held when all `count` have come."""
         seen: list[Sample] = []
         for sample in samples:
             if not self._is_full:
                 seen.append(sample)
                 if len(seen) == count:  # nobody may ask for what comes after the last
-                    self._hold(url, seen)
+                    self._store(url, seen)
             yield sample
 
-    def _hold(self, url: str, samples: list[Sample]) -> None:
-        size = sum(BESIDE + sum(map(len, sample.values())) for sample in samples)
+    def _store(self, url: str, samples: list[Sample]) -> None:
+        size = sum(SAMPLE_OVERHEAD_BYTES + sum(map(len, sample.values())) for sample in samples)
         with self._one_at_a_time:
             if url in self._shards:
                 return
-            available = pixel_buffers.this_machine().available
-            if size > self._room or 0 < available <= SPARED + size // MIB:  # 0: not known
+            available = memory_check.read_machine_memory().available
+            if size > self._room or 0 < available <= SPARED_MIB + size // MIB:  # 0: not known
                 self._is_full = True
                 return
             self._shards[url] = samples

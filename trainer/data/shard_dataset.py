@@ -15,17 +15,17 @@ from torch.utils.data import IterableDataset, get_worker_info
 from trainer.data import loader_processes
 from trainer.data.batching import Batch, Batching
 from trainer.data.dataset import ShardSet
-from trainer.data.sample_cache import Kept
+from trainer.data.sample_cache import SampleCache
 from trainer.data.shard_reader import MAKE_AGAIN, read_shard, read_shards
-from trainer.data.sharding import Piece, Share
+from trainer.data.sharding import ShardPiece, Share
 from trainer.data.tar_samples import Sample
 from trainer.errors import TrainerError
-from trainer.progress import counted, write_line
+from trainer.progress import format_count, write_line
 
 FILLED = 10  # a shuffle buffer gives its first sample when it is full to a tenth, and goes on filling
 
 
-class ShardStream(IterableDataset[Any]):
+class ShardDataset(IterableDataset[Any]):
     """The batches of a share; each loader process reads its own pieces.
 
     What a sample becomes depends on the seed, its loader and its place there, on nothing else: so the batches from
@@ -43,14 +43,14 @@ class ShardStream(IterableDataset[Any]):
         first: int = 0,
         skip_bad: bool = False,
         verify: bool = False,
-        kept: Kept | None = None,
+        cache: SampleCache | None = None,
     ) -> None:
         """`buffer` is how many samples are held to shuffle them; 0: they come in order.
 
-        `kept` holds what earlier epochs read; not beside loader processes, which end with their epoch.
+        `cache` holds what earlier epochs read; not beside loader processes, which end with their epoch.
         """
         self._shards, self._share, self._batching, self._buffer = shards, share, batching, buffer
-        self._first, self._skip_bad, self._verify, self._kept = first, skip_bad, verify, kept
+        self._first, self._skip_bad, self._verify, self._cache = first, skip_bad, verify, cache
 
     def __iter__(self) -> Iterator[Batch | TrainerError]:
         """Batches of this loader process, or of the whole share where there is only one."""
@@ -77,7 +77,7 @@ class ShardStream(IterableDataset[Any]):
         first = max(1, self._buffer // FILLED)
         return iter(webdataset.filters.shuffle(self._buffer, initial=first, rng=rng)(raw))
 
-    def _read(self, pieces: tuple[Piece, ...]) -> Generator[Sample, None, None]:
+    def _read(self, pieces: tuple[ShardPiece, ...]) -> Generator[Sample, None, None]:
         lost = 0
         good = []
         for piece, samples in self._opened(pieces):
@@ -92,26 +92,26 @@ class ShardStream(IterableDataset[Any]):
                     raise
                 lost += piece.samples - read
                 problem = TrainerError(error.what, why=error.why)  # what to do about it has been chosen
-                without = f" without {counted(piece.samples - read, 'sample')}" if read < piece.samples else ""
+                without = f" without {format_count(piece.samples - read, 'sample')}" if read < piece.samples else ""
                 write_line(f"Went on{without}: {problem}", descriptor=2)
         if lost and self._batching.training:  # an evaluation just counts fewer
             yield from self._instead(lost, good or self._others(pieces))
 
-    def _opened(self, pieces: tuple[Piece, ...]) -> Iterator[tuple[Piece, Iterator[Sample]]]:
+    def _opened(self, pieces: tuple[ShardPiece, ...]) -> Iterator[tuple[ShardPiece, Iterator[Sample]]]:
         """Each piece with its shard's samples, from memory where they are held."""
         urls = [self._shards.urls[piece.shard] for piece in pieces]
-        held = [self._kept.get(url) if self._kept else None for url in urls]
+        held = [self._cache.get(url) if self._cache else None for url in urls]
         missing = [piece for piece, known in zip(pieces, held, strict=True) if known is None]
         shards = read_shards([self._shards.file(piece.shard) for piece in missing], self._verify)
         for piece, url, known in zip(pieces, urls, held, strict=True):
             if known is not None:
                 yield piece, iter(known)
-            elif self._kept and piece.stop == self._shards.counts[piece.shard]:
-                yield piece, self._kept.noting(url, piece.stop, next(shards))
+            elif self._cache and piece.stop == self._shards.counts[piece.shard]:
+                yield piece, self._cache.record(url, piece.stop, next(shards))
             else:
                 yield piece, next(shards)
 
-    def _instead(self, lost: int, pieces: list[Piece]) -> Iterator[Sample]:
+    def _instead(self, lost: int, pieces: list[ShardPiece]) -> Iterator[Sample]:
         """Every rank has to make as many steps as the others: the lost samples' places are taken by others'."""
         while lost:
             before = lost
@@ -123,33 +123,33 @@ class ShardStream(IterableDataset[Any]):
             if lost == before:
                 raise TrainerError("None of the shards can be read", remedy="Make them again with --overwrite")
 
-    def _others(self, pieces: tuple[Piece, ...]) -> list[Piece]:
+    def _others(self, pieces: tuple[ShardPiece, ...]) -> list[ShardPiece]:
         """The shards that other loaders and ranks read, where this one can read none of its own."""
         own = {piece.shard for piece in pieces}
-        return [Piece(number, 0, count) for number, count in enumerate(self._shards.counts) if number not in own]
+        return [ShardPiece(number, 0, count) for number, count in enumerate(self._shards.counts) if number not in own]
 
-    def _opened_alone(self, piece: Piece) -> Iterator[Sample]:
+    def _opened_alone(self, piece: ShardPiece) -> Iterator[Sample]:
         return read_shard(self._shards.file(piece.shard), self._verify)
 
-    def _cut(self, piece: Piece, samples: Iterator[Sample]) -> Iterator[Sample]:
+    def _cut(self, piece: ShardPiece, samples: Iterator[Sample]) -> Iterator[Sample]:
         read = 0
         for sample in islice(samples, piece.start, piece.stop):
             read += 1
             yield sample
         if read < piece.samples:
             raise self._miscounted(piece.shard, f"{piece.start + read} samples")
-        told = self._shards.counts[piece.shard]
+        count = self._shards.counts[piece.shard]
         # Where it was counted, there are no more; and of a command's output that is read no more has to come.
-        if self._shards.is_told(piece.shard) and piece.stop == told and next(samples, None) is not None:
-            raise self._miscounted(piece.shard, f"more than {told} samples")
+        if self._shards.is_listed(piece.shard) and piece.stop == count and next(samples, None) is not None:
+            raise self._miscounted(piece.shard, f"more than {count} samples")
 
     def _miscounted(self, shard: int, found: str) -> TrainerError:
-        said = "its manifest says" if self._shards.is_told(shard) else "when they were counted there were"
-        why = f"{said} {self._shards.counts[shard]}"
+        source = "its manifest says" if self._shards.is_listed(shard) else "when they were counted there were"
+        why = f"{source} {self._shards.counts[shard]}"
         return TrainerError(f"Shard {self._shards.urls[shard]} holds {found}", why=why, remedy=MAKE_AGAIN)
 
 
-def batches(stream: ShardStream, loader_workers: int) -> Iterator[Batch]:
+def batches(stream: ShardDataset, loader_workers: int) -> Iterator[Batch]:
     """Read a stream through so many loader processes; raises the TrainerError that a loader met."""
     for item in loader_processes.read(stream, loader_workers) if loader_workers else stream:
         if isinstance(item, TrainerError):

@@ -16,16 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainer.data.tar_samples import Content, Header, Sample, UnusualTarError, grouped, samples
+from trainer.data.tar_samples import Content, Sample, StrictHeader, UnusualTarError, group_files, read_samples
 from trainer.errors import TrainerError
 from trainer.storage import objects
-from trainer.storage.background_io import settle
+from trainer.storage.background_io import complete
 from trainer.storage.pipe_urls import is_pipe
-from trainer.storage.resumable_stream import PART, ObjectStream
+from trainer.storage.resumable_stream import PART_BYTES, ObjectStream
 
-AHEAD = 4  # shards on their way at once: one connection alone waits for each answer, and one file for its disk
-WHOLE = 128 * 1024 * 1024  # bytes of a shard that is kept in memory whole; a larger one is streamed
-PATIENCE = 1.0  # seconds for the threads that fetch to end; as a rule milliseconds
+SHARDS_AHEAD = 4  # shards on their way at once: one connection alone waits for each answer, and one file for its disk
+WHOLE_BYTES = 128 * 1024 * 1024  # bytes of a shard that is kept in memory whole; a larger one is streamed
+CLOSE_TIMEOUT_S = 1.0  # seconds for the threads that fetch to end; as a rule milliseconds
 MAKE_AGAIN = "Make the shards again with --overwrite, or go on without what is lost with --on-bad-shard skip"
 
 
@@ -48,7 +48,7 @@ def read_shard(shard: ShardFile, verify: bool = False) -> Iterator[Sample]:
     if verify or not _is_streamed(shard):
         yield from _samples(shard, _content(shard, verify))
     else:
-        yield from _streamed(shard.url)
+        yield from _stream_samples(shard.url)
 
 
 def read_shards(shards: Sequence[ShardFile], verify: bool = False) -> Iterator[Iterator[Sample]]:
@@ -57,15 +57,15 @@ def read_shards(shards: Sequence[ShardFile], verify: bool = False) -> Iterator[I
     A shard's samples are there to be read until the next one's are asked for.
     """
     waiting = deque(shards)
-    begun: deque[Iterator[Sample]] = deque()
-    with contextlib.closing(_Fetching()) as ahead:
-        while waiting or begun:
-            while waiting and len(begun) < AHEAD:
-                begun.append(ahead.begun(waiting.popleft(), verify))
-            yield begun.popleft()
+    opened: deque[Iterator[Sample]] = deque()
+    with contextlib.closing(_ShardPrefetcher()) as ahead:
+        while waiting or opened:
+            while waiting and len(opened) < SHARDS_AHEAD:
+                opened.append(ahead.start(waiting.popleft(), verify))
+            yield opened.popleft()
 
 
-class _Fetching:
+class _ShardPrefetcher:
     """Sets shards going, each in a thread of its own; the threads end when all has come, or at `close`.
 
     Nothing can wake a thread that waits for a name server or for an answer to begin: such a one is left to itself,
@@ -74,29 +74,29 @@ class _Fetching:
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
-        self._arriving: list[_Arriving] = []
-        self._last = threading.Event()  # set when the shard before has begun to come: so the first one comes first
+        self._arriving: list[_PartialShard] = []
+        self._last = threading.Event()  # set when the shard before has opened to come: so the first one comes first
         self._last.set()
 
-    def begun(self, shard: ShardFile, verify: bool) -> Iterator[Sample]:
+    def start(self, shard: ShardFile, verify: bool) -> Iterator[Sample]:
         """A shard's samples, for which something has been set going already."""
         if _is_streamed(shard):
             return read_shard(shard, verify)
         if shard.size is None or objects.is_local(shard.url):
             content: Future[Content] = Future()
-            self._start(settle, content, partial(_content, shard, verify))
+            self._start(complete, content, partial(_content, shard, verify))
             return _whole(shard, content)
-        arriving = _Arriving(shard, shard.size, verify)
+        arriving = _PartialShard(shard, shard.size, verify)
         self._arriving = [each for each in self._arriving if not each.ended] + [arriving]
         self._start(arriving.fetch, self._last)
-        self._last = arriving.begun
+        self._last = arriving.has_started
         return _samples(shard, arriving)
 
     def close(self) -> None:
         """Let go of what nobody will read."""
         for each in self._arriving:
             each.abandon()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
@@ -110,7 +110,7 @@ def _whole(shard: ShardFile, content: Future[Content]) -> Iterator[Sample]:
     yield from _samples(shard, content.result())
 
 
-class _Arriving:
+class _PartialShard:
     """A bucket's shard on its way: what has come of it can be read, once and in order; who reads on waits for more.
 
     So an epoch's first batch waits for its own samples, not for all of the shards that are fetched at once. Where it
@@ -125,7 +125,7 @@ class _Arriving:
         self._came = 0  # bytes that can be read
         self._failure: Exception | None = None
         self._more = threading.Condition()
-        self.begun = threading.Event()  # the first bytes have come, or none will
+        self.has_started = threading.Event()  # the first bytes have come, or none will
         self.ended = False  # nothing more will come
         self._part, self._part_begins = b"", 0  # the one that is being read
 
@@ -144,20 +144,20 @@ class _Arriving:
                 self._more.notify_all()
         finally:
             self.ended = True
-            self.begun.set()
+            self.has_started.set()
 
     def abandon(self) -> None:
         """Nobody will read it: have its thread end."""
         self._abandoned = True
         if self._stream is not None:
             self._stream.abandon()
-        self.begun.set()  # the next one's thread, which may still wait for this one, is to end too
+        self.has_started.set()  # the next one's thread, which may still wait for this one, is to end too
 
     def _take(self, stream: ObjectStream) -> None:
         digest = hashlib.sha256()
         fetched = 0
         while fetched < self._size:
-            part = stream.read(PART)
+            part = stream.read(PART_BYTES)
             _check_size(self._shard, stream.size)
             fetched += len(part)
             if self._verify:
@@ -169,7 +169,7 @@ class _Arriving:
                 if not self._verify or fetched == self._size:
                     self._came = fetched
                     self._more.notify_all()
-            self.begun.set()
+            self.has_started.set()
 
     def __len__(self) -> int:
         return self._size
@@ -204,12 +204,12 @@ class _Arriving:
 
 def _is_streamed(shard: ShardFile) -> bool:
     if objects.is_bucket(shard.url):
-        return shard.size is None or shard.size > WHOLE
+        return shard.size is None or shard.size > WHOLE_BYTES
     return is_pipe(shard.url)
 
 
 def _content(shard: ShardFile, verify: bool) -> Content:
-    content: Content = _mapped(shard.url) if objects.is_local(shard.url) else objects.read(shard.url)
+    content: Content = _map_file(shard.url) if objects.is_local(shard.url) else objects.read(shard.url)
     _check_size(shard, len(content))
     if verify:
         _check_digest(shard, hashlib.sha256(content).hexdigest())  # type: ignore[arg-type]
@@ -234,7 +234,7 @@ def _check_size(shard: ShardFile, size: int | None) -> None:
         )
 
 
-def _mapped(path: str) -> Content:
+def _map_file(path: str) -> Content:
     if Path(path).exists() and not Path(path).is_file():  # a named pipe would be waited on for ever
         raise TrainerError(f"Cannot read {path}", why="it is no file", remedy=MAKE_AGAIN)
     try:
@@ -254,28 +254,28 @@ def _samples(shard: ShardFile, content: Content) -> Iterator[Sample]:
     try:
         if not len(content):
             raise ValueError("it is empty")
-        for sample in samples(shard.url, content):
+        for sample in read_samples(shard.url, content):
             yield sample
             given += 1
     except ValueError as error:
-        raise _damaged(shard.url, error) from error
+        raise _damage_error(shard.url, error) from error
     except UnusualTarError:
-        for number, sample in enumerate(_streamed(shard.url)):
+        for number, sample in enumerate(_stream_samples(shard.url)):
             if number >= given:
                 yield sample
 
 
-def _streamed(url: str) -> Iterator[Sample]:
+def _stream_samples(url: str) -> Iterator[Sample]:
     try:
-        with objects.open_stream(url) as stream, contextlib.closing(_expanded(url, stream)) as expanded:
+        with objects.open_stream(url) as stream, contextlib.closing(_read_archive(url, stream)) as expanded:
             yield from expanded
     except (tarfile.TarError, EOFError, ValueError) as error:
-        raise _damaged(url, error) from error
+        raise _damage_error(url, error) from error
 
 
-def _expanded(url: str, stream: Any) -> Generator[Sample, None, None]:
-    with tarfile.open(fileobj=stream, mode="r|*", tarinfo=Header) as archive:
-        yield from grouped(url, _files(url, archive))
+def _read_archive(url: str, stream: Any) -> Generator[Sample, None, None]:
+    with tarfile.open(fileobj=stream, mode="r|*", tarinfo=StrictHeader) as archive:
+        yield from group_files(url, _files(url, archive))
 
 
 def _files(url: str, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
@@ -292,5 +292,5 @@ def _files(url: str, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
         archive.members = []  # type: ignore[attr-defined]  # else it would keep every header
 
 
-def _damaged(url: str, error: Exception) -> TrainerError:
+def _damage_error(url: str, error: Exception) -> TrainerError:
     return TrainerError(f"Shard {url} is damaged or cut off", why=str(error), remedy=MAKE_AGAIN)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Piece:
+class ShardPiece:
     """Samples `start` up to `stop` (exclusive) of one shard."""
 
     shard: int
@@ -35,7 +35,7 @@ class Share:
 
     batches: int
     samples: int
-    loaders: tuple[tuple[Piece, ...], ...]
+    loaders: tuple[tuple[ShardPiece, ...], ...]
 
 
 def shard_order(shards: int, seed: int, epoch: int) -> list[int]:
@@ -87,13 +87,13 @@ def _share(
     return Share(batches=batches, samples=samples, loaders=tuple(pieces))
 
 
-def cut(counts: Sequence[int], order: Sequence[int], start: int, stop: int) -> tuple[Piece, ...]:
+def cut(counts: Sequence[int], order: Sequence[int], start: int, stop: int) -> tuple[ShardPiece, ...]:
     """The pieces that make up samples `start` up to `stop` of the sequence of shards."""
     pieces = []
     offset = 0
     for shard in order:
         low, high = max(start, offset), min(stop, offset + counts[shard])
         if low < high:
-            pieces.append(Piece(shard, low - offset, high - offset))
+            pieces.append(ShardPiece(shard, low - offset, high - offset))
         offset += counts[shard]
     return tuple(pieces)

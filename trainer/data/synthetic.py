@@ -22,6 +22,6 @@ def batches(*, batch: int, size: int, classes: int, seed: int, rank: int, steps:
         random = np.random.default_rng((seed, rank * batch + row))
         images[row] = random.integers(0, 256, images.shape[1:], dtype=np.uint8)
         labels[row] = random.integers(classes)
-    made = torch.from_numpy(images), torch.from_numpy(labels)
+    batch_of_noise = torch.from_numpy(images), torch.from_numpy(labels)
     for _ in range(steps):
-        yield made
+        yield batch_of_noise

@@ -40,7 +40,7 @@ class UnusualTarError(Exception):
     """Something that Python's own reader knows, and this module does not."""
 
 
-class Header(tarfile.TarInfo):
+class StrictHeader(tarfile.TarInfo):
     """For Python's own reader, which takes whatever is no header, or nothing at all, for the archive's end."""
 
     @classmethod
@@ -54,12 +54,12 @@ class Header(tarfile.TarInfo):
             raise tarfile.ReadError(NO_END if archive.offset else "it is empty") from error
 
 
-def samples(url: str, content: Content) -> Iterator[Sample]:
+def read_samples(url: str, content: Content) -> Iterator[Sample]:
     """The samples of a tar file; raises ValueError where it is damaged, and UnusualTarError."""
-    return grouped(url, _members(content))
+    return group_files(url, _members(content))
 
 
-def grouped(url: str, members: Iterable[tuple[str, bytes]]) -> Generator[Sample, None, None]:
+def group_files(url: str, members: Iterable[tuple[str, bytes]]) -> Generator[Sample, None, None]:
     """Files in a row that share a name up to its first dot are a sample's fields, as webdataset has it."""
     key, sample = "", Sample()
     for name, content in members:
@@ -90,11 +90,11 @@ def _members(content: Content) -> Iterator[tuple[str, bytes]]:
             raise UnusualTarError
         if len(header) < BLOCK:
             raise ValueError("it ends in the middle of a header")
-        name, digits, told, kind, prefix = HEADER.unpack(header)
-        if (_sum(header) - _sum(told) + BLANKS - _octal(told)) % SUMMED:
+        name, digits, number, kind, prefix = HEADER.unpack(header)
+        if (_sum(header) - _sum(number) + BLANKS - _octal(number)) % SUMMED:
             raise ValueError("a header's checksum is wrong")
         if kind not in REGULAR or prefix != b"\0" or digits[0] & 0x80:
-            offset = _passed_over(content, offset, kind, digits)
+            offset = _skip_header(content, offset, kind, digits)
             continue
         size = _octal(digits)
         start = offset + BLOCK
@@ -106,7 +106,7 @@ def _members(content: Content) -> Iterator[tuple[str, bytes]]:
     raise ValueError("it ends in the middle of a file" if offset > len(content) else NO_END)
 
 
-def _passed_over(content: Content, offset: int, kind: bytes, digits: bytes) -> int:
+def _skip_header(content: Content, offset: int, kind: bytes, digits: bytes) -> int:
     """Where the header after one lies that tells nothing about a file's name or content; raises UnusualTarError.
 
     Directories, as GNU tar packs them; a time's fraction before each file, as webdataset's writers put it there.
@@ -115,8 +115,8 @@ def _passed_over(content: Content, offset: int, kind: bytes, digits: bytes) -> i
         return offset + BLOCK
     if kind == EXTENDED and not digits[0] & 0x80:
         size = _octal(digits)
-        told = content[offset + BLOCK : offset + BLOCK + size]
-        if len(told) == size and not any(word in told for word in DECISIVE):
+        number = content[offset + BLOCK : offset + BLOCK + size]
+        if len(number) == size and not any(word in number for word in DECISIVE):
             return offset + BLOCK + -(-size // BLOCK) * BLOCK
     raise UnusualTarError
 

@@ -26,17 +26,19 @@ OPTIONS = {
 """Those that are not called as their fields are."""
 
 
-def verify_alike(config: TrainConfig, replicas: Replicas) -> None:
+def check_same_config(config: TrainConfig, replicas: Replicas) -> None:
     """Compare what all workers were asked for; raises TrainerError where one was asked for something else."""
-    told = replicas.gather((replicas.worker, settings(config)))
-    replicas.share(lambda: compare(told))
+    settings_by_worker = replicas.gather((replicas.worker, list_settings(config)))
+    replicas.broadcast_result(lambda: compare(settings_by_worker))
 
 
-def settings(config: TrainConfig) -> dict[str, object]:
+def list_settings(config: TrainConfig) -> dict[str, object]:
     """By option. Workers may have homes of their own, in which the same place is another path."""
     home = os.environ.get("HOME", "") + "/"
-    told = {OPTIONS.get(name, _option(name)): value for name, value in _fields(asdict(config)) if name not in OWN}
-    return {option: value.replace(home, "~/") if isinstance(value, str) else value for option, value in told.items()}
+    settings = {OPTIONS.get(name, _option(name)): value for name, value in _fields(asdict(config)) if name not in OWN}
+    return {
+        option: value.replace(home, "~/") if isinstance(value, str) else value for option, value in settings.items()
+    }
 
 
 def _fields(config: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -51,13 +53,16 @@ def _option(field: str) -> str:
     return f"--{field.rpartition('.')[2].replace('_', '-')}"
 
 
-def compare(told: Sequence[tuple[int, Mapping[str, object]]]) -> None:
+def compare(settings_by_worker: Sequence[tuple[int, Mapping[str, object]]]) -> None:
     """Raises TrainerError for the first of these, each a worker and its settings, that is not as the very first."""
-    _, first = told[0]
-    for worker, own in told:
+    _, first = settings_by_worker[0]
+    for worker, own in settings_by_worker:
         odd = [option for option in sorted({*own, *first}) if own.get(option) != first.get(option)]
         if odd:
-            differences = [f"{each} is {_told(own.get(each))} instead of {_told(first.get(each))}" for each in odd]
+            differences = [
+                f"{each} is {_format_value(own.get(each))} instead of {_format_value(first.get(each))}"
+                for each in odd
+            ]
             raise TrainerError(
                 f"Worker {worker} was started with other arguments than worker 0",
                 why="there " + ", ".join(differences),
@@ -65,5 +70,5 @@ def compare(told: Sequence[tuple[int, Mapping[str, object]]]) -> None:
             )
 
 
-def _told(value: object) -> str:
+def _format_value(value: object) -> str:
     return "none" if value is None else str(value)

@@ -25,10 +25,10 @@ import torch_xla
 from trainer.config import COMPILED, ReplicaConfig, TrainConfig
 from trainer.data import loader_processes
 from trainer.distributed.child_cleanup import die_with_parent
-from trainer.distributed.rendezvous import listen, meet
+from trainer.distributed.rendezvous import join_ranks, listen
 from trainer.distributed.replicas import GlooReplicas, Replicas, XlaReplicas
-from trainer.distributed.signals import Stopping, await_signals, block_signals
-from trainer.distributed.startup_error import say_once
+from trainer.distributed.signals import StopSignal, await_signals, block_signals
+from trainer.distributed.startup_error import print_once
 from trainer.errors import (
     BELOW_TARGET,
     PARTNER_LOST,
@@ -36,18 +36,20 @@ from trainer.errors import (
     STOPPED,
     PartnerLostError,
     PartnersMissingError,
+    ReportedElsewhereError,
     StoppedError,
-    ToldElsewhereError,
     TrainerError,
 )
-from trainer.model.xla_compilation import keep_compiled
-from trainer.progress import complain, write_line
+from trainer.model.xla_compilation import use_compilation_cache
+from trainer.progress import write_error, write_line
 
-Train = Callable[[Replicas, TrainConfig, Stopping], int]  # returns the exit code
+Train = Callable[[Replicas, TrainConfig, StopSignal], int]  # returns the exit code
 
-GRACE = 20.0  # seconds from SIGTERM to SIGKILL: a compilation, which no signal interrupts, fits in
-SAVING_GRACE = 300.0  # the same where a checkpoint is to be written first; who sent the signal may be less patient
-CULPRIT_FIRST = 2.0  # seconds that a rank waits before it speaks and ends for another's sake: the cause is told first
+GRACE_S = 20.0  # seconds from SIGTERM to SIGKILL: a compilation, which no signal interrupts, fits in
+SAVING_GRACE_S = 300.0  # the same where a checkpoint is to be written first; who sent the signal may be less patient
+CULPRIT_HEAD_START_S = (
+    2.0  # seconds that a rank waits before it speaks and ends for another's sake: the cause is told first
+)
 OUT_OF_MEMORY = ("ut of memory", "RESOURCE_EXHAUSTED", "can't allocate memory")  # as XLA, TPUs and PyTorch say it
 LESS_MEMORY = "Give a smaller --batch-size or --model, or --bf16; on CPU devices, fewer --num-cores may do"
 
@@ -58,24 +60,24 @@ def launch(train: Train, config: TrainConfig) -> int:
         if config.replicas.device == "TPU":
             _require_tpu()
         if config.loader_workers and not config.data.fake:
-            loader_processes.share_server(bucket=config.data.in_bucket)
-        return (Spawned if config.replicas.device == "TPU" else _Forked)(train, config).run()
+            loader_processes.start_forkserver(bucket=config.data.in_bucket)
+        return (TpuLauncher if config.replicas.device == "TPU" else _CpuLauncher)(train, config).run()
     except TrainerError as error:
-        return tell(error, config, say=partial(say_once, environ=os.environ))
+        return report(error, config, say=partial(print_once, environ=os.environ))
 
 
-def tell(
+def report(
     error: TrainerError,
     config: TrainConfig,
     who: str = "",
     *,
     may_speak: Callable[[], bool] = lambda: True,
-    say: Callable[[str], None] = complain,
+    say: Callable[[str], None] = write_error,
 ) -> int:
     """Say what went wrong, once, and return the exit code that belongs to it."""
     if config.debug:
         traceback.print_exception(error)
-    elif not isinstance(error, (ToldElsewhereError, PartnersMissingError)) and may_speak():
+    elif not isinstance(error, (ReportedElsewhereError, PartnersMissingError)) and may_speak():
         say(f"{who}{error}")
     if isinstance(error, PartnerLostError):
         return PARTNER_LOST
@@ -99,31 +101,31 @@ def _require_tpu() -> None:
         )
 
 
-class Spawned:
+class TpuLauncher:
     """torch_xla starts the ranks: a process a chip and in it, on TPU v2 and v3, two threads.
 
     What a process hears is for all of its ranks: it listens from its first moment on, long before they begin.
     """
 
-    _current: Spawned  # found by the forked processes; only names travel through torch_xla's queue
+    _current: TpuLauncher  # found by the forked processes; only names travel through torch_xla's queue
 
     def __init__(self, train: Train, config: TrainConfig) -> None:
         self._train, self._config = train, config
-        self._stopping = Stopping()
+        self._stopping = StopSignal()
         self._begun = False
         self._launcher = os.getpid()
         context = multiprocessing.get_context("fork")
         self._code = context.Value("i", 0)  # the first rank's that failed
-        self._voice = context.Lock()
-        Spawned._current = self
+        self._report_lock = context.Lock()
+        TpuLauncher._current = self
 
     def run(self) -> int:
         """Start the ranks and wait for them; returns the exit code."""
-        os.register_at_fork(after_in_child=self._listen_as_rank)
-        await_signals(self._hear)
+        os.register_at_fork(after_in_child=self._await_signals_as_rank)
+        await_signals(self._on_signal)
         sys.stdout.flush()
         try:
-            torch_xla.launch(_spawned_rank, start_method="fork")
+            torch_xla.launch(_run_tpu_rank, start_method="fork")
         except BrokenProcessPool:
             if not self._code.value and not self._stopping.requested:
                 self._code.value = 128 + signal.SIGKILL
@@ -135,15 +137,15 @@ class Spawned:
     def rank(self) -> None:
         """One rank. What fails ends the process at once: others of this worker may wait for it in a collective.
 
-        torch_xla's pool then ends those, with a signal that `_hear_as_rank` lets end them.
+        torch_xla's pool then ends those, with a signal that `_on_signal_as_rank` lets end them.
         """
         self._begun = True
         code = 1
         try:
             if self._config.replicas.device == "TPU" and self._config.compilation_cache != "no":
-                keep_compiled(self._config.compilation_cache or COMPILED)
+                use_compilation_cache(self._config.compilation_cache or COMPILED)
             join = partial(XlaReplicas, self._config.log_steps)
-            code = _guarded(self._train, self._config, self._stopping, join, self._voice)
+            code = _run_rank(self._train, self._config, self._stopping, join, self._report_lock)
         except BaseException:
             traceback.print_exc()
         if code:
@@ -152,35 +154,35 @@ class Spawned:
             sys.stdout.flush()
             os._exit(code)
 
-    def _hear(self, number: signal.Signals) -> None:
+    def _on_signal(self, number: signal.Signals) -> None:
         """The ranks stop at a step they agree on, save and end: in bounded time, which no collective can stretch."""
-        at_once = number == signal.SIGINT and _hear_ctrl_c(self._config, again=self._stopping.heard)
-        self._stopping.heard = True
+        at_once = number == signal.SIGINT and _announce_ctrl_c(self._config, again=self._stopping.received)
+        self._stopping.received = True
         for rank in multiprocessing.active_children():
             if rank.pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(rank.pid, signal.SIGKILL if at_once else signal.SIGTERM)
 
-    def _listen_as_rank(self) -> None:
+    def _await_signals_as_rank(self) -> None:
         if os.getppid() == self._launcher:
-            await_signals(self._hear_as_rank)
+            await_signals(self._on_signal_as_rank)
 
-    def _hear_as_rank(self, _: signal.Signals) -> None:
+    def _on_signal_as_rank(self, _: signal.Signals) -> None:
         if self._code.value:
             os._exit(PARTNER_LOST)
         if not self._begun:  # it waits for the TPU, perhaps in vain, and has nothing to save
             os._exit(STOPPED)
-        self._stopping.hear(_grace(self._config))
+        self._stopping.receive(_grace_period(self._config))
 
 
-def _spawned_rank(_: int) -> None:
-    Spawned._current.rank()
+def _run_tpu_rank(_: int) -> None:
+    TpuLauncher._current.rank()
 
 
 # --- CPU ----------------------------------------------------------------------------------------------------------
 
 
-class _Forked:
+class _CpuLauncher:
     """One forked process a core, and the process that waits for them.
 
     Forked after torch is imported: its pages are shared and its start-up paid once. Forking is safe only because
@@ -195,11 +197,11 @@ class _Forked:
         if listener is not None:
             address = (address[0], listener.getsockname()[1])
         context = multiprocessing.get_context("fork")
-        voice = context.Lock()
+        report_lock = context.Lock()
         self._ranks = [
             context.Process(
-                target=_cpu_rank,
-                args=(train, config, core, address, listener, os.getpid(), voice),
+                target=_run_cpu_rank,
+                args=(train, config, core, address, listener, os.getpid(), report_lock),
                 name=f"rank {place.rank(core)}",
             )
             for core in range(place.cores)
@@ -233,7 +235,7 @@ class _Forked:
         return STOPPED if self._stopped and self._code == 0 else self._code
 
     def _stop(self, number: signal.Signals) -> None:
-        at_once = number == signal.SIGINT and _hear_ctrl_c(self._config, again=self._stopped)
+        at_once = number == signal.SIGINT and _announce_ctrl_c(self._config, again=self._stopped)
         self._stopped = True
         self._end()
         if at_once:
@@ -241,7 +243,7 @@ class _Forked:
 
     def _end(self) -> None:
         if self._kill_at is None:
-            self._kill_at = time.monotonic() + (_grace(self._config) if self._stopped else GRACE)
+            self._kill_at = time.monotonic() + (_grace_period(self._config) if self._stopped else GRACE_S)
         for rank in self._ranks:
             with contextlib.suppress(ProcessLookupError):
                 rank.terminate()
@@ -264,7 +266,7 @@ class _Forked:
         self._end()
 
 
-def _hear_ctrl_c(config: TrainConfig, *, again: bool) -> bool:
+def _announce_ctrl_c(config: TrainConfig, *, again: bool) -> bool:
     """Say what Ctrl-C does; whether to end at once, which the second one asks for."""
     first = "at the next step" if config.checkpoint.directory is None else "at the next step, saving first"
     what = "Ending at once" if again else f"Stopping {first}; Ctrl-C again ends at once"
@@ -272,8 +274,8 @@ def _hear_ctrl_c(config: TrainConfig, *, again: bool) -> bool:
     return again
 
 
-def _grace(config: TrainConfig) -> float:
-    return GRACE if config.checkpoint.directory is None else SAVING_GRACE
+def _grace_period(config: TrainConfig) -> float:
+    return GRACE_S if config.checkpoint.directory is None else SAVING_GRACE_S
 
 
 def _cause(code: int) -> str:
@@ -284,56 +286,56 @@ def _cause(code: int) -> str:
     return f"ended with exit code {code}"
 
 
-def _cpu_rank(
+def _run_cpu_rank(
     train: Train,
     config: TrainConfig,
     core: int,
     address: tuple[str, int],
     listener: socket.socket | None,
     parent: int,
-    voice: Lock,
+    report_lock: Lock,
 ) -> None:
     die_with_parent(signal.SIGTERM)
     if os.getppid() != parent:
         sys.exit(STOPPED)
-    stopping = Stopping()
+    stopping = StopSignal()
 
-    def hear(number: signal.Signals) -> None:
+    def on_signal(number: signal.Signals) -> None:
         if number != signal.SIGINT:  # Ctrl-C is left to the process that started the ranks
-            stopping.hear(_grace(config))
+            stopping.receive(_grace_period(config))
 
-    await_signals(hear)
+    await_signals(on_signal)
     place = config.replicas
     torch.set_num_threads(1)  # the cores are the replicas'
 
     def join() -> Replicas:
-        store = meet(place, core, address, listener if core == 0 else None, lambda: stopping.requested)
+        store = join_ranks(place, core, address, listener if core == 0 else None, lambda: stopping.requested)
         return GlooReplicas(place, core, store)
 
-    code = _guarded(train, config, stopping, join, voice, place, core)
+    code = _run_rank(train, config, stopping, join, report_lock, place, core)
     if code:
         sys.exit(code)
 
 
-def _guarded(
+def _run_rank(
     train: Train,
     config: TrainConfig,
-    stopping: Stopping,
+    stopping: StopSignal,
     join: Callable[[], Replicas],
-    voice: Lock,
+    report_lock: Lock,
     place: ReplicaConfig | None = None,
     core: int = 0,
 ) -> int:
     """Run one rank to its end; returns its exit code, having said why it is not 0.
 
-    What several ranks meet at once (a bucket that may not be read any more) is said by the first one: `voice` tells
-    which of its worker's, and the replicas which of the workers.
+    An error that several ranks meet at once (a bucket that may no longer be read) is reported by one of them:
+    `report_lock` picks it within a worker, the replicas pick the worker.
     """
     who = "" if place is None else f"Rank {place.rank(core)} (worker {place.worker}, core {core}): "
     replicas: Replicas | None = None
 
     def may_speak() -> bool:
-        return voice.acquire(block=False) and (replicas is None or replicas.is_first_to_tell())
+        return report_lock.acquire(block=False) and (replicas is None or replicas.is_first_to_report())
 
     try:
         replicas = join()
@@ -342,24 +344,24 @@ def _guarded(
         except StoppedError:
             code = STOPPED
         replicas.close()
-        return STOPPED if stopping.heard else code
+        return STOPPED if stopping.received else code
     except PartnerLostError as error:
-        deadline = time.monotonic() + CULPRIT_FIRST
+        deadline = time.monotonic() + CULPRIT_HEAD_START_S
         if replicas is not None:
-            error = replicas.named(error, lambda: stopping.requested)
+            error = replicas.with_culprit(error, lambda: stopping.requested)
         while time.monotonic() < deadline and not stopping.requested:
             time.sleep(0.05)
         code = STOPPED
         if not stopping.requested:
-            code = tell(error, config, who, may_speak=partial(voice.acquire, block=False))
+            code = report(error, config, who, may_speak=partial(report_lock.acquire, block=False))
     except TrainerError as error:
-        code = tell(error, config, may_speak=may_speak)
+        code = report(error, config, may_speak=may_speak)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
             raise
-        told = TrainerError("Out of memory", why=str(error).splitlines()[0], remedy=LESS_MEMORY)
-        told.__cause__ = error
-        code = tell(told, config, who, may_speak=may_speak)
+        no_memory = TrainerError("Out of memory", why=str(error).splitlines()[0], remedy=LESS_MEMORY)
+        no_memory.__cause__ = error
+        code = report(no_memory, config, who, may_speak=may_speak)
     if replicas is not None:
-        replicas.leave()
+        replicas.shutdown()
     return code

@@ -23,16 +23,16 @@ from trainer.errors import PartnerLostError
 T = TypeVar("T")
 
 CALL, CALLERS, VERDICT = "roll-call/now", "roll-call/callers", "roll-call/verdict"
-TELLERS, HEARERS = "roll-call/tellers", "roll-call/hearers"
+REPORTERS, ACKS = "roll-call/tellers", "roll-call/hearers"
 CALLED = b"called"  # CALL's value, or else the number of a rank that has said why it ends
-HEARING = 2.0  # seconds that rank 0, which has the store, waits until all have heard of that
-PATIENCE = 3.0  # seconds to answer: a thread of a process that computes on an overloaded machine does so
-POLL = 0.1  # seconds
+ACK_TIMEOUT_S = 2.0  # seconds that rank 0, which has the store, waits until all have heard of that
+ANSWER_TIMEOUT_S = 3.0  # seconds to answer: a thread of a process that computes on an overloaded machine does so
+POLL_INTERVAL_S = 0.1  # seconds
 FOR_EVER = timedelta(days=3650)
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingRanks:
     """Ranks that ended and said why, or did not answer, or answered but came less far than the others."""
 
     ended: tuple[int, ...] = ()
@@ -46,11 +46,11 @@ class RollCall:
     def __init__(self, store: TCPStore, rank: int, world: int) -> None:
         self.entered = 0  # things that all ranks do together, begun by this one: who froze is behind
         self._store, self._rank, self._world = store, rank, world
-        self._verdict: Missing | None = None
+        self._verdict: MissingRanks | None = None
         self._lost = False  # rank 0's store has been asked something and does not answer, or it has ended
         self._settled = threading.Event()
         self._ended: tuple[int, ...] = ()  # having said why
-        self._unheard = threading.Lock()
+        self._unacknowledged = threading.Lock()
         try:
             own = store.clone()  # type: ignore[attr-defined]  # a connection of its own: waiting keeps it busy
         except RuntimeError as error:
@@ -62,21 +62,21 @@ class RollCall:
         """Whether others have given up, or rank 0 has ended: nothing can be done together any more."""
         return self._settled.is_set()
 
-    def tell(self) -> bool:
+    def report_error(self) -> bool:
         """Let all know that this rank says why it ends; False where another one has done so.
 
         Where the store is gone or frozen, and nobody was heard of before, better twice than never.
         """
         if self._ended:
             return False
-        is_first = self._asked(self._count_teller)
+        is_first = self._ask_store(self._count_reporter)
         return not self._ended if is_first is None else is_first
 
-    def leave(self) -> None:
+    def shutdown(self) -> None:
         """Before this rank ends for something that one has told: rank 0, which has the store, lets all hear of it."""
-        self._asked(self._let_all_hear)
+        self._ask_store(self._wait_for_acks)
 
-    def _asked(self, ask: Callable[[], T]) -> T | None:
+    def _ask_store(self, ask: Callable[[], T]) -> T | None:
         """What the store answers; None where it is gone, or does not answer in time for its process is frozen."""
         answers: list[T] = []
 
@@ -86,39 +86,39 @@ class RollCall:
 
         asking = threading.Thread(target=wait, name="asking", daemon=True)
         asking.start()
-        asking.join(PATIENCE)
+        asking.join(ANSWER_TIMEOUT_S)
         return answers[0] if answers else None
 
-    def _count_teller(self) -> bool:
-        is_first = self._store.add(TELLERS, 1) == 1
+    def _count_reporter(self) -> bool:
+        is_first = self._store.add(REPORTERS, 1) == 1
         if is_first:
             self._store.compare_set(CALL, "", str(self._rank))
         return is_first
 
-    def _let_all_hear(self) -> None:
-        deadline = time.monotonic() + HEARING
-        self._count_hearer(self._store)
-        if self._rank == 0 and self._store.add(TELLERS, 0):
-            while self._store.add(HEARERS, 0) < self._world and time.monotonic() < deadline:
-                time.sleep(POLL)
+    def _wait_for_acks(self) -> None:
+        deadline = time.monotonic() + ACK_TIMEOUT_S
+        self._count_ack(self._store)
+        if self._rank == 0 and self._store.add(REPORTERS, 0):
+            while self._store.add(ACKS, 0) < self._world and time.monotonic() < deadline:
+                time.sleep(POLL_INTERVAL_S)
 
-    def _count_hearer(self, store: TCPStore) -> None:
+    def _count_ack(self, store: TCPStore) -> None:
         """One whom rank 0 need not wait for."""
-        if self._unheard.acquire(blocking=False):
-            store.add(HEARERS, 1)
+        if self._unacknowledged.acquire(blocking=False):
+            store.add(ACKS, 1)
 
-    def missing(self, stopping: Callable[[], bool]) -> Missing:
+    def missing(self, stopping: Callable[[], bool]) -> MissingRanks:
         """Call the roll, or hear what another rank found; takes some seconds, unless the run is to stop."""
         threading.Thread(target=self._call, name="caller", daemon=True).start()
-        deadline = time.monotonic() + PATIENCE + 1
-        while not self._settled.wait(POLL) and time.monotonic() < deadline and not stopping():
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S + 1
+        while not self._settled.wait(POLL_INTERVAL_S) and time.monotonic() < deadline and not stopping():
             pass
         if self._ended:
-            return Missing(ended=self._ended)
+            return MissingRanks(ended=self._ended)
         if self._verdict is not None:
             return self._verdict
         lost = self._rank != 0 and self._lost and not stopping()
-        return Missing(silent=(0,) if lost else ())
+        return MissingRanks(silent=(0,) if lost else ())
 
     def _answer(self, store: TCPStore) -> None:
         try:
@@ -126,12 +126,12 @@ class RollCall:
             if (called := store.get(CALL)) != CALLED:
                 self._ended = (int(called),)
                 self._settled.set()
-                self._count_hearer(store)
+                self._count_ack(store)
                 return
-            store.set(_answered(self._rank), str(self.entered))
+            store.set(_answer_key(self._rank), str(self.entered))
             store.wait([VERDICT], FOR_EVER)
-            told = json.loads(store.get(VERDICT))
-            self._verdict = Missing(silent=tuple(told["silent"]), behind=tuple(told["behind"]))
+            format_ranks = json.loads(store.get(VERDICT))
+            self._verdict = MissingRanks(silent=tuple(format_ranks["silent"]), behind=tuple(format_ranks["behind"]))
             self._settled.set()
         except RuntimeError:
             self._give_up()
@@ -148,40 +148,42 @@ class RollCall:
             self._lost = False
             if first and self._store.compare_set(CALL, "", CALLED.decode()) == CALLED:
                 self._store.set(VERDICT, json.dumps(vars(self._judge())))
-            while not self._settled.wait(POLL):
+            while not self._settled.wait(POLL_INTERVAL_S):
                 self._lost = True
                 self._store.check([VERDICT])
                 self._lost = False
         except RuntimeError:
             self._give_up()
 
-    def _judge(self) -> Missing:
+    def _judge(self) -> MissingRanks:
         came: dict[int, int] = {}
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
         while len(came) < self._world and time.monotonic() < deadline:
-            time.sleep(POLL)
+            time.sleep(POLL_INTERVAL_S)
             due = [rank for rank in range(self._world) if rank not in came]
             came |= {
-                rank: int(self._store.get(_answered(rank))) for rank in due if self._store.check([_answered(rank)])
+                rank: int(self._store.get(_answer_key(rank)))
+                for rank in due
+                if self._store.check([_answer_key(rank)])
             }
         silent = tuple(rank for rank in range(self._world) if rank not in came)
         behind = tuple(rank for rank, entered in came.items() if entered < max(came.values()))
-        return Missing(silent=silent, behind=() if silent else behind)
+        return MissingRanks(silent=silent, behind=() if silent else behind)
 
 
-def told(ranks: Sequence[int], cores: int) -> str:
+def format_ranks(ranks: Sequence[int], cores: int) -> str:
     """`Rank 5 (worker 1, core 1)`; `Ranks 4, 5, 6 and 7 (worker 1)`; all workers have as many cores."""
     if len(ranks) == 1:
         return f"Rank {ranks[0]} (worker {ranks[0] // cores}, core {ranks[0] % cores})"
     workers = sorted({rank // cores for rank in ranks})
     noun = "worker" if len(workers) == 1 else "workers"
-    return f"Ranks {_listed(ranks)} ({noun} {_listed(workers)})"
+    return f"Ranks {_join_numbers(ranks)} ({noun} {_join_numbers(workers)})"
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     *others, last = map(str, numbers)
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _answered(rank: int) -> str:
+def _answer_key(rank: int) -> str:
     return f"roll-call/answered/{rank}"

@@ -17,17 +17,17 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from trainer.config import ReplicaConfig
 from trainer.distributed import startup_error
-from trainer.errors import PartnerLostError, PartnersMissingError, StoppedError, ToldElsewhereError, TrainerError
-from trainer.progress import counted
+from trainer.errors import PartnerLostError, PartnersMissingError, ReportedElsewhereError, StoppedError, TrainerError
+from trainer.progress import format_count
 from trainer.storage import background_io
 
-POLL = 0.1  # seconds
-PROBE = 5.0  # seconds that worker 0 may take to answer one attempt
-VERDICT_GRACE = 30.0  # seconds that the others wait longer than rank 0, whose verdict they wait for
-SLICE = "slice"  # the key of what rank 0 expects: which run, how many workers and cores
+POLL_INTERVAL_S = 0.1  # seconds
+PROBE_TIMEOUT_S = 5.0  # seconds that worker 0 may take to answer one attempt
+VERDICT_GRACE_S = 30.0  # seconds that the others wait longer than rank 0, whose verdict they wait for
+SLICE_KEY = "slice"  # the key of what rank 0 expects: which run, how many workers and cores
 SEPARATOR = ": "
-COMPLETE = "complete"  # the key of the verdict: 1 when all have come, 0 when some cannot or were awaited in vain
-REFUSED = "refused"  # the key of how many were not awaited
+COMPLETE_KEY = "complete"  # the key of the verdict: 1 when all have come, 0 when some cannot or were awaited in vain
+REFUSED_KEY = "refused"  # the key of how many were not awaited
 GET_INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR of netdevice(7)
 BACKLOG = 1024
 
@@ -63,7 +63,7 @@ def listen(address: tuple[str, int]) -> socket.socket:
     return listener
 
 
-def meet(
+def join_ranks(
     place: ReplicaConfig,
     core: int,
     address: tuple[str, int],
@@ -88,46 +88,46 @@ def meet(
         port,
         place.world,
         is_master=listener is not None,
-        timeout=timedelta(seconds=place.timeout + VERDICT_GRACE),  # this end gives up first, and without C++ frames
+        timeout=timedelta(seconds=place.timeout + VERDICT_GRACE_S),  # this end gives up first, and without C++ frames
         wait_for_workers=False,
         master_listen_fd=None if listener is None else os.dup(listener.fileno()),
     )
     try:
-        store = _connected(connect, address, deadline, stopping)
+        store = _connect_store(connect, address, deadline, stopping)
         if place.rank(core) == 0:
-            store.compare_set(SLICE, "", _slice(place))
+            store.compare_set(SLICE_KEY, "", _slice(place))
             _arrive(store, place, core, address)
             _await_all(store, place, deadline, stopping)
         else:
-            _await(SLICE, store, deadline, stopping)
+            _await(SLICE_KEY, store, deadline, stopping)
             _arrive(store, place, core, address)
-            _await(COMPLETE, store, deadline + VERDICT_GRACE, stopping)
-        if store.get(COMPLETE) != b"1":
+            _await(COMPLETE_KEY, store, deadline + VERDICT_GRACE_S, stopping)
+        if store.get(COMPLETE_KEY) != b"1":
             raise PartnersMissingError("Some ranks did not come")
     except RuntimeError as error:
         raise PartnerLostError("Worker 0's rank 0 ended", why=str(error).splitlines()[0]) from error
     return store
 
 
-def _connected(
+def _connect_store(
     connect: Callable[[], TCPStore], address: tuple[str, int], deadline: float, stopping: Callable[[], bool]
 ) -> TCPStore:
     """The store, made in a thread: another program may hold the port, take the connection and never answer."""
-    made = background_io.begun(connect, "connect")
-    while not wait([made], POLL).done:
-        _pause(stopping)
+    store_future = background_io.start_thread(connect, "connect")
+    while not wait([store_future], POLL_INTERVAL_S).done:
+        _poll_pause(stopping)
         if time.monotonic() > deadline:
             raise PartnerLostError(
                 f"What listens at {address[0]}:{address[1]} does not answer as worker 0 does",
                 remedy="See worker 0's log; perhaps another program holds the port",
             )
-    return made.result()
+    return store_future.result()
 
 
 def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str, int]) -> None:
     """Be counted. Raises TrainerError where this rank is not one of those that are awaited."""
     rank, (host, port) = place.rank(core), address
-    own, there = _slice(place), store.get(SLICE).decode()
+    own, there = _slice(place), store.get(SLICE_KEY).decode()
     run, _, shape = there.partition(SEPARATOR)
     if run != place.run:
         raise TrainerError(
@@ -136,14 +136,14 @@ def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str
             remedy="Stop it, or set TPU_TUI_COORDINATOR to a free port on every worker",
         )
     if own != there:
-        raise _refused(
+        raise _refuse_rank(
             store,
             f"Worker {place.worker} is to be one of {own.partition(SEPARATOR)[2]}",
             why=f"worker 0 one of {shape}",
             remedy="Set TPU_TUI_WORKERS and TPU_TUI_CORES alike on all workers, and give all the same --num-cores",
         )
     if store.add(_arrival(rank), 1) > 1:
-        raise _refused(
+        raise _refuse_rank(
             store,
             f"Rank {rank} has come already to {host}:{port}",
             why="another run holds that port, or two workers have the same TPU_TUI_WORKER",
@@ -151,33 +151,33 @@ def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str
         )
 
 
-def _refused(store: TCPStore, what: str, *, why: str, remedy: str) -> TrainerError:
+def _refuse_rank(store: TCPStore, what: str, *, why: str, remedy: str) -> TrainerError:
     """Have all end who wait for those that can never come; one says why."""
-    store.compare_set(COMPLETE, "", "0")
-    is_first = store.add(REFUSED, 1) == 1
-    return TrainerError(what, why=why, remedy=remedy) if is_first else ToldElsewhereError(what)
+    store.compare_set(COMPLETE_KEY, "", "0")
+    is_first = store.add(REFUSED_KEY, 1) == 1
+    return TrainerError(what, why=why, remedy=remedy) if is_first else ReportedElsewhereError(what)
 
 
 def _await_all(store: TCPStore, place: ReplicaConfig, deadline: float, stopping: Callable[[], bool]) -> None:
     missing = list(range(place.world))
     while missing := [rank for rank in missing if not store.check([_arrival(rank)])]:
-        _pause(stopping)
-        if store.check([COMPLETE]):
+        _poll_pause(stopping)
+        if store.check([COMPLETE_KEY]):
             return
         if time.monotonic() > deadline:
-            store.set(COMPLETE, "0")
+            store.set(COMPLETE_KEY, "0")
             workers = sorted({rank // place.cores for rank in missing})
             raise PartnerLostError(
                 f"{len(missing)} of {place.world} ranks did not come within {place.timeout:g} s",
                 why=f"missing from worker {', '.join(map(str, workers))}",
                 remedy="Look at those workers' logs",
             )
-    store.compare_set(COMPLETE, "", "1")
+    store.compare_set(COMPLETE_KEY, "", "1")
 
 
 def _await(key: str, store: TCPStore, deadline: float, stopping: Callable[[], bool]) -> None:
     while not store.check([key]):
-        _pause(stopping)
+        _poll_pause(stopping)
         if time.monotonic() > deadline:
             raise PartnerLostError("Worker 0's rank 0 froze", why="it does not say whether all ranks have come")
 
@@ -207,8 +207,10 @@ def interface_towards(host: str, port: int) -> str | None:
 def _await_server(address: tuple[str, int], deadline: float, stopping: Callable[[], bool]) -> None:
     while True:
         try:
-            if startup_error.asked(address, max(POLL, min(PROBE, deadline - time.monotonic()))):
-                raise ToldElsewhereError("Worker 0 does not start")
+            if startup_error.read_reason(
+                address, max(POLL_INTERVAL_S, min(PROBE_TIMEOUT_S, deadline - time.monotonic()))
+            ):
+                raise ReportedElsewhereError("Worker 0 does not start")
             return
         except socket.gaierror as error:
             raise _unknown_host(address[0], error) from error
@@ -219,17 +221,17 @@ def _await_server(address: tuple[str, int], deadline: float, stopping: Callable[
                     why=error.strerror or str(error),
                     remedy="See whether it runs (its log), and whether a firewall closes the port",
                 ) from error
-        _pause(stopping)
+        _poll_pause(stopping)
 
 
-def _pause(stopping: Callable[[], bool]) -> None:
+def _poll_pause(stopping: Callable[[], bool]) -> None:
     if stopping():
         raise StoppedError("Stopping on SIGTERM before the first step")
-    time.sleep(POLL)
+    time.sleep(POLL_INTERVAL_S)
 
 
 def _slice(place: ReplicaConfig) -> str:
-    shape = f"{counted(place.workers, 'worker')} of {counted(place.cores, 'core')}"
+    shape = f"{format_count(place.workers, 'worker')} of {format_count(place.cores, 'core')}"
     return f"{place.run}{SEPARATOR}{shape}"
 
 

@@ -28,7 +28,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from trainer.config import ReplicaConfig
 from trainer.distributed import liveness
 from trainer.distributed.liveness import RollCall
-from trainer.errors import PartnerLostError, ToldElsewhereError, TrainerError
+from trainer.errors import PartnerLostError, ReportedElsewhereError, TrainerError
 from trainer.progress import device_label
 from trainer.storage import background_io
 
@@ -46,7 +46,7 @@ class Verdict(enum.IntEnum):
 
     GO_ON = 0
     STOP = 1
-    STOP_WITHOUT = 2  # and nobody has taken this step: one had no batch for it
+    STOP_SKIPPING_STEP = 2  # and nobody has taken this step: one had no batch for it
 
 
 class Replicas(ABC):
@@ -65,16 +65,16 @@ class Replicas(ABC):
         """
 
     @property
-    def can_abstain(self) -> bool:
+    def can_skip_step(self) -> bool:
         """Whether a replica that has no batch can take part in a step all the same."""
         return self.world == 1
 
     @property
-    def others_gave_up(self) -> bool:
+    def have_others_given_up(self) -> bool:
         """Whether the others do not wait for this replica any more, as far as can be known."""
         return False
 
-    def abstain(self, optimizer: torch.optim.Optimizer) -> None:  # noqa: B027
+    def skip_step(self, optimizer: torch.optim.Optimizer) -> None:  # noqa: B027
         """Take part in a step without a batch: all replicas leave it out and stop."""
 
     @abstractmethod
@@ -89,46 +89,46 @@ class Replicas(ABC):
     def broadcast(self, thing: T) -> T:
         """What rank 0 handed in. (To gather it would cost every rank as many copies as there are ranks.)"""
 
-    def share(self, make: Callable[[], T]) -> T:
+    def broadcast_result(self, make: Callable[[], T]) -> T:
         """Let rank 0 make something for all. What it cannot make it alone complains about; the others just end."""
-        made: T | None = None
+        result: T | None = None
         error: TrainerError | None = None
         if self.rank == 0:
             try:
-                made = make()
+                result = make()
             except TrainerError as caught:
                 error = caught
-        made, failed = self.broadcast((made, error is not None))
+        result, failed = self.broadcast((result, error is not None))
         if error is not None:
             raise error
         if failed:
-            raise ToldElsewhereError("Rank 0 could not go on")
-        return made  # type: ignore[return-value]
+            raise ReportedElsewhereError("Rank 0 could not go on")
+        return result  # type: ignore[return-value]
 
-    def share_at_length(self, make: Callable[[], T], beat: float) -> T:
+    def broadcast_slow_result(self, make: Callable[[], T], beat: float) -> T:
         """The same where it may take longer than the others wait: it is made in a thread, and they hear of it.
 
         `beat`: seconds between two signs of life; less than a collective may take.
         """
-        made = background_io.begun(make, "share") if self.rank == 0 else None
-        while not self.broadcast(made is not None and bool(wait([made], beat).done)):
+        result = background_io.start_thread(make, "share") if self.rank == 0 else None
+        while not self.broadcast(result is not None and bool(wait([result], beat).done)):
             pass
-        return self.share(made.result if made is not None else make)
+        return self.broadcast_result(result.result if result is not None else make)
 
-    def lead(self, make: Callable[[], T], *, otherwise: T) -> T:
+    def on_rank_zero(self, make: Callable[[], T], *, otherwise: T) -> T:
         """Let rank 0 make something for itself; the others take what they have, and end when rank 0 fails."""
-        made: list[T] = []
-        self.share(lambda: made.append(make()))
-        return made[0] if made else otherwise
+        result: list[T] = []
+        self.broadcast_result(lambda: result.append(make()))
+        return result[0] if result else otherwise
 
-    def is_first_to_tell(self) -> bool:
+    def is_first_to_report(self) -> bool:
         """Whether no rank of another worker has told what went wrong, as far as can be known; it is about to."""
         return True
 
-    def leave(self) -> None:  # noqa: B027
+    def shutdown(self) -> None:  # noqa: B027
         """Before an early end: see to it, for two seconds at most, that the others know who tells what went wrong."""
 
-    def named(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:  # noqa: ARG002
+    def with_culprit(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:  # noqa: ARG002
         """The same error with the ranks that it is about, as far as can be known; takes some seconds."""
         return lost
 
@@ -161,23 +161,23 @@ class GlooReplicas(Replicas):
         verdict = Verdict(stop)
         if self.world > 1:
             verdict = self.average(_parameters(optimizer), stop)
-        if verdict is not Verdict.STOP_WITHOUT:
+        if verdict is not Verdict.STOP_SKIPPING_STEP:
             optimizer.step()
         optimizer.zero_grad()
         torch_xla.sync()
         return verdict
 
     @property
-    def can_abstain(self) -> bool:
+    def can_skip_step(self) -> bool:
         """Always: no replica has stepped before all have voted."""
         return True
 
     @property
-    def others_gave_up(self) -> bool:
+    def have_others_given_up(self) -> bool:
         """After a roll call."""
         return self._roll_call.over
 
-    def abstain(self, optimizer: torch.optim.Optimizer) -> None:
+    def skip_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Hand in no gradients, and a vote that none can outvote."""
         if self.world > 1:
             *_, vote = self._places([p.shape for p in _parameters(optimizer)])
@@ -204,7 +204,7 @@ class GlooReplicas(Replicas):
         self._bucket.div_(self.world)
         for p, mean in zip(parameters, places, strict=True):
             p.grad = dlpack.from_dlpack(mean)
-        return Verdict.STOP_WITHOUT if votes >= ABSENT else Verdict(votes > 0)
+        return Verdict.STOP_SKIPPING_STEP if votes >= ABSENT else Verdict(votes > 0)
 
     def _places(self, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
         """Views of the bucket, of these shapes and one of the vote's, each at an address that XLA takes as it is."""
@@ -236,15 +236,15 @@ class GlooReplicas(Replicas):
             dist.broadcast_object_list(things)
         return things[0]
 
-    def is_first_to_tell(self) -> bool:
+    def is_first_to_report(self) -> bool:
         """Counted in rank 0's store."""
-        return self._roll_call.tell()
+        return self._roll_call.report_error()
 
-    def leave(self) -> None:
+    def shutdown(self) -> None:
         """Rank 0 has the store, and waits for the others."""
-        self._roll_call.leave()
+        self._roll_call.shutdown()
 
-    def named(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:
+    def with_culprit(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:
         """By a roll call."""
         missing = self._roll_call.missing(stopping)
         ranks = missing.ended or missing.silent or missing.behind
@@ -252,14 +252,14 @@ class GlooReplicas(Replicas):
             return lost
         where = f"See the last lines of worker {ranks[0] // self._cores}"
         if missing.ended:
-            return PartnerLostError(f"{liveness.told(ranks, self._cores)} ended, and says why", remedy=where)
+            return PartnerLostError(f"{liveness.format_ranks(ranks, self._cores)} ended, and says why", remedy=where)
         if ranks == (self.rank,):
             remedy = "See whether its input hangs, or its machine is much slower"
             return PartnerLostError("The others ended, for this rank did not come to them", remedy=remedy)
         how = "ended or froze" if missing.silent else "did not come to the others"
         hint = "whether that machine still answers" if missing.silent else "whether its input hangs"
         return PartnerLostError(
-            f"{liveness.told(ranks, self._cores)} {how}", why=lost.why, remedy=f"{where}, and {hint}"
+            f"{liveness.format_ranks(ranks, self._cores)} {how}", why=lost.why, remedy=f"{where}, and {hint}"
         )
 
     @contextlib.contextmanager

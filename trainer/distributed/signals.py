@@ -16,40 +16,40 @@ import threading
 from collections.abc import Callable, Collection
 
 from trainer.errors import STOPPED
-from trainer.progress import nobody_reads, write_line
+from trainer.progress import is_log_unread, write_line
 
-UNBEGUN = 2.0  # seconds after which a rank that is still coming up ends
-OVERDUE = 5.0  # seconds later at which a rank ends that nobody was there to kill
+START_UP_GRACE_S = 2.0  # seconds after which a rank that is still coming up ends
+OVERDUE_S = 5.0  # seconds later at which a rank ends that nobody was there to kill
 
-Hear = Callable[[signal.Signals], None]
+OnSignal = Callable[[signal.Signals], None]
 
 
-class Stopping:
+class StopSignal:
     """Whether the run is to end. The loop looks between steps: a step that has begun is finished."""
 
     def __init__(self) -> None:
-        self.heard = False
-        self.begun = False  # there is something to save, and a loop that looks
+        self.received = False
+        self.is_training = False  # there is something to save, and a loop that looks
 
     @property
     def requested(self) -> bool:
         """By a signal, or because nobody reads the log any more, as any program in a pipeline ends then."""
-        return self.heard or nobody_reads()
+        return self.received or is_log_unread()
 
-    def hear(self, grace: float) -> None:
+    def receive(self, grace: float) -> None:
         """A signal has come. What has not ended `grace` seconds later, and nobody has killed, the kernel ends.
 
         Before there is anything to save, the process ends by itself: it may be waiting for what never comes.
         """
-        if not self.heard:
-            signal.alarm(math.ceil(grace + OVERDUE))
-            overdue = threading.Timer(UNBEGUN, self._end_unbegun)
+        if not self.received:
+            signal.alarm(math.ceil(grace + OVERDUE_S))
+            overdue = threading.Timer(START_UP_GRACE_S, self._end_if_idle)
             overdue.daemon = True
             overdue.start()
-        self.heard = True
+        self.received = True
 
-    def _end_unbegun(self) -> None:
-        if not self.begun:
+    def _end_if_idle(self) -> None:
+        if not self.is_training:
             write_line("Stopping on SIGTERM before the first step.", descriptor=2)
             os._exit(STOPPED)
 
@@ -66,14 +66,14 @@ def block_signals() -> Collection[signal.Signals]:
     return stops
 
 
-def await_signals(hear: Hear) -> None:
-    """Have a thread of this process wait for the signals that are blocked, and call `hear` with each."""
+def await_signals(on_signal: OnSignal) -> None:
+    """Have a thread of this process wait for the signals that are blocked, and call `receive` with each."""
     stops = block_signals()
 
     def wait() -> None:
         while True:
-            hear(signal.Signals(signal.sigwait(stops)))
+            on_signal(signal.Signals(signal.sigwait(stops)))
 
     threading.Thread(target=wait, name="signals", daemon=True).start()
     for number in stops:  # for a thread that lets them through: multiprocessing does, while it starts its tracker
-        signal.signal(number, lambda number, _: hear(signal.Signals(number)))
+        signal.signal(number, lambda number, _: on_signal(signal.Signals(number)))

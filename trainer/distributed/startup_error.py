@@ -10,23 +10,23 @@ import socket
 import time
 from collections.abc import Mapping
 
-from trainer.progress import complain
+from trainer.progress import write_error
 
-PATIENCE = 5.0  # seconds that workers which were started together take, at most, to come to the same end
-POLL = 0.1  # seconds
+WAIT_S = 5.0  # seconds that workers which were started together take, at most, to come to the same end
+POLL_INTERVAL_S = 0.1  # seconds
 MARK = b"worker 0 does not start: "
-LONGEST = 65536  # bytes of a sentence
+LONGEST_BYTES = 65536  # bytes of a sentence
 
 Address = tuple[str, int]
 
 
-def say_once(sentence: str, environ: Mapping[str, str]) -> None:
+def print_once(sentence: str, environ: Mapping[str, str]) -> None:
     """Say on standard error why this worker does not start, unless worker 0 has said the same for all."""
     worker, workers, address = _place(environ)
-    if worker == 0 or address is None or _heard(address) != sentence:
-        complain(sentence)
+    if worker == 0 or address is None or _reason_of_worker_0(address) != sentence:
+        write_error(sentence)
     if worker == 0 and workers > 1 and address is not None:
-        _repeat(sentence, address, workers - 1)
+        _serve_reason(sentence, address, workers - 1)
 
 
 def _place(environ: Mapping[str, str]) -> tuple[int, int, Address | None]:
@@ -41,8 +41,8 @@ def _place(environ: Mapping[str, str]) -> tuple[int, int, Address | None]:
         return 0, 1, None
 
 
-def _repeat(sentence: str, address: Address, others: int) -> None:
-    deadline = time.monotonic() + PATIENCE
+def _serve_reason(sentence: str, address: Address, others: int) -> None:
+    deadline = time.monotonic() + WAIT_S
     with contextlib.suppress(OSError):  # not this machine's address, or taken: then each says it
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         with socket.create_server(address, family=family, backlog=others) as listener:
@@ -54,24 +54,24 @@ def _repeat(sentence: str, address: Address, others: int) -> None:
                 others -= 1
 
 
-def _heard(address: Address) -> str:
+def _reason_of_worker_0(address: Address) -> str:
     """What worker 0 says why it does not start; empty where it says nothing, or starts."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + WAIT_S
     while (left := deadline - time.monotonic()) > 0:
         with contextlib.suppress(OSError):
-            return asked(address, left)
-        time.sleep(POLL)
+            return read_reason(address, left)
+        time.sleep(POLL_INTERVAL_S)
     return ""
 
 
-def asked(address: Address, timeout: float) -> str:
+def read_reason(address: Address, timeout: float) -> str:
     """Why worker 0 does not start; empty where something else listens there, or raises OSError if nothing does.
 
     A store closes the connection at once, as this end does: so nobody waits where all is well.
     """
     with socket.create_connection(address, timeout=timeout) as worker_0:
-        told = b""
+        answer = b""
         with contextlib.suppress(OSError):
             worker_0.shutdown(socket.SHUT_WR)
-            told = worker_0.makefile("rb").read(LONGEST)
-    return told.removeprefix(MARK).decode("utf-8", "replace") if told.startswith(MARK) else ""
+            answer = worker_0.makefile("rb").read(LONGEST_BYTES)
+    return answer.removeprefix(MARK).decode("utf-8", "replace") if answer.startswith(MARK) else ""

@@ -13,11 +13,15 @@ from trainer.errors import TrainerError
 from trainer.progress import write_line
 from trainer.storage import objects
 
-PATIENCE = 10.0  # seconds for an upload: all other replicas wait for this one, and for no longer than --timeout
-PAUSE = 10 * PATIENCE  # before a bucket that did not take them is tried again: a tenth of the time at most is lost
+UPLOAD_TIMEOUT_S = (
+    10.0  # seconds for an upload: all other replicas wait for this one, and for no longer than --timeout
+)
+RETRY_AFTER_S = (
+    10 * UPLOAD_TIMEOUT_S
+)  # before a bucket that did not take them is tried again: a tenth of the time at most is lost
 
 
-class Events:
+class EventFile:
     """One replica's event file; says what it cannot write, and lets the training go on.
 
     Written without a thread, by tensorboardX's record writer. Cloud Storage cannot append to an object: a file for a
@@ -52,7 +56,7 @@ class Events:
         except OSError as error:
             self._give_up(error)
         except TrainerError as error:
-            self._record_once(error)
+            self._warn_once(error)
 
     def _flush(self) -> None:
         if self._writer is None or self._where is None:
@@ -61,10 +65,10 @@ class Events:
         if self._nameless is None:
             self._path.stat()  # fails where somebody has removed the file: what is written to it is lost
             return
-        if self._behind and time.monotonic() - self._tried < PAUSE:
+        if self._behind and time.monotonic() - self._tried < RETRY_AFTER_S:
             return
         self._nameless.seek(0)
-        objects.write(objects.join(self._where, self._path.name), self._nameless.read(), patience=PATIENCE)
+        objects.write(objects.join(self._where, self._path.name), self._nameless.read(), patience=UPLOAD_TIMEOUT_S)
         if self._behind:
             write_line(f"The TensorBoard events are in {self._where} again", descriptor=2)
         self._behind = False
@@ -75,7 +79,7 @@ class Events:
         self.flush()
         if self._behind:
             write_line(f"The TensorBoard events that {self._where} did not take are lost.", descriptor=2)
-        self._let_go()
+        self._close_files()
 
     def _begin(self, where: str, first_step: int) -> None:
         try:
@@ -85,7 +89,7 @@ class Events:
             remedy = "Install it with: pip install tensorboardX, or leave --logdir out"
             raise TrainerError("--logdir needs tensorboardX", why=str(error), remedy=remedy) from error
         if objects.is_bucket(where):
-            objects.matching(where)  # where there is no network, this is told sooner than by the upload
+            objects.list_names(where)  # where there is no network, this is told sooner than by the upload
         try:
             with contextlib.ExitStack() as stack:
                 if objects.is_bucket(where):
@@ -100,11 +104,11 @@ class Events:
             self._write(step=first_step, session_log=SessionLog(status=SessionLog.START))
             self._flush()
         except OSError as error:
-            self._let_go()
+            self._close_files()
             why, remedy = error.strerror or str(error), "Give another --logdir"
             raise TrainerError(f"Cannot write to {where}", why=why, remedy=remedy) from error
         except TrainerError:
-            self._let_go()
+            self._close_files()
             raise
 
     def _write(self, **fields: Any) -> None:
@@ -119,12 +123,12 @@ class Events:
         self._drop_writer()
         write_line(f"No more TensorBoard events are written to {self._where}: {error.strerror}.", descriptor=2)
 
-    def _record_once(self, error: TrainerError) -> None:
+    def _warn_once(self, error: TrainerError) -> None:
         if not self._behind:
             write_line(f"TensorBoard events have to wait, and the training does not. {error}", descriptor=2)
         self._behind, self._tried = True, time.monotonic()
 
-    def _let_go(self) -> None:
+    def _close_files(self) -> None:
         self._drop_writer()
         if self._nameless is not None:
             self._nameless.close()

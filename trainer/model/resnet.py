@@ -15,7 +15,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _SEEDING = threading.Lock()
 
 
-class Normalised(nn.Module):
+class NormalisedModel(nn.Module):
     """Takes uint8 images as they come from the loader, and normalises them on the device."""
 
     scale: torch.Tensor
@@ -33,11 +33,11 @@ class Normalised(nn.Module):
         return scores
 
 
-def build(name: str, classes: int, seed: int) -> Normalised:
+def build(name: str, classes: int, seed: int) -> NormalisedModel:
     """A fresh model; the same seed gives the same weights on every rank."""
     with _SEEDING:
         torch.manual_seed(seed)
-        return Normalised(_body(name, classes))
+        return NormalisedModel(_body(name, classes))
 
 
 def _body(name: str, classes: int) -> nn.Module:

@@ -42,9 +42,9 @@ class Compilation:
             xm.wait_device_ops()
             write_line(f"Compiled the {what} for {self._label} in {time.monotonic() - began:.1f} s")
             return
-        before = compiled()
+        before = count_compilations()
         yield
-        more = compiled() - before
+        more = count_compilations() - before
         if more and self._runs[what] > SETTLED:
             self.late += more
             write_line(f"Compiled the {what} for {self._label} again, at its run {self._runs[what]}: shapes changed?")
@@ -54,8 +54,9 @@ class Compilation:
         _, took = _metric("CompileTime")
         _, sent = _metric("TransferToDeviceTime")
         return (
-            f"Epoch {epoch} metrics of {self._label}: {compiled()} graphs compiled in {took / NANOSECONDS:.1f} s, "
-            f"{self.late} after step {SETTLED}; {sent / NANOSECONDS:.1f} s of transfers to the device"
+            f"Epoch {epoch} metrics of {self._label}: {count_compilations()} graphs compiled "
+            f"in {took / NANOSECONDS:.1f} s, {self.late} after step {SETTLED}; "
+            f"{sent / NANOSECONDS:.1f} s of transfers to the device"
         )
 
     def serve_profiler(self, port: int) -> None:
@@ -73,7 +74,7 @@ class Compilation:
             write_line(f"The profiler of {self._label} listens on port {port}")
 
 
-def keep_compiled(directory: str) -> None:
+def use_compilation_cache(directory: str) -> None:
     """Let this process find the graphs that it compiled in an earlier run; before its first one.
 
     Each process has a directory of its own, for all write at once; two replicas of TPU v2 and v3 share their process.
@@ -91,7 +92,7 @@ def keep_compiled(directory: str) -> None:
         xr.initialize_cache(str(own))
 
 
-def compiled() -> int:
+def count_compilations() -> int:
     """Graphs compiled so far in this process."""
     return int(metrics.counter_value("UncachedCompile") or 0)  # type: ignore[no-untyped-call]
 

@@ -27,25 +27,27 @@ from trainer.errors import INTERRUPTED, REFUSED, STOPPED, TrainerError
 from trainer.progress import write_line
 from trainer.shards import image_folder, sources, writer
 from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest, Shard
-from trainer.shards.shard_lock import Claim, claimed
-from trainer.shards.sources import Source
-from trainer.shards.writer import STOPS, Job, Progress, Task, Written, shard_bytes
+from trainer.shards.shard_lock import ShardLock, hold_lock
+from trainer.shards.sources import ImageSource
+from trainer.shards.writer import STOPS, Job, Task, WriteProgress, WrittenShard, shard_bytes
 from trainer.storage import objects
 from trainer.storage.pipe_urls import is_pipe
-from trainer.storage.urls import settled, unreachable
+from trainer.storage.urls import normalise, unsupported_scheme
 
 __all__ = ["main", "make", "pattern", "shard_bytes"]
 
-LAST_NOTE = 5.0  # seconds that a bucket is given to take the list of what is done, when making shards has failed
+LAST_SAVE_TIMEOUT_S = (
+    5.0  # seconds that a bucket is given to take the list of what is done, when making shards has failed
+)
 
 
 class Display(Protocol):
     """Where progress is shown."""
 
-    def begin(self, tasks: Sequence[Task], found: Collection[Written]) -> None:
+    def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
         """These shards are to be written, some of them were found finished."""
 
-    def add(self, written: Written, number: int) -> None:
+    def add(self, written: WrittenShard, number: int) -> None:
         """The `number`th shard is ready."""
 
     def note(self, text: str) -> None:
@@ -58,17 +60,17 @@ class Display(Protocol):
 class Lines:
     """A line for each shard."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self.note = tell
+    def __init__(self, notify: Callable[[str], None]) -> None:
+        self.note = notify
         self._of = 0
 
-    def begin(self, tasks: Sequence[Task], found: Collection[Written]) -> None:
+    def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
         """Says how much is done already."""
         self._of = len(tasks)
         if found:
             self.note(f"Going on: {len(found)} of {len(tasks)} shards are there and whole")
 
-    def add(self, written: Written, number: int) -> None:
+    def add(self, written: WrittenShard, number: int) -> None:
         """`cifar-train-000003.tar: 2000 samples, 6.2 MB (4 of 640)`."""
         shard = written.shard
         self.note(f"{shard.name}: {shard.samples} samples, {shard.size / 1e6:.1f} MB ({number} of {self._of})")
@@ -83,7 +85,7 @@ class Bar:
     def __init__(self) -> None:
         self._bar: Any = None
 
-    def begin(self, tasks: Sequence[Task], found: Collection[Written]) -> None:
+    def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
         """Draws it."""
         from tqdm import tqdm  # type: ignore[import-untyped]
 
@@ -93,7 +95,7 @@ class Bar:
         if found:
             self.note(f"Going on: {len(found)} of {len(tasks)} shards are there and whole")
 
-    def add(self, written: Written, number: int) -> None:
+    def add(self, written: WrittenShard, number: int) -> None:
         """Moves it on."""
         self._bar.set_postfix_str(f"{number} shards")
         self._bar.update(written.shard.samples + len(written.skipped))
@@ -112,7 +114,7 @@ class Bar:
 
 
 def make(
-    source: Source,
+    source: ImageSource,
     out: str,
     *,
     samples_per_shard: int,
@@ -121,7 +123,7 @@ def make(
     overwrite: bool = False,
     workers: int = 1,
     skip_bad: bool = False,
-    tell: Callable[[str], None] = write_line,
+    notify: Callable[[str], None] = write_line,
     display: Display | None = None,
 ) -> Manifest:
     """Write every split's shards and, last, the manifest; raises TrainerError.
@@ -131,7 +133,7 @@ def make(
     `repeat` is how many times each split's samples are taken; all are shuffled together with `seed`. `skip_bad`
     leaves out images that cannot be decoded.
     """
-    shown = display or Lines(tell)
+    shown = display or Lines(notify)
     orders = _orders(source, samples_per_shard, repeat, seed)
     tasks = [task for split, order in orders.items() for task in _tasks(source, split, order, samples_per_shard)]
     made_from = {
@@ -145,23 +147,23 @@ def make(
     ours = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
     writes = re.compile(rf"{ours.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}")
     known = {task.name for task in tasks}
-    with claimed(out, shown.note) as claim:
-        objects.remove_temporaries(out, writes)
-        progress = _begun(Progress(out, made_from), overwrite)
+    with hold_lock(out, shown.note) as lock:
+        objects.remove_temp_files(out, writes)
+        progress = _begin_or_resume(WriteProgress(out, made_from), overwrite)
         progress.done = {name: each for name, each in progress.done.items() if name in known}
         for text in source.notes:
             shown.note(text)
         try:
             shown.begin(tasks, progress.done.values())
-            _write_all(Job(source, dict(orders), out, skip_bad), tasks, workers, progress, shown, claim)
+            _write_all(Job(source, dict(orders), out, skip_bad), tasks, workers, progress, shown, lock)
         finally:
-            objects.remove_temporaries(out, writes)  # of processes that were ended in the middle of a shard
+            objects.remove_temp_files(out, writes)  # of processes that were ended in the middle of a shard
             shown.end()
         splits = {
             split: tuple(progress.done[task.name].shard for task in tasks if task.split == split) for split in orders
         }
         manifest = _manifest(source, seed, splits)
-        claim.verify()
+        lock.verify()
         objects.write(objects.join(out, MANIFEST), manifest.to_json().encode())
         _tidy(out, ours, known)
     return manifest
@@ -172,7 +174,7 @@ def pattern(out: str, name: str, split: str, shards: int) -> str:
     return objects.join(out, f"{name}-{split}-{{000000..{shards - 1:06d}}}.tar")
 
 
-def _orders(source: Source, samples_per_shard: int, repeat: dict[str, int], seed: int) -> dict[str, list[int]]:
+def _orders(source: ImageSource, samples_per_shard: int, repeat: dict[str, int], seed: int) -> dict[str, list[int]]:
     """For each split, its samples' numbers in the sequence in which shards take them."""
     if samples_per_shard < 1:
         raise TrainerError("--samples-per-shard must be at least 1")
@@ -188,7 +190,7 @@ def _orders(source: Source, samples_per_shard: int, repeat: dict[str, int], seed
     return orders
 
 
-def _tasks(source: Source, split: str, order: Sequence[int], samples_per_shard: int) -> list[Task]:
+def _tasks(source: ImageSource, split: str, order: Sequence[int], samples_per_shard: int) -> list[Task]:
     starts = range(0, len(order), samples_per_shard)
     return [
         Task(f"{source.name}-{split}-{number:06d}.tar", split, start, min(start + samples_per_shard, len(order)))
@@ -196,16 +198,16 @@ def _tasks(source: Source, split: str, order: Sequence[int], samples_per_shard: 
     ]
 
 
-def _begun(progress: Progress, overwrite: bool) -> Progress:
+def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> WriteProgress:
     """See what lies in the place already, and have it listed that shards are being made there."""
     out = progress.out
-    present = objects.matching(out) if objects.is_bucket(out) or objects.exists(out) else []
+    present = objects.list_names(out) if objects.is_bucket(out) or objects.exists(out) else []
     if UNFINISHED in present and not overwrite:  # beside a manifest too: then only tidying was cut short
-        return progress.carried_on()
-    made = [name for name in present if name == MANIFEST or name.endswith(".tar")]
-    if made and not overwrite:
+        return progress.resume_from_list()
+    finished = [name for name in present if name == MANIFEST or name.endswith(".tar")]
+    if finished and not overwrite:
         raise TrainerError(
-            f"{out} already holds {len(made)} shards or manifests, such as {made[0]}",
+            f"{out} already holds {len(finished)} shards or manifests, such as {finished[0]}",
             remedy="Choose another --out, or add --overwrite",
         )
     if MANIFEST in present:  # else what is half overwritten would pass for whole
@@ -215,11 +217,11 @@ def _begun(progress: Progress, overwrite: bool) -> Progress:
 
 
 def _write_all(
-    job: Job, tasks: Sequence[Task], workers: int, progress: Progress, shown: Display, claim: Claim
+    job: Job, tasks: Sequence[Task], workers: int, progress: WriteProgress, shown: Display, lock: ShardLock
 ) -> None:
     due = [task for task in tasks if task.name not in progress.done]
     try:
-        with contextlib.closing(writer.written(job, due, workers, claim.keep)) as ready:
+        with contextlib.closing(writer.write_shards(job, due, workers, lock.start_heartbeat)) as ready:
             for written in ready:
                 progress.add(written)
                 shown.add(written, len(progress.done))
@@ -227,12 +229,12 @@ def _write_all(
                     shown.note(f"Left out. {text}")
     except BaseException:
         with contextlib.suppress(TrainerError):  # what kept the shards from being written is what matters
-            progress.note(LAST_NOTE)
+            progress.note(LAST_SAVE_TIMEOUT_S)
         raise
     progress.note()
 
 
-def _manifest(source: Source, seed: int, splits: dict[str, tuple[Shard, ...]]) -> Manifest:
+def _manifest(source: ImageSource, seed: int, splits: dict[str, tuple[Shard, ...]]) -> Manifest:
     for split, shards in splits.items():
         if not any(shard.samples for shard in shards):
             raise TrainerError(f"The {split} split has no samples", why="none of its images can be decoded")
@@ -241,7 +243,7 @@ def _manifest(source: Source, seed: int, splits: dict[str, tuple[Shard, ...]]) -
 
 def _tidy(out: str, ours: re.Pattern[str], known: set[str]) -> None:
     """Remove the list of what is done, and what an overwritten, larger set had more."""
-    for present in objects.matching(out):
+    for present in objects.list_names(out):
         if present == UNFINISHED or (ours.fullmatch(present) and present not in known):
             objects.delete(objects.join(out, present))
 
@@ -249,7 +251,7 @@ def _tidy(out: str, ours: re.Pattern[str], known: set[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make shards from the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
-    options.out = settled(options.out)
+    options.out = normalise(options.out)
     started = time.monotonic()
     for number in STOPS:
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -278,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_line(f"Stopped. {same} goes on where it stopped.", descriptor=2)
         return STOPPED if signal.SIGTERM in stop.args else INTERRUPTED
     for split, shards in manifest.splits.items():
-        write_line(_told(options.out, manifest, split, shards))
+        write_line(_format_split(options.out, manifest, split, shards))
     train = f"python -m trainer.train --data {shlex.quote(options.out)}"
     write_line(f"Done in {time.monotonic() - started:.1f} s. Train with: {train}")
     return 0
@@ -291,20 +293,20 @@ def _interrupt(number: int, _: object) -> NoReturn:
     raise KeyboardInterrupt(number)
 
 
-def _told(out: str, manifest: Manifest, split: str, shards: Sequence[Shard]) -> str:
+def _format_split(out: str, manifest: Manifest, split: str, shards: Sequence[Shard]) -> str:
     total = sum(shard.samples for shard in shards)
     where = pattern(out, manifest.name, split, len(shards))
     return f"{split}: {total} samples of {len(manifest.classes)} classes in {len(shards)} shards: {where}"
 
 
-def _source(options: argparse.Namespace) -> Source:
+def _source(options: argparse.Namespace) -> ImageSource:
     if options.workers < 1:
         raise TrainerError("--workers must be at least 1")
     if is_pipe(options.out):
         raise TrainerError(f"--out {options.out} is a command", remedy="Name a directory, or gs://bucket/prefix")
     if not options.out:
         raise TrainerError("--out is empty", remedy="Name a directory, or gs://bucket/prefix")
-    if scheme := unreachable(options.out):
+    if scheme := unsupported_scheme(options.out):
         what = f"--out {options.out}: {scheme}:// is not written here"
         raise TrainerError(what, remedy="Name a directory, or gs://bucket/prefix")
     if options.source == "cifar10":
@@ -317,9 +319,9 @@ def _source(options: argparse.Namespace) -> Source:
 
 
 def _local(path: str) -> Path:
-    if objects.is_bucket(path) or unreachable(path):
+    if objects.is_bucket(path) or unsupported_scheme(path):
         raise TrainerError(f"Images are read from this machine only, not from {path}", remedy="Copy them here first")
-    return Path(settled(path))
+    return Path(normalise(path))
 
 
 def _cores() -> int:

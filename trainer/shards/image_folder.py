@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from trainer.data.image_decode import decoded
+from trainer.data.image_decode import decode
 from trainer.errors import TrainerError
-from trainer.progress import counted
-from trainer.shards.sources import Sample, Source, Split, UnreadableImageError
+from trainer.progress import format_count
+from trainer.shards.sources import ImageSample, ImageSource, Split, UnreadableImageError
 
-KEPT = {
+UNCONVERTED = {
     ".jpg": "jpg",
     ".jpeg": "jpg",
     ".jpe": "jpg",
@@ -42,7 +42,7 @@ class _File:
     changed: int  # nanoseconds
 
 
-def folder(directory: Path, val_fraction: float, seed: int) -> Source:
+def folder(directory: Path, val_fraction: float, seed: int) -> ImageSource:
     """`DIR/train/CLASS/…` and `DIR/val/CLASS/…`, or `DIR/CLASS/…`; without a `val`, `val_fraction` is set apart.
 
     JPEG, PNG, PPM and WebP files are kept as they are, others become PNG. Raises TrainerError, also when the two
@@ -67,8 +67,8 @@ def folder(directory: Path, val_fraction: float, seed: int) -> Source:
                 f"--val-fraction {val_fraction:g} leaves no image to train on", remedy="Give a smaller one"
             )
     splits = {"train": _split(train)} | ({"val": _split(val)} if val else {})
-    notes = (f"Left out what is no image in {directory}: {counted(others, 'file')}",) if others else ()
-    return Source(directory.resolve().name, classes, None, splits, _identity(directory, train, val), notes)
+    notes = (f"Left out what is no image in {directory}: {format_count(others, 'file')}",) if others else ()
+    return ImageSource(directory.resolve().name, classes, None, splits, _identity(directory, train, val), notes)
 
 
 def _named(directory: Path, names: Sequence[str]) -> Path | None:
@@ -103,14 +103,14 @@ def _class_folders(directory: Path) -> tuple[list[_File], tuple[str, ...], int]:
     if not files:
         raise TrainerError(
             f"No images in class folders under {directory}",
-            remedy=f"Lay them out as {directory}/CLASS/NAME.jpg ({', '.join((*KEPT, *sorted(CONVERTED)))})",
+            remedy=f"Lay them out as {directory}/CLASS/NAME.jpg ({', '.join((*UNCONVERTED, *sorted(CONVERTED)))})",
         )
     return files, tuple(path.name for path in folders), others
 
 
 def _image(path: Path, label: int) -> _File | None:
     """None for what is no image by its name, or no file: a pipe would be waited on for ever."""
-    if path.suffix.lower() not in KEPT and path.suffix.lower() not in CONVERTED:
+    if path.suffix.lower() not in UNCONVERTED and path.suffix.lower() not in CONVERTED:
         return None
     try:
         status = path.stat()
@@ -142,22 +142,22 @@ def _identity_of(directory: Path) -> tuple[int, int]:
 
 def _identity(directory: Path, train: list[_File], val: list[_File]) -> str:
     """Changes when a file comes, goes or is written anew, or the splits are drawn otherwise."""
-    told = [(str(f.path.relative_to(directory)), f.size, f.changed) for part in (train, val) for f in part]
-    return hashlib.sha256(repr((len(train), told)).encode()).hexdigest()
+    files = [(str(f.path.relative_to(directory)), f.size, f.changed) for part in (train, val) for f in part]
+    return hashlib.sha256(repr((len(train), files)).encode()).hexdigest()
 
 
 def _split(files: list[_File]) -> Split:
     return len(files), lambda index: _sample(files[index])
 
 
-def _sample(file: _File) -> Sample:
-    extension = KEPT.get(file.path.suffix.lower())
+def _sample(file: _File) -> ImageSample:
+    extension = UNCONVERTED.get(file.path.suffix.lower())
     try:
         content = file.path.read_bytes()
         if extension is None:
-            return Sample(_as_png(content), "png", file.label)
-        decoded(content)  # so that a bad file is told now, by its own name, and not in the middle of a training
-        return Sample(content, extension, file.label)
+            return ImageSample(_as_png(content), "png", file.label)
+        decode(content)  # so that a bad file is told now, by its own name, and not in the middle of a training
+        return ImageSample(content, extension, file.label)
     except OSError as error:
         why = error.strerror or str(error)
         raise UnreadableImageError(f"Cannot read {file.path}", why=why, remedy=REPLACE) from error

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from trainer.shards.sources import Sample, Source
+from trainer.shards.sources import ImageSample, ImageSource
 
 SIDE = 256  # pixels, as ImageNet is often stored
 QUALITY = 83  # of the JPEG; with the detail below about 16 KB a picture
@@ -24,15 +24,15 @@ EDGES = 12  # flat patches with sharp borders on each canvas
 CLASSES = 10
 
 
-def pictures(train: int, val: int, seed: int) -> Source:
+def pictures(train: int, val: int, seed: int) -> ImageSource:
     """JPEGs of about 256×256 pixels; picture i depends on the seed, the split and i alone."""
 
-    def made(split: str) -> Callable[[int], Sample]:
-        return lambda index: Sample(picture(f"{seed} {split} {index}"), "jpg", index % CLASSES)
+    def picture_of(split: str) -> Callable[[int], ImageSample]:
+        return lambda index: ImageSample(picture(f"{seed} {split} {index}"), "jpg", index % CLASSES)
 
     names = tuple(f"class{number}" for number in range(CLASSES))
-    splits = {"train": (train, made("train")), "val": (val, made("val"))}
-    return Source("pictures", names, None, splits, f"{seed} {train} {val}")
+    splits = {"train": (train, picture_of("train")), "val": (val, picture_of("val"))}
+    return ImageSource("pictures", names, None, splits, f"{seed} {train} {val}")
 
 
 def picture(seed: str) -> bytes:

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from trainer.data.tar_samples import Header
+from trainer.data.tar_samples import StrictHeader
 from trainer.errors import TrainerError
 
 
 @dataclass(frozen=True)
-class Sample:
+class ImageSample:
     """One image as it will lie in a shard."""
 
     content: bytes
@@ -34,7 +34,7 @@ class Sample:
     label: int
 
 
-Split = tuple[int, Callable[[int], Sample]]  # how many samples there are, and the one of an index
+Split = tuple[int, Callable[[int], ImageSample]]  # how many samples there are, and the one of an index
 
 
 class UnreadableImageError(TrainerError):
@@ -42,7 +42,7 @@ class UnreadableImageError(TrainerError):
 
 
 @dataclass(frozen=True)
-class Source:
+class ImageSource:
     """Classes, and per split a function from index to sample; `image_size` in pixels where all have the same."""
 
     name: str
@@ -59,20 +59,20 @@ SHAPES = ("circle", "triangle", "square", "pentagon", "star", "cross", "ring", "
 OVERSAMPLING = 4  # drawn larger and scaled down, for smooth edges
 
 
-def shapes(train: int, val: int, size: int, seed: int) -> Source:
+def shapes(train: int, val: int, size: int, seed: int) -> ImageSource:
     """Ten drawn shapes in random colours, places, sizes and angles: real pixels to learn from, made in no time.
 
     Sample i depends on the seed, the split and i alone.
     """
 
-    def drawn(split: str) -> Callable[[int], Sample]:
+    def drawn(split: str) -> Callable[[int], ImageSample]:
         return lambda index: _drawn(random.Random(f"{seed} {split} {index}"), index % len(SHAPES), size)
 
     splits = {"train": (train, drawn("train")), "val": (val, drawn("val"))}
-    return Source("shapes", SHAPES, size, splits, f"{seed} {train} {val} {size}")
+    return ImageSource("shapes", SHAPES, size, splits, f"{seed} {train} {val} {size}")
 
 
-def _drawn(rng: random.Random, label: int, size: int) -> Sample:
+def _drawn(rng: random.Random, label: int, size: int) -> ImageSample:
     large = size * OVERSAMPLING
     background = tuple(rng.randrange(256) for _ in range(3))
     colour = tuple((value + rng.randrange(90, 167)) % 256 for value in background)
@@ -82,7 +82,7 @@ def _drawn(rng: random.Random, label: int, size: int) -> Sample:
     _draw(ImageDraw.Draw(image), SHAPES[label], centre, radius, rng.uniform(0, 2 * math.pi), colour, background)
     small = np.asarray(image.resize((size, size), Image.Resampling.BOX), dtype=np.int16)
     noise = np.random.default_rng(rng.getrandbits(32)).integers(-12, 13, small.shape, dtype=np.int16)
-    return Sample(_ppm(np.clip(small + noise, 0, 255).astype(np.uint8)), "ppm", label)
+    return ImageSample(_ppm(np.clip(small + noise, 0, 255).astype(np.uint8)), "ppm", label)
 
 
 def _draw(
@@ -140,7 +140,7 @@ CIFAR_SIZE = 32
 CIFAR_ROW = 3 * CIFAR_SIZE * CIFAR_SIZE
 
 
-def cifar10(archive: Path) -> Source:
+def cifar10(archive: Path) -> ImageSource:
     """CIFAR-10's "python version", as distributed (cifar-10-python.tar.gz) or unpacked.
 
     Batches `data_batch_*` are the training split, `test_batch` the validation split, `batches.meta` names the
@@ -161,7 +161,7 @@ def cifar10(archive: Path) -> Source:
     except (pickle.UnpicklingError, EOFError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise TrainerError(f"{archive} is damaged, or not CIFAR-10's archive", why=str(error)) from error
     identity = hashlib.sha256(b"".join((*train, members["test_batch"]))).hexdigest()
-    return Source("cifar", names, CIFAR_SIZE, splits, identity)
+    return ImageSource("cifar", names, CIFAR_SIZE, splits, identity)
 
 
 def _cifar_members(archive: Path) -> dict[str, bytes]:
@@ -169,12 +169,12 @@ def _cifar_members(archive: Path) -> dict[str, bytes]:
         folder = next((path.parent for path in archive.rglob("batches.meta")), archive)
         return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     try:
-        with tarfile.open(archive, tarinfo=Header) as tar:
+        with tarfile.open(archive, tarinfo=StrictHeader) as tar:
             files = ((Path(member.name).name, tar.extractfile(member)) for member in tar if member.isfile())
             return {name: file.read() for name, file in files if file is not None}
     except (OSError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError) as error:
-        told = getattr(error, "strerror", None)
-        why, remedy = told or str(error).splitlines()[0].rstrip(":"), "" if told else "Download it again"
+        reason = getattr(error, "strerror", None)
+        why, remedy = reason or str(error).splitlines()[0].rstrip(":"), "" if reason else "Download it again"
         raise TrainerError(f"Cannot read CIFAR-10 from {archive}", why=why, remedy=remedy) from error
 
 
@@ -212,8 +212,8 @@ def _cifar_split(batches: Sequence[bytes], classes: int) -> Split:
     if labels and not 0 <= min(labels) <= max(labels) < classes:
         raise ValueError(f"labels from {min(labels)} to {max(labels)}, but {classes} classes")
 
-    def sample(index: int) -> Sample:
+    def sample(index: int) -> ImageSample:
         planes = rows[index].reshape(3, CIFAR_SIZE, CIFAR_SIZE)
-        return Sample(_ppm(np.ascontiguousarray(planes.transpose(1, 2, 0))), "ppm", labels[index])
+        return ImageSample(_ppm(np.ascontiguousarray(planes.transpose(1, 2, 0))), "ppm", labels[index])
 
     return len(rows), sample

@@ -28,14 +28,14 @@ import google_crc32c
 from trainer.distributed.child_cleanup import die_with_parent
 from trainer.errors import TrainerError, check_fields, check_schema
 from trainer.shards.manifest import UNFINISHED, Shard
-from trainer.shards.sources import Sample, Source, UnreadableImageError
+from trainer.shards.sources import ImageSample, ImageSource, UnreadableImageError
 from trainer.storage import objects
 
 KEY = "%07d"  # seven digits, as the shards of PyTorch/XLA's WebDataset tutorial have them
 SCHEMA = 1  # of the list of what is done
 SHARD_FIELDS = tuple(each.name for each in fields(Shard))
-NOTED_EVERY = 0.1  # seconds
-NOTED_IN_BUCKET_EVERY = 1.0  # Cloud Storage takes one new version of an object a second
+SAVE_INTERVAL_S = 0.1  # seconds
+BUCKET_SAVE_INTERVAL_S = 1.0  # Cloud Storage takes one new version of an object a second
 STOPS = (signal.SIGINT, signal.SIGTERM)
 VERIFIED_AT_ONCE = 8  # finished shards that are read again
 
@@ -51,7 +51,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenShard:
     """A shard that is there; `skipped` says of each image that it lacks why."""
 
     shard: Shard
@@ -63,12 +63,12 @@ class Written:
 class Job:
     """What every writing process needs to know."""
 
-    source: Source
+    source: ImageSource
     orders: dict[str, Sequence[int]]
     out: str
     skip_bad: bool
 
-    def write(self, task: Task) -> Written:
+    def write(self, task: Task) -> WrittenShard:
         """Make a shard and put it in its place; raises TrainerError."""
         sample_at = self.source.splits[task.split][1]
         samples, skipped = [], []
@@ -82,10 +82,10 @@ class Job:
         content = shard_bytes(samples, task.start)
         objects.write(objects.join(self.out, task.name), content)
         shard = Shard(task.name, len(samples), len(content), hashlib.sha256(content).hexdigest())
-        return Written(shard, _crc32c(content), tuple(skipped))
+        return WrittenShard(shard, _crc32c(content), tuple(skipped))
 
 
-def shard_bytes(samples: Sequence[Sample], first_key: int) -> bytes:
+def shard_bytes(samples: Sequence[ImageSample], first_key: int) -> bytes:
     """A shard in memory; its times and owners are fixed, so that equal samples give equal bytes."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as writer:
@@ -104,9 +104,9 @@ def shard_bytes(samples: Sequence[Sample], first_key: int) -> bytes:
 _job: Job | None = None  # of a writing process, which inherits it: samples may be functions that cannot be sent
 
 
-def written(
+def write_shards(
     job: Job, tasks: Sequence[Task], processes: int, forked: Callable[[], None] = lambda: None
-) -> Generator[Written, None, None]:
+) -> Generator[WrittenShard, None, None]:
     """Write the shards; they come as they get ready. Raises TrainerError.
 
     `forked` is called once the writing processes have been forked: then threads may be started.
@@ -120,8 +120,8 @@ def written(
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(min(processes, len(tasks)), context, _begin, (job,)) as pool:
         try:
-            with held_back(STOPS):
-                ready: list[Future[Written]] = [pool.submit(_write, task) for task in tasks]
+            with defer_signals(STOPS):
+                ready: list[Future[WrittenShard]] = [pool.submit(_write, task) for task in tasks]
             forked()
             for future in as_completed(ready):
                 yield future.result()
@@ -138,20 +138,20 @@ def written(
 
 
 @contextlib.contextmanager
-def held_back(numbers: Sequence[signal.Signals]) -> Iterator[None]:
+def defer_signals(numbers: Sequence[signal.Signals]) -> Iterator[None]:
     """Let signals wait while processes are forked: there, Python swallows what a handler raises."""
     handlers = {number: found for number in numbers if callable(found := signal.getsignal(number))}
     if threading.current_thread() is not threading.main_thread():
         handlers = {}  # no handler runs in this one
-    heard: list[int] = []
+    received: list[int] = []
     for number in handlers:
-        signal.signal(number, lambda number, _: heard.append(number))
+        signal.signal(number, lambda number, _: received.append(number))
     try:
         yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for first in heard[:1]:
+        for first in received[:1]:
             signal.raise_signal(first)
 
 
@@ -163,7 +163,7 @@ def _begin(job: Job) -> None:
     die_with_parent()
 
 
-def _write(task: Task) -> Written:
+def _write(task: Task) -> WrittenShard:
     assert _job is not None
     return _job.write(task)
 
@@ -172,12 +172,12 @@ def _write(task: Task) -> Written:
 
 
 @dataclass
-class Progress:
+class WriteProgress:
     """The list of what is done, kept beside the shards."""
 
     out: str
     made_from: dict[str, Any]  # everything that decides a shard's bytes
-    done: dict[str, Written] = field(default_factory=dict)
+    done: dict[str, WrittenShard] = field(default_factory=dict)
     _noted: float = 0.0
 
     @property
@@ -185,29 +185,29 @@ class Progress:
         """Where the list is."""
         return objects.join(self.out, UNFINISHED)
 
-    def add(self, written: Written) -> None:
+    def add(self, write_shards: WrittenShard) -> None:
         """One more is done; the list is written anew now and then."""
-        self.done[written.shard.name] = written
-        pause = NOTED_IN_BUCKET_EVERY if objects.is_bucket(self.out) else NOTED_EVERY
-        if time.monotonic() - self._noted >= pause:
+        self.done[write_shards.shard.name] = write_shards
+        pause = BUCKET_SAVE_INTERVAL_S if objects.is_bucket(self.out) else SAVE_INTERVAL_S
+        if time.monotonic() - self._saved_at >= pause:
             self.note()
 
     def note(self, patience: float | None = None) -> None:
         """Write the list; `patience` as `objects.write` has it."""
-        done = [asdict(written) for written in self.done.values()]
+        done = [asdict(write_shards) for write_shards in self.done.values()]
         content = {"schema": SCHEMA, "made_from": self.made_from, "done": done}
         objects.write(self.url, (json.dumps(content, indent=1) + "\n").encode(), patience=patience)
-        self._noted = time.monotonic()
+        self._saved_at = time.monotonic()
 
-    def carried_on(self) -> Progress:
+    def resume_from_list(self) -> WriteProgress:
         """With what an earlier run finished, as far as it is still whole; raises TrainerError for another set."""
         try:
-            told = json.loads(objects.read(self.url))
-            check_schema(self.url, told["schema"], SCHEMA, "begin anew with --overwrite")
-            for each in told["done"]:
+            fields = json.loads(objects.read(self.url))
+            check_schema(self.url, fields["schema"], SCHEMA, "begin anew with --overwrite")
+            for each in fields["done"]:
                 check_fields(self.url, each["shard"], SHARD_FIELDS, "begin anew with --overwrite")
-            before = dict(told["made_from"])
-            listed = [Written(Shard(**d["shard"]), d["crc32c"], tuple(d["skipped"])) for d in told["done"]]
+            before = dict(fields["made_from"])
+            listed = [WrittenShard(Shard(**d["shard"]), d["crc32c"], tuple(d["skipped"])) for d in fields["done"]]
         except (ValueError, KeyError, TypeError) as error:
             raise TrainerError(
                 f"{self.url} cannot be read", why=str(error), remedy="Begin anew with --overwrite"
@@ -225,15 +225,15 @@ class Progress:
         return self
 
 
-def _is_whole(out: str, written: Written) -> bool:
+def _is_whole(out: str, write_shards: WrittenShard) -> bool:
     """Whether a shard is there as it was written; Cloud Storage knows its objects' checksums itself."""
-    url = objects.join(out, written.shard.name)
+    url = objects.join(out, write_shards.shard.name)
     if objects.is_bucket(url):
-        return objects.size_and_crc32c(url) == (written.shard.size, written.crc32c)
+        return objects.size_and_crc32c(url) == (write_shards.shard.size, write_shards.crc32c)
     if not objects.exists(url):
         return False
     content = objects.read(url)
-    return (len(content), _crc32c(content)) == (written.shard.size, written.crc32c)
+    return (len(content), _crc32c(content)) == (write_shards.shard.size, write_shards.crc32c)
 
 
 def _crc32c(content: bytes) -> str:

@@ -10,14 +10,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def begun(make: Callable[[], T], name: str) -> Future[T]:
+def start_thread(make: Callable[[], T], name: str) -> Future[T]:
     """Have a thread make something; the future tells what it is, or raises what `make` raised."""
-    made: Future[T] = Future()
-    threading.Thread(target=settle, args=(made, make), name=name, daemon=True).start()
-    return made
+    future: Future[T] = Future()
+    threading.Thread(target=complete, args=(future, make), name=name, daemon=True).start()
+    return future
 
 
-def settle(future: Future[T], make: Callable[[], T]) -> None:
+def complete(future: Future[T], make: Callable[[], T]) -> None:
     """Make something, in whatever thread calls this, for whoever waits for the future."""
     try:
         future.set_result(make())

@@ -18,16 +18,16 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from trainer.config import BUCKET
-from trainer.distributed import child_cleanup
 from trainer.errors import TrainerError
 from trainer.progress import FULL
+from trainer.storage import temp_files
 from trainer.storage.pipe_urls import is_pipe, open_pipe
 from trainer.storage.resumable_stream import ObjectStream
 
 READ_BYTES = 1024 * 1024  # of an object at a time; all of it comes with one request
-PATIENCE = 30.0  # seconds that what comes first is tried again: it shows whether there is a network
+FIRST_RETRY_S = 30.0  # seconds that what comes first is tried again: it shows whether there is a network
 STORAGE = "https://storage.googleapis.com"
-REQUEST = 60.0  # seconds that one request of an upload may take
+REQUEST_TIMEOUT_S = 60.0  # seconds that one request of an upload may take
 WRITER = "writer"  # an object's metadata: by what its writer knows it again
 
 
@@ -66,28 +66,28 @@ def exists(url: str) -> bool:
         with _on_disk(f"Cannot look for {url}"):
             return Path(url).exists()
     bucket, name = _parts(url)
-    with _told(url):
+    with _translate_errors(url):
         return bool(_client().bucket(bucket).blob(name).exists())
 
 
 def size_and_crc32c(url: str) -> tuple[int, str] | None:
     """An object's bytes and checksum (base64) as the bucket knows them; None where there is none."""
     bucket, name = _parts(url)
-    with _told(url):
+    with _translate_errors(url):
         blob = _client().bucket(bucket).get_blob(name)
     return None if blob is None else (int(blob.size), str(blob.crc32c))
 
 
-def is_there(directory: str) -> bool:
+def is_directory(directory: str) -> bool:
     """Whether a local directory exists; a prefix in a bucket always does."""
     with _on_disk(f"Cannot look for {directory}"):
         return is_bucket(directory) or Path(directory).is_dir()
 
 
-def matching(directory: str, pattern: str = "*") -> list[str]:
+def list_names(directory: str, pattern: str = "*") -> list[str]:
     """Names right inside a directory or prefix, sorted; raises TrainerError for a missing bucket or directory."""
     if not is_bucket(directory):
-        if not is_there(directory):
+        if not is_directory(directory):
             if Path(directory).exists():
                 raise TrainerError(f"{directory} is a file", remedy="Name a directory, or gs://bucket/prefix")
             raise TrainerError(
@@ -99,16 +99,16 @@ def matching(directory: str, pattern: str = "*") -> list[str]:
     prefix = f"{name.rstrip('/')}/".lstrip("/")
     from google.cloud.storage.retry import DEFAULT_RETRY
 
-    with _told(directory):
-        retry = DEFAULT_RETRY.with_timeout(PATIENCE)
+    with _translate_errors(directory):
+        retry = DEFAULT_RETRY.with_timeout(FIRST_RETRY_S)
         blobs = list(_client().list_blobs(bucket, prefix=prefix, delimiter="/", retry=retry))
     return sorted(fnmatch.filter((str(blob.name)[len(prefix) :] for blob in blobs), pattern))
 
 
-def remove_temporaries(directory: str, of: re.Pattern[str]) -> None:
+def remove_temp_files(directory: str, of: re.Pattern[str]) -> None:
     """Delete what killed writers left of files whose names match; objects in a bucket are whole or not there."""
     if is_local(directory) and Path(directory).is_dir():
-        child_cleanup.remove_temporaries(Path(directory), of)
+        temp_files.remove_temp_files(Path(directory), of)
 
 
 def read(url: str) -> bytes:
@@ -139,7 +139,7 @@ def open_object(url: str) -> Iterator[ObjectStream]:
     """Read an object of Cloud Storage as it comes, without a buffer between; raises TrainerError."""
     bucket, name = _parts(url)
     address = f"{storage_address()}/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media"
-    with _told(url), ObjectStream(_client()._http, address, url) as stream:
+    with _translate_errors(url), ObjectStream(_client()._http, address, url) as stream:
         yield stream
 
 
@@ -157,7 +157,7 @@ def write(url: str, content: bytes, *, new: bool = False, patience: float | None
         raise TakenError(f"There is {url} already")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with child_cleanup.replacing(path) as stream:
+        with temp_files.replace_file(path) as stream:
             stream.write(content)
     except OSError as error:
         remedy = "Make room there, or choose another place" if error.errno in FULL else ""
@@ -176,7 +176,7 @@ def upload(
     from google.cloud.storage.retry import DEFAULT_RETRY
 
     bucket, name = _parts(url)
-    with _told(url):
+    with _translate_errors(url):
         blob = _client().bucket(bucket).blob(name)
         if replaces is not None:
             blob.metadata = {WRITER: writer or secrets.token_hex(8)}
@@ -186,12 +186,12 @@ def upload(
                 io.BytesIO(content),
                 checksum="crc32c",
                 size=len(content),
-                timeout=REQUEST if patience is None else min(REQUEST, patience),
+                timeout=REQUEST_TIMEOUT_S if patience is None else min(REQUEST_TIMEOUT_S, patience),
                 retry=DEFAULT_RETRY if patience is None else DEFAULT_RETRY.with_timeout(patience),
                 if_generation_match=replaces,
             )
         except PreconditionFailed as error:
-            retry = DEFAULT_RETRY.with_timeout(PATIENCE if patience is None else patience)
+            retry = DEFAULT_RETRY.with_timeout(FIRST_RETRY_S if patience is None else patience)
             there = _client().bucket(bucket).get_blob(name, retry=retry)
             # Where only the answer was lost, what was sent again has met itself.
             if there is None or there.metadata != blob.metadata:
@@ -200,7 +200,7 @@ def upload(
         return int(blob.generation)
 
 
-def generation(url: str, writer: str | None = None, patience: float = PATIENCE) -> int:
+def generation(url: str, writer: str | None = None, patience: float = FIRST_RETRY_S) -> int:
     """Return an object's generation, another number each time that it is written; 0 where there is none.
 
     With `writer`, what another one wrote counts as none. `patience` as `write` has it.
@@ -208,7 +208,7 @@ def generation(url: str, writer: str | None = None, patience: float = PATIENCE) 
     from google.cloud.storage.retry import DEFAULT_RETRY
 
     bucket, name = _parts(url)
-    with _told(url):
+    with _translate_errors(url):
         blob = _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY.with_timeout(patience))
     is_other = writer is not None and blob is not None and (blob.metadata or {}).get(WRITER) != writer
     return 0 if blob is None or is_other else int(blob.generation)
@@ -225,7 +225,7 @@ def delete(url: str, generation: int | None = None, patience: float | None = Non
 
         bucket, name = _parts(url)
         retry = DEFAULT_RETRY if patience is None else DEFAULT_RETRY.with_timeout(patience)
-        with _told(url), contextlib.suppress(NotFound, PreconditionFailed):
+        with _translate_errors(url), contextlib.suppress(NotFound, PreconditionFailed):
             _client().bucket(bucket).blob(name).delete(if_generation_match=generation, retry=retry)
         return
     with _on_disk(f"Cannot delete {url}"):
@@ -270,7 +270,7 @@ def _on_disk(what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told(url: str) -> Iterator[None]:
+def _translate_errors(url: str) -> Iterator[None]:
     """Turn the client's exceptions into sentences about `url`."""
     from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound, Unauthorized
     from google.auth.exceptions import GoogleAuthError
@@ -312,12 +312,12 @@ def _answer(error: Exception) -> str:
     reason = getattr(error.args[0], "reason", None) if error.args else None  # of urllib3: no connection came about
     if reason is not None:
         return str(reason).rpartition(": ")[2]
-    told = getattr(error, "message", None) or str(error)
+    message = getattr(error, "message", None) or str(error)
     response = getattr(error, "response", None)
     if response is not None:
         with contextlib.suppress(ValueError, KeyError, TypeError):
-            told = response.json()["error"]["message"]
-    return f"{getattr(error, 'code', None) or type(error).__name__}: {told}"
+            message = response.json()["error"]["message"]
+    return f"{getattr(error, 'code', None) or type(error).__name__}: {message}"
 
 
 def _bucket_exists(bucket: str) -> bool:

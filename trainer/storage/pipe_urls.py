@@ -18,7 +18,7 @@ from typing import IO
 from trainer.config import PIPE
 from trainer.errors import TrainerError
 
-WATCHED = """
+WATCHED_SCRIPT = """
 trap '' TERM HUP
 exec 3<&0 </dev/null
 { read -r _ <&3; kill -KILL 0; } >/dev/null &
@@ -31,11 +31,11 @@ exit $code
 output until the step at which all ranks stop. The watch must not hold the command's output open."""
 
 _running: set[subprocess.Popen[bytes]] = set()  # of this process
-_ended: set[int] = set()  # the process ids of those that `end_all` killed
+_ended: set[int] = set()  # the process ids of those that `kill_all` killed
 _registering = threading.Lock()
 
 
-class EndedError(Exception):
+class PipeKilledError(Exception):
     """The run ends, and what it was reading is of no use any more. (No TrainerError: nothing is wrong with it.)"""
 
 
@@ -52,7 +52,7 @@ def open_pipe(url: str) -> Iterator[IO[bytes]]:
     """
     watch, held = os.pipe()
     try:
-        command = ["sh", "-c", WATCHED, "sh", url[len(PIPE) :]]
+        command = ["sh", "-c", WATCHED_SCRIPT, "sh", url[len(PIPE) :]]
         process = subprocess.Popen(command, stdin=watch, stdout=subprocess.PIPE, start_new_session=True)
     except BaseException:
         os.close(held)
@@ -79,7 +79,7 @@ def open_pipe(url: str) -> Iterator[IO[bytes]]:
             _running.discard(process)
 
 
-def end_all() -> None:
+def kill_all() -> None:
     """Kill the commands that this process reads: who waits for their output meets its end."""
     with _registering:
         for process in _running:
@@ -97,7 +97,7 @@ def _check(process: subprocess.Popen[bytes], url: str, error: Exception | None =
     """Where all of a command's output has been read, raise TrainerError if it failed."""
     assert process.stdout is not None
     if process.pid in _ended:
-        raise EndedError from error
+        raise PipeKilledError from error
     if not process.stdout.read(1) and (code := process.wait()) != 0:
         raise TrainerError(
             f"The command of {url} failed", why=f"exit code {code}", remedy="Try it in a shell on this worker"

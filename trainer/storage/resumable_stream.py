@@ -19,10 +19,10 @@ from urllib3.exceptions import HTTPError
 from trainer.errors import TrainerError
 
 ATTEMPTS = 9  # in a row that bring no byte; with the pauses between them about 40 s
-FIRST_PAUSE = 0.2  # seconds; doubled after each, and jittered, so that not all loaders ask again at once
-LONGEST_PAUSE = 60.0  # seconds that a server may ask for
-TIMEOUTS = (10, 60)  # seconds to connect, and without a byte
-PART = 1024 * 1024  # bytes taken from a connection at a time, at most: what has come by then
+FIRST_PAUSE_S = 0.2  # seconds; doubled after each, and jittered, so that not all loaders ask again at once
+LONGEST_PAUSE_S = 60.0  # seconds that a server may ask for
+TIMEOUTS_S = (10, 60)  # seconds to connect, and without a byte
+PART_BYTES = 1024 * 1024  # bytes taken from a connection at a time, at most: what has come by then
 CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 TRY_AGAIN = frozenset((408, 429, 500, 502, 503, 504))
 
@@ -38,7 +38,7 @@ class ObjectStream(io.RawIOBase):
         self._size: int | None = None
         self._generation: str | None = None
         self._changes = 0  # answers in a row that were about another generation
-        self._asked_pause = 0.0  # seconds, by the server: Retry-After
+        self._server_pause = 0.0  # seconds, by the server: Retry-After
         self._abandoned = threading.Event()
         self.broken = 0  # times that reading had to be taken up again
 
@@ -64,7 +64,7 @@ class ObjectStream(io.RawIOBase):
     def readall(self) -> bytes:
         """The rest. Python's own way takes 8 KiB at a time, which costs more than decoding a small image."""
         parts = []
-        while part := self._next(PART):
+        while part := self._next(PART_BYTES):
             parts.append(part)
         return b"".join(parts)
 
@@ -74,9 +74,9 @@ class ObjectStream(io.RawIOBase):
         problem = ""
         for attempt in range(ATTEMPTS):
             if attempt:
-                own = FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
-                self._abandoned.wait(max(own, self._asked_pause))
-            self._asked_pause = 0.0
+                own = FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
+                self._abandoned.wait(max(own, self._server_pause))
+            self._server_pause = 0.0
             try:
                 if self._response is None and not self._abandoned.is_set():
                     problem = self._request()
@@ -119,12 +119,12 @@ class ObjectStream(io.RawIOBase):
         from google.api_core.exceptions import from_http_response
 
         headers = {"Accept-Encoding": "identity", "Range": f"bytes={self._offset}-"}
-        response = self._http.get(self._address, headers=headers, stream=True, timeout=TIMEOUTS)
+        response = self._http.get(self._address, headers=headers, stream=True, timeout=TIMEOUTS_S)
         if response.status_code == 416 and not self._offset:  # an empty object has no first byte
-            response = self._http.get(self._address, stream=True, timeout=TIMEOUTS)
+            response = self._http.get(self._address, stream=True, timeout=TIMEOUTS_S)
         if response.status_code in TRY_AGAIN:
-            told = response.headers.get("Retry-After", "")
-            self._asked_pause = min(float(told), LONGEST_PAUSE) if told.isdecimal() else 0.0
+            retry_after = response.headers.get("Retry-After", "")
+            self._server_pause = min(float(retry_after), LONGEST_PAUSE_S) if retry_after.isdecimal() else 0.0
             response.close()
             return f"the answer was {response.status_code}"
         if response.status_code not in (200, 206):
@@ -133,18 +133,18 @@ class ObjectStream(io.RawIOBase):
         if self._offset and response.status_code == 200:
             response.close()
             raise TrainerError(f"Cannot go on reading {self._name}", why="the server ignores byte ranges")
-        problem = self._recognise(response)
+        problem = self._validate_response(response)
         if problem:
             response.close()
         else:
             self._response = response
         return problem
 
-    def _recognise(self, response: Any) -> str:
+    def _validate_response(self, response: Any) -> str:
         """Believe no header that may be cut off itself: size and position must be told twice, a change too."""
         if response.status_code == 206:
-            told = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-            first, last, size = map(int, told.groups()) if told else (-1, -1, -1)
+            retry_after = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            first, last, size = map(int, retry_after.groups()) if retry_after else (-1, -1, -1)
             if first != self._offset or last + 1 != size:
                 return "the answer's header makes no sense"
         else:

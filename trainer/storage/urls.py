@@ -9,13 +9,13 @@ FILE_URL = re.compile(r"^file:(//(localhost)?(?=/))?")  # RFC 8089, and `file:se
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
-def settled(path: str) -> str:
+def normalise(path: str) -> str:
     """A file's URL as its path, and `~` as the home directory: shells leave it as it is in `--data=~/set`."""
     path = FILE_URL.sub("", path)
     return str(Path(path).expanduser()) if path.startswith("~/") else path
 
 
-def unreachable(path: str) -> str:
+def unsupported_scheme(path: str) -> str:
     """The scheme of a URL that is neither a file's nor Cloud Storage's: `https`, `s3`; empty for all others."""
     scheme = SCHEME.match(path)
     return scheme[1] if scheme and scheme[1] != "gs" else ""

@@ -45,10 +45,10 @@ def test_files_become_the_samples_that_webdataset_makes_of_them(files: list[tupl
     members = [(name + field, name.encode()) for name, fields in files for field in fields]
     with suppress(ValueError):  # a file that comes twice is an error for both
         expected = list(group_by_keys({"fname": n, "data": c, "__url__": "there"} for n, c in members))
-        assert list(tar_samples.grouped("there", members)) == expected
+        assert list(tar_samples.group_files("there", members)) == expected
         return
     with pytest.raises(ValueError, match="is in it twice"):
-        list(tar_samples.grouped("there", members))
+        list(tar_samples.group_files("there", members))
 
 
 @pytest.mark.parametrize("place", [0, 100, 124, 148, 257, 511])
@@ -78,9 +78,11 @@ def test_what_other_tools_put_before_files_is_passed_over_unless_it_matters(tmp_
     """GNU tar's directories; a time's fraction before each file, as webdataset writes it; another name."""
     path = tmp_path / "x.tar"
     content = packed(path, member("./", tarfile.DIRTYPE), member("./a.cls"), member("./a.jpg"), mtime="1.5")
-    assert [sorted(sample) for sample in tar_samples.samples("x", content)] == [["__key__", "__url__", "cls", "jpg"]]
+    assert [sorted(sample) for sample in tar_samples.read_samples("x", content)] == [
+        ["__key__", "__url__", "cls", "jpg"]
+    ]
     with pytest.raises(tar_samples.UnusualTarError):
-        list(tar_samples.samples("x", packed(path, member("a.cls"), path="b.cls")))
+        list(tar_samples.read_samples("x", packed(path, member("a.cls"), path="b.cls")))
     assert [sample["__key__"] for sample in shard_reader.read_shard(ShardFile(str(path)))] == ["b"]
 
 
@@ -187,7 +189,7 @@ def test_a_buckets_shard_is_not_asked_for_before_the_one_before_it_begins_to_com
     file, gate = slow_shard
     assert file.size is not None
     before = threading.Event()
-    arriving = shard_reader._Arriving(file, file.size)
+    arriving = shard_reader._PartialShard(file, file.size)
     fetching = threading.Thread(target=arriving.fetch, args=(before,))
     fetching.start()
     gate.seen.append("begun")
@@ -206,18 +208,18 @@ def test_a_buckets_shard_reads_alike_in_whatever_parts_it_comes(
     assert file.size is not None
     gate.opened.set()
     whole = objects.read(file.url)
-    monkeypatch.setattr(shard_reader, "PART", part)
-    arriving = shard_reader._Arriving(file, file.size)
+    monkeypatch.setattr(shard_reader, "PART_BYTES", part)
+    arriving = shard_reader._PartialShard(file, file.size)
     arriving.fetch(begun())
     places = [*range(0, file.size, 700), file.size, file.size + 512]
     assert [arriving[place : place + 690] for place in places] == [whole[place : place + 690] for place in places]
-    early = shard_reader._Arriving(file, file.size)
+    early = shard_reader._PartialShard(file, file.size)
     early.fetch(begun())
     assert early[file.size : file.size + 512] == b""
 
 
 def test_a_buckets_shard_that_cannot_come_does_not_hold_up_the_one_after_it(object_store: str) -> None:
-    missing = shard_reader._Arriving(ShardFile("gs://trainer-test/none.tar", 1024), 1024)
+    missing = shard_reader._PartialShard(ShardFile("gs://trainer-test/none.tar", 1024), 1024)
     missing.fetch(begun())
     assert missing.begun.is_set()
     assert "There is no object" in refused(lambda: missing[0:512])
@@ -232,7 +234,7 @@ def test_who_stops_reading_waits_for_no_bytes_of_a_stalled_bucket(
 ) -> None:
     file, gate = slow_shard
     monkeypatch.setattr(
-        shard_reader, "PATIENCE", resumable_stream.TIMEOUTS[1] / 2
+        shard_reader, "CLOSE_TIMEOUT_S", resumable_stream.TIMEOUTS_S[1] / 2
     )  # a busy machine's time, but not the bucket's
     with closing(shard_reader.read_shards([file])) as shards:
         assert next(next(shards))["cls"] == b"0"
@@ -242,7 +244,7 @@ def test_who_stops_reading_waits_for_no_bytes_of_a_stalled_bucket(
 
 
 def test_who_stops_reading_does_not_wait_for_an_answer_that_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_reader, "PATIENCE", 0.01)
+    monkeypatch.setattr(shard_reader, "CLOSE_TIMEOUT_S", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with closing(shard_reader.read_shards([ShardFile("gs://trainer-test/x.tar", 1024)] * 2)) as shards:
@@ -260,10 +262,10 @@ def test_a_loader_process_that_a_stalled_bucket_holds_up_does_not_hold_up_the_en
     slow_shard: tuple[ShardFile, Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, gate = slow_shard
-    monkeypatch.setattr(prefetch, "PATIENCE", 0.1)
+    monkeypatch.setattr(prefetch, "CLOSE_TIMEOUT_S", 0.1)
     found = pipeline.Dataset(pipeline.ShardSet((file.url,), (12,), (file.size,)), None, 10, 32)
     cfg = config(batch=1, loader_workers=1, train="x", classes=10, shuffle_buffer=1)
-    with closing(prefetch.Reader(lambda: pipeline.train_epoch(cfg, found, 0, 1, 1)[1])) as batches:
+    with closing(prefetch.BatchReader(lambda: pipeline.train_epoch(cfg, found, 0, 1, 1)[1])) as batches:
         next(iter(batches))
         assert multiprocessing.active_children()
     assert not gate.opened.is_set()
@@ -277,7 +279,7 @@ def test_a_buckets_shard_that_is_verified_gives_nothing_before_all_of_it_has_com
     gate.opened.set()
     content = objects.read(file.url)
     for digest, readable in ((hashlib.sha256(content).hexdigest(), len(content)), ("0" * 64, 0)):
-        arriving = shard_reader._Arriving(ShardFile(file.url, file.size, digest), len(content), verify=True)
+        arriving = shard_reader._PartialShard(ShardFile(file.url, file.size, digest), len(content), verify=True)
         arriving.fetch(begun())
         assert arriving._came == readable
     assert "its checksum is not the one in the manifest" in refused(lambda: arriving[0:512])

@@ -12,7 +12,7 @@ import pytest
 
 webdataset = pytest.importorskip("webdataset", reason="the trainer's packages are not installed")
 
-from tests.trainer.made_shards import make, samples_of
+from tests.trainer.shard_sets import make, samples_of
 from tests.trainer.storage_answers import losing_answers
 from trainer.errors import TrainerError
 from trainer.shards import (
@@ -20,17 +20,17 @@ from trainer.shards import (
     shard_lock,
     sources,
 )
-from trainer.shards.shard_lock import CLAIM, claimed
+from trainer.shards.shard_lock import LOCK_NAME, hold_lock
 from trainer.storage import objects
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
 HOLDER = """
 import sys, threading
-from trainer.shards.shard_lock import claimed
+from trainer.shards.shard_lock import hold_lock
 
-with claimed(sys.argv[1], print) as held:
-    held.keep()
+with hold_lock(sys.argv[1], print) as held:
+    held.start_heartbeat()
     print("held", flush=True)
     threading.Event().wait()
 """
@@ -54,23 +54,23 @@ def test_shards_are_not_made_where_a_living_process_makes_some_and_are_where_it_
     with holding(str(out)) as other:
         try:
             refused = rf"Shards are being made in .*/out already: by process {other.pid} on "
-            given = {"samples_per_shard": 4, "repeat": {}, "seed": 1, "tell": nothing}
+            given = {"samples_per_shard": 4, "repeat": {}, "seed": 1, "notify": nothing}
             for overwrite in (False, True):
                 with pytest.raises(TrainerError, match=refused):
                     command.make(source, str(out), overwrite=overwrite, **given)
-            assert [path.name for path in out.iterdir()] == [CLAIM]
+            assert [path.name for path in out.iterdir()] == [LOCK_NAME]
         finally:
             other.kill()
     manifest = make(source, out, per_shard=4)
     assert len(samples_of(out, manifest, "train")) == 8
-    assert not (out / CLAIM).exists()
+    assert not (out / LOCK_NAME).exists()
 
 
 def test_of_many_that_begin_at_once_one_makes_shards_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each lets go, and so removes the file that another may just have opened."""
-    monkeypatch.setattr(shard_lock, "ENDING", 0.0)
+    monkeypatch.setattr(shard_lock, "HOLDER_END_TIMEOUT_S", 0.0)
     inside, most, refused, held = 0, 0, 0, 0
     counting = threading.Lock()
 
@@ -78,7 +78,7 @@ def test_of_many_that_begin_at_once_one_makes_shards_at_a_time(
         nonlocal inside, most, refused, held
         for _ in range(100):
             try:
-                with claimed(str(tmp_path), nothing):
+                with hold_lock(str(tmp_path), nothing):
                     with counting:
                         inside, held = inside + 1, held + 1
                         most = max(most, inside)
@@ -101,45 +101,47 @@ def test_of_many_that_begin_at_once_one_makes_shards_at_a_time(
 def test_in_a_bucket_a_living_process_keeps_its_place(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_lock, "BEAT", 0.05)
-    monkeypatch.setattr(shard_lock, "POLL", 0.05)
-    monkeypatch.setattr(shard_lock, "DEAD", 60.0)
+    monkeypatch.setattr(shard_lock, "HEARTBEAT_INTERVAL_S", 0.05)
+    monkeypatch.setattr(shard_lock, "POLL_INTERVAL_S", 0.05)
+    monkeypatch.setattr(shard_lock, "DEAD_AFTER_S", 60.0)
     out = f"gs://trainer-test/{tmp_path.name}"
     told: list[str] = []
-    with claimed(out, nothing) as held:
-        held.keep()
+    with hold_lock(out, nothing) as held:
+        held.start_heartbeat()
         refused = rf"Shards are being made in {out} already: by process {os.getpid()} on "
-        with pytest.raises(TrainerError, match=refused), claimed(out, told.append):
+        with pytest.raises(TrainerError, match=refused), hold_lock(out, told.append):
             pass
         held.verify()
-    assert told == [f"{out}/{CLAIM} says that shards are being made there: 60 s will show whether they still are .."]
-    assert objects.matching(out) == []
+    assert told == [
+        f"{out}/{LOCK_NAME} says that shards are being made there: 60 s will show whether they still are .."
+    ]
+    assert objects.list_names(out) == []
 
 
 def test_in_a_bucket_a_dead_process_loses_its_place_and_finds_out(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_lock, "POLL", 0.05)
-    monkeypatch.setattr(shard_lock, "DEAD", 0.2)
+    monkeypatch.setattr(shard_lock, "POLL_INTERVAL_S", 0.05)
+    monkeypatch.setattr(shard_lock, "DEAD_AFTER_S", 0.2)
     out = f"gs://trainer-test/{tmp_path.name}"
-    with claimed(out, nothing) as frozen:
-        with claimed(out, nothing) as other:
+    with hold_lock(out, nothing) as frozen:
+        with hold_lock(out, nothing) as other:
             with pytest.raises(TrainerError, match=f"Another process makes shards in {out} by now"):
                 frozen.verify()
-            frozen.let_go()
+            frozen.release()
             other.verify()
-        assert objects.matching(out) == []
+        assert objects.list_names(out) == []
 
 
 def test_in_a_bucket_a_lost_answer_does_not_make_a_process_its_own_rival(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A heartbeat that arrived, and whose answer did not, left another generation than its writer knows of."""
-    monkeypatch.setattr(shard_lock, "BEAT", 0.05)
+    monkeypatch.setattr(shard_lock, "HEARTBEAT_INTERVAL_S", 0.05)
     out = f"gs://trainer-test/{tmp_path.name}"
-    with losing_answers(monkeypatch, object_store) as way, claimed(out, nothing) as held:
+    with losing_answers(monkeypatch, object_store) as way, hold_lock(out, nothing) as held:
         way.losing.set()
-        held.keep()
+        held.start_heartbeat()
         assert way.lost.wait(DEADLINE_S)
         way.losing.clear()
         held.verify()
@@ -148,16 +150,16 @@ def test_in_a_bucket_a_lost_answer_does_not_make_a_process_its_own_rival(
 def test_of_two_that_find_a_dead_process_one_takes_its_place(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_lock, "POLL", 0.05)
-    monkeypatch.setattr(shard_lock, "DEAD", 0.3)
+    monkeypatch.setattr(shard_lock, "POLL_INTERVAL_S", 0.05)
+    monkeypatch.setattr(shard_lock, "DEAD_AFTER_S", 0.3)
     out = f"gs://trainer-test/{tmp_path.name}"
-    objects.write(f"{out}/{CLAIM}", b"process 1 on a host that was deleted")
+    objects.write(f"{out}/{LOCK_NAME}", b"process 1 on a host that was deleted")
     both = threading.Barrier(2)
     outcomes: list[str] = []
 
     def begin() -> None:
         try:
-            with claimed(out, lambda _: both.wait() and None) as held:  # both have found the dead one by then
+            with hold_lock(out, lambda _: both.wait() and None) as held:  # both have found the dead one by then
                 both.wait()
                 held.verify()
                 outcomes.append("made")

@@ -9,17 +9,17 @@ for package in ("torch", "tensorboardX"):
 
 from tests.trainer.test_training import event_curves
 from trainer.errors import TrainerError
-from trainer.metrics.tensorboard import Events
+from trainer.metrics.tensorboard import EventFile
 from trainer.storage import objects
 
 
 def test_curves_in_a_bucket_are_there_after_each_flush(object_store: str, tmp_path: Path) -> None:
     where = f"gs://trainer-test/{tmp_path.name}/logs"
-    events = Events(where)
+    events = EventFile(where)
     for epoch in (1, 2):
         events.add(epoch, test_accuracy=epoch / 2)
         events.flush()
-        [name] = objects.matching(where)
+        [name] = objects.list_names(where)
         curves = event_curves(objects.read(objects.join(where, name)))
         assert curves == {"test/accuracy": [(step, step / 2) for step in range(1, epoch + 1)]}
     events.close()
@@ -28,7 +28,7 @@ def test_curves_in_a_bucket_are_there_after_each_flush(object_store: str, tmp_pa
 def test_a_resumed_run_voids_what_the_killed_one_told_of_the_same_steps(tmp_path: Path) -> None:
     from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-    Events(str(tmp_path), 17).close()
+    EventFile(str(tmp_path), 17).close()
     [file] = tmp_path.iterdir()
     content = file.read_bytes()
     version = 12 + int.from_bytes(content[:8], "little") + 4
@@ -39,23 +39,23 @@ def test_a_resumed_run_voids_what_the_killed_one_told_of_the_same_steps(tmp_path
 def test_a_place_that_cannot_be_written_is_told_before_the_training(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerError, match=f"Cannot write to {tmp_path}/file/logs"):
-        Events(str(tmp_path / "file" / "logs"))
+        EventFile(str(tmp_path / "file" / "logs"))
 
 
 def test_what_a_bucket_does_not_take_it_gets_with_the_next_flush(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     where = f"gs://trainer-test/{tmp_path.name}/logs"
-    events = Events(where)
+    events = EventFile(where)
     with monkeypatch.context() as away:
         away.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
-        away.setattr("trainer.metrics.tensorboard.PATIENCE", 0.5)
+        away.setattr("trainer.metrics.tensorboard.UPLOAD_TIMEOUT_S", 0.5)
         for step in (1, 2):
             events.add(step, train_loss=step / 2)
             events.flush()
     events.add(3, train_loss=1.5)
     events.close()
-    [name] = objects.matching(where)
+    [name] = objects.list_names(where)
     curves = event_curves(objects.read(objects.join(where, name)))
     assert curves == {"train/loss": [(1, 0.5), (2, 1.0), (3, 1.5)]}
     waits, again = capfd.readouterr().err.splitlines()
@@ -69,16 +69,16 @@ def test_events_that_a_bucket_never_took_are_said_to_be_lost(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     where = f"gs://trainer-test/{tmp_path.name}/logs"
-    events = Events(where)
+    events = EventFile(where)
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
-    monkeypatch.setattr("trainer.metrics.tensorboard.PATIENCE", 0.5)
+    monkeypatch.setattr("trainer.metrics.tensorboard.UPLOAD_TIMEOUT_S", 0.5)
     events.add(1, train_loss=0.5)
     events.close()
     assert capfd.readouterr().err.splitlines()[-1] == f"The TensorBoard events that {where} did not take are lost."
 
 
 def test_an_event_file_that_somebody_removes_is_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    events = Events(str(tmp_path))
+    events = EventFile(str(tmp_path))
     [file] = tmp_path.iterdir()
     file.unlink()
     for step in (1, 2):
@@ -90,6 +90,6 @@ def test_an_event_file_that_somebody_removes_is_told_once(tmp_path: Path, capfd:
 
 
 def test_without_a_place_nothing_is_written() -> None:
-    events = Events(None)
+    events = EventFile(None)
     events.add(1, train_loss=0.5)
     events.close()

@@ -16,7 +16,7 @@ HOST = "127.0.91.6"
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> str:
     """An address at which nothing listens; workers wait there as long as a loaded machine may take."""
-    monkeypatch.setattr(startup_error, "PATIENCE", 60.0)
+    monkeypatch.setattr(startup_error, "WAIT_S", 60.0)
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return f"{HOST}:{probe.getsockname()[1]}"
@@ -27,7 +27,7 @@ def said(coordinator: str, sentences: list[str]) -> None:
 
     def say(worker: int) -> None:
         place = {"TPU_TUI_WORKER": str(worker), "TPU_TUI_WORKERS": str(len(sentences))}
-        startup_error.say_once(sentences[worker], {**place, "TPU_TUI_COORDINATOR": coordinator})
+        startup_error.print_once(sentences[worker], {**place, "TPU_TUI_COORDINATOR": coordinator})
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(say, reversed(range(len(sentences)))))
@@ -57,7 +57,7 @@ def test_a_worker_speaks_where_worker_0_starts(capfd: pytest.CaptureFixture[str]
         pool.submit(greet)
         for port in (store.port, greeting.getsockname()[1]):
             place = {"TPU_TUI_WORKER": "1", "TPU_TUI_WORKERS": "2", "TPU_TUI_COORDINATOR": f"{HOST}:{port}"}
-            startup_error.say_once("There is no TPU.", place)
+            startup_error.print_once("There is no TPU.", place)
             assert capfd.readouterr().err == "There is no TPU.\n"
 
 
@@ -68,17 +68,17 @@ def test_a_worker_speaks_where_worker_0_starts(capfd: pytest.CaptureFixture[str]
 def test_a_worker_that_cannot_find_the_others_speaks(
     place: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    startup_error.say_once("There is no TPU.", place)
+    startup_error.print_once("There is no TPU.", place)
     assert capfd.readouterr().err == "There is no TPU.\n"
 
 
 def test_a_worker_whose_worker_0_does_not_start_does_not_wait_for_it(coordinator: str) -> None:
     from trainer.distributed.rendezvous import _await_server
-    from trainer.errors import ToldElsewhereError
+    from trainer.errors import ReportedElsewhereError
 
     host, _, port = coordinator.partition(":")
     with ThreadPoolExecutor() as pool:
         place = {"TPU_TUI_WORKERS": "2", "TPU_TUI_COORDINATOR": coordinator}
-        pool.submit(startup_error.say_once, "There is no TPU.", place)
-        with pytest.raises(ToldElsewhereError):
+        pool.submit(startup_error.print_once, "There is no TPU.", place)
+        with pytest.raises(ReportedElsewhereError):
             _await_server((host, int(port)), time.monotonic() + 60, lambda: False)

@@ -10,7 +10,7 @@ for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
 from tests.trainer.conftest import Pod
-from trainer.distributed.config_check import compare, settings
+from trainer.distributed.config_check import compare, list_settings
 from trainer.errors import TrainerError
 from trainer.options import parse
 
@@ -20,7 +20,7 @@ FAKE = ["--fake-data", "--image-size", "32"]
 def difference(first: list[str], second: list[str]) -> str:
     """What is said of workers 0 and 1 that were started with these; empty where they may go on."""
     try:
-        compare([(0, settings(parse(first, {}))), (1, settings(parse(second, {})))])
+        compare([(0, list_settings(parse(first, {}))), (1, list_settings(parse(second, {})))])
     except TrainerError as error:
         return str(error)
     return ""
@@ -61,7 +61,7 @@ def test_the_same_place_in_another_home_is_the_same(monkeypatch: pytest.MonkeyPa
     told = []
     for worker in range(2):
         monkeypatch.setenv("HOME", f"/home/{worker}")
-        told.append((worker, settings(parse(["--train-shards", "~/set/{0..3}.tar"], {}))))
+        told.append((worker, list_settings(parse(["--train-shards", "~/set/{0..3}.tar"], {}))))
     compare(told)
 
 

@@ -12,13 +12,13 @@ webdataset = pytest.importorskip("webdataset", reason="webdataset is not install
 
 from tests.trainer.small_shards import config, ppm, shard
 from trainer.data import (
+    memory_check,
     pipeline,
-    pixel_buffers,
     sample_cache,
 )
 from trainer.data.pipeline import Dataset, ShardSet
-from trainer.data.pixel_buffers import MIB
-from trainer.data.sample_cache import Kept
+from trainer.data.sample_cache import SampleCache
+from trainer.distributed.memory_check import MIB
 
 
 def _shard(path: Path, values: range) -> str:
@@ -26,7 +26,7 @@ def _shard(path: Path, values: range) -> str:
 
 
 def _epochs(
-    shards: str, held: Kept | None, *, loaders: int = 0, first: int = 0
+    shards: str, held: SampleCache | None, *, loaders: int = 0, first: int = 0
 ) -> list[list[tuple[bytes, list[int]]]]:
     cfg = config(batch=4, loader_workers=loaders, train=shards, classes=10)
     found = Dataset(pipeline.find(cfg, world=1).train, None, 10, 32)
@@ -39,14 +39,14 @@ def _epochs(
 
 @pytest.mark.parametrize("first", [0, 3])
 def test_later_epochs_are_the_same_from_memory_as_read_anew(numbered: str, first: int) -> None:
-    assert _epochs(numbered, Kept(64), first=first) == _epochs(numbered, None, first=first)
+    assert _epochs(numbered, SampleCache(64), first=first) == _epochs(numbered, None, first=first)
 
 
 def test_a_shard_is_read_once_and_the_files_may_go(tmp_path: Path) -> None:
     files = [_shard(tmp_path / f"{number}.tar", range(8 * number, 8 * number + 8)) for number in range(4)]
     cfg = config(batch=4, train=str(tmp_path / "{0..3}.tar"), classes=10)
     found = Dataset(pipeline.find(cfg, world=1).train, None, 10, 32)
-    held = Kept(64)
+    held = SampleCache(64)
     first = [labels.tolist() for _, labels in pipeline.train_epoch(cfg, found, 0, 1, 1, 0, held)[1]]
     for file in files:
         Path(file).unlink()
@@ -60,8 +60,10 @@ def test_what_does_not_fit_is_read_anew_and_the_rest_comes_from_memory(
     for number in range(4):
         _shard(tmp_path / f"{number}.tar", range(8 * number, 8 * number + 8))
     pattern = str(tmp_path / "{0..3}.tar")
-    held = Kept(64)
-    held._room = 2 * 8 * (sample_cache.BESIDE + 4096)  # two shards of eight small images and their names
+    held = SampleCache(64)
+    held._room = (
+        2 * 8 * (sample_cache.SAMPLE_OVERHEAD_BYTES + 4096)
+    )  # two shards of eight small images and their names
     assert _epochs(pattern, held) == _epochs(pattern, None)
     assert len(held._shards) == 2
 
@@ -69,20 +71,22 @@ def test_what_does_not_fit_is_read_anew_and_the_rest_comes_from_memory(
 def test_nothing_is_held_where_the_machine_has_little_memory_left(
     numbered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pixel_buffers, "this_machine", lambda: pixel_buffers.Machine("boot", sample_cache.SPARED))
-    held = Kept(64)
+    monkeypatch.setattr(
+        memory_check, "read_machine_memory", lambda: memory_check.MachineMemory("boot", sample_cache.SPARED_MIB)
+    )
+    held = SampleCache(64)
     _epochs(numbered, held)
     assert not held._shards
 
 
 def test_zero_holds_nothing(numbered: str) -> None:
-    held = Kept(0)
+    held = SampleCache(0)
     _epochs(numbered, held)
     assert not held._shards
 
 
 def test_beside_loader_processes_nothing_is_held(numbered: str) -> None:
-    held = Kept(64)
+    held = SampleCache(64)
     assert _epochs(numbered, held, loaders=2)
     assert not held._shards
 
@@ -92,7 +96,7 @@ def test_a_damaged_shard_is_not_held(tmp_path: Path) -> None:
     cut = Path(_shard(tmp_path / "1.tar", range(8, 16)))
     cut.write_bytes(cut.read_bytes()[:9999])
     cfg = config(batch=4, on_bad_shard="skip", train=str(whole), classes=10)
-    held = Kept(64)
+    held = SampleCache(64)
     found = Dataset(ShardSet((str(whole), str(cut)), (8, 8)), None, 10, 32)
     for epoch in (1, 2):
         assert sum(len(labels) for _, labels in pipeline.train_epoch(cfg, found, 0, 1, epoch, 0, held)[1]) == 16
@@ -100,9 +104,9 @@ def test_a_damaged_shard_is_not_held(tmp_path: Path) -> None:
 
 
 def test_half_a_shard_is_not_held_as_a_whole_one() -> None:
-    held = Kept(64)
+    held = SampleCache(64)
     samples: Iterator[dict[str, bytes]] = iter([{"cls": b"1"}, {"cls": b"2"}])
-    noting = held.noting("a.tar", 2, samples)
+    noting = held.record("a.tar", 2, samples)
     next(noting)
     assert held.get("a.tar") is None
     next(noting)

@@ -20,5 +20,7 @@ def samples_of(directory: Path, manifest: Manifest, split: str) -> list[dict[str
     return samples
 
 
-def make(source: sources.Source, out: Path, per_shard: int = 4, seed: int = 3, **repeat: int) -> Manifest:
-    return command.make(source, str(out), samples_per_shard=per_shard, repeat=repeat, seed=seed, tell=lambda _: None)
+def make(source: sources.ImageSource, out: Path, per_shard: int = 4, seed: int = 3, **repeat: int) -> Manifest:
+    return command.make(
+        source, str(out), samples_per_shard=per_shard, repeat=repeat, seed=seed, notify=lambda _: None
+    )

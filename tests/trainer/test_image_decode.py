@@ -32,7 +32,7 @@ def noise(width: int, height: int, seed: int = 1) -> np.ndarray:
 
 
 def opened(pixels: np.ndarray) -> image_decode.Picture:
-    return image_decode.opened(encoded(Image.fromarray(pixels)))
+    return image_decode.open_picture(encoded(Image.fromarray(pixels)))
 
 
 def augmented(picture: image_decode.Picture, size: int, seed: int) -> np.ndarray:
@@ -112,7 +112,7 @@ def test_a_resized_crop_is_what_pil_makes_of_the_same_part() -> None:
     content = photo_like.picture("same part")
     image = Image.open(io.BytesIO(content))
     for seed in range(20):
-        out = augmented(image_decode.opened(content), 224, seed)
+        out = augmented(image_decode.open_picture(content), 224, seed)
         rng = random.Random(seed)
         left, top, wide, high = image_decode.random_box(image.width, image.height, rng)
         part = image.resize((224, 224), Image.Resampling.BILINEAR, (left, top, left + wide, top + high))
@@ -120,7 +120,7 @@ def test_a_resized_crop_is_what_pil_makes_of_the_same_part() -> None:
         assert (
             np.abs(out.astype(int) - expected.astype(int)).mean() < 2.5
         )  # levels of 255; quick decoding of colours included
-    out = centred(image_decode.opened(content), 224)
+    out = centred(image_decode.open_picture(content), 224)
     side = round(min(image.size) / image_decode.EVALUATION_MARGIN)
     left, top = (image.width - side) // 2, (image.height - side) // 2
     expected = np.asarray(image.resize((224, 224), Image.Resampling.BILINEAR, (left, top, left + side, top + side)))
@@ -137,14 +137,14 @@ def test_shrinking_loses_no_pixel_to_aliasing() -> None:
 def test_a_jpeg_is_decoded_as_pil_does_it_bit_by_bit() -> None:
     for number in range(3):
         content = photo_like.picture(f"bits {number}")
-        assert np.array_equal(image_decode.decoded(content), np.asarray(Image.open(io.BytesIO(content))))
+        assert np.array_equal(image_decode.decode(content), np.asarray(Image.open(io.BytesIO(content))))
 
 
 def test_a_jpeg_that_is_cut_off_is_refused_and_not_filled_up_with_grey() -> None:
     content = encoded(Image.fromarray(noise(200, 120)), "jpeg")
     for length in (len(content) // 2, len(content) - 20):
         with pytest.raises(ValueError, match="Premature end"):
-            image_decode.decoded(content[:length])
+            image_decode.decode(content[:length])
 
 
 @pytest.mark.parametrize(("width", "height"), [(500, 300), (40, 400), (8, 8)])
@@ -162,7 +162,7 @@ def test_the_centre_is_what_an_evaluation_sees() -> None:
 
 def test_quick_decoding_is_off_by_about_a_level_on_average() -> None:
     for number in range(5):
-        picture = image_decode.opened(photo_like.picture(f"quick {number}"))
+        picture = image_decode.open_picture(photo_like.picture(f"quick {number}"))
         difference = picture.pixels().astype(int) - picture.pixels(quick=True).astype(int)
         assert 0 < np.abs(difference).mean() < 1.5
 
@@ -170,7 +170,7 @@ def test_quick_decoding_is_off_by_about_a_level_on_average() -> None:
 def test_a_large_jpeg_is_decoded_small_where_little_is_wanted_and_looks_the_same() -> None:
     large = Image.fromarray(noise(40, 30)).resize((1200, 900), Image.Resampling.BICUBIC)
     content = encoded(large, "jpeg", quality=95)
-    picture = image_decode.opened(content)
+    picture = image_decode.open_picture(content)
     assert picture.pixels(8.5, quick=True).shape[0] < 200
     assert picture.pixels(1.9, quick=True).shape == picture.pixels(8.5).shape == (900, 1200, 3)
     box = (200, 96, 640, 640)
@@ -182,7 +182,7 @@ def test_a_large_jpeg_is_decoded_small_where_little_is_wanted_and_looks_the_same
 def test_jpegs_of_any_colour_space_become_rgb(mode: str) -> None:
     image = Image.new("RGB", (300, 260), (200, 40, 90)).convert(mode)
     expected = np.asarray(image.convert("RGB"))[0, 0].astype(int)
-    picture = image_decode.opened(encoded(image, "jpeg", quality=95))
+    picture = image_decode.open_picture(encoded(image, "jpeg", quality=95))
     for result in (centred(picture, 224), augmented(picture, 224, 1)):
         assert np.abs(result[100, 100].astype(int) - expected).max() < 8
 
@@ -192,7 +192,7 @@ def test_jpegs_of_any_colour_space_become_rgb(mode: str) -> None:
 )
 def test_what_is_no_image_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"image|empty|OpenCV|remature"):
-        image_decode.decoded(content)
+        image_decode.decode(content)
 
 
 def test_a_small_file_that_says_it_is_a_huge_image_is_refused_before_there_is_memory_for_it() -> None:
@@ -204,4 +204,4 @@ def test_a_small_file_that_says_it_is_a_huge_image_is_refused_before_there_is_me
     png = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
     for content in (bytes(jpeg), png + encoded(Image.new("RGB", (64, 64)))[33:]):
         with pytest.raises(ValueError, match=f"it has more than {image_decode.MOST_PIXELS} pixels"):
-            image_decode.decoded(content)
+            image_decode.decode(content)

@@ -17,17 +17,16 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 
 from trainer.checkpoint import store
-from trainer.checkpoint.store import Identity, Keeper, Position, State
-from trainer.distributed import child_cleanup
+from trainer.checkpoint.store import CheckpointStore, Identity, Position, State
 from trainer.shards import command, sources
-from trainer.storage import objects
+from trainer.storage import objects, temp_files
 
 ANYTHING = re.compile(".*")
 MINE = Identity("resnet50", 10, "plan")
 
 
 def write_for_ever(path: Path, begun: Any) -> None:
-    with child_cleanup.replacing(path) as stream:
+    with temp_files.replace_file(path) as stream:
         stream.write(b"half")
         stream.flush()
         begun.send(None)
@@ -63,7 +62,7 @@ def temporaries(directory: Path) -> list[str]:
 
 
 def aged(path: Path) -> None:
-    then = time.time() - child_cleanup.LONG_AGO - 60
+    then = time.time() - temp_files.ABANDONED_AFTER_S - 60
     os.utime(path, (then, then))
 
 
@@ -74,7 +73,7 @@ def test_what_a_killed_writer_left_is_removed_and_what_a_living_one_writes_is_no
     end(writer(tmp_path / "killed"))
     assert len(temporaries(tmp_path)) == 2
     aged(next(tmp_path.glob(".living*")))  # one that waits for a slow disk
-    child_cleanup.remove_temporaries(tmp_path, ANYTHING)
+    temp_files.remove_temp_files(tmp_path, ANYTHING)
     [left] = temporaries(tmp_path)
     assert left.startswith(".living.")
 
@@ -83,26 +82,26 @@ def test_what_another_machine_writes_is_left_until_it_has_been_silent_for_long(w
     end(writer(tmp_path / "file"))
     elsewhere = tmp_path / ".file.another-host.17.part"
     next(tmp_path.glob(".file*")).rename(elsewhere)
-    child_cleanup.remove_temporaries(tmp_path, ANYTHING)
+    temp_files.remove_temp_files(tmp_path, ANYTHING)
     assert elsewhere.exists()
     aged(elsewhere)
-    child_cleanup.remove_temporaries(tmp_path, ANYTHING)
+    temp_files.remove_temp_files(tmp_path, ANYTHING)
     assert not elsewhere.exists()
 
 
 def test_a_writer_whose_file_is_taken_for_a_leftover_before_it_is_locked_makes_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock, taken = child_cleanup.fcntl.flock, []
+    lock, taken = temp_files.fcntl.flock, []
 
     def late(stream: Any, how: int) -> None:
-        if how == child_cleanup.fcntl.LOCK_EX and not taken:
+        if how == temp_files.fcntl.LOCK_EX and not taken:
             taken.append(True)
-            child_cleanup.remove_temporaries(tmp_path, ANYTHING)
+            temp_files.remove_temp_files(tmp_path, ANYTHING)
         lock(stream, how)
 
-    monkeypatch.setattr(child_cleanup.fcntl, "flock", late)
-    with child_cleanup.replacing(tmp_path / "file") as stream:
+    monkeypatch.setattr(temp_files.fcntl, "flock", late)
+    with temp_files.replace_file(tmp_path / "file") as stream:
         stream.write(b"whole")
     assert taken
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"file": b"whole"}
@@ -114,23 +113,23 @@ def test_a_writer_that_is_stopped_before_it_has_its_lock_leaves_nothing(
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(child_cleanup.fcntl, "flock", stopped)
-    with pytest.raises(KeyboardInterrupt), child_cleanup.replacing(tmp_path / "file"):
+    monkeypatch.setattr(temp_files.fcntl, "flock", stopped)
+    with pytest.raises(KeyboardInterrupt), temp_files.replace_file(tmp_path / "file"):
         pass
     assert not list(tmp_path.iterdir())
 
 
 def test_a_run_removes_what_a_killed_one_left_in_its_checkpoint_directory(writer: Any, tmp_path: Path) -> None:
-    Keeper(str(tmp_path), MINE, None).save(State({}, {}), Position(1, 1))
+    CheckpointStore(str(tmp_path), MINE, None).save(State({}, {}), Position(1, 1))
     whole = sorted(path.name for path in tmp_path.iterdir())
     for name in ("checkpoint-000002.pt", "checkpoint-000002.json", "best.json", ".probe"):
         end(writer(tmp_path / name))
     (tmp_path / ".probe").touch()
     end(writer(tmp_path / "notes.txt"))
     writer(tmp_path / "checkpoint-000003.pt")
-    newest = store.newest(str(tmp_path), MINE)
+    newest = store.find_newest(str(tmp_path), MINE)
     assert newest is not None
-    Keeper(str(tmp_path), MINE, newest[0])
+    CheckpointStore(str(tmp_path), MINE, newest[0])
     left = sorted(
         path.name for path in tmp_path.iterdir() if not path.name.startswith((".notes", ".checkpoint-000003"))
     )
@@ -151,5 +150,5 @@ def test_a_probe_that_a_killed_run_left_in_a_bucket_is_gone_after_the_next_start
 ) -> None:
     where = f"gs://trainer-test/{tmp_path.name}"
     objects.write(f"{where}/.probe", b"")
-    Keeper(where, MINE, None)
-    assert objects.matching(where) == []
+    CheckpointStore(where, MINE, None)
+    assert objects.list_names(where) == []

@@ -85,7 +85,7 @@ class CuttingProxy:
 def proxy(object_store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[CuttingProxy]:
     running = CuttingProxy(object_store)
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", running.url)
-    monkeypatch.setattr(resumable_stream, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(resumable_stream, "FIRST_PAUSE_S", 0.001)
     yield running
     running.close()
 
@@ -135,7 +135,7 @@ def test_a_bucket_that_asks_for_patience_gets_it(proxy: CuttingProxy, content: b
 
 
 def test_what_a_server_sends_beyond_the_objects_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumable_stream, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(resumable_stream, "FIRST_PAUSE_S", 0.001)
     header = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-9/10\r\nContent-Length: 15\r\n\r\n"
 
     def answer() -> None:

@@ -17,7 +17,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from trainer.distributed.liveness import Missing, RollCall, told
+from trainer.distributed.liveness import MissingRanks, RollCall, format_ranks
 
 CONTEXT = multiprocessing.get_context("fork")
 HOST = "127.0.0.1"
@@ -33,7 +33,11 @@ def take_part(rank: int, port: int, entered: int, ours: Any) -> None:
     roll_call = RollCall(store, rank, 4)
     roll_call.entered = entered
     ours.send(store.port)
-    does = {"call": lambda: roll_call.missing(lambda: False), "tell": roll_call.tell, "leave": roll_call.leave}
+    does = {
+        "call": lambda: roll_call.missing(lambda: False),
+        "tell": roll_call.report_error,
+        "leave": roll_call.shutdown,
+    }
     while True:
         ours.send(does[ours.recv()]())
 
@@ -50,8 +54,8 @@ class Rank:
     def call(self) -> None:
         self._ours.send("call")
 
-    def found(self) -> Missing:
-        found: Missing = self._ours.recv()
+    def found(self) -> MissingRanks:
+        found: MissingRanks = self._ours.recv()
         return found
 
     def tells(self) -> bool:
@@ -59,7 +63,7 @@ class Rank:
         tells: bool = self._ours.recv()
         return tells
 
-    def leave(self) -> None:
+    def shutdown(self) -> None:
         self._ours.send("leave")
 
     def has_left(self, within: float) -> bool:
@@ -107,25 +111,25 @@ def test_ranks_that_are_frozen_or_dead_are_silent_and_all_others_hear_of_it(star
     dead.end()
     for rank in (last, first):
         rank.call()
-    assert last.found() == first.found() == Missing(silent=(1, 2))
+    assert last.found() == first.found() == MissingRanks(silent=(1, 2))
 
 
 def test_a_rank_that_answers_and_came_less_far_is_behind(start: Start) -> None:
     ranks = start(7, 7, 6, 7)
     ranks[3].call()
-    assert ranks[3].found() == Missing(behind=(2,))
+    assert ranks[3].found() == MissingRanks(behind=(2,))
 
 
 def test_where_all_answer_and_came_as_far_nobody_is_named(start: Start) -> None:
     ranks = start(7, 7, 7, 7)
     ranks[0].call()
-    assert ranks[0].found() == Missing()
+    assert ranks[0].found() == MissingRanks()
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody is left who might answer, nothing is gained by waiting longer."""
-    monkeypatch.setattr("trainer.distributed.liveness.PATIENCE", 1.0)
+    monkeypatch.setattr("trainer.distributed.liveness.ANSWER_TIMEOUT_S", 1.0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -135,24 +139,24 @@ def test_where_rank_0_does_not_answer_any_more_it_is_named(start: Start, number:
     first.signal(number)
     for rank in others:
         rank.call()
-    assert [rank.found() for rank in others] == [Missing(silent=(0,))] * 3
+    assert [rank.found() for rank in others] == [MissingRanks(silent=(0,))] * 3
 
 
 def test_who_asks_when_rank_0_has_ended_for_anothers_sake_knows_whose(start: Start) -> None:
     first, dead, late, _ = start(7, 7, 7, 7)
     dead.end()
     first.call()
-    assert first.found() == Missing(silent=(1,))
+    assert first.found() == MissingRanks(silent=(1,))
     time.sleep(0.1)
     first.end()
     late.call()
-    assert late.found() == Missing(silent=(1,))
+    assert late.found() == MissingRanks(silent=(1,))
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks, which are forked later, wait as long as a loaded machine may take."""
-    for name in ("HEARING", "PATIENCE"):
+    for name in ("ACK_TIMEOUT_S", "ANSWER_TIMEOUT_S"):
         monkeypatch.setattr(f"trainer.distributed.liveness.{name}", 60.0)
 
 
@@ -163,7 +167,7 @@ def test_of_ranks_that_end_one_says_why_and_all_others_hear_which(start: Start) 
     assert teller.tells()
     assert not first.tells()
     late.call()
-    assert late.found() == Missing(ended=(1,))
+    assert late.found() == MissingRanks(ended=(1,))
 
 
 @pytest.mark.usefixtures("patient")
@@ -171,7 +175,7 @@ def test_rank_0_ends_when_all_have_heard_who_says_why(start: Start) -> None:
     first, frozen, *late = start(7, 7, 7, 7)
     frozen.signal(signal.SIGSTOP)
     assert first.tells()
-    first.leave()
+    first.shutdown()
     assert not first.has_left(within=1)
     frozen.signal(signal.SIGCONT)
     assert first.has_left(within=30)
@@ -179,14 +183,14 @@ def test_rank_0_ends_when_all_have_heard_who_says_why(start: Start) -> None:
     for rank in (frozen, *late):
         assert not rank.tells()
         rank.call()
-        assert rank.found() == Missing(ended=(0,))
+        assert rank.found() == MissingRanks(ended=(0,))
 
 
 def test_rank_0_does_not_wait_for_ever_for_one_that_is_frozen(start: Start) -> None:
     first, frozen, *_ = start(7, 7, 7, 7)
     frozen.signal(signal.SIGSTOP)
     assert first.tells()
-    first.leave()
+    first.shutdown()
     assert first.has_left(within=10)
 
 
@@ -197,11 +201,11 @@ def test_where_rank_0_does_not_answer_any_more_better_twice_than_never(start: St
     first.signal(number)
     for rank in others[:2]:
         assert rank.tells()
-        rank.leave()
+        rank.shutdown()
         assert rank.has_left(within=10)
 
 
 def test_ranks_are_told_with_their_workers() -> None:
-    assert told((5,), cores=4) == "Rank 5 (worker 1, core 1)"
-    assert told((4, 5, 6, 7), cores=4) == "Ranks 4, 5, 6 and 7 (worker 1)"
-    assert told((1, 4), cores=4) == "Ranks 1 and 4 (workers 0 and 1)"
+    assert format_ranks((5,), cores=4) == "Rank 5 (worker 1, core 1)"
+    assert format_ranks((4, 5, 6, 7), cores=4) == "Ranks 4, 5, 6 and 7 (worker 1)"
+    assert format_ranks((1, 4), cores=4) == "Ranks 1 and 4 (workers 0 and 1)"

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.data.sharding import Piece, Share, cut, evaluation_share, shard_order, train_batches, train_share
+from trainer.data.sharding import ShardPiece, Share, cut, evaluation_share, shard_order, train_batches, train_share
 
 counts = st.lists(st.integers(0, 40), min_size=1, max_size=12)
 worlds = st.integers(1, 9)
@@ -13,7 +13,7 @@ batch_sizes = st.integers(1, 17)
 loader_numbers = st.integers(0, 5)
 
 
-def samples(pieces: tuple[Piece, ...]) -> list[tuple[int, int]]:
+def samples(pieces: tuple[ShardPiece, ...]) -> list[tuple[int, int]]:
     return [(piece.shard, index) for piece in pieces for index in range(piece.start, piece.stop)]
 
 

@@ -79,7 +79,7 @@ def test_a_command_that_hangs_is_ended_for_whoever_waits_for_it(
     waiting = threading.Thread(target=read)
     waiting.start()
     await_that(begun.exists)
-    pipe_urls.end_all()
+    pipe_urls.kill_all()
     waiting.join(DEADLINE)
-    assert [type(error) for error in met] == [pipe_urls.EndedError]
+    assert [type(error) for error in met] == [pipe_urls.PipeKilledError]
     assert begun.read_text() == "0\n"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainer.data.prefetch import DEPTH, Ahead
+from trainer.data.prefetch import QUEUE_DEPTH, EpochPrefetcher
 
 DEADLINE = 60
 
@@ -18,7 +18,7 @@ def test_an_epoch_that_was_begun_has_its_first_batch_made_before_it_is_asked_for
             made.set()
             yield f"{epoch}.{step}"
 
-    ahead = Ahead(batches)
+    ahead = EpochPrefetcher(batches)
     ahead.begin(2)
     assert made.wait(DEADLINE)
     assert list(ahead.epoch(2)) == ["2.0", "2.1", "2.2"]
@@ -31,7 +31,7 @@ def test_an_epoch_is_the_same_whether_begun_ahead_or_not_and_only_begun_once() -
         asked.append((epoch, first))
         return iter(range(first, 4))
 
-    ahead = Ahead(batches)
+    ahead = EpochPrefetcher(batches)
     ahead.begin(1)
     ahead.begin(1)
     assert list(ahead.epoch(1)) == list(ahead.epoch(1)) == [0, 1, 2, 3]
@@ -44,7 +44,7 @@ def test_what_goes_wrong_with_the_first_batch_is_raised_where_it_is_asked_for() 
         raise OSError("no such shard")
         yield
 
-    ahead = Ahead(broken)
+    ahead = EpochPrefetcher(broken)
     ahead.begin(1)
     with pytest.raises(OSError, match="no such shard"):
         next(ahead.epoch(1))
@@ -57,14 +57,14 @@ def test_batches_are_made_while_the_loop_is_busy_but_only_a_few() -> None:
     def batches(epoch: int, first: int) -> Iterator[int]:
         for step in range(100):
             made.append(step)
-            if len(made) == DEPTH + 1:
+            if len(made) == QUEUE_DEPTH + 1:
                 full.set()
             yield step
 
-    ahead = Ahead(batches)
+    ahead = EpochPrefetcher(batches)
     taken = ahead.epoch(1)
     assert full.wait(DEADLINE)
-    assert len(made) == DEPTH + 1  # no more until one is taken
+    assert len(made) == QUEUE_DEPTH + 1  # no more until one is taken
     assert list(taken) == made == list(range(100))
 
 
@@ -73,7 +73,7 @@ def test_what_goes_wrong_later_is_raised_after_the_batches_before_it() -> None:
         yield 0
         raise OSError("the shard ends here")
 
-    batches = Ahead(cut_off).epoch(1)
+    batches = EpochPrefetcher(cut_off).epoch(1)
     assert next(batches) == 0
     with pytest.raises(OSError, match="ends here"):
         next(batches)
@@ -88,7 +88,7 @@ def test_closing_ends_the_epoch_that_is_read_and_the_one_that_was_begun() -> Non
         finally:
             ended.append(epoch)
 
-    ahead = Ahead(batches)
+    ahead = EpochPrefetcher(batches)
     assert next(ahead.epoch(1)) == 0
     ahead.begin(2)
     ahead.close()

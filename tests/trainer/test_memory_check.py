@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from trainer.distributed import memory_check
+from trainer.distributed.memory_check import MachineMemory
+from trainer.errors import TrainerError
+
+
+def test_replicas_that_fit_are_let_through() -> None:
+    memory_check.check_memory([MachineMemory("a", 4000)] * 4, 1000)
+
+
+def test_replicas_of_several_workers_on_one_machine_are_counted_together() -> None:
+    with pytest.raises(TrainerError, match=r"5 replicas on one machine would take 4.9 GiB, 3.9 GiB are available"):
+        memory_check.check_memory([MachineMemory("a", 4000)] * 5, 1000)
+    memory_check.check_memory([MachineMemory("a", 4000)] * 3 + [MachineMemory("b", 4000)] * 2, 1000)
+
+
+def test_a_machine_that_does_not_tell_its_memory_is_let_through() -> None:
+    memory_check.check_memory([MachineMemory("", 0)] * 100, 1000)
+
+
+def test_a_larger_model_batch_or_image_needs_more() -> None:
+    small = memory_check.estimate_replica_mib("resnet10", 5_000_000, 32, 32)
+    assert small < memory_check.estimate_replica_mib("resnet50", 25_000_000, 32, 32)
+    assert small < memory_check.estimate_replica_mib("resnet10", 5_000_000, 320, 32)
+    assert small < memory_check.estimate_replica_mib("resnet10", 5_000_000, 32, 224)
+
+
+def test_this_machine_has_memory_and_an_identity() -> None:
+    here = memory_check.read_machine_memory()
+    assert here.available > 0
+    assert here == MachineMemory(memory_check.read_machine_memory().boot, here.available)
