@@ -242,7 +242,7 @@ class TrainConfig:
 
     @property
     def loader_workers(self) -> int:
-        """Loader processes beside each replica; on a CPU device the cores are the replicas' own."""
+        """Return the loader processes of each replica; on a CPU device the replicas need all cores."""
         if self.data.loader_workers is not None:
             return self.data.loader_workers
         return 0 if self.replicas.device == "CPU" else 4

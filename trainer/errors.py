@@ -8,8 +8,8 @@ from collections.abc import Iterable
 REFUSED = 2  # a sentence was printed: wrong arguments, no data, no accelerator, no memory
 BELOW_TARGET = 21  # trained to the end, but not to --target-accuracy
 PARTNER_LOST = 75  # another rank ended; this one is not the culprit (sysexits.h: try again)
-INTERRUPTED = 130  # Ctrl-C, by whoever makes shards or measures
-STOPPED = 143  # SIGTERM was obeyed, or SIGHUP; or nobody read the log any more
+INTERRUPTED = 130  # Ctrl-C, while shards are made or measured
+STOPPED = 143  # SIGTERM was obeyed, or SIGHUP; or the log lost its reader
 
 
 class TrainerError(Exception):
@@ -65,7 +65,7 @@ def check_schema(what: str, schema: object, known: int, remedy: str) -> None:
 
 
 def check_fields(what: str, found: Iterable[str], known: Iterable[str], remedy: str) -> None:
-    """Raise NewerFormatError where something tells what this trainer does not know, and so would not heed."""
+    """Raise NewerFormatError where `found` has fields that this trainer does not know, and so would ignore."""
     unknown = sorted(set(found) - set(known))
     if unknown:
         raise _newer(what, f"this trainer does not know its {', '.join(unknown)}", remedy)

@@ -27,8 +27,8 @@ _unread = False  # the log: who read it has gone
 def write_line(text: str, descriptor: int = 1) -> None:
     """Write one whole line with a single write(2); line breaks inside it become blanks.
 
-    What nobody can take is lost: Ctrl-C ends `| tee log` at once, and must not keep the trainer from saving. Where
-    the disk is full, that is said once on standard error: the training is worth more than its log.
+    A line that cannot be written is lost: Ctrl-C ends `| tee log` at once, and must not keep the trainer from saving.
+    A full disk is reported once on standard error: the training is worth more than its log.
     """
     global _losing, _unread
     try:
@@ -42,7 +42,7 @@ def write_line(text: str, descriptor: int = 1) -> None:
 
 
 def _write(descriptor: int, line: bytes) -> None:
-    """Wait for room in a pipe also where somebody who shares it has made it non-blocking; it takes all or nothing."""
+    """Wait for room also in a pipe that another process has made non-blocking; it takes all of a line or nothing."""
     while True:
         with contextlib.suppress(BlockingIOError):
             os.write(descriptor, line)
@@ -56,7 +56,7 @@ def write_error(sentence: str) -> None:
 
 
 def is_log_unread() -> bool:
-    """Whether the log's reader has gone: `| head` had enough."""
+    """Return whether the log's reader has gone, as `| head` does when it has enough."""
     return _unread
 
 

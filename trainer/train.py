@@ -27,7 +27,7 @@ from trainer.options import choose_device, read_command_line
 from trainer.progress import write_line
 
 choose_device(os.environ)  # torch_xla looks at PJRT_DEVICE when it is imported
-os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else a partner's end is told by forty lines of C++ frames
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else the end of another rank prints forty lines of C++ frames
 if __name__ == "__main__":
     COMMAND_LINE = read_command_line()  # wrong arguments and --help are answered before the seconds of importing
     write_line("==> Loading PyTorch and PyTorch/XLA ..")
@@ -82,7 +82,7 @@ def _train_epochs(run: TrainingRun) -> float:
         if first < saves.steps:  # else it was stopped in this epoch's evaluation, and only that is due
             slice_rate = train_epoch(run, epoch, first)
         accuracy = None if run.data.val is None else evaluate(run, epoch)
-        run.events.flush()  # before a checkpoint: a run that goes on from there does not tell it again
+        run.events.flush()  # before a checkpoint: a run that resumes from it does not write these again
         if accuracy is not None and (saves.best is None or accuracy > saves.best):
             if run.leads:
                 write_line(progress.improved_line(epoch, saves.best, accuracy, saving=saves.keeps))
@@ -293,7 +293,7 @@ def _stop(run: TrainingRun, where: str, epoch: int, step: int) -> NoReturn:
     if run.replicas.core == 0:
         write_line(f"Stopping on SIGTERM {where}")
         if run.stopping.requested and not run.stopping.received:
-            write_line(f"Stopping {where}, for nobody reads the log any more.", descriptor=2)
+            write_line(f"Stopping {where}, since the log has lost its reader.", descriptor=2)
     run.stopping.received = True
     run.resumption.save(epoch, step)
     run.events.close()
@@ -302,7 +302,7 @@ def _stop(run: TrainingRun, where: str, epoch: int, step: int) -> NoReturn:
 
 def _untested(epoch: int) -> TrainerError:
     return TrainerError(
-        f"There is no accuracy to tell of epoch {epoch}",
+        f"There is no accuracy of epoch {epoch}",
         why="none of the validation shards can be read",
         remedy="See whether they and their bucket are well, and start again with --resume auto",
     )

@@ -153,7 +153,7 @@ def test_a_training_whose_log_nobody_reads_any_more_saves_and_ends(pod: Pod, sha
     assert worker.exit_code == 128 + signal.SIGTERM, worker
     assert len(worker.lines) == 20
     said = re.fullmatch(
-        r"Stopping (?:at epoch (\d+) step|in the evaluation of epoch) \d+, for nobody reads the log any more\.",
+        r"Stopping (?:at epoch (\d+) step|in the evaluation of epoch) \d+, since the log has lost its reader\.",
         the_only_sentence([worker]),
     )
     assert said, worker

@@ -1,13 +1,13 @@
-"""The experiment that made WebDataset known on TPU pods, on this machine: `python -m trainer.bench_input`.
+"""Measure WebDataset against single files on this machine: `python -m trainer.bench_input`.
 
-The same images with the same augmentation (a random resized crop, a flip) from A, separate files in random order;
-B, local shards; C, the same shards streamed from a bucket; A', an object an image. One decoder serves these rows;
-the loaders that people use otherwise stand beside them, with PIL as they come.
+The same images with the same augmentation (a random resized crop, a flip) come from A, separate files in random
+order; B, local shards; C, the same shards streamed from a bucket; A', one object per image. These rows share one
+decoder; other loaders in common use follow with PIL, as their documentation has it.
 
-The object store is the real fake-gcs-server, and a proxy holds each request back for the rows that say so. Rows take
+The object store is the real fake-gcs-server, and a proxy delays each request for the rows that ask for it. Rows take
 turns, so that a busy machine slows all alike; ratios are medians of the ratios within each round. The server and the
-proxy have one of this machine's cores, and the rows A, B, C and A' the others; the other loaders have all, as have B,
-C and A' once more beside them.
+proxy run on one core, and the rows A, B, C and A' on the others; the other loaders use all cores, and so do B, C and
+A' where they are compared with them.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
 
 
 def peer_cases(lacks: str) -> list[Case]:
-    """The other loaders, over local data but for one, and B, C and A' beside them."""
+    """Return the rows of other loaders, mostly over local data, and of B, C and A' on all cores."""
     loaders = f"{peers.WORKERS} workers"
     found = [
         Case(f"{SHARDED}, all cores", rows.from_shards),
@@ -172,7 +172,7 @@ def experiment(
     """Measure every case once a round; every other round goes backwards, so that none always comes after another."""
     results = {case.label: Measurement(failure=case.missing) for case in chosen}
     beside, every = split_cores()[0], available()
-    with contextlib.suppress(TrainerError):  # whoever comes first would pay for the code's own way into memory
+    with contextlib.suppress(TrainerError):  # the first row would pay for loading the code
         measure(chosen[0].row, material, None, every)
     for number in range(rounds):
         for case in chosen[:: -1 if number % 2 else 1]:
@@ -211,7 +211,7 @@ def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measu
         variants: dict[tuple[str, int], Material] = {}
         for what, values in SWEPT.items():
             for value in values:
-                if what != "loader workers" and value > material.images:  # too few images to tell
+                if what != "loader workers" and value > material.images:  # too few images
                     continue
                 variants[what, value] = _variant(material, source, what, value)
         found: dict[str, dict[int, Measurement]] = {what: {} for what in SWEPT}
@@ -283,7 +283,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line, and the defaults of whoever calls the functions above."""
+    """Return the parser of the command line, which holds the defaults for other callers as well."""
     about = "Compare ways to feed a model."
     command_line = argparse.ArgumentParser(
         prog="python -m trainer.bench_input", description=about, allow_abbrev=False

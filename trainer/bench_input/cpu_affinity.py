@@ -1,8 +1,8 @@
-"""Which processor cores a benchmark's rows have, and which the object store that some of them read from.
+"""Assign processor cores to a benchmark's rows and to the object store that some of them read from.
 
-A bucket answers from machines of its own. Here it is a process beside what is measured, as is the proxy that plays
-the network: where there are two cores or more, one is theirs, and what is compared with them has the others, whether
-it reads from the bucket or not. Else it would be the bucket's own work that a row with a bucket is slowed by.
+A bucket answers from machines of its own. Here it is a process on the same machine, and so is the proxy that delays
+requests: with two cores or more, one core is theirs, and the rows compared with them run on the others, whether they
+read from the bucket or not. Otherwise the bucket's own work would slow the rows that use it.
 """
 
 from __future__ import annotations

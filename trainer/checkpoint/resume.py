@@ -174,7 +174,7 @@ class Resumption:
             xm.set_rng_state(device)
 
     def _settled(self, found: _Found) -> Position:
-        """Where to go on. Where the samples would come in another order, those already seen cannot be told apart."""
+        """Return where to go on: an epoch whose samples now come in another order begins anew."""
         position, note = found.pointer.position, ""
         why = self._other_order(found.pointer.identity, position)
         if position.step and why:

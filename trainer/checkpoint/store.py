@@ -76,7 +76,7 @@ def checksum_of(pointer: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A finished checkpoint: where it is, what is in it, and how to tell that it is whole."""
+    """Where a finished checkpoint is, what is in it, and the size and checksum of the whole."""
 
     file: str
     size: int  # bytes
@@ -96,7 +96,7 @@ class Pointer:
         loaded: dict[str, Any] = json.loads(text)
         known = {"schema", *(each.name for each in dataclasses.fields(cls))}
         checksum = loaded.pop("checksum", None)
-        # A newer trainer writes one, too: a field that nobody knows, with none beside it, is a damaged name.
+        # A newer trainer writes one, too: an unknown field without a checksum is a damaged name.
         if checksum != checksum_of(loaded) if checksum is not None else not known.issuperset(loaded):
             raise ValueError("its pointer's checksum is wrong")
         what = f"Checkpoint {where}"
@@ -271,7 +271,7 @@ class CheckpointStore:
         self._number = _first_free(_names(self._where))
 
     def _try_to_write(self) -> None:
-        """What would fail at the first checkpoint is told now, before the hours of training that it was to keep."""
+        """Write a probe, so that a directory that takes no checkpoint is reported before the hours of training."""
         probe = objects.join(self._where, PROBE)
         try:
             objects.write(probe, b"")

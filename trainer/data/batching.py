@@ -112,7 +112,7 @@ class Batching:
             remedy = "Make the shards again: of a batch that it was in, no sample can be used"
             raise TrainerError(bad[0].what, why=bad[0].why, remedy=remedy)
         problem = TrainerError(bad[0].what, why=bad[0].why)  # what to do about it has been chosen
-        first = ", the first of which is told" if len(bad) > 1 else ""
+        first = ", among them" if len(bad) > 1 else ""
         write_line(f"Went on without {format_count(len(bad), 'sample')}{first}: {problem}", descriptor=2)
         return list(islice(cycle(good), len(chunk))) if self.training else good
 

@@ -21,7 +21,7 @@ from trainer.storage import objects
 from trainer.storage.pipe_urls import is_pipe
 
 DEFAULT_SIZE, FAKE_CLASSES = 224, 10
-COUNTED_AT_ONCE = 8  # shards that no manifest tells of: each is read whole to count its samples
+COUNTED_AT_ONCE = 8  # shards in no manifest: each is read whole to count its samples
 SHARDS_REMEDY = "Name them as DIR/NAME-{000000..000639}.tar or DIR/*.tar, or make some with python -m trainer.shards"
 COUNT_REPORT_INTERVAL_S = 30.0  # seconds between two lines about the counting
 
@@ -32,7 +32,7 @@ class ShardSet:
 
     urls: tuple[str, ...]
     counts: tuple[int, ...]
-    sizes: tuple[int | None, ...] = ()  # bytes, and SHA-256: where a manifest tells them
+    sizes: tuple[int | None, ...] = ()  # bytes, and SHA-256: where a manifest states them
     digests: tuple[str | None, ...] = ()
 
     def file(self, number: int) -> ShardFile:
@@ -44,7 +44,7 @@ class ShardSet:
         )
 
     def is_listed(self, number: int) -> bool:
-        """Whether a manifest tells how many samples a shard holds; else they have been counted."""
+        """Return whether a manifest states how many samples a shard holds; otherwise they have been counted."""
         return bool(self.sizes) and self.sizes[number] is not None
 
     @property
@@ -95,13 +95,13 @@ def count_loaders(config: TrainConfig, train: ShardSet, world: int) -> int:
     return min(config.loader_workers, len(train.urls) // world)
 
 
-# --- shards made by trainer.shards: their manifest tells everything ------------------------------------------------
+# --- shards made by trainer.shards: their manifest states everything ----------------------------------------------
 
 
 def _in_directory(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest | None]:
     assert data.directory is not None
     where = objects.join(data.directory, MANIFEST)
-    present = objects.list_names(data.directory)  # a missing bucket or directory is told as that
+    present = objects.list_names(data.directory)  # raises for a missing bucket or directory
     if MANIFEST not in present:
         raise TrainerError(
             f"There is no {MANIFEST} in {data.directory}",
@@ -151,9 +151,9 @@ def _by_patterns(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest 
 
 
 def expand(pattern: str, skip_missing: bool = False) -> tuple[str, ...]:
-    """The shards a pattern names: braces, then `*` and `?`; raises TrainerError when none or not all are there.
+    """Return the shards that a pattern names by braces, `*` and `?`; raise TrainerError when none or not all exist.
 
-    With `skip_missing` one is enough, and whoever reads the others will say that they are missing.
+    With `skip_missing` one is enough; the reader of each missing shard reports it later.
     """
     try:
         named = list(braceexpand(pattern))
@@ -197,7 +197,7 @@ def _name(url: str) -> str:
 
 
 def _find_manifests(urls: Iterable[str]) -> dict[str, Manifest]:
-    """Of each directory that has one; each tells of its own shards only, for names may be the same elsewhere."""
+    """Read the manifest of each directory that has one; names may be the same in several directories."""
     found = {}
     for directory in dict.fromkeys(objects.parent(url) for url in urls if not is_pipe(url)):
         where = objects.join(directory, MANIFEST)
@@ -230,7 +230,7 @@ def _with_counts(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_
 
 def _count_all(urls: list[str], skip_bad: bool) -> dict[str, int | None]:
     if urls:
-        write_line(f"==> Counting the samples of {format_count(len(urls), 'shard')} that no {MANIFEST} tells of ..")
+        write_line(f"==> Counting the samples of {format_count(len(urls), 'shard')} that no {MANIFEST} lists ..")
     counts: dict[str, int | None] = {}
     last_report = time.monotonic()
     with ThreadPoolExecutor(COUNTED_AT_ONCE, thread_name_prefix="count") as pool:

@@ -43,7 +43,7 @@ SMALL = 3 * 64 * 64  # values; to let go of the interpreter lock and get it back
 HALF = 2.0  # decoding at 7/8 … 5/8 of the size takes longer than at the whole
 
 cv2.setNumThreads(0)
-cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # what it finds wrong is said by whoever reads it
+cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # errors are reported by the caller
 
 
 @dataclass(frozen=True)

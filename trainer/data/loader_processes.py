@@ -1,6 +1,6 @@
-"""Loader processes: torch's, forked by a server that has one thread and nothing of the training in it.
+"""Run torch's loader processes from a fork server that has one thread and nothing of the training in it.
 
-A rank has dozens of threads, and a fork of it takes along every lock that one of them holds at that moment.
+A rank has dozens of threads, and a fork of it would copy every lock that one of them holds at that moment.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from trainer.data._compat_multiprocessing import share_forkserver_with_children
 from trainer.errors import TrainerError
 
 STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -67,21 +68,17 @@ def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
 
 
 def start_forkserver(bucket: bool) -> None:
-    """Start one server for all ranks that this process is about to fork.
+    """Start one fork server for all ranks that this process is about to fork.
 
-    Each would else start its own, for 2.6 s of CPU and 265 MB. (Python's own server, asked by a process that did not
-    start it, would wait for a child that is none of that process's, and start another.)
+    Each rank would otherwise start its own, for 2.6 s of CPU and 265 MB. (A process that uses a fork server which it
+    did not start would wait for a child that is not its own, and start another server.)
     """
     _forkserver_context(bucket)
-    os.register_at_fork(after_in_child=lambda: setattr(forkserver._forkserver, "ensure_running", _is_running))
-
-
-def _is_running() -> None:
-    """The server lives as long as any process that has its address, unless it was killed."""
+    share_forkserver_with_children()
 
 
 def wait_until_ready() -> None:
-    """Start this rank's server, if it does not run yet, and wait until it has imported all."""
+    """Start this rank's fork server, if it does not run yet, and wait until it has imported everything."""
     with _hidden_main():
         process = _forkserver_context().Process(target=_begin, args=(0,))
         process.start()
@@ -149,7 +146,7 @@ def _start_forkserver(preloaded: list[str]) -> _Context:
 
 @contextlib.contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Keep multiprocessing from running the training's module, torch_xla and all, once more in each loader."""
+    """Keep multiprocessing from running the training's module, torch_xla included, once more in each loader."""
     with _starting:
         main = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")

@@ -30,7 +30,7 @@ __all__ = [
     "train_epoch",
 ]
 
-ORDER = 2  # of how a plan becomes samples and their augmentation; raised by whoever changes what a seed gives
+ORDER = 2  # of how a plan becomes samples and their augmentation; to be raised with every change of what a seed gives
 FAKE_STEPS = 50  # an epoch of made-up images
 
 

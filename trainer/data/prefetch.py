@@ -1,4 +1,4 @@
-"""Batches made while the one before them trains: read in a thread, a few ahead, and the next epoch's begun early.
+"""Read batches in a thread while the one before them trains, and begin the next epoch's input early.
 
 An epoch's first batch takes longest: shards are opened, loader processes start, the shuffle buffer fills.
 """
@@ -24,7 +24,7 @@ POLL_INTERVAL_S = 0.25  # seconds
 
 
 class EpochPrefetcher(Generic[T]):
-    """The batches of each epoch, which may be begun before it is its turn."""
+    """The batches of each epoch, whose input may begin before its turn."""
 
     def __init__(self, make: Callable[[int, int], Iterator[T]], stopping: Callable[[], bool] = lambda: False) -> None:
         """`make(epoch, first)`: an epoch's batches from step `first` on; `stopping` as a Reader has it."""
@@ -69,7 +69,7 @@ class BatchReader(Generic[T]):
         self._thread.start()
 
     def __iter__(self) -> Iterator[T]:
-        """The items; then, or instead of the one it was met at, what went wrong. They end early where one hangs."""
+        """Yield the items, then raise the error that ended them. They end early where an item does not come."""
         while (met := self._next()) is not None:
             if isinstance(met, BaseException):
                 raise met

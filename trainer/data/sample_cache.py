@@ -1,6 +1,6 @@
-"""Samples of shards that were read once, held in memory for the epochs to come, while there is room for them.
+"""Hold samples of shards in memory for later epochs, while there is room.
 
-A set as small as CIFAR-10 is then fetched, checked and taken apart once, not in each epoch.
+A set as small as CIFAR-10 is then fetched, checked and unpacked once, not in each epoch.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ SAMPLE_OVERHEAD_BYTES = 700  # bytes that a sample takes in memory beside what i
 
 
 class SampleCache:
-    """Whole shards' samples by URL, the first that came; what came later stays where it is once there is no room.
+    """Whole shards' samples by URL; the first ones stay when there is no more room.
 
-    One that takes turns would be of no use: an epoch reads every shard, and each one would be pushed out before it
-    came again.
+    Replacing them would be of no use: an epoch reads every shard, and each would be replaced before it came again.
     """
 
     def __init__(self, mib: int) -> None:
@@ -31,16 +30,16 @@ class SampleCache:
         self._one_at_a_time = threading.Lock()  # the next epoch is begun while this one is still read
 
     def get(self, url: str) -> Sequence[Sample] | None:
-        """A shard's samples in order; None where they are not held."""
+        """Return a shard's samples in order; None where they are not held."""
         return self._shards.get(url)
 
     def record(self, url: str, count: int, samples: Iterator[Sample]) -> Iterator[Sample]:
-        """The samples of a shard, which will be held when all `count` have come."""
+        """Yield the samples of a shard, and hold them when all `count` have come."""
         seen: list[Sample] = []
         for sample in samples:
             if not self._is_full:
                 seen.append(sample)
-                if len(seen) == count:  # nobody may ask for what comes after the last
+                if len(seen) == count:  # the caller may stop at the last one
                     self._store(url, seen)
             yield sample
 

@@ -45,9 +45,9 @@ class ShardDataset(IterableDataset[Any]):
         verify: bool = False,
         cache: SampleCache | None = None,
     ) -> None:
-        """`buffer` is how many samples are held to shuffle them; 0: they come in order.
+        """Take what each loader needs; `buffer` is how many samples are held to shuffle them, 0 for none.
 
-        `cache` holds what earlier epochs read; not beside loader processes, which end with their epoch.
+        `cache` holds what earlier epochs read; not used with loader processes, which end with their epoch.
         """
         self._shards, self._share, self._batching, self._buffer = shards, share, batching, buffer
         self._first, self._skip_bad, self._verify, self._cache = first, skip_bad, verify, cache
@@ -116,7 +116,7 @@ class ShardDataset(IterableDataset[Any]):
         while lost:
             before = lost
             for piece in pieces:
-                with contextlib.suppress(TrainerError):  # told by whoever was to read it in the first place
+                with contextlib.suppress(TrainerError):  # reported where it was read first
                     for sample in islice(self._cut(piece, self._opened_alone(piece)), lost):
                         yield sample
                         lost -= 1

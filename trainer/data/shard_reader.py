@@ -66,10 +66,10 @@ def read_shards(shards: Sequence[ShardFile], verify: bool = False) -> Iterator[I
 
 
 class _ShardPrefetcher:
-    """Sets shards going, each in a thread of its own; the threads end when all has come, or at `close`.
+    """Fetches shards, each in a thread of its own; the threads end when all has come, or at `close`.
 
-    Nothing can wake a thread that waits for a name server or for an answer to begin: such a one is left to itself,
-    until its time is up. It is a daemon, so that the end of a run need not wait for it.
+    A thread that waits for a name server or for an answer to begin cannot be woken. It is a daemon, so that a run can
+    end without it.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class _ShardPrefetcher:
         return _samples(shard, arriving)
 
     def close(self) -> None:
-        """Let go of what nobody will read."""
+        """Abandon the shards that will not be read."""
         for each in self._arriving:
             each.abandon()
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
@@ -111,10 +111,10 @@ def _whole(shard: ShardFile, content: Future[Content]) -> Iterator[Sample]:
 
 
 class _PartialShard:
-    """A bucket's shard on its way: what has come of it can be read, once and in order; who reads on waits for more.
+    """A bucket's shard while it arrives, read once and in order; a reader waits for bytes that have not come.
 
-    So an epoch's first batch waits for its own samples, not for all of the shards that are fetched at once. Where it
-    is verified, nothing of it can be read before all has come.
+    An epoch's first batch so waits for its own samples, not for all shards that are fetched at once. A shard that is
+    verified can be read only when all of it has come.
     """
 
     def __init__(self, shard: ShardFile, size: int, verify: bool = False) -> None:
@@ -147,7 +147,7 @@ class _PartialShard:
             self.has_started.set()
 
     def abandon(self) -> None:
-        """Nobody will read it: have its thread end."""
+        """End the thread of a shard that will not be read."""
         self._abandoned = True
         if self._stream is not None:
             self._stream.abandon()
@@ -245,7 +245,7 @@ def _map_file(path: str) -> Content:
     except OSError as error:
         raise TrainerError(f"Cannot read {path}", why=error.strerror or str(error)) from error
     if hasattr(mmap, "MADV_WILLNEED"):
-        content.madvise(mmap.MADV_WILLNEED)  # whoever waits for a page holds the interpreter lock: have them come now
+        content.madvise(mmap.MADV_WILLNEED)  # waiting for a page holds the interpreter lock: load them now
     return content
 
 

@@ -107,9 +107,9 @@ def _members(content: Content) -> Iterator[tuple[str, bytes]]:
 
 
 def _skip_header(content: Content, offset: int, kind: bytes, digits: bytes) -> int:
-    """Where the header after one lies that tells nothing about a file's name or content; raises UnusualTarError.
+    """Return where the header after one lies that affects no file's name or content; raise UnusualTarError.
 
-    Directories, as GNU tar packs them; a time's fraction before each file, as webdataset's writers put it there.
+    Such are directories, as GNU tar packs them, and the parts of seconds that webdataset's writers put before files.
     """
     if kind == DIRECTORY:
         return offset + BLOCK

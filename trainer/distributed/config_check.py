@@ -1,4 +1,4 @@
-"""Whether all workers were started alike: else one would wait in vain for the others, or learn something else."""
+"""Check that all workers were started alike: else one would wait in vain for the others, or train differently."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ OPTIONS = {
 
 
 def check_same_config(config: TrainConfig, replicas: Replicas) -> None:
-    """Compare what all workers were asked for; raises TrainerError where one was asked for something else."""
+    """Compare the configurations of all workers; raise TrainerError where one differs."""
     settings_by_worker = replicas.gather((replicas.worker, list_settings(config)))
     replicas.broadcast_result(lambda: compare(settings_by_worker))
 
 
 def list_settings(config: TrainConfig) -> dict[str, object]:
-    """By option. Workers may have homes of their own, in which the same place is another path."""
+    """Return settings by option. Workers may have different home directories for the same place."""
     home = os.environ.get("HOME", "") + "/"
     settings = {OPTIONS.get(name, _option(name)): value for name, value in _fields(asdict(config)) if name not in OWN}
     return {

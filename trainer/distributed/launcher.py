@@ -48,7 +48,7 @@ Train = Callable[[Replicas, TrainConfig, StopSignal], int]  # returns the exit c
 GRACE_S = 20.0  # seconds from SIGTERM to SIGKILL: a compilation, which no signal interrupts, fits in
 SAVING_GRACE_S = 300.0  # the same where a checkpoint is to be written first; who sent the signal may be less patient
 CULPRIT_HEAD_START_S = (
-    2.0  # seconds that a rank waits before it speaks and ends for another's sake: the cause is told first
+    2.0  # seconds that a rank waits before it reports the loss of another: the cause is reported first
 )
 OUT_OF_MEMORY = ("ut of memory", "RESOURCE_EXHAUSTED", "can't allocate memory")  # as XLA, TPUs and PyTorch say it
 LESS_MEMORY = "Give a smaller --batch-size or --model, or --bf16; on CPU devices, fewer --num-cores may do"
@@ -74,7 +74,7 @@ def report(
     may_speak: Callable[[], bool] = lambda: True,
     say: Callable[[str], None] = write_error,
 ) -> int:
-    """Say what went wrong, once, and return the exit code that belongs to it."""
+    """Report an error, once, and return its exit code."""
     if config.debug:
         traceback.print_exception(error)
     elif not isinstance(error, (ReportedElsewhereError, PartnersMissingError)) and may_speak():
@@ -102,9 +102,9 @@ def _require_tpu() -> None:
 
 
 class TpuLauncher:
-    """torch_xla starts the ranks: a process a chip and in it, on TPU v2 and v3, two threads.
+    """Starts the ranks through torch_xla: one process per chip and in it, on TPU v2 and v3, two threads.
 
-    What a process hears is for all of its ranks: it listens from its first moment on, long before they begin.
+    A process receives signals for all of its ranks, from its first moment on, long before they begin.
     """
 
     _current: TpuLauncher  # found by the forked processes; only names travel through torch_xla's queue
@@ -135,7 +135,7 @@ class TpuLauncher:
         return 0
 
     def rank(self) -> None:
-        """One rank. What fails ends the process at once: others of this worker may wait for it in a collective.
+        """Run one rank. An error ends the process at once: others of this worker may wait for it in a collective.
 
         torch_xla's pool then ends those, with a signal that `_on_signal_as_rank` lets end them.
         """
@@ -155,7 +155,7 @@ class TpuLauncher:
             os._exit(code)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        """The ranks stop at a step they agree on, save and end: in bounded time, which no collective can stretch."""
+        """Have the ranks stop at a step they agree on, save and end, in bounded time."""
         at_once = number == signal.SIGINT and _announce_ctrl_c(self._config, again=self._stopping.received)
         self._stopping.received = True
         for rank in multiprocessing.active_children():
@@ -267,7 +267,7 @@ class _CpuLauncher:
 
 
 def _announce_ctrl_c(config: TrainConfig, *, again: bool) -> bool:
-    """Say what Ctrl-C does; whether to end at once, which the second one asks for."""
+    """Print what Ctrl-C does; return whether to end at once, which the second one asks for."""
     first = "at the next step" if config.checkpoint.directory is None else "at the next step, saving first"
     what = "Ending at once" if again else f"Stopping {first}; Ctrl-C again ends at once"
     write_line(f"{what}.", descriptor=2)

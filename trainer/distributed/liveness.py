@@ -63,9 +63,9 @@ class RollCall:
         return self._settled.is_set()
 
     def report_error(self) -> bool:
-        """Let all know that this rank says why it ends; False where another one has done so.
+        """Announce that this rank reports why it ends; return False where another rank has done so.
 
-        Where the store is gone or frozen, and nobody was heard of before, better twice than never.
+        Where the store is gone or frozen and no report is known, this rank reports: better twice than never.
         """
         if self._ended:
             return False
@@ -73,11 +73,11 @@ class RollCall:
         return not self._ended if is_first is None else is_first
 
     def shutdown(self) -> None:
-        """Before this rank ends for something that one has told: rank 0, which has the store, lets all hear of it."""
+        """Wait, on rank 0, which has the store, until all ranks know which rank reported an error."""
         self._ask_store(self._wait_for_acks)
 
     def _ask_store(self, ask: Callable[[], T]) -> T | None:
-        """What the store answers; None where it is gone, or does not answer in time for its process is frozen."""
+        """Return the store's answer; None where it is gone, or its process is frozen and does not answer in time."""
         answers: list[T] = []
 
         def wait() -> None:
@@ -103,7 +103,7 @@ class RollCall:
                 time.sleep(POLL_INTERVAL_S)
 
     def _count_ack(self, store: TCPStore) -> None:
-        """One whom rank 0 need not wait for."""
+        """Count one rank that rank 0 need not wait for."""
         if self._unacknowledged.acquire(blocking=False):
             store.add(ACKS, 1)
 

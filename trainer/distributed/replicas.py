@@ -38,7 +38,7 @@ ALIGNED = 16  # floats, 64 bytes: arrays that begin elsewhere are copied, or ref
 VOTE = torch.Size([1])
 ABSENT = 2.0**16  # a vote that outweighs any number of others
 GLOO_SOURCE = re.compile(r"^\[\S+:\d+\] ")  # the place in gloo's source that its messages begin with
-SMALLEST = 4096  # bytes told through the devices; compiled for each size, so sizes are powers of 2
+SMALLEST = 4096  # bytes sent through the devices; compiled for each size, so sizes are powers of 2
 
 
 class Verdict(enum.IntEnum):
@@ -46,7 +46,7 @@ class Verdict(enum.IntEnum):
 
     GO_ON = 0
     STOP = 1
-    STOP_SKIPPING_STEP = 2  # and nobody has taken this step: one had no batch for it
+    STOP_SKIPPING_STEP = 2  # no replica has taken this step: one had no batch for it
 
 
 class Replicas(ABC):
@@ -90,7 +90,7 @@ class Replicas(ABC):
         """What rank 0 handed in. (To gather it would cost every rank as many copies as there are ranks.)"""
 
     def broadcast_result(self, make: Callable[[], T]) -> T:
-        """Let rank 0 make something for all. What it cannot make it alone complains about; the others just end."""
+        """Call `make` on rank 0 and return its result on all; rank 0 raises its error, the others just end."""
         result: T | None = None
         error: TrainerError | None = None
         if self.rank == 0:
@@ -106,9 +106,9 @@ class Replicas(ABC):
         return result  # type: ignore[return-value]
 
     def broadcast_slow_result(self, make: Callable[[], T], beat: float) -> T:
-        """The same where it may take longer than the others wait: it is made in a thread, and they hear of it.
+        """Do the same where it may take longer than the others wait: rank 0 makes it in a thread and reports life.
 
-        `beat`: seconds between two signs of life; less than a collective may take.
+        `beat` is the seconds between two of them; less than a collective may take.
         """
         result = background_io.start_thread(make, "share") if self.rank == 0 else None
         while not self.broadcast(result is not None and bool(wait([result], beat).done)):
@@ -116,17 +116,17 @@ class Replicas(ABC):
         return self.broadcast_result(result.result if result is not None else make)
 
     def on_rank_zero(self, make: Callable[[], T], *, otherwise: T) -> T:
-        """Let rank 0 make something for itself; the others take what they have, and end when rank 0 fails."""
+        """Call `make` on rank 0 and return its result there, `otherwise` elsewhere; all end when it fails."""
         result: list[T] = []
         self.broadcast_result(lambda: result.append(make()))
         return result[0] if result else otherwise
 
     def is_first_to_report(self) -> bool:
-        """Whether no rank of another worker has told what went wrong, as far as can be known; it is about to."""
+        """Return whether no other worker has reported an error, as far as is known; this rank is about to."""
         return True
 
     def shutdown(self) -> None:  # noqa: B027
-        """Before an early end: see to it, for two seconds at most, that the others know who tells what went wrong."""
+        """Prepare an early end: for two seconds at most, let the other ranks learn which rank reports the error."""
 
     def with_culprit(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:  # noqa: ARG002
         """The same error with the ranks that it is about, as far as can be known; takes some seconds."""
@@ -196,7 +196,8 @@ class GlooReplicas(Replicas):
         # the bucket free: the step before, which may still have been reading it, made what this one started from.
         torch_xla.sync(wait=True)
         *places, vote = self._places([p.shape for p in parameters])
-        torch._foreach_copy_(places, [_on_host(p.grad) for p in parameters if p.grad is not None])
+        for gradient, place in zip([p.grad for p in parameters if p.grad is not None], places, strict=True):
+            place.copy_(_on_host(gradient))
         vote.fill_(float(stop))
         with self._together():
             dist.all_reduce(self._bucket)
@@ -264,7 +265,7 @@ class GlooReplicas(Replicas):
 
     @contextlib.contextmanager
     def _together(self) -> Iterator[None]:
-        """Gloo tells of a partner's death or silence by RuntimeError."""
+        """Turn the RuntimeError by which gloo reports a dead or silent partner into a PartnerLostError."""
         self._roll_call.entered += 1
         try:
             yield
@@ -305,7 +306,7 @@ class XlaReplicas(Replicas):
         return summed.cpu()
 
     def gather(self, thing: T) -> list[T]:
-        """By way of the devices, pickled, in rows of one length; pickle tells its own end.
+        """By way of the devices, pickled, in rows of one length; pickle marks its own end.
 
         (A rendezvous would be compiled anew for each other length, and fetch every replica's part by itself.)
         """

@@ -1,10 +1,10 @@
-"""Whether a run is to end: the signals that ask for it, heard wherever and however they arrive.
+"""Receive the signals that end a run, wherever and however they arrive.
 
-Python runs a signal's handler in a process's first thread only, and nothing wakes that one where the kernel gave the
-signal to another: it does so with the second of two that come at once, as systemd sends SIGTERM and SIGHUP to a
-session when a VM is shut down. And libtpu puts handlers of its own in the place of Python's ("SIGTERM received by
-PID", pytorch/xla#3947), which end the process. So the signals are blocked in every thread, where no handler counts,
-and a thread of each process waits for them.
+Python runs a signal's handler in a process's first thread only, and nothing wakes that thread where the kernel gave
+the signal to another: that happens with the second of two signals at once, as systemd sends SIGTERM and SIGHUP to a
+session when a VM is shut down. libtpu also replaces Python's handlers with its own ("SIGTERM received by PID",
+pytorch/xla#3947), which end the process. So the signals are blocked in every thread, where no handler counts, and a
+thread of each process waits for them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from trainer.errors import STOPPED
 from trainer.progress import is_log_unread, write_line
 
 START_UP_GRACE_S = 2.0  # seconds after which a rank that is still coming up ends
-OVERDUE_S = 5.0  # seconds later at which a rank ends that nobody was there to kill
+OVERDUE_S = 5.0  # seconds later after which the kernel ends a rank that was not killed
 
 OnSignal = Callable[[signal.Signals], None]
 
 
 class StopSignal:
-    """Whether the run is to end. The loop looks between steps: a step that has begun is finished."""
+    """Whether the run is to end. The training loop checks it between steps: a step that has begun is finished."""
 
     def __init__(self) -> None:
         self.received = False
@@ -33,11 +33,11 @@ class StopSignal:
 
     @property
     def requested(self) -> bool:
-        """By a signal, or because nobody reads the log any more, as any program in a pipeline ends then."""
+        """Return whether a signal asked for the end, or the log has lost its reader, as in any pipeline."""
         return self.received or is_log_unread()
 
     def receive(self, grace: float) -> None:
-        """A signal has come. What has not ended `grace` seconds later, and nobody has killed, the kernel ends.
+        """Record a signal. The kernel ends the process if it still runs some time after `grace` seconds.
 
         Before there is anything to save, the process ends by itself: it may be waiting for what never comes.
         """
@@ -55,10 +55,10 @@ class StopSignal:
 
 
 def block_signals() -> Collection[signal.Signals]:
-    """Block what ends a run, in this thread and all that it starts, processes too; it waits for `await_signals`.
+    """Block the signals that end a run, in this thread and all threads and processes it starts, for `await_signals`.
 
-    SIGTERM; SIGHUP, which a closed terminal sends; SIGINT, which is Ctrl-C. Not what whoever started this has
-    ignored, as `nohup` and a shell's `&` do.
+    They are SIGTERM, SIGHUP (a closed terminal) and SIGINT (Ctrl-C), except those that the parent process ignores, as
+    `nohup` and a shell's `&` do.
     """
     stops = {signal.SIGTERM}
     stops |= {each for each in (signal.SIGHUP, signal.SIGINT) if signal.getsignal(each) != signal.SIG_IGN}
@@ -67,7 +67,7 @@ def block_signals() -> Collection[signal.Signals]:
 
 
 def await_signals(on_signal: OnSignal) -> None:
-    """Have a thread of this process wait for the signals that are blocked, and call `receive` with each."""
+    """Start a thread that waits for the blocked signals and calls `on_signal` with each."""
     stops = block_signals()
 
     def wait() -> None:

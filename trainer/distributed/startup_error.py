@@ -1,6 +1,7 @@
-"""A worker that refuses to start, before there are ranks to agree on who speaks: what all would say, worker 0 does.
+"""Print a start-up error once: worker 0 prints it, the others stay silent if worker 0 has the same one.
 
-It says so where the others look for it, at the coordinator's address; who hears the same sentence there is silent.
+There are no ranks yet that could agree. Worker 0 serves its sentence at the coordinator's address, where the others
+look for it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Address = tuple[str, int]
 
 
 def print_once(sentence: str, environ: Mapping[str, str]) -> None:
-    """Say on standard error why this worker does not start, unless worker 0 has said the same for all."""
+    """Print on standard error why this worker does not start, unless worker 0 has printed the same sentence."""
     worker, workers, address = _place(environ)
     if worker == 0 or address is None or _reason_of_worker_0(address) != sentence:
         write_error(sentence)
@@ -55,7 +56,7 @@ def _serve_reason(sentence: str, address: Address, others: int) -> None:
 
 
 def _reason_of_worker_0(address: Address) -> str:
-    """What worker 0 says why it does not start; empty where it says nothing, or starts."""
+    """Return why worker 0 does not start; empty where it starts, or gives no reason."""
     deadline = time.monotonic() + WAIT_S
     while (left := deadline - time.monotonic()) > 0:
         with contextlib.suppress(OSError):
@@ -65,9 +66,9 @@ def _reason_of_worker_0(address: Address) -> str:
 
 
 def read_reason(address: Address, timeout: float) -> str:
-    """Why worker 0 does not start; empty where something else listens there, or raises OSError if nothing does.
+    """Return why worker 0 does not start; empty where something else listens there. Raises OSError if nothing does.
 
-    A store closes the connection at once, as this end does: so nobody waits where all is well.
+    A store closes the connection at once, as this end does, so a healthy start is not delayed.
     """
     with socket.create_connection(address, timeout=timeout) as worker_0:
         answer = b""

@@ -31,7 +31,10 @@ class EventFile:
     """
 
     def __init__(self, where: str | None, first_step: int = 0) -> None:
-        """`where` None: nothing is written. What an earlier run told of `first_step` and after is void."""
+        """Open the file; with `where` None, nothing is written.
+
+        Points that an earlier run wrote for `first_step` and later become void.
+        """
         self._where = where
         self._nameless: IO[bytes] | None = None  # what is to be uploaded
         self._writer: Any = None
@@ -63,7 +66,7 @@ class EventFile:
             return
         self._writer.flush()
         if self._nameless is None:
-            self._path.stat()  # fails where somebody has removed the file: what is written to it is lost
+            self._path.stat()  # fails where the file was removed: what is written to it is lost
             return
         if self._behind and time.monotonic() - self._tried < RETRY_AFTER_S:
             return
@@ -89,7 +92,7 @@ class EventFile:
             remedy = "Install it with: pip install tensorboardX, or leave --logdir out"
             raise TrainerError("--logdir needs tensorboardX", why=str(error), remedy=remedy) from error
         if objects.is_bucket(where):
-            objects.list_names(where)  # where there is no network, this is told sooner than by the upload
+            objects.list_names(where)  # where there is no network, this fails sooner than the upload
         try:
             with contextlib.ExitStack() as stack:
                 if objects.is_bucket(where):

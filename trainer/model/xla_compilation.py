@@ -19,7 +19,7 @@ from trainer.progress import write_line
 
 SETTLED = 2  # steps in which a graph may be compiled: the first has other inputs than those after it
 NANOSECONDS = 1e9
-CACHE_PATH = "XLA_PERSISTENT_CACHE_PATH"  # where torch_xla is told its cache's place
+CACHE_PATH = "XLA_PERSISTENT_CACHE_PATH"  # where torch_xla finds the place of its cache
 _CACHING = threading.Lock()
 
 
@@ -33,7 +33,7 @@ class Compilation:
 
     @contextlib.contextmanager
     def of(self, what: str) -> Iterator[None]:
-        """Around one run of a step: tells that the first takes long, and why; counts what the later ones compile."""
+        """Surround one run of a step: announce that the first one compiles, count what later ones compile."""
         self._runs[what] += 1
         if self._runs[what] == 1:
             write_line(f"Compiling the {what} for {self._label}, once; this can take a minute ...")

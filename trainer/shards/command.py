@@ -128,8 +128,8 @@ def make(
 ) -> Manifest:
     """Write every split's shards and, last, the manifest; raises TrainerError.
 
-    Refuses a place that holds a manifest or other shards already, unless told to overwrite; shards that an earlier
-    run with the same arguments left unfinished are completed. Refuses one where another process makes some, too.
+    A place that holds a manifest or other shards already is refused without `overwrite`; shards that an earlier run
+    with the same arguments left unfinished are completed. A place where another process makes shards is refused.
     `repeat` is how many times each split's samples are taken; all are shuffled together with `seed`. `skip_bad`
     leaves out images that cannot be decoded.
     """

@@ -114,7 +114,7 @@ def _image(path: Path, label: int) -> _File | None:
         return None
     try:
         status = path.stat()
-    except OSError:  # a link to nothing, say: told when its turn comes, or left out then
+    except OSError:  # a link to nothing, say: reported or left out when its turn comes
         return _File(path, label, 0, 0)
     return _File(path, label, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
@@ -156,7 +156,7 @@ def _sample(file: _File) -> ImageSample:
         content = file.path.read_bytes()
         if extension is None:
             return ImageSample(_as_png(content), "png", file.label)
-        decode(content)  # so that a bad file is told now, by its own name, and not in the middle of a training
+        decode(content)  # a bad file is reported now, by its own name, not in the middle of a training
         return ImageSample(content, extension, file.label)
     except OSError as error:
         why = error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""`manifest.json` beside a set of shards: what is in them, so that ranks can be given equal shares unread."""
+"""Read and write `manifest.json`, which lists a set of shards so that ranks can share it without reading it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK = 512  # bytes of a tar file, and the least that a sample takes
 
 @dataclass(frozen=True)
 class Shard:
-    """One tar file: its name beside the manifest, how many samples, how large, and its checksum."""
+    """One tar file: its name within the set, how many samples, how large, and its checksum."""
 
     name: str
     samples: int

@@ -1,8 +1,8 @@
-"""A place that one process at a time makes shards in: two at once would leave a manifest of one's and shards of both.
+"""Lock a place so that one process at a time makes shards there: two would mix their shards under one manifest.
 
-In a directory a locked file tells; the kernel lets go of the lock when its holder ends, however that comes. In a
-bucket it is an object that its holder writes anew every few seconds. Each time it is another generation to Cloud
-Storage, so who finds one need only watch: no clocks are compared, and of several only one can take a dead's place.
+In a directory the lock is a locked file, which the kernel unlocks when its holder ends, however that happens. In a
+bucket it is an object that its holder writes anew every few seconds. Each write is a new generation to Cloud Storage,
+so another process need only watch: no clocks are compared, and only one of several can replace a dead holder.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ REMEDY = "Wait for it, end it, or choose another --out"
 
 
 class ShardLock(ABC):
-    """This process may make shards in a place, and no other one."""
+    """The right of this process, and no other, to make shards in a place."""
 
     def start_heartbeat(self) -> None:  # noqa: B027
-        """Go on claiming it, in a thread where one is needed: after this process has forked others."""
+        """Keep the lock, in a thread where one is needed: after this process has forked others."""
 
     def verify(self) -> None:  # noqa: B027
         """Raise TrainerError where another process has taken this one for dead, and its place."""
 
     @abstractmethod
     def release(self) -> None:
-        """Have the next one make shards there."""
+        """Let the next process make shards there."""
 
 
 @contextlib.contextmanager
 def hold_lock(out: str, notify: Callable[[str], None]) -> Iterator[ShardLock]:
-    """Be the only one to make shards in `out`; raises TrainerError where another process does."""
+    """Hold the lock of `out` meanwhile; raise TrainerError where another process does."""
     lock = _BucketLock(out, notify) if objects.is_bucket(out) else _DirectoryLock(Path(out))
     try:
         yield lock
@@ -131,7 +131,7 @@ class _BucketLock(ShardLock):
             raise self._refusal() from None
 
     def _watch(self, found: int) -> None:
-        """Raise TrainerError where it is written anew, or gone: whoever made shards there has come to an end."""
+        """Raise TrainerError where the object is written anew or disappears: its holder lives, or has just ended."""
         deadline = time.monotonic() + DEAD_AFTER_S
         while time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL_S)

@@ -50,7 +50,7 @@ class ImageSource:
     image_size: int | None
     splits: dict[str, Split]
     identity: str = ""  # changes when the samples do: shards begun from other ones must not be carried on
-    notes: tuple[str, ...] = ()  # what whoever makes shards of it should know
+    notes: tuple[str, ...] = ()  # what a maker of shards should know
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------

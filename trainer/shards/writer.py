@@ -55,7 +55,7 @@ class WrittenShard:
     """A shard that is there; `skipped` says of each image that it lacks why."""
 
     shard: Shard
-    crc32c: str  # as Cloud Storage tells it: base64
+    crc32c: str  # as Cloud Storage states it: base64
     skipped: tuple[str, ...] = ()
 
 
@@ -107,10 +107,10 @@ _job: Job | None = None  # of a writing process, which inherits it: samples may 
 def write_shards(
     job: Job, tasks: Sequence[Task], processes: int, forked: Callable[[], None] = lambda: None
 ) -> Generator[WrittenShard, None, None]:
-    """Write the shards; they come as they get ready. Raises TrainerError.
+    """Write the shards and yield each when it is ready. Raises TrainerError.
 
-    `forked` is called once the writing processes have been forked: then threads may be started.
-    Whoever stops asking for more ends the processes, in the middle of a shard: none of it is in its place then.
+    `forked` is called once the writing processes have been forked: from then on threads may be started. Closing the
+    generator ends the processes in the middle of a shard, of which nothing is in its place then.
     """
     if processes <= 1 or len(tasks) <= 1:
         forked()
@@ -173,7 +173,7 @@ def _write(task: Task) -> WrittenShard:
 
 @dataclass
 class WriteProgress:
-    """The list of what is done, kept beside the shards."""
+    """The list of finished shards, stored next to them."""
 
     out: str
     made_from: dict[str, Any]  # everything that decides a shard's bytes

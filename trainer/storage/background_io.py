@@ -1,4 +1,4 @@
-"""Work in a thread that nobody has to wait for: a daemon, which the end of a run leaves to itself."""
+"""Run work in a daemon thread, which does not delay the end of a run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 def start_thread(make: Callable[[], T], name: str) -> Future[T]:
-    """Have a thread make something; the future tells what it is, or raises what `make` raised."""
+    """Call `make` in a daemon thread; the future holds its result or its exception."""
     future: Future[T] = Future()
     threading.Thread(target=complete, args=(future, make), name=name, daemon=True).start()
     return future
 
 
 def complete(future: Future[T], make: Callable[[], T]) -> None:
-    """Make something, in whatever thread calls this, for whoever waits for the future."""
+    """Call `make` in this thread and put its result or its exception into the future."""
     try:
         future.set_result(make())
     except Exception as error:

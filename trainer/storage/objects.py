@@ -61,7 +61,7 @@ def parent(url: str) -> str:
 
 
 def exists(url: str) -> bool:
-    """Whether there is such a file or object; raises TrainerError when nobody can tell."""
+    """Return whether there is such a file or object; raise TrainerError when that cannot be found out."""
     if not is_bucket(url):
         with _on_disk(f"Cannot look for {url}"):
             return Path(url).exists()
@@ -215,9 +215,9 @@ def generation(url: str, writer: str | None = None, patience: float = FIRST_RETR
 
 
 def delete(url: str, generation: int | None = None, patience: float | None = None) -> None:
-    """Delete a file or object, where told only if it is that generation; one that is gone already is fine.
+    """Delete a file or object, with `generation` only if it is that one; it may be gone already.
 
-    `patience` as `write` has it.
+    `patience` is the same as for `write`.
     """
     if is_bucket(url):
         from google.api_core.exceptions import NotFound, PreconditionFailed

@@ -1,8 +1,8 @@
-"""Shards that a command puts out: `pipe:gsutil cat gs://b/train-000001.tar`, as webdataset has them.
+"""Read shards from the output of commands, as webdataset does: `pipe:gsutil cat gs://b/train-000001.tar`.
 
-A command runs in a session of its own, and so in a process group of its own: it is ended together with all that it
-started. It lives no longer than the process that reads it, however that one ends: a watch beside it waits for the end
-of a pipe whose other end that process alone holds, and then kills the group.
+A command runs in a session, and so in a process group, of its own, and is ended with everything that it started. It
+lives no longer than the process that reads it, however that process ends: a watch process waits for the end of a pipe
+whose other end only the reader holds, and then kills the group.
 """
 
 from __future__ import annotations

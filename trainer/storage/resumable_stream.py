@@ -100,7 +100,7 @@ class ObjectStream(io.RawIOBase):
         )
 
     def abandon(self) -> None:
-        """Have whoever reads in another thread raise TrainerError: at once, or as soon as an answer begins."""
+        """Make a read in another thread raise TrainerError, at once or as soon as an answer begins."""
         self._abandoned.set()
         response = self._response
         if response is not None:
@@ -141,7 +141,7 @@ class ObjectStream(io.RawIOBase):
         return problem
 
     def _validate_response(self, response: Any) -> str:
-        """Believe no header that may be cut off itself: size and position must be told twice, a change too."""
+        """Check size and position, each stated twice, and confirm a change: headers may be cut off themselves."""
         if response.status_code == 206:
             retry_after = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
             first, last, size = map(int, retry_after.groups()) if retry_after else (-1, -1, -1)
@@ -150,7 +150,7 @@ class ObjectStream(io.RawIOBase):
         else:
             length = response.headers.get("Content-Length", "")
             if not length.isdigit():
-                return "the answer does not tell its length"
+                return "the answer does not state its length"
             size = int(length)
         generation = response.headers.get("x-goog-generation")
         if self._size is not None and (size, generation) != (self._size, self._generation):

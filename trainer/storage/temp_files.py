@@ -49,7 +49,7 @@ def _open_locked(temporary: Path) -> IO[bytes]:
     while True:
         stream = temporary.open("wb")
         try:
-            with contextlib.suppress(OSError):  # a file system without locks: then only its age tells
+            with contextlib.suppress(OSError):  # a file system without locks: then only its age decides
                 fcntl.flock(stream, fcntl.LOCK_EX)
         except BaseException:
             stream.close()
