@@ -11,13 +11,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
 from tests.trainer.small_shards import config, ppm, shard
-from trainer.data import (
-    memory_check,
-    pipeline,
-    sample_cache,
-)
+from trainer.data import pipeline, sample_cache
 from trainer.data.pipeline import Dataset, ShardSet
 from trainer.data.sample_cache import SampleCache
+from trainer.distributed import memory_check
 from trainer.distributed.memory_check import MIB
 
 

@@ -197,7 +197,7 @@ def test_a_buckets_shard_is_not_asked_for_before_the_one_before_it_begins_to_com
     gate.opened.set()
     fetching.join()
     assert gate.seen[:3] == ["begun", "asked", "answered"]
-    assert arriving.begun.is_set()
+    assert arriving.has_started.is_set()
 
 
 @pytest.mark.parametrize("part", [7, 511, 512, 1000])
@@ -221,7 +221,7 @@ def test_a_buckets_shard_reads_alike_in_whatever_parts_it_comes(
 def test_a_buckets_shard_that_cannot_come_does_not_hold_up_the_one_after_it(object_store: str) -> None:
     missing = shard_reader._PartialShard(ShardFile("gs://trainer-test/none.tar", 1024), 1024)
     missing.fetch(begun())
-    assert missing.begun.is_set()
+    assert missing.has_started.is_set()
     assert "There is no object" in refused(lambda: missing[0:512])
 
 

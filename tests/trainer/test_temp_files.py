@@ -141,7 +141,7 @@ def test_making_shards_again_removes_what_a_killed_making_left(writer: Any, tmp_
     source = sources.shapes(20, 4, 32, seed=1)
     for name in ("shapes-train-000001.tar", "manifest.unfinished.json", "manifest.json", "else-train-000001.tar"):
         end(writer(tmp_path / name))
-    command.make(source, str(tmp_path), samples_per_shard=10, repeat={}, seed=1, tell=lambda _: None)
+    command.make(source, str(tmp_path), samples_per_shard=10, repeat={}, seed=1, notify=lambda _: None)
     assert [name.split(".")[1] for name in temporaries(tmp_path)] == ["else-train-000001"]
 
 

@@ -178,7 +178,7 @@ class WriteProgress:
     out: str
     made_from: dict[str, Any]  # everything that decides a shard's bytes
     done: dict[str, WrittenShard] = field(default_factory=dict)
-    _noted: float = 0.0
+    _saved_at: float = 0.0
 
     @property
     def url(self) -> str:
