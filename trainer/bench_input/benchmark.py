@@ -26,9 +26,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is laid out yet: Ctrl-C ends it, without a word
-
 from trainer.bench_input import peers, rows
 from trainer.bench_input.cpu_affinity import Cores, available, keep_to, split_cores
 from trainer.bench_input.fixtures import STOPS, lay_out

@@ -20,9 +20,6 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it, without a word
-
 from trainer.errors import INTERRUPTED, REFUSED, STOPPED, TrainerError
 from trainer.progress import write_line
 from trainer.shards import image_folder, sources, writer
