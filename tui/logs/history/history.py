@@ -254,8 +254,8 @@ class History:
             counted = ~np.isnan(rate[place]) & (place <= newest + _STILL_THERE * apart)
             known[place] = np.count_nonzero(counted)
             if known[place]:
-                newest = rate[place][counted].astype(np.float64)
-                total[place] = newest.sum() if adds else np.median(newest)
+                rates = rate[place][counted].astype(np.float64)
+                total[place] = rates.sum() if adds else np.median(rates)
         begins = int(np.argmin(np.append(np.diff(known) > 0, False))) if len(used) else 0
         total[:begins] = np.nan
         return total
