@@ -105,7 +105,7 @@ class Race:
         """A keeper on another machine."""
         self.find()
         if self.there is not None:
-            self.attend(self.there)
+            self.ensure_keeper(self.there)
 
     def kill_keeper(self) -> None:
         """The keeper killed, and two commands at once that start another one."""
@@ -115,7 +115,7 @@ class Race:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(attendance.pid, signal.SIGKILL)
         with ThreadPoolExecutor(2) as both:
-            list(both.map(self.attend, [self.here, self.here]))
+            list(both.map(self.ensure_keeper, [self.here, self.here]))
 
     def ensure_keeper(self, directory: RunDirectory) -> None:
         """A keeper where there is none and still something to do."""
@@ -136,7 +136,7 @@ class Race:
         deadline = time.monotonic() + SETTLED
         while directory.keeper_status().alive or being_given_a_keeper(directory) or not is_complete(directory):
             assert time.monotonic() < deadline, (status_of(directory), directory.events()[0][-5:])
-            self.attend(directory)
+            self.ensure_keeper(directory)
             time.sleep(0.1)
         return status_of(directory)
 

@@ -40,7 +40,9 @@ def _synced(pod: Pod, code: Path, *argv: str) -> RunDirectory:
     spec = pod.spec(*argv)
     directory = RunDirectory.create(pod.home / "runs", spec.run)
     pod.kept.append(directory)
-    start_keeper(directory, LaunchSpec(spec.run, spec.env, spec.access, sync=code, timeouts=spec.keeper_timeouts))
+    start_keeper(
+        directory, LaunchSpec(spec.run, spec.env, spec.access, sync=code, keeper_timeouts=spec.keeper_timeouts)
+    )
     return directory
 
 

@@ -337,7 +337,7 @@ def test_a_missing_local_profile_says_how_to_get_one(machine: Machine) -> None:
 def test_every_threshold_that_somebody_reads_can_be_set_and_no_other() -> None:
     from dataclasses import fields
 
-    from tui.checks.check_thresholds import CoreThresholds as OfWorkers
+    from tui.checks.check_thresholds import CheckThresholds as OfWorkers
     from tui.logs.state.stragglers import CoreThresholds as OfCores
     from tui.runs.keeper_timeouts import KeeperTimeouts
     from tui.settings.thresholds import THRESHOLDS

@@ -20,6 +20,7 @@ webdataset = pytest.importorskip("webdataset", reason="the trainer's packages ar
 from tests.trainer.shard_sets import make, samples_of
 from trainer.errors import TrainerError
 from trainer.shards import (
+    command,
     image_folder,
     sources,
 )
@@ -271,13 +272,13 @@ def test_a_file_that_cannot_be_decoded_is_named_or_left_out_by_name(
     if content is None:
         Image.effect_noise((64, 64), 50).convert("RGB").save(bad)
     bad.write_bytes(bad.read_bytes()[:-20] if content is None else content)
-    command = ["folder", str(tmp_path / "in"), "--val-fraction", "0", "--out", str(tmp_path / "out")]
-    assert command.main(command) == 2
+    words = ["folder", str(tmp_path / "in"), "--val-fraction", "0", "--out", str(tmp_path / "out")]
+    assert command.main(words) == 2
     err = capfd.readouterr().err
     assert str(bad) in err
     assert says in err
     assert "--on-bad-image skip" in err
-    assert command.main([*command, "--on-bad-image", "skip", "--overwrite"]) == 0
+    assert command.main([*words, "--on-bad-image", "skip", "--overwrite"]) == 0
     assert f"Left out. Cannot decode {bad}" in capfd.readouterr().err
     manifest = Manifest.from_json((tmp_path / "out" / MANIFEST).read_bytes(), "there")
     assert manifest.splits["train"][0].samples == len(samples_of(tmp_path / "out", manifest, "train")) == 5
@@ -286,8 +287,8 @@ def test_a_file_that_cannot_be_decoded_is_named_or_left_out_by_name(
 def test_a_split_of_which_nothing_can_be_decoded_is_no_set(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in" / "cat").mkdir(parents=True)
     (tmp_path / "in" / "cat" / "empty.jpg").write_bytes(b"")
-    command = ["folder", str(tmp_path / "in"), "--val-fraction", "0", "--out", str(tmp_path / "out")]
-    assert command.main([*command, "--on-bad-image", "skip"]) == 2
+    words = ["folder", str(tmp_path / "in"), "--val-fraction", "0", "--out", str(tmp_path / "out")]
+    assert command.main([*words, "--on-bad-image", "skip"]) == 2
     assert "The train split has no samples: none of its images can be decoded." in capfd.readouterr().err
     assert not (tmp_path / "out" / MANIFEST).exists()
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from tui.errors import LaunchError
 from tui.runs.launch.job_script import job_text
+from tui.runs.launch.launch_spec import Preflight
 from tui.runs.worker.version_query import record_versions
 
 if TYPE_CHECKING:
     from tui.checks.grouped_rows import CheckFinding
     from tui.checks.workers.check_facts import Ask, Facts
     from tui.runs.launch.launch_request import LaunchRequest
-    from tui.runs.launch.launch_spec import LaunchSpec, Preflight
+    from tui.runs.launch.launch_spec import LaunchSpec
     from tui.runs.record.run_directory import RunDirectory
     from tui.settings import Settings
     from tui.ssh.fleet import Fleet
