@@ -115,9 +115,9 @@ async def test_the_launch_dialog_scales_a_training_from_another_type(operator: S
     ("field", "value", "told"),
     [
         ("command", "python 'x", "close the quotes"),
-        ("command", "", "there is no command"),
+        ("command", "", "Enter a command"),
         ("env", "A", "not NAME=value"),
-        ("restarts", "often", "no number of restarts"),
+        ("restarts", "often", "must be a whole number"),
     ],
 )
 async def test_what_cannot_be_meant_is_told_in_the_launch_dialog(

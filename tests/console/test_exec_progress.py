@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.console.stage import a_slice
 from tui.console.data.exec_progress import MAX_LINES, MAX_LINES_PER_OUTPUT, ExecProgress
 from tui.errors import OutOfReachError
-from tui.ssh.exec.command import CommandResult
+from tui.ssh.exec.command_result import CommandResult
 
 
 def _execution(count: int = 4) -> ExecProgress:

@@ -7,8 +7,8 @@ from pathlib import Path
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from tui.console.platform.stderr_redirect import stderr_to_log
-with stderr_to_log(Path(sys.argv[1])):
+from tui.console.platform.stderr_redirect import redirect_stderr
+with redirect_stderr(Path(sys.argv[1])):
     os.write(2, b"a C library complains\\n")
     print("python complains", file=sys.stderr, flush=True)
     print("the screen draws", file=sys.__stderr__, flush=True)

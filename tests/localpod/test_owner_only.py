@@ -60,7 +60,7 @@ for address, port in json.loads(sys.argv[1]):
 print(json.dumps(answers))
 """
 _JOB = """
-from trainer import objects
+from trainer.storage import objects
 objects.write("gs://tpu-tui-local/note", b"written by a job")
 print(objects.read("gs://tpu-tui-local/note").decode())
 """

@@ -26,14 +26,14 @@ sys.stdin.readline()
 """
 _FROM_INSIDE = """
 import os, socket
-from tui.localpod.bucket.network_namespace import enter_own
+from tui.localpod.bucket.network_namespace import enter_namespace
 from tui.localpod.bucket.socket_owner import SocketOwners
 owners = SocketOwners()
 listener = socket.create_server(("127.0.0.1", 0))
 port = listener.getsockname()[1]
 client = socket.create_connection(("127.0.0.1", port))
 server, _ = listener.accept()
-enter_own()
+enter_namespace()
 print(owners.uid_of(client.getsockname(), server.getsockname()) == os.geteuid())
 print(SocketOwners().uid_of(client.getsockname(), server.getsockname()))
 try:

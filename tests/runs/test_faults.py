@@ -181,7 +181,7 @@ def test_a_run_is_stopped_from_a_home_that_cannot_be_written_to(small_disk: Path
     directory = RunDirectory.open(directory.path)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     assert [answer.confirmed for answer in pod.stop(directory)] == [True] * 3
-    with pytest.raises(TpuTuiError, match="no keeper can be started"):
+    with pytest.raises(TpuTuiError, match="the keeper cannot be started"):
         asyncio.run(ensure_keeper(directory, pod.access))
     with pytest.raises(TpuTuiError, match="cannot be brought up to date"):
         asyncio.run(caught_up(pod, directory))

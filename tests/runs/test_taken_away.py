@@ -43,9 +43,11 @@ class Scene:
         self.pod = pod
         self.operator = operator
 
-    async def running(self, *argv: str, keepalive: float = 15.0, **fields: Any) -> RunDirectory:
+    async def running(
+        self, *argv: str, keepalive: float = 15.0, sync: Path | None = None, **fields: Any
+    ) -> RunDirectory:
         job = JobOptions(argv or JOB, runtime="cpu", grace=1.0, **fields)
-        request = LaunchRequest(await self.operator.slices.get("local"), job)
+        request = LaunchRequest(await self.operator.slices.get("local"), job, sync=sync)
         spec = await self.operator.launches.plan(request)
         spec = replace(spec, keeper_timeouts=PATIENCE, access=replace(spec.access, keepalive=keepalive))
         directory = await self.operator.launches.start(spec)

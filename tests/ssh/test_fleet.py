@@ -17,7 +17,7 @@ from tests.sshd import OpensshWorker
 from tui.errors import UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh.errors import Reason, SshError
-from tui.ssh.exec.command import CommandResult
+from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
 
 Start = Callable[..., OpensshWorker]

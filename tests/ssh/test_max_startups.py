@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.sshd import OpensshWorker
-from tui.ssh.exec.command import CommandResult
+from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
 
 Start = Callable[..., OpensshWorker]

@@ -21,7 +21,7 @@ from tests.sshd import OpensshWorker, make_key
 from tui.errors import UsageError
 from tui.ssh.config.access import Access, Login, local_user, login_for
 from tui.ssh.errors import Reason, SshError
-from tui.ssh.exec.command import CommandResult
+from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
 from tui.ssh.keys.client_keys import unlock
 

@@ -16,9 +16,9 @@ from trainer.bench_input import object_store
 OWNER = """
 import sys, time
 from pathlib import Path
-from trainer import emulator
+from trainer.bench_input import object_store
 
-with emulator.running(Path(sys.argv[1]), "trainer-test") as url:
+with object_store.running(Path(sys.argv[1]), "trainer-test") as url:
     print(url, flush=True)
     time.sleep(600)
 """

@@ -35,6 +35,7 @@ def test_the_ranks_of_a_worker_share_what_forks_their_loaders(pod: Pod, shapes: 
     os.kill(server, signal.SIGKILL)
     [worker] = pod.wait()
     assert worker.exit_code == 2, worker
-    assert "A loader process ended before its time" in worker.err
+    # The next loader process may be asked for before the death of the last one is seen.
+    assert any(f"{what} loader process" in worker.err for what in ("A", "No")), worker.err
     assert "Traceback" not in worker.err
     pod.await_that(lambda: not any(map(is_alive, everything)))

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from tui.runs.worker.stop import StopAnswer as StopAnswer
     from tui.ssh.errors import Reason as Reason
     from tui.ssh.errors import SshError as SshError
-    from tui.ssh.exec.command import CommandResult as CommandResult
     from tui.ssh.exec.command import RunningCommand as RunningCommand
+    from tui.ssh.exec.command_result import CommandResult as CommandResult
     from tui.ssh.exec.port_probe import LoginResult as LoginResult
     from tui.ssh.sync.upload import SyncResult as SyncResult
 
@@ -83,7 +83,7 @@ _NAMES = (
     "tui.ssh.errors.SshError",
     "tui.ssh.exec.command.RunningCommand",
     "tui.ssh.exec.port_probe.LoginResult",
-    "tui.ssh.exec.command.CommandResult",
+    "tui.ssh.exec.command_result.CommandResult",
     "tui.ssh.sync.upload.SyncResult",
 )
 """Where each name is defined: a command loads only what it uses."""

@@ -17,7 +17,8 @@ from tui.pod.worker import Worker
 if TYPE_CHECKING:
     from tui.checks.check_row import CheckRow
     from tui.cloud.inventory import Listing
-    from tui.ssh.exec.command import CommandResult, OnOutput
+    from tui.ssh.exec.command import OnOutput
+    from tui.ssh.exec.command_result import CommandResult
     from tui.ssh.sync.upload import OnSent, SyncResult
 
 REACH_TIMEOUT_S = 10.0

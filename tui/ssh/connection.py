@@ -14,7 +14,8 @@ import asyncssh
 
 from tui.aio.backoff import backoff
 from tui.ssh import errors
-from tui.ssh.exec.command import OUTPUT_LIMIT, CommandResult, OnOutput, OutputBudget, RunningCommand
+from tui.ssh.exec.command import OUTPUT_LIMIT, OnOutput, OutputBudget, RunningCommand
+from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.exec.port_probe import PortState, classify_port
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import asyncssh
 
     from tui.ssh.connection import WorkerConnection
-    from tui.ssh.exec.command import CommandResult, OnOutput, OutputBudget
+    from tui.ssh.exec.command import OnOutput, OutputBudget
+    from tui.ssh.exec.command_result import CommandResult
     from tui.ssh.transport.iap_tunnel import IapTunnels
     from tui.ssh.transport.login import Dialer, LoginTimings, Route
 

@@ -15,7 +15,8 @@ from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
     from tui.pod.slice import Slice
-    from tui.ssh.exec.command import CommandResult, RunningCommand
+    from tui.ssh.exec.command import RunningCommand
+from tui.ssh.exec.command_result import CommandResult
 
 MAX_LINES = 2000
 """Lines of all outcomes that are shown."""

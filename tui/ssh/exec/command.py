@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import asyncssh
 
 from tui.ssh import errors
+from tui.ssh.exec.command_result import CommandResult
 
 CHUNK = 64 * 1024
 OUTPUT_LIMIT = 256 * 1024 * 1024
@@ -20,28 +20,6 @@ MOST_SHARE_BYTES = 64 * 1024
 
 OnOutput = Callable[["RunningCommand", bool, bytes], None]
 """Told what just came, and whether it came on stderr."""
-
-
-@dataclass(frozen=True)
-class CommandResult:
-    """What became of one command on one worker; after a timeout the output is what came until then.
-
-    `exit_code` is None when a `signal` ended it, when it timed out, or when the server did not say.
-    """
-
-    worker: int
-    exit_code: int | None
-    signal: str | None
-    stdout: bytes
-    stderr: bytes
-    timed_out: bool
-    omitted: int = 0
-    """Bytes of output that were not kept; a line in it says where they are missing."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether it ended by itself with exit code 0."""
-        return self.exit_code == 0 and not self.timed_out
 
 
 class OutputBudget:

@@ -19,11 +19,12 @@ from tui.aio.fan_out import for_each_worker
 from tui.errors import WorkerError
 from tui.ssh.errors import quote_remote
 from tui.ssh.exec.script_protocol import START_UP_FILES
-from tui.ssh.fleet import Fleet
 from tui.ssh.sync.bundle import BLOCK_BYTES, Bundle, read_bundle
 
 if TYPE_CHECKING:
     import asyncssh
+
+    from tui.ssh.fleet import Fleet
 
 RUN_ROOT = "~/.tpu-tui"
 _STDERR_TAIL_BYTES = 160
