@@ -28,6 +28,7 @@ NEVER = 10_000.0
 _ENDED_WITHOUT_STRAGGLERS = """
 import asyncio, sys
 from pathlib import Path
+from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.health.reachability import Reachability
