@@ -14,7 +14,10 @@ def output_of(program: str) -> dict[str, object]:
 
 
 _LOADED = """
-import json, sys
+import ctypes.util, json, os, sys
+started = []
+sys.addaudithook(lambda event, arguments: started.append(str(arguments[0])) if event == "subprocess.Popen" else None)
+find_library = ctypes.util.find_library
 from tui.ssh.transport.asyncssh_import import load_asyncssh
 lazy = "asyncssh" not in sys.modules
 load_asyncssh()
@@ -24,12 +27,15 @@ print(json.dumps({
     "loaded": "asyncssh" in sys.modules,
     "certificates": "cryptography.x509" in sys.modules,
     "remains": "asyncssh.crypto.x509" in sys.modules,
+    "compilers": [program for program in started if os.path.basename(program) in ("cc", "gcc", "ld")],
+    "as before": ctypes.util.find_library is find_library,
 }))
 """
 
 
-def test_asyncssh_is_loaded_on_demand_and_without_certificates_that_no_worker_has() -> None:
-    assert output_of(_LOADED) == {"lazy": True, "loaded": True, "certificates": False, "remains": False}
+def test_asyncssh_is_loaded_on_demand_without_unused_certificates_and_without_compilers() -> None:
+    expected = {"lazy": True, "loaded": True, "certificates": False, "remains": False, "as before": True}
+    assert output_of(_LOADED) == {**expected, "compilers": []}
 
 
 _ALIKE = """

@@ -1,15 +1,24 @@
-"""Import asyncssh quickly: it is half of what a short command costs."""
+"""Import asyncssh quickly, and without starting other programs: it is half of what a short command costs."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes.util
 import functools
 import importlib
+import os
+import sys
 import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 from tui.procs.lazy_imports import without
 
 _UNUSED = "asyncssh.crypto.x509"
 """X.509 certificates, which asyncssh treats as optional and no worker of a pod has: a third of its loading time."""
+_LINKER_CACHE = Path("/etc/ld.so.cache")
+"""The names of all shared libraries of the machine: ldconfig(8)."""
 
 
 @functools.cache
@@ -18,6 +27,33 @@ def load_asyncssh() -> None:
 
     A server that only offers finite-field Diffie-Hellman still gets in, without a warning on the screen.
     """
-    with without(_UNUSED):
+    with _find_library_without_compilers(), without(_UNUSED):
         importlib.import_module("asyncssh")
     warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
+
+
+@contextlib.contextmanager
+def _find_library_without_compilers() -> Iterator[None]:
+    """Answer `ctypes.util.find_library` from the linker's cache for libraries that the cache does not list.
+
+    asyncssh looks for optional libraries (nettle, oqs) when it is imported. For each one that is missing, ctypes starts
+    ldconfig, gcc and ld: 28 programs, which inherit the environment with its secrets and need a writable /tmp.
+    """
+    util: Any = ctypes.util
+    names = _cached_names() if sys.platform == "linux" and not os.environ.get("LD_LIBRARY_PATH") else None
+    if names is None:
+        yield
+        return
+    find: Callable[[str], str | None] = util.find_library
+    util.find_library = lambda name: find(name) if b"lib%s.so" % os.fsencode(name) in names else None
+    try:
+        yield
+    finally:
+        util.find_library = find
+
+
+def _cached_names() -> bytes | None:
+    try:
+        return _LINKER_CACHE.read_bytes()
+    except OSError:
+        return None
