@@ -194,7 +194,7 @@ async def test_leaving_early_does_not_undo_it(cloud: Cloud) -> None:
     cloud.service.behaviour.operation_seconds = 0.3
     steps = cloud.api.create("local-a", "pod", "v2-8", "tpu-ubuntu2204-base")
     await steps.__anext__()
-    await steps.aclose()
+    await steps.aclose()  # type: ignore[attr-defined]
 
     assert [slice_.name for slice_ in (await cloud.api.slices()).slices] == ["pod"]
 

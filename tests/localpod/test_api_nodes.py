@@ -61,7 +61,7 @@ async def test_a_ready_node_has_the_fields_of_the_real_api(transport: str) -> No
         assert made.scheduling_config.spot
         assert made.service_account.email == "local-compute@developer.gserviceaccount.com"
         assert made.cidr_block
-        assert made.create_time.timestamp() > 0
+        assert made.create_time.timestamp() > 0  # type: ignore[attr-defined]
         assert not made.symptoms
 
 
