@@ -31,7 +31,7 @@ tests: $(VENV)/.dev
 # Each part prints its output when it has ended, in one block.
 in-turn: $(VENV)/.dev
 	@failed=; for part in check older-python trainer-tests; do \
-		output=$$($(MAKE) --no-print-directory --jobs=1 $$part 2>&1) || failed="$$failed $$part"; \
+		output=$$($(MAKE) --no-print-directory $$part 2>&1) || failed="$$failed $$part"; \
 		printf '\n== %s ==\n%s\n' "$$part" "$$output"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
