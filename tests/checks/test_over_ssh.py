@@ -16,7 +16,7 @@ from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.ssh.fleet import Fleet
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 __all__ = ["sshd"]
 
 Start = Callable[..., OpensshWorker]

@@ -10,6 +10,8 @@ from tests.cloud.conftest import Cloud
 from tests.localpod.api_clients import PLACE, until
 from tui.errors import CloudError, UsageError
 
+pytestmark = pytest.mark.timing
+
 
 async def test_creating_tells_its_progress_to_the_end(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     machines, seen = cloud.hosts.start, asyncio.Event()

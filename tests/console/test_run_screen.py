@@ -26,6 +26,8 @@ from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.runs.record.run_directory import RunDirectory
 
+pytestmark = pytest.mark.timing
+
 
 def tabs_red(tabs: TabBar) -> object:
     return tabs.get_component_rich_style("tabs--bad").color

@@ -11,6 +11,8 @@ from google.api_core import exceptions
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, Pod, named, node, pod, until
 
+pytestmark = pytest.mark.timing
+
 State = tpu.Node.State
 Health = tpu.Node.Health
 

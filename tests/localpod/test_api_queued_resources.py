@@ -12,6 +12,8 @@ from google.api_core import exceptions
 from tests.localpod.api_clients import PLACE, TRANSPORTS, Pod, named, node, pod, until
 from tui.localpod.api.faults import ServiceFaults
 
+pytestmark = pytest.mark.timing
+
 State = tpu.QueuedResourceState.State
 Spec = tpu.QueuedResource.Tpu.NodeSpec
 

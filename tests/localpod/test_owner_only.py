@@ -39,6 +39,8 @@ from tui.settings.profiles import read_profile
 
 __all__ = ["pod_home"]
 
+pytestmark = pytest.mark.timing
+
 NODE = f"/v2/{PLACE}/nodes/local"
 _HTTP = """
 import http.client, json, sys

@@ -11,7 +11,7 @@ from tests.chaos.failures import FAILURES, Failure, fail, make_tree, servers_wit
 from tests.runs.ssh_pod import Pod
 from tests.sshd import OpensshWorker, needs_sshd
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 
 
 @pytest.fixture(scope="module")

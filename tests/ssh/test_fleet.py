@@ -20,6 +20,8 @@ from tui.ssh.errors import Reason, SshError
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
 
+pytestmark = pytest.mark.timing
+
 Start = Callable[..., OpensshWorker]
 
 
