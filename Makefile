@@ -1,4 +1,4 @@
-# One command each; CI calls `make test` unchanged.
+# One command for each purpose; CI calls `make test`.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,29 +7,50 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints
 # Debian packages the tests use: real SSH servers, network namespaces with firewalls, nmap to compare with, login shells.
 SYSTEM_PACKAGES := openssh-server iproute2 nftables nmap tmux zsh fish tcsh
 
-# In the order of collection, which tests/conftest.py makes: xdist's own puts files of few tests last, which take longest.
-BY_FILE := --dist loadfile --no-loadscope-reorder
-# Most tests wait for processes and networks; the trainer's, which import PyTorch in each, fill two cores by twos.
-IN_PARALLEL := -n 4 $(BY_FILE)
-TRAINERS := -n 2 $(BY_FILE)
+# Most tests wait for processes and networks. The trainer's compute, and import PyTorch in each process.
+TESTS := -n 4 --dist worksteal
+TRAINER_TESTS := -n 2 --dist worksteal
 
-.PHONY: demo test check bench chaos shots clean system-packages
+ROUNDS ?= 50
+
+.PHONY: demo test tests trainer-tests older-python check flaky bench chaos shots clean system-packages in-turn
 
 demo: $(VENV)/.trainer
 	$(BIN)/tpu-tui demo $(DEMO_ARGS)
 
-# Every command, keeper and worker that a test starts is a process that would else compile the package anew.
-test: export PYTHONDONTWRITEBYTECODE =
-test: check $(VENV)/.trainer system-packages
-	$(BIN)/python -m pytest $(IN_PARALLEL) --ignore tests/trainer $(PYTEST_ARGS)
-	$(BIN)/python -m pytest $(TRAINERS) tests/trainer $(PYTEST_ARGS)
-	sh tests/older_python.sh $(IN_PARALLEL)
+# Tests start many Python processes; none of them writes compiled files.
+test tests trainer-tests older-python flaky: export PYTHONDONTWRITEBYTECODE =
+
+# What computes runs beside the tests that wait. All parts run even if one fails.
+test: $(VENV)/.dev system-packages
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 tests in-turn
+
+tests: $(VENV)/.dev
+	$(BIN)/python -m pytest $(TESTS) --ignore tests/trainer $(PYTEST_ARGS)
+
+# Each part prints its output when it has ended, in one block.
+in-turn: $(VENV)/.dev
+	@failed=; for part in check older-python trainer-tests; do \
+		output=$$($(MAKE) --no-print-directory $$part 2>&1) || failed="$$failed $$part"; \
+		printf '\n== %s ==\n%s\n' "$$part" "$$output"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "Failed:$$failed"; exit 1; fi
+
+trainer-tests: $(VENV)/.dev
+	$(BIN)/python -m pytest $(TRAINER_TESTS) tests/trainer $(PYTEST_ARGS)
+
+older-python:
+	sh tests/older_python.sh
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Repeat the tests that depend on time on a busy machine, until one fails.
+flaky: $(VENV)/.dev system-packages
+	sh tests/flaky.sh $(ROUNDS) $(BIN)/python -m pytest -q -x -m timing $(TESTS) $(PYTEST_ARGS)
 
 bench: $(VENV)/.trainer $(VENV)/.dev
 	$(BIN)/python -m tests.bench
@@ -58,6 +79,6 @@ $(VENV)/.dev: $(VENV)/.trainer
 	$(BIN)/python $(PIP_INSTALL) -e '.[trainer,dev]'
 	touch $@
 
-# As root on Debian or Ubuntu the packages are installed; elsewhere tests that miss one say so in their skip reason.
+# Root on Debian or Ubuntu gets the packages installed; elsewhere a test without its package is skipped and names it.
 system-packages:
 	@sh tests/system_packages.sh $(SYSTEM_PACKAGES)

@@ -1,4 +1,4 @@
-"""Real OpenSSH servers on loopback: what every test that needs a worker logs in to."""
+"""Run real OpenSSH servers on loopback, which tests log in to as workers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from tui.ssh.config.access import Access
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 START_SECONDS = 20.0
 MARK = "TPU_TUI_TEST_SSHD"
+"""An environment variable of every process that a server starts; its value names the server."""
 BARE_PACKAGES = ("coreutils", "util-linux", "dash")
-"""A bare worker has nothing but these on its PATH."""
+"""The Debian packages whose programs are on the PATH of a bare worker."""
 
 MISSING = (
     f"no OpenSSH server ({SSHD}): apt-get install openssh-server"
@@ -40,9 +41,9 @@ needs_sshd = pytest.mark.skipif(bool(MISSING), reason=MISSING or "an OpenSSH ser
 
 @dataclass
 class OpensshWorker:
-    """One running sshd: where it listens, how to log in, and the home its commands see.
+    """One sshd: its address, how to log in, and the HOME of its sessions.
 
-    `home` is HOME in its sessions (they still begin in the account's own directory, as sshd has it).
+    Sessions begin in the account's own directory, not in `home`.
     """
 
     index: int
@@ -56,10 +57,11 @@ class OpensshWorker:
     mark: str
     host: str = "127.0.0.1"
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    files: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
     def worker(self) -> Worker:
-        """The noun, with its host key vouched for."""
+        """The worker as a launch sees it, with a trusted host key."""
         return Worker(
             index=self.index,
             hostname=f"t1v-n-test-w-{self.index}",
@@ -71,11 +73,11 @@ class OpensshWorker:
 
     @property
     def stranger(self) -> Worker:
-        """The same worker with a host key that nobody vouches for."""
+        """The same worker without a trusted host key."""
         return replace(self.worker, host_keys=())
 
     def access(self, **changes: Any) -> Access:
-        """What logs in here: the tests' key, no agent, none of the machine's own files."""
+        """Return how to log in: the tests' key, no agent, none of this machine's SSH files."""
         values: dict[str, Any] = {
             "user": self.user,
             "identity": str(self.identity),
@@ -85,37 +87,36 @@ class OpensshWorker:
 
     @property
     def log(self) -> str:
-        """What the server itself wrote so far."""
+        """The server's log so far."""
         return (self.root / "sshd.log").read_text(errors="replace")
 
     def start(self) -> None:
-        """Start the server and wait until it answers."""
+        """Start the server and wait until it listens."""
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        self.process = subprocess.Popen(
-            [SSHD, "-D", "-f", str(self.config), "-E", str(self.root / "sshd.log")],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        log = self.root / "sshd.log"
+        before = log.stat().st_size if log.exists() else 0
+        command = [SSHD, "-D", "-f", str(self.config), "-E", str(log)]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
         deadline = time.monotonic() + START_SECONDS
-        while not _answers(self.host, self.port):
+        while not log.exists() or b"Server listening on" not in log.read_bytes()[before:]:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"sshd did not start: {self.log}")
-            time.sleep(0.02)
+            time.sleep(0.005)
 
     def connections(self) -> list[int]:
-        """The server's processes, one a connection, the listener left out."""
+        """Return the server's processes for connections, without the listener."""
         return [] if self.process is None else [pid for pid in _children(self.process.pid) if _is_sshd(pid)]
 
     def cut(self) -> None:
-        """Kill every connection at once, as a broken network would; the server goes on listening."""
+        """Kill every connection at once, like a broken network; the server still listens."""
         self._signal(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Stop every connection's server side, as a worker that hangs would; `thaw` undoes it."""
+        """Stop the server's side of every connection, like a worker that hangs, until `thaw`."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let frozen connections go on."""
+        """Continue frozen connections."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -125,25 +126,82 @@ class OpensshWorker:
                     os.kill(pid, number)
 
     def stop(self) -> None:
-        """Kill the server and its connections; jobs that detached themselves stay."""
+        """Kill the server and its connections; detached jobs go on."""
         if self.process is None:
             return
-        self.process.send_signal(signal.SIGSTOP)  # or a connection that it takes just now would outlive it
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.process.pid, os.WUNTRACED)
-        self.cut()
+        self._cut_all(self.process)
         self.process.kill()
         self.process.wait()
         self.process = None
 
-    def clear(self) -> None:
-        """Kill every process that was started through this server, detached or not."""
-        mine = f"{MARK}={self.mark}".encode()
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError):
-                    if mine in (entry / "environ").read_bytes().split(b"\0"):
-                        os.kill(int(entry.name), 9)
+    def _cut_all(self, listener: subprocess.Popen[bytes]) -> None:
+        """Stop the listener, so that no connection is accepted just now, and kill its connections."""
+        listener.send_signal(signal.SIGSTOP)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(listener.pid, os.WUNTRACED)
+        self.cut()
+
+    def restore(self) -> None:
+        """Undo what a test did to connections, home, log and files; start the server if it does not run."""
+        if self.process is not None and self.process.poll() is None:
+            self._cut_all(self.process)
+            _wait_for(lambda: not self.connections(), "an end of all connections")
+        else:
+            self.process = None
+        for path in self.root.iterdir():
+            if path.is_dir() and not path.is_symlink() and path.name != "bin":
+                _wait_for(lambda directory=path: _is_removed(directory), f"the removal of {path}")
+            elif path.name not in (*self.files, "bin", "sshd.log"):
+                path.unlink()
+        self.home.mkdir()
+        for name, content in self.files.items():
+            path = self.root / name
+            if not path.exists() or path.read_bytes() != content:
+                path.write_bytes(content)
+                path.chmod(0o600)
+        if (self.root / "bin").exists() and not has_bare_path(self.root):
+            shutil.rmtree(self.root / "bin")
+            bare_path(self.root)
+        with contextlib.suppress(FileNotFoundError):
+            os.truncate(self.root / "sshd.log", 0)
+        if self.process is None:
+            self.start()
+        else:
+            self.process.send_signal(signal.SIGCONT)
+
+
+def end_processes(servers: Sequence[OpensshWorker]) -> None:
+    """Kill every process that was started through these servers, detached or not."""
+    marks = {f"{MARK}={server.mark}".encode() for server in servers}
+
+    def is_over() -> bool:
+        pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _has_any(path, marks)]
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not pids
+
+    _wait_for(is_over, "an end of all processes")
+
+
+def _has_any(process: Path, marks: set[bytes]) -> bool:
+    try:
+        return not marks.isdisjoint((process / "environ").read_bytes().split(b"\0"))
+    except OSError:
+        return False
+
+
+def _wait_for(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"no sign of {what} within {START_SECONDS:.0f} s"
+        time.sleep(0.005)
+
+
+def _is_removed(directory: Path) -> bool:
+    """Remove a directory; a dying process may still write into it, then it is not gone yet."""
+    shutil.rmtree(directory, ignore_errors=True)
+    return not directory.exists()
 
 
 def _children(pid: int) -> list[int]:
@@ -154,7 +212,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _is_sshd(pid: int) -> bool:
-    """Whether a process is a living sshd, and not a command that it runs."""
+    """Return whether a process is a living sshd, and not a command that it runs."""
     try:
         name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
     except OSError:
@@ -162,30 +220,23 @@ def _is_sshd(pid: int) -> bool:
     return name.startswith("sshd") and rest.split()[0] != "Z"
 
 
-def _answers(host: str, port: int) -> bool:
-    try:
-        with socket.create_connection((host, port), timeout=1) as sock:
-            return sock.recv(4) == b"SSH-"
-    except OSError:
-        return False
-
-
 def free_port(host: str = "127.0.0.1") -> int:
-    """A loopback port that nothing listens on now."""
+    """Return a loopback port that is free now."""
     with socket.socket() as sock:
         sock.bind((host, 0))
         return int(sock.getsockname()[1])
 
 
 def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> str:
-    """Write a key pair with ssh-keygen; the public line comes back."""
-    command = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "test", "-f", str(path)]
+    """Write a key pair with ssh-keygen and return the public line."""
+    size = ("-b", "2048") if kind == "rsa" else ()  # a larger one takes seconds
+    command = ["ssh-keygen", "-q", "-t", kind, *size, "-N", passphrase, "-C", "test", "-f", str(path)]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     return path.with_name(path.name + ".pub").read_text().strip()
 
 
 def bare_path(directory: Path) -> str:
-    """A directory that holds only the programs of coreutils, util-linux and sh, fit to be a PATH."""
+    """Make a directory of the programs of coreutils, util-linux and sh only, and return it as a PATH."""
     bin_ = directory / "bin"
     bin_.mkdir()
     for name, program in bare_programs().items():
@@ -195,7 +246,7 @@ def bare_path(directory: Path) -> str:
 
 @functools.cache
 def bare_programs(packages: tuple[str, ...] = BARE_PACKAGES) -> dict[str, str]:
-    """Name and place of each program of these Debian packages, and of sh."""
+    """Return the path of each program of these Debian packages, and of sh, by name."""
     listing = subprocess.run(["dpkg", "-L", *packages], check=True, capture_output=True, text=True).stdout
     found = {"sh": "/bin/sh"}
     for program in map(Path, listing.splitlines()):
@@ -205,11 +256,12 @@ def bare_programs(packages: tuple[str, ...] = BARE_PACKAGES) -> dict[str, str]:
 
 
 def has_bare_path(directory: Path) -> bool:
-    """Whether what `bare_path` made is still all that is there."""
+    """Return whether the directory that `bare_path` made is unchanged."""
     there = (directory / "bin").iterdir()
     return {path.name: str(path.readlink()) if path.is_symlink() else "" for path in there} == bare_programs()
 
 
+@functools.cache
 def _version() -> tuple[int, int]:
     text = subprocess.run(["ssh", "-V"], capture_output=True, text=True).stderr
     match = re.search(r"OpenSSH_(\d+)\.(\d+)", text)
@@ -218,7 +270,7 @@ def _version() -> tuple[int, int]:
 
 @contextlib.contextmanager
 def openssh_worker(
-    tmp_path: Path,
+    directory: Path,
     *,
     index: int = 0,
     extra: Sequence[str] = (),
@@ -231,22 +283,21 @@ def openssh_worker(
     port: int | None = None,
     environment: dict[str, str] | None = None,
 ) -> Iterator[OpensshWorker]:
-    """A real sshd of its own for as long as the context lasts; skips where there is no sshd or no root.
+    """Run a real sshd for the duration of the context; skip the test where there is no sshd or no root.
 
-    Servers made in the same `tmp_path` let the same key in, so one access logs in to all of them.
-
-    `extra` are lines put first in sshd_config (the first value of a keyword wins), `bare` leaves only coreutils,
-    util-linux and sh on PATH, `environment` adds variables to every session.
+    Servers made in the same `directory` accept the same key. `extra` are lines put first in sshd_config (the first
+    value of a keyword wins), `bare` leaves only coreutils, util-linux and sh on PATH, `environment` adds variables to
+    every session.
     """
     if MISSING:
         pytest.skip(MISSING)
-    root = Path(tmp_path) / f"sshd-{index}-{secrets.token_hex(3)}"
+    root = Path(directory) / f"sshd-{index}-{secrets.token_hex(3)}"
     home = root / "home"
     home.mkdir(parents=True)
     if user != "root":
         shutil.chown(home, user)
     host_key = make_key(root / "host_key", host_key_type)
-    identity = Path(tmp_path) / "identity"
+    identity = Path(directory) / "identity"
     if not identity.exists():
         make_key(identity)
     shutil.copyfile(f"{identity}.pub", root / "authorized_keys")
@@ -260,7 +311,7 @@ def openssh_worker(
         f"Port {port}",
         f"ListenAddress {host}",
         f"HostKey {root / 'host_key'}",
-        f"PidFile {root / 'pid'}",
+        "PidFile none",
         f"AuthorizedKeysFile {root / 'authorized_keys'}",
         "StrictModes no",
         "UsePAM no",
@@ -282,24 +333,64 @@ def openssh_worker(
     server = OpensshWorker(
         index, port, user, root, home, identity, " ".join(host_key.split()[:2]), config, mark, host
     )
+    server.files = {path.name: path.read_bytes() for path in root.iterdir() if path.is_file()}
     try:
         server.start()
         yield server
     finally:
         server.stop()
-        server.clear()
+        end_processes([server])
+
+
+class SshdPool:
+    """Running servers without special options, which the tests of one process reuse; one client key fits all."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._idle: dict[tuple[int, bool], list[OpensshWorker]] = {}
+        self._stack = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def lend(self) -> Iterator[Callable[..., OpensshWorker]]:
+        """Yield a function that starts servers, or takes idle ones, for one test."""
+        taken: list[tuple[OpensshWorker, object, list[OpensshWorker]]] = []
+        count = 0
+
+        def start(**options: Any) -> OpensshWorker:
+            nonlocal count
+            options = {"index": count, **options}
+            count += 1
+            if not options.keys() <= {"index", "bare"}:
+                return special.enter_context(openssh_worker(self.directory, **options))
+            idle = self._idle.setdefault((options["index"], options.get("bare", False)), [])
+            server = idle.pop() if idle else self._stack.enter_context(openssh_worker(self.directory, **options))
+            taken.append((server, server.process, idle))
+            return server
+
+        with contextlib.ExitStack() as special:
+            yield start
+        end_processes([server for server, _, _ in taken])
+        for server, process, idle in taken:
+            if server.process is not process:
+                server.stop()  # a test that started it anew may have given it another host key
+            server.restore()
+            idle.append(server)
+
+    def close(self) -> None:
+        """Stop all servers."""
+        self._stack.close()
+
+
+@pytest.fixture(scope="session")
+def sshd_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdPool]:
+    """Servers for the tests of this process."""
+    pool = SshdPool(tmp_path_factory.mktemp("sshd"))
+    yield pool
+    pool.close()
 
 
 @pytest.fixture
-def sshd(tmp_path: Path) -> Iterator[Callable[..., OpensshWorker]]:
-    """Start as many servers as a test asks for: `sshd()`, `sshd(bare=True)`, `sshd(max_sessions=2)` …"""
-    with contextlib.ExitStack() as stack:
-        started: list[OpensshWorker] = []
-
-        def start(**options: Any) -> OpensshWorker:
-            options.setdefault("index", len(started))
-            server = stack.enter_context(openssh_worker(tmp_path, **options))
-            started.append(server)
-            return server
-
+def sshd(sshd_pool: SshdPool) -> Iterator[Callable[..., OpensshWorker]]:
+    """Start as many servers as a test needs: `sshd()`, `sshd(bare=True)`, `sshd(max_sessions=2)` …"""
+    with sshd_pool.lend() as start:
         yield start

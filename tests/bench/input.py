@@ -22,7 +22,7 @@ def figures() -> Iterator[Figure]:
     told = (rows.from_files, rows.from_shards, rows.from_bucket, rows.from_single_objects)
     told += (peers.plain_webdataset, peers.image_folder, peers.litdata, peers.streaming)
     options = bench.parser().parse_args(["--rounds", ROUNDS, "--images", IMAGES])
-    with bench.lay_out(options) as (material, addresses, kept):
+    with bench.lay_out(options) as (material, addresses, kept):  # type: ignore[attr-defined]
         known = bench.cases(cold=False, with_peers=True, store=bool(addresses))
         chosen = [case for case in known if case.row in told and case.delay in (None, DELAY_MS)]
         peers.write_formats(material, [case.row for case in chosen])

@@ -21,7 +21,7 @@ from tui.runs.launch.preflight import wants_versions
 from tui.settings import Settings
 from tui.ssh.config.access import Access
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 __all__ = ["sshd"]
 
 Start = Callable[..., OpensshWorker]

@@ -16,7 +16,7 @@ from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.ssh.fleet import Fleet
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 __all__ = ["sshd"]
 
 Start = Callable[..., OpensshWorker]
@@ -158,7 +158,7 @@ async def test_rows_come_as_the_answers_do(sshd: Start) -> None:
         async with Fleet(slice_.workers, quick.access(login_timeout=60)) as fleet:
             rows = run_checks(slice_, fleet)
             first = await rows.__anext__()
-            await rows.aclose()
+            await rows.aclose()  # type: ignore[attr-defined]
 
     assert (first.check, first.worker, first.status) == ("tcp", 0, "pass")
 

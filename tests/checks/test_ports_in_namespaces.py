@@ -66,7 +66,10 @@ def _missing() -> str:
     return MISSING or (tried.returncode and f"no network namespace with nftables here: {tried.stderr.strip()}") or ""
 
 
-pytestmark = pytest.mark.skipif(bool(_missing()), reason=_missing() or "network namespaces are here")
+pytestmark = [
+    pytest.mark.skipif(bool(_missing()), reason=_missing() or "network namespaces are here"),
+    pytest.mark.timing,
+]
 
 
 def run(*words: str, text: str | None = None) -> str:

@@ -25,7 +25,7 @@ from tui.ssh.exec.script_protocol import parse_answers
 from tui.ssh.fleet import Fleet
 from tui.ssh.sync.upload import sync_tree
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 __all__ = ["sshd"]
 
 Start = Callable[..., OpensshWorker]

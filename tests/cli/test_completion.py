@@ -24,6 +24,8 @@ from tui.commands.parser.shell_completion import remember_slices
 from tui.pod.slice import Slice
 from tui.settings import load
 
+pytestmark = pytest.mark.timing
+
 RUN = "one-20260102-030405-abcd"
 CASES = {
     "tpu-tui la": "launch",

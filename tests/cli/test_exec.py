@@ -13,6 +13,8 @@ import pytest
 from tests.cli.conftest import LocalPod
 from tests.pods import is_running, wait_until
 
+pytestmark = pytest.mark.timing
+
 RANK = "w=$(basename $(dirname $HOME)); w=${w#w-}"
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.commands import DEADLINE, Answer, Shell
 from tests.sshd import needs_sshd, openssh_worker
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 WORKERS = 72
 """More than the lower limit lets be open, logs included."""
 LOW, RAISABLE = "ulimit -n 64", "ulimit -Sn 64; ulimit -Hn 4096"

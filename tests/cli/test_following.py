@@ -23,6 +23,8 @@ from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import RunDirectory
 from tui.settings import Settings
 
+pytestmark = pytest.mark.timing
+
 
 def told(capsys: pytest.CaptureFixture[str], *items: Event | KeeperStatus) -> list[str]:
     teller = EventPrinter("night", Output())

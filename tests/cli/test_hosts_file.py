@@ -18,7 +18,7 @@ from tests.cli.lab import Lab
 from tests.sshd import OpensshWorker, needs_sshd, sshd
 
 __all__ = ["sshd"]
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 
 
 @pytest.fixture

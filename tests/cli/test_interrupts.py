@@ -15,6 +15,8 @@ from tests.pods import wait_until
 from tests.sshd import make_key
 from tui.runs.record.run_directory import KEEPER_LOG
 
+pytestmark = pytest.mark.timing
+
 _STRUCK_AT_AN_IMPORT = """
 import os, signal, sys
 

@@ -18,6 +18,8 @@ from tests.pods import wait_until
 from tests.sshd import make_key
 from tui.settings import save_profile
 
+pytestmark = pytest.mark.timing
+
 
 @pytest.fixture(scope="module")
 def newcomer(pod: LocalPod) -> str:

@@ -22,6 +22,8 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.text.ranks import parse_ranks
 
+pytestmark = pytest.mark.timing
+
 REHEARSAL = ("python3", "-m", "tui.localpod.rehearsal")
 
 

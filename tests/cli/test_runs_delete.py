@@ -16,6 +16,8 @@ from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
 
+pytestmark = pytest.mark.timing
+
 NIGHT = "night-20260102-000000-aaaa"
 DAY = "day-20260101-000000-bbbb"
 

@@ -15,7 +15,7 @@ from tests.pods import wait_until
 from tests.sshd import OpensshWorker, needs_sshd, sshd
 
 __all__ = ["sshd"]
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 TYPED, EXPORTED = b"typed-c0ffee-typed", b"exported-deca7-exported"
 JOB = 'echo "$HF_KEY" | wc -c; echo "$API_TOKEN" | wc -c; echo ready; while [ ! -e "$GO" ]; do sleep 0.05; done'
 FORMATS = ("html", "md", "json", "csv", "txt")

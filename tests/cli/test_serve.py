@@ -18,6 +18,8 @@ from tests.cli.commands import DEADLINE, Shell
 from tui.commands._compat_textual_serve import process_of
 from tui.commands.serve_server import FAILED_CODE, WRONG_KEY_CODE
 
+pytestmark = pytest.mark.timing
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:

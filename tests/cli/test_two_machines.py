@@ -7,9 +7,13 @@ import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.cli.commands import DEADLINE, Shell
 from tests.cli.conftest import LocalPod
 from tests.pods import wait_until
+
+pytestmark = pytest.mark.timing
 
 
 def another_machine(pod: LocalPod, directory: Path) -> Shell:

@@ -15,6 +15,8 @@ from tui.errors import CloudError, UsageError
 from tui.localpod.bucket.bucket import Bucket
 from tui.settings import Settings
 
+pytestmark = pytest.mark.timing
+
 
 @dataclass
 class Store:

@@ -10,6 +10,8 @@ from tests.cloud.conftest import Cloud
 from tests.localpod.api_clients import PLACE, until
 from tui.errors import CloudError, UsageError
 
+pytestmark = pytest.mark.timing
+
 
 async def test_creating_tells_its_progress_to_the_end(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     machines, seen = cloud.hosts.start, asyncio.Event()
@@ -194,7 +196,7 @@ async def test_leaving_early_does_not_undo_it(cloud: Cloud) -> None:
     cloud.service.behaviour.operation_seconds = 0.3
     steps = cloud.api.create("local-a", "pod", "v2-8", "tpu-ubuntu2204-base")
     await steps.__anext__()
-    await steps.aclose()
+    await steps.aclose()  # type: ignore[attr-defined]
 
     assert [slice_.name for slice_ in (await cloud.api.slices()).slices] == ["pod"]
 

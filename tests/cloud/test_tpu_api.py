@@ -24,6 +24,8 @@ from tui.localpod.api.faults import FOREVER
 from tui.pod.slice import Slice
 from tui.settings import Settings
 
+pytestmark = pytest.mark.timing
+
 
 async def names(api: TpuApi) -> list[str]:
     return [slice_.path for slice_ in (await api.slices()).slices]

@@ -10,7 +10,7 @@ from textual.app import App, ComposeResult
 
 from tests.console.driving import until
 from tui.console.widgets.charts.chart_axes import RunTime, ticks_within
-from tui.console.widgets.charts.charts import Plot, readable, time_axis
+from tui.console.widgets.charts.charts import Plot, readable, time_axis  # type: ignore[attr-defined]
 from tui.logs.history.history import PodSeries
 
 

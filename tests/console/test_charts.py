@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.app import App, ComposeResult
 
 from tests.console.driving import until
@@ -9,6 +10,8 @@ from tests.logs.shapes import training
 from tui.console.widgets.charts.charts import Chart
 from tui.console.widgets.panes.chart_panes import ChartPanes
 from tui.logs.demux import Demux
+
+pytestmark = pytest.mark.timing
 
 
 class Showing(App[None]):

@@ -18,6 +18,8 @@ from tui.console.app import ConsoleApp
 from tui.console.platform._compat_textual import MAX_WAITING_WRITES, remove_notifications
 from tui.console.screens.run import RunScreen
 
+pytestmark = pytest.mark.timing
+
 UNREAD_TICKS = 60
 """Batches of training lines that arrive while the terminal is not read."""
 

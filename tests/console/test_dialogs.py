@@ -17,6 +17,8 @@ from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
 from tui.console.screens.stop import StopDialog
 
+pytestmark = pytest.mark.timing
+
 
 async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: StageOperator) -> None:
     app = ConsoleApp(operator, default_command=("python3", "-m", "trainer.train", "--note", "a b"))

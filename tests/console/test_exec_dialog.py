@@ -19,7 +19,7 @@ from tui.console.screens.run import RunScreen
 from tui.pod.slice import Slice
 from tui.ssh.fleet import Fleet
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 
 
 class _Reached(StageOperator):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.console.driving import FULL, SMALL, fail, running, until
 from tests.console.stage import StageOperator
 from tui.console.app import ConsoleApp
 from tui.console.screens.run import RunScreen
+
+pytestmark = pytest.mark.timing
 
 
 def _told(app: ConsoleApp) -> str:

@@ -18,6 +18,8 @@ from tui.operator import run_events
 from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus
 from tui.runs.record.run_directory import RunDirectory
 
+pytestmark = pytest.mark.timing
+
 NOW = 1_790_000_000.0
 
 

@@ -3,7 +3,11 @@ from __future__ import annotations
 import gc
 import weakref
 
+import pytest
+
 from tui.console.platform.gc_tuning import freeze_loaded_objects
+
+pytestmark = pytest.mark.timing
 
 
 class Ring:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual.command import CommandPalette
 from textual.events import Key, Paste
 from textual.widgets import Input
@@ -20,6 +21,8 @@ from tui.console.widgets.footer import KeyFooter
 from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.errors import TpuTuiError
+
+pytestmark = pytest.mark.timing
 
 
 async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator: StageOperator) -> None:

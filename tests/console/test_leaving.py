@@ -21,6 +21,8 @@ from tui.console.screens.run import RunScreen
 from tui.errors import TpuTuiError
 from tui.runs.record.run_directory import RunDirectory
 
+pytestmark = pytest.mark.timing
+
 
 class _Handing(StageOperator):
     """A launch takes until `taken`, and may fail."""

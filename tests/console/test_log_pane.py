@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from textual.app import App, ComposeResult
 from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
@@ -9,6 +10,8 @@ from textual.pilot import Pilot
 from tests.console.driving import until
 from tui.console.data.line_index import MAX_SHOWN_BYTES, FileLines
 from tui.console.widgets.log.log_pane import LogPane
+
+pytestmark = pytest.mark.timing
 
 
 class Holding(App[None]):

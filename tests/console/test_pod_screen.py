@@ -30,6 +30,8 @@ from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.runs.record.run_directory import RunDirectory
 
+pytestmark = pytest.mark.timing
+
 
 async def test_the_pod_screen_shows_slices_workers_checks_and_runs(operator: StageOperator) -> None:
     running(operator)

@@ -16,6 +16,8 @@ from tui.console.screens.run import RunScreen
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.logs.saved_log import open_log
 
+pytestmark = pytest.mark.timing
+
 LOGS = {
     "xla_dist": (
         "2020-08-06 02:38:57 10.164.0.43 [0] " + training(core=0),

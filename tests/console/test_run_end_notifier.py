@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.console.driving import FULL, fail, running, table, until
 from tests.console.stage import StageOperator
 from tui.console.app import ConsoleApp
 from tui.console.data.run_end_notifier import RunEndNotifier, format_run_end
+
+pytestmark = pytest.mark.timing
 
 
 def test_each_end_is_told_once_and_none_that_was_there_before(operator: StageOperator) -> None:

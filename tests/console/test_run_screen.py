@@ -26,6 +26,8 @@ from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.runs.record.run_directory import RunDirectory
 
+pytestmark = pytest.mark.timing
+
 
 def tabs_red(tabs: TabBar) -> object:
     return tabs.get_component_rich_style("tabs--bad").color
@@ -70,7 +72,7 @@ async def test_enter_on_a_core_opens_its_workers_log(operator: StageOperator) ->
         await pilot.press("end", "enter")
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "/31 " in shown(log) and "/0 " not in shown(log))
-        await until(pilot, lambda: app.screen.chosen_worker() == 3)
+        await until(pilot, lambda: app.screen.chosen_worker() == 3)  # type: ignore[attr-defined]
         await pilot.press("left_square_bracket")
         await until(pilot, lambda: "/23 " in shown(log))
 

@@ -23,6 +23,8 @@ from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tables.table_columns import Cell
 
+pytestmark = pytest.mark.timing
+
 
 async def test_a_log_that_grows_by_screenfuls_is_not_painted_at_every_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

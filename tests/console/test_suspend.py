@@ -20,6 +20,8 @@ import pytest
 
 from tests.console.stage import training_line
 
+pytestmark = pytest.mark.timing
+
 DEADLINE = 60.0
 NEVER_CHANGES = b"loss trend"
 """A column's title, which no tick paints again."""

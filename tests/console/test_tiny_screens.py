@@ -13,6 +13,8 @@ from tui.console.screens.stop import StopDialog
 from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.problem_panel import ProblemPanel
 
+pytestmark = pytest.mark.timing
+
 TINY = (40, 10)
 
 

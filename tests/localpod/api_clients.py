@@ -77,7 +77,7 @@ async def connected(service: TpuService, transport: str, token: str | None = Non
     if transport == "grpc_asyncio":
         aio = grpc.aio.secure_channel(place, bearer(token))
         yield Caller(tpu.TpuAsyncClient(transport=transports.TpuGrpcAsyncIOTransport(channel=aio)))
-        await aio.close()
+        await aio.close()  # type: ignore[call-arg]
     elif transport == "grpc":
         with grpc.secure_channel(place, bearer(token)) as channel:
             yield Caller(tpu.TpuClient(transport=transports.TpuGrpcTransport(channel=channel)))

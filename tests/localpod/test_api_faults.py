@@ -12,6 +12,8 @@ from google.api_core import exceptions
 from tests.localpod.api_clients import PLACE, TRANSPORTS, named, node, pod
 from tui.localpod.api.faults import FOREVER, ServiceFaults
 
+pytestmark = pytest.mark.timing
+
 over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 over_grpc = pytest.mark.parametrize("transport", ["grpc", "grpc_asyncio"])
 """A REST session answers 401 by refreshing its token, which anonymous credentials cannot."""

@@ -11,6 +11,8 @@ from google.api_core import exceptions
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, Pod, named, node, pod, until
 
+pytestmark = pytest.mark.timing
+
 State = tpu.Node.State
 Health = tpu.Node.Health
 
@@ -61,7 +63,7 @@ async def test_a_ready_node_has_the_fields_of_the_real_api(transport: str) -> No
         assert made.scheduling_config.spot
         assert made.service_account.email == "local-compute@developer.gserviceaccount.com"
         assert made.cidr_block
-        assert made.create_time.timestamp() > 0
+        assert made.create_time.timestamp() > 0  # type: ignore[attr-defined]
         assert not made.symptoms
 
 

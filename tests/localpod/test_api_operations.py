@@ -9,6 +9,8 @@ from google.longrunning import operations_pb2
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, connected, named, node, pod, serving
 
+pytestmark = pytest.mark.timing
+
 over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 
 

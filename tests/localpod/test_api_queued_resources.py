@@ -12,6 +12,8 @@ from google.api_core import exceptions
 from tests.localpod.api_clients import PLACE, TRANSPORTS, Pod, named, node, pod, until
 from tui.localpod.api.faults import ServiceFaults
 
+pytestmark = pytest.mark.timing
+
 State = tpu.QueuedResourceState.State
 Spec = tpu.QueuedResource.Tpu.NodeSpec
 
@@ -58,7 +60,7 @@ async def test_a_request_is_accepted_then_provisioned_then_active_with_its_node(
         assert await nodes(one) == {}
         one.service.behaviour.release_operations()
         active = await reached(one, State.ACTIVE)
-        assert active.create_time.timestamp() > 0
+        assert active.create_time.timestamp() > 0  # type: ignore[attr-defined]
         made = (await nodes(one))[named("granted")]
         assert made.state == tpu.Node.State.READY
         assert made.queued_resource == NAME

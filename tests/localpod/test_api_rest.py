@@ -14,6 +14,8 @@ from tests.localpod.api_clients import PLACE, named, serving, until
 from tests.localpod.api_hosts import SocketHosts
 from tui.localpod.api.server import TpuService
 
+pytestmark = pytest.mark.timing
+
 
 class Http:
     """A JSON client that knows nothing of Google."""

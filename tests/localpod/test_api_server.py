@@ -15,6 +15,8 @@ from tests.localpod.api_hosts import SocketHosts
 from tui.localpod.api.rpc_errors import ApiError
 from tui.localpod.api.server import TpuService
 
+pytestmark = pytest.mark.timing
+
 
 @pytest.mark.parametrize("address", ["127.0.0.2", "::1"])
 async def test_it_listens_on_127_0_0_1_only(address: str) -> None:

@@ -33,6 +33,8 @@ from tui.settings import load
 
 __all__ = ["local_pod", "pod_home", "small_pod"]
 
+pytestmark = pytest.mark.timing
+
 STUBBORN = """
 import os, signal, sys, time
 if os.fork(): os._exit(0)

@@ -5,9 +5,12 @@ import subprocess
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.cli.commands import DEADLINE, Shell
 from tui.runs.record.run_directory import RunDirectory
+
+pytestmark = pytest.mark.timing
 
 
 def is_running(pid: int | None) -> bool:

@@ -39,6 +39,8 @@ from tui.settings.profiles import read_profile
 
 __all__ = ["pod_home"]
 
+pytestmark = pytest.mark.timing
+
 NODE = f"/v2/{PLACE}/nodes/local"
 _HTTP = """
 import http.client, json, sys
@@ -225,7 +227,7 @@ async def test_grpc_without_a_token_is_refused_whatever_the_channel() -> None:
         place = f"127.0.0.1:{service.grpc_port}"
         for channel in (grpc.aio.insecure_channel(place), grpc.aio.secure_channel(place, local)):
             async with channel:
-                call = channel.unary_unary("/google.cloud.tpu.v2.Tpu/ListNodes")
+                call = channel.unary_unary("/google.cloud.tpu.v2.Tpu/ListNodes")  # type: ignore[call-arg]
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await call(b"", timeout=20)
                 assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED

@@ -22,6 +22,8 @@ from tui.settings import load
 
 __all__ = ["local_pod", "pod_home", "pod_process"]
 
+pytestmark = pytest.mark.timing
+
 ANNOUNCED = ["token", "profile", "project", "zone", "slices", "tpu_api", "compute_api", "storage", "bucket", "pid"]
 
 

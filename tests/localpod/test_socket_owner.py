@@ -14,6 +14,8 @@ from tests.localpod.other_user import AS_NOBODY, NOBODY, NOBODYS_PYTHON, needs_o
 from tui.localpod.bucket.network_namespace import refusal_reason
 from tui.localpod.bucket.socket_owner import SocketOwners
 
+pytestmark = pytest.mark.timing
+
 _CONNECT = """
 import socket, sys
 made = socket.socket(getattr(socket, sys.argv[1]))

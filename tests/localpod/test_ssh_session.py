@@ -18,7 +18,7 @@ from tests.pods import is_running, log_in, running_pod, until
 from tui.localpod.host.worker_host import MAX_SESSIONS
 from tui.localpod.pod import LocalPod
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timing]
 
 MIB = 1 << 20
 

@@ -8,7 +8,7 @@ import pytest
 
 from tui.errors import UsageError
 from tui.logs.demux import Demux
-from tui.logs.dialects.regex_safety import children, ops, parsed, pumped
+from tui.logs.dialects.regex_safety import children, ops, parsed, pumped  # type: ignore[attr-defined]
 from tui.logs.dialects.registry import BUILT_IN, LONGEST, Dialect, try_dialects, user_dialects
 from tui.logs.dialects.training_or_eval import MOST_HELD, SplitSampleJoiner
 from tui.logs.snapshot import CoreRow, Snapshot

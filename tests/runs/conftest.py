@@ -4,44 +4,28 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, tagged, until
+from tests.runs.pipes import PipeWorker, tagged
 from tests.runs.ssh_pod import Pod
-from tests.sshd import OpensshWorker, bare_path, has_bare_path, openssh_worker
+from tests.sshd import OpensshWorker
 
 
-@pytest.fixture(scope="module")
-def three_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OpensshWorker]]:
-    """Servers for every test of a module; `pod` puts back what a test did to them."""
-    root = tmp_path_factory.mktemp("ssh")
-    with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(openssh_worker(root, index=index, bare=True)) for index in range(3)]
-
-
-def is_removed(directory: Path) -> bool:
-    """Remove a directory; what is being killed may still write into it, then it is not gone yet."""
-    shutil.rmtree(directory, ignore_errors=True)
-    return not directory.exists()
+@pytest.fixture
+def three_workers(sshd: Callable[..., OpensshWorker]) -> list[OpensshWorker]:
+    """Three workers with nothing but coreutils, util-linux and sh on their PATH."""
+    return [sshd(bare=True) for _ in range(3)]
 
 
 @pytest.fixture
 def pod(three_workers: list[OpensshWorker], tmp_path: Path) -> Iterator[Pod]:
-    """Three workers with empty homes."""
+    """Three workers with empty homes, and a home for their runs."""
     made = Pod(three_workers, tmp_path / "home")
     yield made
     made.end_runs()
-    for worker in three_workers:
-        if worker.process is None:
-            worker.start()
-        until(lambda gone=worker.home: is_removed(gone))
-        worker.home.mkdir()
-        if not has_bare_path(worker.root):
-            shutil.rmtree(worker.root / "bin")
-            bare_path(worker.root)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

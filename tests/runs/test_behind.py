@@ -19,7 +19,7 @@ from tui.runs.keeper.start import ensure_keeper
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 ONCE_MORE = """
 echo "try $TPU_TUI_ATTEMPT"
 [ "$TPU_TUI_ATTEMPT" = 0 ] || until [ -e "$HOME/end" ]; do sleep 0.1; done

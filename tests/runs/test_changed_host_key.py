@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod
 from tests.sshd import make_key, needs_sshd, openssh_worker
 from tui.runs.record.run_status import status_of
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 
 
 def test_a_host_key_that_changes_in_mid_run_is_told_and_nothing_is_sent_there(tmp_path: Path) -> None:

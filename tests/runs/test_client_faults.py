@@ -24,7 +24,7 @@ from tui.runs.read.line_reader import LineReader
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 
 COUNTING = 'i=0; while [ ! -e "$HOME/end" ]; do echo "line $i"; i=$((i+1)); sleep 0.02; done; echo last'
 

@@ -27,7 +27,7 @@ from tui.runs.worker.queries import RemoteState
 from tui.settings import Settings
 from tui.ssh.fleet import Fleet
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 
 
 def seen(pod: Pod, **patience: float) -> Discovery:

@@ -23,7 +23,7 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.settings import save_profile
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 
 
 def resume(pod: Pod, directory: RunDirectory) -> bool:

@@ -31,7 +31,7 @@ from tui.runs.record.log_mirror import Mirror
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tui.runs.record.run_status import status_of
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 
 
 @pytest.fixture(params=[1, 2], ids=["MaxSessions 1", "MaxSessions 2"])

@@ -20,7 +20,7 @@ from tui.runs.record.run_status import status_of
 from tui.runs.worker.queries import RemoteState
 from tui.ssh.fleet import Fleet
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 DIGITS = "9" * 5000
 _SHELL = """#!/bin/dash
 # Called as `sh -c SCRIPT tpu-tui VERB RUN WORKER NONCE …`; a call that limits the time comes before it.

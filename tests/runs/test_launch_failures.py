@@ -11,13 +11,20 @@ from tests.chaos.failures import FAILURES, Failure, fail, make_tree, servers_wit
 from tests.runs.ssh_pod import Pod
 from tests.sshd import OpensshWorker, needs_sshd
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 
 
 @pytest.fixture(scope="module")
-def three_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OpensshWorker]]:
-    with servers_with_devices(tmp_path_factory.mktemp("ssh"), 3) as servers:
-        yield servers
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[OpensshWorker]]:
+    with servers_with_devices(tmp_path_factory.mktemp("ssh"), 3) as started:
+        yield started
+
+
+@pytest.fixture
+def three_workers(servers: list[OpensshWorker]) -> Iterator[list[OpensshWorker]]:
+    yield servers
+    for server in servers:
+        server.restore()
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,8 @@ from tui.ssh.fleet import Fleet
 
 __all__ = ["pod_home"]
 
+pytestmark = pytest.mark.timing
+
 ENOUGH = 90.0
 
 

@@ -34,7 +34,7 @@ from tui.runs.worker.queries import RemoteState, list_runs, query_states, read_r
 from tui.runs.worker.stop import stop_run
 from tui.ssh.fleet import Fleet
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 PYTHON = sys.executable
 
 

@@ -14,6 +14,8 @@ from tui.procs import python_env
 from tui.runs.launch.on_end_actions import pending_actions
 from tui.runs.record.run_status import status_of
 
+pytestmark = pytest.mark.timing
+
 
 def test_a_keeper_whose_package_is_gone_restarts_the_run_and_carries_out_its_actions(
     pod: Pod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -25,6 +25,8 @@ from tui.runs.record.run_status import TOLD, status_of
 from tui.runs.worker.queries import RemoteState
 from tui.ssh.fleet import Fleet
 
+pytestmark = pytest.mark.timing
+
 needs_pod = needs_sshd
 UNTIL_END = 'echo on; until [ -e "$HOME/end" ]; do sleep 0.1; done'
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 
+import pytest
+
 from tui.runs.health.reachability import Reachability
 from tui.runs.keeper_timeouts import KeeperTimeouts
+
+pytestmark = pytest.mark.timing
 
 PATIENCE = KeeperTimeouts(lost_after=900.0, gone_after=300.0)
 SOON = 60.0

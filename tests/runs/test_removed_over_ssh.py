@@ -25,7 +25,7 @@ from tui.runs.record.run_status import STOP_REQUESTED, status_of
 from tui.runs.worker.stop import StopAnswer, stop_worker
 from tui.ssh.fleet import Fleet
 
-pytestmark = needs_sshd
+pytestmark = [needs_sshd, pytest.mark.timing]
 ON_ONE = '[ "$TPU_TUI_WORKER" = 1 ] || exec sleep 1000; '
 HERE = '"$HOME/.tpu-tui/runs/$TPU_TUI_RUN/1"'
 

@@ -19,7 +19,7 @@ from tests.sshd import MARK, OpensshWorker, needs_sshd
 from tui.pod.run import RunState
 from tui.runs.record.run_status import status_of
 
-pytestmark = needs_linux
+pytestmark = [needs_linux, pytest.mark.timing]
 SAVING = """
 exec 2>/dev/null  # its shell names each `sleep` that is ended
 trap '' HUP

@@ -24,6 +24,8 @@ from tui.runs.record.event_log import Event
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
+pytestmark = pytest.mark.timing
+
 NEVER = 10_000.0
 _ENDED_WITHOUT_STRAGGLERS = """
 import asyncio, sys

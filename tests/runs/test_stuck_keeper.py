@@ -27,6 +27,8 @@ from tui.runs.record.keeper_file import KEEPER_FILE, STALE_HEARTBEAT, KeeperStat
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import reduce_events, status_of
 
+pytestmark = pytest.mark.timing
+
 RUN = Run("pod-20261123-101500-00aa", "pod", JobOptions(("x",)), (Worker(0), Worker(1)))
 HERE = socket.gethostname()
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from tests.pods import pod_home, running_pod, until
@@ -29,6 +30,8 @@ from tui.runs.record.run_status import RunStatus, status_of
 from tui.settings import load
 
 __all__ = ["pod_home"]
+
+pytestmark = pytest.mark.timing
 
 PATIENCE = KeeperTimeouts(drain=0.3, lost_after=600.0, gone_after=600.0, answer=1.0, restart_pause=0.2, ask_after=0.3)
 """Nobody is given up here for having been out of reach too long: what ends a run is what the API says."""

@@ -27,6 +27,8 @@ from tui.runs.record.run_status import status_of, summary_status
 from tui.runs.worker.version_query import record_versions
 from tui.settings import Settings
 
+pytestmark = pytest.mark.timing
+
 RUN = Run("pod-20261123-101500-00aa", "pod", JobOptions(("x",)), (Worker(0), Worker(1), Worker(2)))
 NOTHING = {"runtime": None, "torch": None, "torch_xla": None, "libtpu": None}
 XLA = {"torch": "2.9.0", "torch_xla": "2.9.0", "libtpu": "0.0.21"}

@@ -15,7 +15,11 @@ from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagg
 from tui.pod.run import Run
 from tui.runs.worker.calls import parse_outcome
 
-pytestmark = [needs_linux, pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")]
+pytestmark = [
+    needs_linux,
+    pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root"),
+    pytest.mark.timing,
+]
 DISKS = {"ext4": 120, "tmpfs": 80, "ext2": 80}
 """Megabytes of each kind of disk; on the last one no room can be reserved ahead."""
 FILLING = f"""

@@ -12,7 +12,7 @@ from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
 from tui.runs.worker.calls import MOST_POLLS_PER_S, build_call, poll_interval_s
 from tui.ssh.exec.script_protocol import parse_answers
 
-pytestmark = needs_linux
+pytestmark = [needs_linux, pytest.mark.timing]
 
 
 def test_a_follower_resumes_at_any_byte_and_tells_the_end(worker: PipeWorker) -> None:

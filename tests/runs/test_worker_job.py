@@ -13,7 +13,7 @@ import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
 
-pytestmark = needs_linux
+pytestmark = [needs_linux, pytest.mark.timing]
 PYTHON = sys.executable
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
 from tui.runs.worker.calls import worker_script
 
-pytestmark = needs_linux
+pytestmark = [needs_linux, pytest.mark.timing]
 
 
 def test_the_script_calls_no_program_that_a_bare_worker_lacks() -> None:

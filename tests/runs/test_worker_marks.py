@@ -13,7 +13,7 @@ import pytest
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
 from tui.runs.worker.calls import parse_outcome
 
-pytestmark = needs_linux
+pytestmark = [needs_linux, pytest.mark.timing]
 SHED = "prlimit --locks=77"
 LEFT = {
     "another limit": f"setsid {SHED} sleep 987123 </dev/null >/dev/null 2>&1 &",

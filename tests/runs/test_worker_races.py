@@ -9,7 +9,7 @@ import pytest
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
 from tui.runs.worker.queries import RemoteState, parse_state
 
-pytestmark = [needs_linux, pytest.mark.parametrize("worker", ["dash"], indirect=True)]
+pytestmark = [needs_linux, pytest.mark.timing]
 
 
 def _in_front_of(worker: PipeWorker, program: str, script: str) -> None:

@@ -18,7 +18,7 @@ from tui.pod.run import Run
 from tui.runs.worker.calls import build_call, parse_outcome
 from tui.ssh.exec.script_protocol import Answer, parse_answers
 
-pytestmark = needs_linux
+pytestmark = [needs_linux, pytest.mark.timing]
 HERE = '"$HOME/.tpu-tui/runs/$TPU_TUI_RUN/0"'
 WAIT = 'while [ ! -e "$HOME/end" ]; do sleep 0.05; done'
 TAKEN = {

@@ -18,7 +18,7 @@ from tests.runs.pipes import Launch, PipeWorker, a_run, ended, needs_linux, tag_
 from tui.pod.run import Run
 from tui.runs.worker.calls import parse_outcome
 
-pytestmark = needs_linux
+pytestmark = [needs_linux, pytest.mark.timing]
 PYTHON = sys.executable
 
 

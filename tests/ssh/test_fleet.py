@@ -20,6 +20,8 @@ from tui.ssh.errors import Reason, SshError
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
 
+pytestmark = pytest.mark.timing
+
 Start = Callable[..., OpensshWorker]
 
 
@@ -140,7 +142,7 @@ async def test_a_reader_who_leaves_early_cancels_the_rest(sshd: Start) -> None:
             assert isinstance(row, CommandResult)
             assert row.worker == 0
             break
-        await rows.aclose()
+        await rows.aclose()  # type: ignore[attr-defined]
         assert (await fleet.run(1, "true")).ok
 
 

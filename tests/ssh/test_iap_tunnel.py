@@ -26,6 +26,8 @@ from tui.ssh.fleet import Fleet
 from tui.ssh.transport.iap_protocol import Frame, ResendBuffer, Tag, decode
 from tui.ssh.transport.iap_tunnel import IapTarget, IapTunnels
 
+pytestmark = pytest.mark.timing
+
 Start = Callable[..., OpensshWorker]
 BIG = 3_000_000
 SENT = b"said after the cut"

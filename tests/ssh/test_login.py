@@ -18,6 +18,8 @@ from tui.ssh.errors import Reason, SshError, connect_error
 from tui.ssh.exec.port_probe import LoginResult, classify_port
 from tui.ssh.fleet import Fleet
 
+pytestmark = pytest.mark.timing
+
 Start = Callable[..., OpensshWorker]
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
 from tests.sshd import OpensshWorker
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
+
+pytestmark = pytest.mark.timing
 
 Start = Callable[..., OpensshWorker]
 FEW = ("MaxStartups 2:50:4",)

@@ -8,6 +8,8 @@ import pytest
 
 from tui.ssh.transport.paused_timeout import PromptClock, wait_for
 
+pytestmark = pytest.mark.timing
+
 
 class Person:
     """Answers when told to."""

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timing
+
 _PROLOGUE = """
 import asyncio, socket, sys, threading
 from tui.pod.worker import Worker

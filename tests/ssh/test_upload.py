@@ -19,6 +19,8 @@ from tui.ssh.sync.bundle import read_bundle
 from tui.ssh.sync.source_tree import read_tree
 from tui.ssh.sync.upload import SyncResult, UploadTimeouts, code_directory, send_bundle, sync_tree
 
+pytestmark = pytest.mark.timing
+
 Start = Callable[..., OpensshWorker]
 
 

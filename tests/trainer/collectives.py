@@ -78,7 +78,7 @@ def together(config: TrainConfig) -> int:
             for parameter in parameters:
                 gradient = torch.full(parameter.shape, step + 1.0 + replicas.rank)
                 parameter.grad = 2 * gradient.to(replicas.device) / 2
-            stops = replicas.average([*parameters, unused], stop=step == 1 and replicas.rank == 1)
+            stops = replicas.average([*parameters, unused], stop=step == 1 and replicas.rank == 1)  # type: ignore[attr-defined]
             assert stops == (step == 1), (step, stops)
             after = [parameter.grad + 0 for parameter in parameters]
             torch_xla.sync()

@@ -25,7 +25,7 @@ SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--b
 
 
 def test_every_row_of_ours_sees_every_image_and_the_table_tells_the_ratios() -> None:
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):
+    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):  # type: ignore[attr-defined]
         assert set(addresses) == {0.0, DELAY_MS}
         assert {row(material)() for row in OURS} == {24}
         assert {row(material)() for row in (rows.from_single_objects, rows.from_many_single_objects)} == {6}
@@ -101,7 +101,7 @@ def test_the_network_of_the_benchmark_holds_each_request_back_and_changes_nothin
 
 def test_without_an_object_store_the_local_rows_are_still_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.bench_input.object_store.binary", lambda: None)
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):
+    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):  # type: ignore[attr-defined]
         assert (addresses, kept, material.bucket) == ({}, None, "")
         assert rows.from_shards(material)() == 24
     missing = {case.missing for case in bench.cases(cold=False, with_peers=False, store=False) if case.delay}
@@ -116,7 +116,7 @@ def test_a_peer_whose_installation_is_broken_is_told_in_its_row_and_stops_nobody
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("trainer.bench_input.object_store.binary", lambda: None)
     chosen = [Case("streaming", peers.streaming), Case(bench.SHARDED, rows.from_shards)]
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):
+    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):  # type: ignore[attr-defined]
         peers.write_formats(material, [case.row for case in chosen])
         results = bench.experiment(material, addresses, kept, chosen, rounds=1)
     assert "No module named 'a_library_that_is_not_there'" in results["streaming"].failure
@@ -147,7 +147,7 @@ def test_a_sweep_leaves_out_what_cannot_be_measured_and_names_the_best_of_the_re
 def test_what_cannot_be_laid_out_is_told_in_a_sentence(
     given: list[str], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    before = {number: signal.getsignal(number) for number in bench.STOPS}
+    before = {number: signal.getsignal(number) for number in bench.STOPS}  # type: ignore[attr-defined]
     try:
         with contextlib.suppress(SystemExit):
             assert bench.main(given) == REFUSED
@@ -162,13 +162,13 @@ def test_a_folder_of_more_than_jpegs_is_refused(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(photo_like.picture(name))
     options = bench.parser().parse_args(["--batch", "1", "--folder", str(tmp_path)])
-    with pytest.raises(TrainerError, match=r"Rows cannot be compared over .*: not every"), bench.lay_out(options):
+    with pytest.raises(TrainerError, match=r"Rows cannot be compared over .*: not every"), bench.lay_out(options):  # type: ignore[attr-defined]
         pass
 
 
 def test_a_stop_is_heard_while_a_row_is_being_forked() -> None:
     material = rows.Material(Path(), "", "", images=1, classes=1, batch=1, size=32, buffer=1, loaders=0, few=1)
-    before = {number: signal.signal(number, bench._interrupt) for number in bench.STOPS}
+    before = {number: signal.signal(number, bench._interrupt) for number in bench.STOPS}  # type: ignore[attr-defined]
     due = [signal.SIGTERM]
     os.register_at_fork(before=lambda: due and signal.raise_signal(due.pop()))
     try:

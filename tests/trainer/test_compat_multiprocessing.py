@@ -19,9 +19,9 @@ def test_a_new_process_asks_the_one_fork_server_object_whether_it_runs() -> None
 
 
 def _use_forkserver() -> None:
-    before = forkserver._forkserver._forkserver_pid
+    before = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     forkserver._forkserver.ensure_running()
-    sys.exit(forkserver._forkserver._forkserver_pid != before)
+    sys.exit(forkserver._forkserver._forkserver_pid != before)  # type: ignore[attr-defined]
 
 
 def test_a_forked_child_does_not_start_another_fork_server() -> None:

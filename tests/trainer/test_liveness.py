@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.timing
+
 pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]

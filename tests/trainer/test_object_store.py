@@ -13,6 +13,8 @@ import pytest
 
 from trainer.bench_input import object_store
 
+pytestmark = pytest.mark.timing
+
 OWNER = """
 import sys, time
 from pathlib import Path

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timing
+
 pytest.importorskip("torch", reason="torch is not installed")
 
 from tests.trainer.conftest import is_alive

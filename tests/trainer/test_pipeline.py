@@ -219,7 +219,7 @@ def test_what_a_seed_gives_does_not_change_without_a_new_number_for_it(numbered:
     )
 
 
-class _Telling(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+class _Telling(torch.utils.data.IterableDataset):  # type: ignore[name-defined,type-arg]
     def __iter__(self) -> Iterator[tuple[int, bool]]:
         yield os.getppid(), {signal.getsignal(number) for number in loader_processes.STOPS} == {signal.SIG_IGN}
 
@@ -231,13 +231,13 @@ def test_a_loader_process_is_not_forked_from_the_training_and_hears_no_signal_to
     assert ignored
 
 
-class _Killed(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+class _Killed(torch.utils.data.IterableDataset):  # type: ignore[name-defined,type-arg]
     def __iter__(self) -> Iterator[int]:
         os.kill(os.getpid(), signal.SIGKILL)
         yield 0
 
 
-class _KilledAsItLooked(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+class _KilledAsItLooked(torch.utils.data.IterableDataset):  # type: ignore[name-defined,type-arg]
     def __iter__(self) -> Iterator[int]:
         told_to_end = next(
             frame.f_locals["done_event"]
@@ -251,7 +251,7 @@ class _KilledAsItLooked(torch.utils.data.IterableDataset):  # type: ignore[type-
         yield 0
 
 
-class _Broken(torch.utils.data.IterableDataset):  # type: ignore[type-arg]
+class _Broken(torch.utils.data.IterableDataset):  # type: ignore[name-defined,type-arg]
     def __iter__(self) -> Iterator[int]:
         raise RuntimeError("no such kernel")
         yield 0

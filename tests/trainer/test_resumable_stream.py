@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import requests
 
+pytestmark = pytest.mark.timing
+
 pytest.importorskip("torch", reason="torch is not installed")
 
 from trainer.errors import TrainerError

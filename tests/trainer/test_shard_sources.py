@@ -35,8 +35,8 @@ class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
     dispatch: ClassVar = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
     def save_bytes(self, content: bytes) -> None:
-        self.write(pickle.BINSTRING + struct.pack("<i", len(content)) + content)
-        self.memoize(content)
+        self.write(pickle.BINSTRING + struct.pack("<i", len(content)) + content)  # type: ignore[attr-defined]
+        self.memoize(content)  # type: ignore[attr-defined]
 
     dispatch[bytes] = save_bytes
 
@@ -92,7 +92,7 @@ def test_cifar_10s_own_archive_becomes_shards(tmp_path: Path) -> None:
     assert [s.name for s in manifest.splits["val"]] == ["cifar-val-000000.tar"]
     for split, rows in (("train", slice(0, 20)), ("val", slice(20, 24))):
         read = samples_of(tmp_path / "out", manifest, split)
-        planes = {s["ppm"].transpose(2, 0, 1).tobytes(): int(s["cls"]) for s in read}
+        planes = {s["ppm"].transpose(2, 0, 1).tobytes(): int(s["cls"]) for s in read}  # type: ignore[attr-defined]
         expected = {row.tobytes(): (n // 4 + n % 4) % 10 for n, row in list(enumerate(pixels))[rows]}
         assert planes == expected
 

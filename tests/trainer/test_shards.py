@@ -36,7 +36,7 @@ def test_webdataset_reads_back_every_sample_once(tmp_path: Path) -> None:
         (s.label, np.asarray(Image.open(io.BytesIO(s.content))).tobytes()) for s in map(sample_at, range(count))
     )
     read = samples_of(tmp_path, manifest, "train")
-    assert sorted((int(s["cls"]), s["ppm"].tobytes()) for s in read) == expected
+    assert sorted((int(s["cls"]), s["ppm"].tobytes()) for s in read) == expected  # type: ignore[attr-defined]
     assert [s["__key__"] for s in read] == [f"{n:07d}" for n in range(10)]
 
 
@@ -65,7 +65,7 @@ def test_the_same_arguments_make_the_same_bytes_and_another_seed_another_order(t
 
 def test_repeat_takes_each_sample_so_many_times_spread_over_the_shards(tmp_path: Path) -> None:
     manifest = make(sources.shapes(6, 2, 16, seed=1), tmp_path, train=3)
-    read = [s["ppm"].tobytes() for s in samples_of(tmp_path, manifest, "train")]
+    read = [s["ppm"].tobytes() for s in samples_of(tmp_path, manifest, "train")]  # type: ignore[attr-defined]
     assert len(read) == 18
     assert {read.count(content) for content in read} == {3}
     assert read[:6] != read[6:12]

@@ -17,6 +17,8 @@ webdataset = pytest.importorskip("webdataset", reason="the trainer's packages ar
 from trainer.errors import INTERRUPTED
 from trainer.shards.manifest import MANIFEST, UNFINISHED
 
+pytestmark = pytest.mark.timing
+
 ROOT = Path(__file__).parents[2]
 DEADLINE = 60
 SET = ["shapes", "--train", "40", "--val", "4", "--size", "16", "--samples-per-shard", "4", "--workers", "2"]

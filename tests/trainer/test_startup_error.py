@@ -10,6 +10,8 @@ import pytest
 
 from trainer.distributed import startup_error
 
+pytestmark = pytest.mark.timing
+
 HOST = "127.0.91.6"
 
 

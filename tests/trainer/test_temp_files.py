@@ -92,15 +92,15 @@ def test_what_another_machine_writes_is_left_until_it_has_been_silent_for_long(w
 def test_a_writer_whose_file_is_taken_for_a_leftover_before_it_is_locked_makes_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock, taken = temp_files.fcntl.flock, []
+    lock, taken = temp_files.fcntl.flock, []  # type: ignore[attr-defined]
 
     def late(stream: Any, how: int) -> None:
-        if how == temp_files.fcntl.LOCK_EX and not taken:
+        if how == temp_files.fcntl.LOCK_EX and not taken:  # type: ignore[attr-defined]
             taken.append(True)
             temp_files.remove_temp_files(tmp_path, ANYTHING)
         lock(stream, how)
 
-    monkeypatch.setattr(temp_files.fcntl, "flock", late)
+    monkeypatch.setattr(temp_files.fcntl, "flock", late)  # type: ignore[attr-defined]
     with temp_files.replace_file(tmp_path / "file") as stream:
         stream.write(b"whole")
     assert taken
@@ -113,7 +113,7 @@ def test_a_writer_that_is_stopped_before_it_has_its_lock_leaves_nothing(
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(temp_files.fcntl, "flock", stopped)
+    monkeypatch.setattr(temp_files.fcntl, "flock", stopped)  # type: ignore[attr-defined]
     with pytest.raises(KeyboardInterrupt), temp_files.replace_file(tmp_path / "file"):
         pass
     assert not list(tmp_path.iterdir())

@@ -17,6 +17,8 @@ from statistics import median
 
 import pytest
 
+pytestmark = pytest.mark.timing
+
 for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 

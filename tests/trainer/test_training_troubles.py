@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timing
+
 for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
