@@ -43,27 +43,21 @@ lives() { look "$1" && case $tt_state in Z | X | x) return 1 ;; esac; }
 know_tag() { [ -n "$tt_tag" ] || [ ! -s "$tt_d/tag" ] || { first_line "$tt_d/tag"; tt_tag=$tt_line; }; }
 
 # Every live process of the run, in tt_members. Most are found by the tag, a limit that a process inherits, cannot scrub
-# and may lower; those without it, where there are no others or $1 is `all`, by what else they may have kept.
+# and may lower. Where none has it, processes with another limit are looked at, and with $1 = all those with none, too.
 members() {
-  tt_members=
+  tt_members= tt_which= tt_p=
   know_tag
-  if [ -n "$tt_tag" ]; then
-    # head goes on where a process vanishes in between; tail would not.
-    add_members $(head -v -c 4096 /proc/[0-9]*/limits 2>/dev/null |
-      pick "^==> /proc/[0-9]*/limits <==\$\\|^Max file locks  *$tt_tag ")
-  fi
-  if [ -z "$tt_members" ] || [ "${1:-}" = all ]; then unmarked_members; fi
-}
-
-# Adds the live processes whose headers are followed by a line, of the words of such lines.
-add_members() {
-  tt_p=
-  for tt_w; do
+  # head goes on where a process vanishes in between; tail would not.
+  for tt_w in $(head -v -c 4096 /proc/[0-9]*/limits 2>/dev/null |
+    pick '^==> /proc/[0-9]*/limits <==$\|^Max file locks  *[0-9]'); do
     case $tt_w in
       /proc/*) tt_p=${tt_w#/proc/}; tt_p=${tt_p%/*} ;;
-      Max | TPU_TUI_MARK=*) add_member "$tt_p" ;;
+      "$tt_tag") add_member "$tt_p" ;;
+      [0-9]*) tt_which="$tt_which $tt_p" ;;
     esac
   done
+  [ "${1:-}" != all ] && [ -n "$tt_tag" ] || tt_which='[0-9]*'
+  [ -n "$tt_members" ] && [ "${1:-}" != all ] || [ -z "$tt_which" ] || unmarked_members
 }
 
 add_member() {
@@ -72,24 +66,40 @@ add_member() {
   return 0
 }
 
-# Processes that have the run's variable, the leader, who is in its session, and who has the job's output open. One that
-# gave up all of these and the tag is not found, unless the run has a cgroup.
+# The files $1 of the processes in tt_which (pids, or a pattern), in tt_files.
+files_of() {
+  set -f
+  tt_files=
+  for tt_w in $tt_which; do tt_files="$tt_files /proc/$tt_w/$1"; done
+  set +f
+}
+
+# Adds the processes in tt_which that have the run's variable, are in the leader's session, or have the job's output
+# open. One that gave up all of these and the tag is not found, unless the run has a cgroup.
 unmarked_members() {
-  add_members $(marked "[0-9]*/$tt_run/$tt_worker/")
+  add_marked "[0-9]*/$tt_run/$tt_worker/"
   leader
   [ -z "$tt_leader" ] || add_member "$tt_leader"
+  files_of stat
   [ -z "$tt_session_of" ] ||
-    for tt_p in $(cat /proc/[0-9]*/stat 2>/dev/null | tr '\t\\' ' _' |
+    for tt_p in $(cat $tt_files 2>/dev/null | tr '\t\\' ' _' |
       pick "^[0-9][0-9]* (.*) [A-Za-z] [0-9]* [0-9]* $tt_session_of " | cut -d' ' -f1); do
       lives "$tt_p" && [ "$tt_session" = "$tt_session_of" ] && add_member "$tt_p"
     done
   [ -z "$tt_lp" ] || for tt_p in $(holders); do add_member "$tt_p"; done
 }
 
-# Every process with a mark that begins like this, as a header and the mark.
-marked() {
-  head -v -c 2097152 /proc/[0-9]*/environ 2>/dev/null | LC_ALL=C tr '\0\t\\' '\n _' |
-    pick "^==> /proc/[0-9]*/environ <==\$\\|^TPU_TUI_MARK=$1"
+# Adds the processes in tt_which whose mark begins with $1, a pattern.
+add_marked() {
+  files_of environ
+  tt_p=
+  for tt_w in $(head -v -c 2097152 $tt_files 2>/dev/null | LC_ALL=C tr '\0\t\\' '\n _' |
+    pick "^==> /proc/[0-9]*/environ <==\$\\|^TPU_TUI_MARK=$1"); do
+    case $tt_w in
+      /proc/*) tt_p=${tt_w#/proc/}; tt_p=${tt_p%/*} ;;
+      TPU_TUI_MARK=*) add_member "$tt_p" ;;
+    esac
+  done
 }
 
 # Processes that have the pipe to the logger open, outside the supervisor's family and younger than the leader: what is
@@ -101,7 +111,8 @@ holders() {
     [ -f "/proc/$tt_p/fd/7" ] && [ "/proc/$tt_p/fd/7" -ef "/proc/$tt_main/fd/7" ] || continue
     case $(readlink "/proc/$tt_p/fd/0") in
       pipe:*)
-        for tt_w in /proc/[0-9]*/fd/*; do
+        files_of 'fd/*'
+        for tt_w in $tt_files; do
           [ "$tt_w" -ef "/proc/$tt_p/fd/0" ] || continue
           tt_v=${tt_w#/proc/}; tt_v=${tt_v%%/*}
           [ "/proc/$tt_v/fd/8" -ef "$tt_d/alive" ] || { look "$tt_v" && [ "$tt_start" -ge "$tt_ls" ] && echo "$tt_v"; }
@@ -152,15 +163,16 @@ kill_cgroup() {
   [ -z "$tt_cgroup" ] || { echo 1 >"$tt_cgroup/cgroup.kill"; } 2>/dev/null
 }
 
-# End every process of the run: TERM, grace ($1, tenths of a second), KILL, then freeze and kill what is left.
+# End every process of the run: TERM, grace ($1, tenths of a second), KILL, then freeze and kill what is left. $2 = all
+# looks for unmarked ones among all processes.
 # A process that forks faster than it is found cannot while it is stopped, so looks are repeated until two agree.
 sweep() {
-  anybody all || return 0
+  anybody "$2" || return 0
   signal_all TERM
   signal_all CONT
   now; tt_until=$((tt_now + $1 * 10))
   while anybody && now && [ "$tt_now" -lt "$tt_until" ]; do sleep 0.1; done
-  anybody all || return 0
+  anybody "$2" || return 0
   signal_all KILL
   kill_cgroup
   tt_empty=0 tt_rounds=0
@@ -355,9 +367,14 @@ place() { set -- ${SSH_CONNECTION:-}; printf '%s' "$(uname -n)-${3:-local}-${4:-
 lock_worker() {
   tt_lock=$tt_root/lock-$(place)
   exec 9>>"$tt_lock" || refuse "directory cannot write in $tt_root"
-  flock -n 9 && { look_for_others; printf '%s %s\n' "$tt_run" "$tt_worker" >"$tt_lock"; return 0; }
   tt_o= tt_ow=
   read -r tt_o tt_ow <"$tt_lock"
+  if flock -n 9; then
+    # Whose end is on record has left nothing, and its lock was never removed.
+    [ -n "$tt_o" ] && [ -s "$tt_root/runs/$tt_o/$tt_ow/status" ] || look_for_others
+    printf '%s %s\n' "$tt_run" "$tt_worker" >"$tt_lock"
+    return 0
+  fi
   tt_lp= tt_c=
   tt_od=$tt_root/runs/$tt_o/$tt_ow
   if [ -s "$tt_od/pid" ]; then read -r tt_lp tt_ls <"$tt_od/pid"
@@ -377,8 +394,8 @@ look_for_others() {
     read -r tt_lp tt_ls <"/proc/$tt_v/fd/5"
     refuse "busy run $tt_its_run pid ${tt_lp:-?} command $(command_of "${tt_lp:-self}")"
   done
-  tt_members= tt_w=$(mark_of)
-  add_members $(marked "[0-9]*/[^/]*/[^/]*/${tt_w#*/*/*/}\$")
+  tt_members= tt_which='[0-9]*' tt_w=$(mark_of)
+  add_marked "[0-9]*/[^/]*/[^/]*/${tt_w#*/*/*/}\$"
   for tt_p in $tt_members; do
     [ -O "/proc/$tt_p" ] || continue
     tt_o=$(LC_ALL=C tr '\0\t\\' '\n _' <"/proc/$tt_p/environ" 2>/dev/null | pick '^TPU_TUI_MARK=' | cut -d/ -f2)
@@ -582,7 +599,7 @@ lease() {
   else
     echo 20 >cancel
     mv armed aborted 2>/dev/null
-    sweep 20
+    sweep 20 marked
     by_person
     say "aborted$tt_by" >&4
   fi
@@ -623,7 +640,7 @@ job() {
   is_intact || [ ! -d "$tt_root" ] || { read_card $$ && give_back $$; }
   tt_g=20
   [ -s "$tt_d/cancel" ] && { read -r tt_w <"$tt_d/cancel"; [ "$tt_w" -gt "$tt_g" ] && tt_g=$tt_w; }
-  sweep "$tt_g"
+  sweep "$tt_g" marked
   echo swept >&6
 }
 
@@ -829,7 +846,7 @@ stop_astray() {
   [ "${2:-0}" = 0 ] || tt_tag=$2
   members all
   [ -n "$tt_members" ] || { say "$tt_never${2:+ gone=1}"; exit 0; }
-  sweep "$1"
+  sweep "$1" all
   tt_swept=$?
   members all
   [ -z "$tt_members" ] || { say "unconfirmed still there:$(describe $tt_members)"; exit 0; }
@@ -866,12 +883,12 @@ stop() {
   esac
   { echo "$1" >cancel.new && mv cancel.new cancel; } 2>/dev/null || true >cancel
   [ -e going ] || { members; [ -z "$tt_members" ] && { say "$tt_never"; exit 0; }; }
-  sweep "$1"
+  sweep "$1" all
   tt_swept=$?
   # Whoever holds its log open keeps the supervisor, seen or not: looked for again until that has ended.
   now; tt_patience=$((tt_now + 4000))
   until supervisor_ended || { now && [ "$tt_now" -ge "$tt_patience" ]; }; do
-    sweep 0
+    sweep 0 all
     tt_swept=$?
   done
   members all
