@@ -14,12 +14,15 @@ from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
 from tui.runs.worker.calls import parse_outcome
 
 pytestmark = [needs_linux, pytest.mark.timing]
+LONG = 987_000_000 + os.getpid()
+"""Seconds to sleep, different for each process that runs these tests."""
+
 SHED = "prlimit --locks=77"
 LEFT = {
-    "another limit": f"setsid {SHED} sleep 987123 </dev/null >/dev/null 2>&1 &",
-    "no environment": "setsid env -i PATH=$PATH sleep 987123 </dev/null >/dev/null 2>&1 &",
-    "neither, in the job's session": f"env -i PATH=$PATH {SHED} sleep 987123 </dev/null >/dev/null 2>&1 &",
-    "neither, with the log open": f"setsid env -i PATH=$PATH {SHED} sleep 987123 </dev/null &",
+    "another limit": f"setsid {SHED} sleep {LONG} </dev/null >/dev/null 2>&1 &",
+    "no environment": f"setsid env -i PATH=$PATH sleep {LONG} </dev/null >/dev/null 2>&1 &",
+    "neither, in the job's session": f"env -i PATH=$PATH {SHED} sleep {LONG} </dev/null >/dev/null 2>&1 &",
+    "neither, with the log open": f"setsid env -i PATH=$PATH {SHED} sleep {LONG} </dev/null &",
 }
 
 
@@ -28,7 +31,7 @@ def sleeping() -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if b"sleep\x00987123\0" in (path / "cmdline").read_bytes():
+            if f"sleep\0{LONG}\0".encode() in (path / "cmdline").read_bytes():
                 found.append(int(path.name))
     return found
 
@@ -41,9 +44,9 @@ def _nothing_stays() -> Iterator[None]:
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("shell", ["sleep 987123", "env -i /bin/sleep 987123"])
+@pytest.mark.parametrize("shell", ["sleep", "env -i /bin/sleep"])
 def test_a_leader_that_changed_its_limit_is_stopped(worker: PipeWorker, shell: str) -> None:
-    run = a_run("sh", "-c", f"(setsid sleep 987123 &); exec {SHED} sh -c 'echo on; {shell}; true'")
+    run = a_run("sh", "-c", f"(setsid sleep {LONG} &); exec {SHED} sh -c 'echo on; {shell} {LONG}; true'")
     worker.launch(run).through()
     until(lambda: (worker.directory(run) / "log").read_bytes() == b"on\n")
     until(lambda: len(sleeping()) == 2)
@@ -55,7 +58,7 @@ def test_a_leader_that_changed_its_limit_is_stopped(worker: PipeWorker, shell: s
 @pytest.mark.bash
 @pytest.mark.parametrize("shed", LEFT)
 def test_a_child_without_one_of_its_marks_is_stopped(worker: PipeWorker, shed: str) -> None:
-    run = a_run("sh", "-c", f"{LEFT[shed]} echo on; exec sleep 987123")
+    run = a_run("sh", "-c", f"{LEFT[shed]} echo on; exec sleep {LONG}")
     worker.env["TPU_TUI_TEST"] = "1"
     worker.launch(run).through()
     until(lambda: len(sleeping()) == 2)

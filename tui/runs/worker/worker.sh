@@ -11,14 +11,13 @@ tt_reserve=33554432      # bytes of room reserved ahead of the logger: dd's coun
 tt_blocks=512
 tt_last=1048576          # bytes kept beyond that for what is still in the pipe when the job has ended on a full disk
 tt_tag=
+read -r tt_boot </proc/sys/kernel/random/boot_id
 umask 077
 
 tell() { say "$@" >&2; }
 
 # Hundredths of a second since boot, without a fork.
 now() { read -r tt_now tt_rest </proc/uptime; tt_now=${tt_now%.*}${tt_now#*.}; }
-
-boot_id() { cat /proc/sys/kernel/random/boot_id; }
 
 first_line() { IFS= read -r tt_line <"$1" || [ -n "$tt_line" ]; }
 
@@ -43,27 +42,22 @@ lives() { look "$1" && case $tt_state in Z | X | x) return 1 ;; esac; }
 know_tag() { [ -n "$tt_tag" ] || [ ! -s "$tt_d/tag" ] || { first_line "$tt_d/tag"; tt_tag=$tt_line; }; }
 
 # Every live process of the run, in tt_members. Most are found by the tag, a limit that a process inherits, cannot scrub
-# and may lower; those without it, where there are no others or $1 is `all`, by what else they may have kept.
+# and may lower. Where none has it, processes with another limit are looked at, and with $1 = all those with none, too.
 members() {
-  tt_members=
+  tt_members= tt_which= tt_p=
   know_tag
-  if [ -n "$tt_tag" ]; then
-    # head goes on where a process vanishes in between; tail would not.
-    add_members $(head -v -c 4096 /proc/[0-9]*/limits 2>/dev/null |
-      pick "^==> /proc/[0-9]*/limits <==\$\\|^Max file locks  *$tt_tag ")
-  fi
-  if [ -z "$tt_members" ] || [ "${1:-}" = all ]; then unmarked_members; fi
-}
-
-# Adds the live processes whose headers are followed by a line, of the words of such lines.
-add_members() {
-  tt_p=
-  for tt_w; do
+  # head goes on where a process vanishes in between; tail would not.
+  for tt_w in $(head -v -c 4096 /proc/[0-9]*/limits 2>/dev/null |
+    pick '^==> /proc/[0-9]*/limits <==$\|^Max file locks  *[0-9]'); do
     case $tt_w in
       /proc/*) tt_p=${tt_w#/proc/}; tt_p=${tt_p%/*} ;;
-      Max | TPU_TUI_MARK=*) add_member "$tt_p" ;;
+      "$tt_tag") add_member "$tt_p" ;;
+      ???????????????????) ;;  # the tag of another run
+      [0-9]*) tt_which="${tt_which% $tt_p} $tt_p" ;;
     esac
   done
+  [ "${1:-}" != all ] && [ -n "$tt_tag" ] || tt_which='[0-9]*'
+  [ -n "$tt_members" ] && [ "${1:-}" != all ] || [ -z "$tt_which" ] || unmarked_members
 }
 
 add_member() {
@@ -72,36 +66,52 @@ add_member() {
   return 0
 }
 
-# Processes that have the run's variable, the leader, who is in its session, and who has the job's output open. One that
-# gave up all of these and the tag is not found, unless the run has a cgroup.
+# The files $1 of the processes in tt_which (pids, or a pattern), in tt_files.
+files_of() {
+  set -f
+  tt_files=
+  for tt_w in $tt_which; do tt_files="$tt_files /proc/$tt_w/$1"; done
+  set +f
+}
+
+# Adds the processes in tt_which that have the run's variable, are in the leader's session, or have the job's output
+# open. One that gave up all of these and the tag is not found, unless the run has a cgroup.
 unmarked_members() {
-  add_members $(marked "[0-9]*/$tt_run/$tt_worker/")
+  add_marked "[0-9]*/$tt_run/$tt_worker/"
   leader
   [ -z "$tt_leader" ] || add_member "$tt_leader"
+  files_of stat
   [ -z "$tt_session_of" ] ||
-    for tt_p in $(cat /proc/[0-9]*/stat 2>/dev/null | tr '\t\\' ' _' |
+    for tt_p in $(cat $tt_files 2>/dev/null | tr '\t\\' ' _' |
       pick "^[0-9][0-9]* (.*) [A-Za-z] [0-9]* [0-9]* $tt_session_of " | cut -d' ' -f1); do
       lives "$tt_p" && [ "$tt_session" = "$tt_session_of" ] && add_member "$tt_p"
     done
   [ -z "$tt_lp" ] || for tt_p in $(holders); do add_member "$tt_p"; done
 }
 
-# Every process with a mark that begins like this, as a header and the mark.
-marked() {
-  head -v -c 2097152 /proc/[0-9]*/environ 2>/dev/null | LC_ALL=C tr '\0\t\\' '\n _' |
-    pick "^==> /proc/[0-9]*/environ <==\$\\|^TPU_TUI_MARK=$1"
+# Adds the processes in tt_which whose mark begins with $1, a pattern.
+add_marked() {
+  files_of environ
+  tt_p=
+  for tt_w in $(head -v -c 2097152 $tt_files 2>/dev/null | LC_ALL=C tr '\0\t\\' '\n _' |
+    pick "^==> /proc/[0-9]*/environ <==\$\\|^TPU_TUI_MARK=$1"); do
+    case $tt_w in
+      /proc/*) tt_p=${tt_w#/proc/}; tt_p=${tt_p%/*} ;;
+      TPU_TUI_MARK=*) add_member "$tt_p" ;;
+    esac
+  done
 }
 
 # Processes that have the pipe to the logger open, outside the supervisor's family and younger than the leader: what is
 # older, such as a service manager, was handed it. Only what was started after the logger's descriptors has that pipe.
 holders() {
-  [ -s "$tt_d/card" ] && read -r tt_main tt_w <"$tt_d/card" || return 0
-  [ "/proc/$tt_main/fd/8" -ef "$tt_d/alive" ] || return 0
+  is_intact && [ -n "$tt_main" ] || return 0
   for tt_p in $(cat "/proc/$tt_main/task/$tt_main/children" 2>/dev/null); do
     [ -f "/proc/$tt_p/fd/7" ] && [ "/proc/$tt_p/fd/7" -ef "/proc/$tt_main/fd/7" ] || continue
     case $(readlink "/proc/$tt_p/fd/0") in
       pipe:*)
-        for tt_w in /proc/[0-9]*/fd/*; do
+        files_of 'fd/*'
+        for tt_w in $tt_files; do
           [ "$tt_w" -ef "/proc/$tt_p/fd/0" ] || continue
           tt_v=${tt_w#/proc/}; tt_v=${tt_v%%/*}
           [ "/proc/$tt_v/fd/8" -ef "$tt_d/alive" ] || { look "$tt_v" && [ "$tt_start" -ge "$tt_ls" ] && echo "$tt_v"; }
@@ -152,15 +162,16 @@ kill_cgroup() {
   [ -z "$tt_cgroup" ] || { echo 1 >"$tt_cgroup/cgroup.kill"; } 2>/dev/null
 }
 
-# End every process of the run: TERM, grace ($1, tenths of a second), KILL, then freeze and kill what is left.
+# End every process of the run: TERM, grace ($1, tenths of a second), KILL, then freeze and kill what is left. $2 = all
+# looks for unmarked ones among all processes.
 # A process that forks faster than it is found cannot while it is stopped, so looks are repeated until two agree.
 sweep() {
-  anybody all || return 0
+  anybody "$2" || return 0
   signal_all TERM
   signal_all CONT
   now; tt_until=$((tt_now + $1 * 10))
   while anybody && now && [ "$tt_now" -lt "$tt_until" ]; do sleep 0.1; done
-  anybody all || return 0
+  anybody "$2" || return 0
   signal_all KILL
   kill_cgroup
   tt_empty=0 tt_rounds=0
@@ -185,9 +196,10 @@ alive() { [ -e "$tt_d/alive" ] && ! flock -n -s "$tt_d/alive" true; }
 # What the supervisor is known by: its pid, the run's attempt, place and marks; root and cgroup; then the run's record.
 write_card() {
   first_line oom; tt_w=$tt_line
+  first_line attempt; tt_at=$tt_line
+  first_line place; tt_place=$tt_line
   cgroup
-  printf '%s\n' "$$ $tt_tag $(cat attempt) $(cat boot) $(cat place) $tt_w $tt_run $tt_worker" "$tt_root" "$tt_cgroup" |
-    cat - run.json >card
+  { printf '%s\n' "$$ $tt_tag $tt_at $tt_boot $tt_place $tt_w $tt_run $tt_worker" "$tt_root" "$tt_cgroup"; cat run.json; } >card
 }
 
 hold() {
@@ -219,21 +231,25 @@ read_card() {
   [ "/proc/$tt_sup/fd/8" -ef "/proc/$1/fd/8" ] || tt_sup=$1
 }
 
-# Whether the run's directory has what it needs to be looked at, the lock that its supervisor holds among it.
+# Whether the run's directory has what it needs to be looked at, the lock that its supervisor holds among it; in tt_main
+# the supervisor, where it lives and is not of an earlier version.
 is_intact() {
+  tt_main=
   [ -e "$tt_d/alive" ] && [ -s "$tt_d/tag" ] && [ -s "$tt_d/boot" ] && [ -s "$tt_d/attempt" ] || return 1
-  [ -s "$tt_d/card" ] && read -r tt_main tt_w <"$tt_d/card" && [ -f "/proc/$tt_main/fd/8" ] || return 0
+  [ -s "$tt_d/card" ] && read -r tt_main tt_w <"$tt_d/card" && [ -f "/proc/$tt_main/fd/8" ] || { tt_main=; return 0; }
+  first_line "$tt_d/attempt"
+  tt_its_attempt=$tt_line
   [ "/proc/$tt_main/fd/8" -ef "$tt_d/alive" ]
 }
 
 # A run that is alive although its directory was removed, emptied or lies elsewhere: found by its supervisor, wherever
 # that has its root. In tt_unnamed the supervisor of an earlier version, which cannot say where it is.
 find_alive() {
-  tt_unnamed=
+  tt_unnamed= tt_main=
   supervisors "$tt_run" "$tt_worker"
   for tt_v in $tt_supervisors; do
     read_card "$tt_v" || { tt_unnamed=$tt_v; continue; }
-    tt_unnamed= tt_tag=$tt_its_tag tt_root=$tt_its_root tt_d=$tt_its_root/runs/$tt_run/$tt_worker
+    tt_unnamed= tt_main=$tt_sup tt_tag=$tt_its_tag tt_root=$tt_its_root tt_d=$tt_its_root/runs/$tt_run/$tt_worker
     is_intact || give_back "$tt_sup"
     return 0
   done
@@ -272,10 +288,10 @@ open_up() {
   done
 }
 
-# The log that the supervisor writes, whatever lies in its place; in tt_log.
+# The log, in tt_log: what a live supervisor writes, whatever lies in its place.
 know_log() {
   tt_log=log
-  [ -s card ] && read -r tt_main tt_v <card && [ "/proc/$tt_main/fd/8" -ef alive ] && tt_log=/proc/$tt_main/fd/7
+  [ -z "$tt_main" ] || [ ! -f "/proc/$tt_main/fd/7" ] || tt_log=/proc/$tt_main/fd/7
   [ -r "$tt_log" ] || chmod u+rw "$tt_log" 2>/dev/null
   # What a job may have put there instead must not be waited for.
   [ -f "$tt_log" ] || tt_log=/dev/null
@@ -350,14 +366,23 @@ make_cgroup() {
 remove_cgroup() { cgroup; [ -z "$tt_cgroup" ] || rmdir "$tt_cgroup" 2>/dev/null; }
 
 # This worker among those that may share this directory: its name and the address and port it was reached at.
-place() { set -- ${SSH_CONNECTION:-}; printf '%s' "$(uname -n)-${3:-local}-${4:-$tt_worker}" | tr -c 'A-Za-z0-9._-' '-'; }
+place() {
+  read -r tt_w </proc/sys/kernel/hostname
+  set -- ${SSH_CONNECTION:-}
+  tt_place=$(printf %s "$tt_w-${3:-local}-${4:-$tt_worker}" | tr -c 'A-Za-z0-9._-' '-')
+}
 
 lock_worker() {
-  tt_lock=$tt_root/lock-$(place)
+  tt_lock=$tt_root/lock-$tt_place
   exec 9>>"$tt_lock" || refuse "directory cannot write in $tt_root"
-  flock -n 9 && { look_for_others; printf '%s %s\n' "$tt_run" "$tt_worker" >"$tt_lock"; return 0; }
   tt_o= tt_ow=
   read -r tt_o tt_ow <"$tt_lock"
+  if flock -n 9; then
+    # Whose end is on record has left nothing, and its lock was never removed.
+    [ -n "$tt_o" ] && [ -s "$tt_root/runs/$tt_o/$tt_ow/status" ] || look_for_others
+    printf '%s %s\n' "$tt_run" "$tt_worker" >"$tt_lock"
+    return 0
+  fi
   tt_lp= tt_c=
   tt_od=$tt_root/runs/$tt_o/$tt_ow
   if [ -s "$tt_od/pid" ]; then read -r tt_lp tt_ls <"$tt_od/pid"
@@ -373,12 +398,13 @@ lock_worker() {
 look_for_others() {
   supervisors '[^ ]*' '[^ ]*'
   for tt_v in $tt_supervisors; do
-    read_card "$tt_v" && [ "$tt_its_place $tt_its_root" = "$(place) $tt_root" ] || continue
+    read_card "$tt_v" && [ "$tt_its_place $tt_its_root" = "$tt_place $tt_root" ] || continue
     read -r tt_lp tt_ls <"/proc/$tt_v/fd/5"
     refuse "busy run $tt_its_run pid ${tt_lp:-?} command $(command_of "${tt_lp:-self}")"
   done
-  tt_members= tt_w=$(mark_of)
-  add_members $(marked "[0-9]*/[^/]*/[^/]*/${tt_w#*/*/*/}\$")
+  tt_members= tt_which='[0-9]*'
+  make_mark
+  add_marked "[0-9]*/[^/]*/[^/]*/${tt_mark#*/*/*/}\$"
   for tt_p in $tt_members; do
     [ -O "/proc/$tt_p" ] || continue
     tt_o=$(LC_ALL=C tr '\0\t\\' '\n _' <"/proc/$tt_p/environ" 2>/dev/null | pick '^TPU_TUI_MARK=' | cut -d/ -f2)
@@ -386,8 +412,11 @@ look_for_others() {
   done
 }
 
-# What every process of the job has in its environment: tag, run, worker, and where that is.
-mark_of() { printf %s "$tt_tag/$tt_run/$tt_worker/$(place)/$(printf %s "$tt_root" | cksum | cut -d' ' -f1)"; }
+# What every process of the job has in its environment, in tt_mark: tag, run, worker, and where that is.
+make_mark() {
+  set -- $(printf %s "$tt_root" | cksum)
+  tt_mark=$tt_tag/$tt_run/$tt_worker/$tt_place/$1
+}
 
 check_devices() {
   owners
@@ -399,10 +428,13 @@ check_devices() {
 
 reserve_room() {
   # What is to be written of the job's beginning and end is written into room that is there already.
-  for tt_w in status.new code.new pid.new why; do
-    tt_why=$(exec 2>&1; head -c 4096 /dev/zero | tr '\0' '\n' >"$tt_w" && [ "$(stat -c %s "$tt_w")" = 4096 ]) ||
-      refuse "full ${tt_why:-no room for $tt_w}"
-  done
+  tt_w='
+'
+  while [ "${#tt_w}" -lt 4096 ]; do tt_w=$tt_w$tt_w; done
+  tt_why=$(exec 2>&1
+    for tt_p in status.new code.new pid.new why; do
+      printf %s "$tt_w" >"$tt_p" && [ "$(stat -c %s "$tt_p")" = 4096 ] || { echo "no room for $tt_p"; exit 1; }
+    done) || refuse "full $tt_why"
   # A second name keeps the log's bytes reachable when its first one is taken away.
   ln log log.keep 2>/dev/null
   tt_why=$(LC_ALL=C fallocate -n -l $((tt_reserve + tt_last)) log 2>&1) && return 0
@@ -503,12 +535,14 @@ launch() {
   fi
   [ "$(stat -c %s command).$(stat -c %s run.json)" = "$tt_csize.$tt_jsize" ] || refuse "cut what was sent did not arrive whole"
   printf '%s\n' "$tt_s" >worker.sh
-  boot_id >boot
-  place >place
+  echo "$tt_boot" >boot
+  place
+  printf %s "$tt_place" >place
   lock_worker
   choose_tag
   make_cgroup
-  oom_kills >oom
+  oom_kills
+  echo "$tt_oom" >oom
   : >log
   : >room
   reserve_room
@@ -532,7 +566,11 @@ launch() {
   follow 0 "$tt_seconds" "$tt_attempt"
 }
 
-oom_kills() { pick '^oom_kill ' </proc/vmstat | cut -d' ' -f2; }
+oom_kills() {
+  tt_oom=$(cat /proc/vmstat)
+  tt_oom=${tt_oom##*oom_kill }
+  tt_oom=${tt_oom%%[!0-9]*}
+}
 
 supervise() {
   tt_aside=$1
@@ -582,7 +620,7 @@ lease() {
   else
     echo 20 >cancel
     mv armed aborted 2>/dev/null
-    sweep 20
+    sweep 20 marked
     by_person
     say "aborted$tt_by" >&4
   fi
@@ -613,9 +651,9 @@ job() {
   trap : TERM HUP  # caught, not ignored: the job has the defaults
   tt_defaults=
   env --default-signal true 2>/dev/null && tt_defaults='env --default-signal'
-  tt_w=$(mark_of)
+  make_mark
   # In the foreground, so that INT and QUIT keep their defaults; `why` gets what the shell says of a fatal signal.
-  { TPU_TUI_MARK=$tt_w setsid prlimit --locks="$tt_tag" $tt_defaults sh -c "$tt_job" sh "$tt_d"; tt_rc=$?; } 2>&3
+  { TPU_TUI_MARK=$tt_mark setsid prlimit --locks="$tt_tag" $tt_defaults sh -c "$tt_job" sh "$tt_d"; tt_rc=$?; } 2>&3
   printf '%s\n' "$tt_rc" >&6
   mv code.new code 2>/dev/null
   date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00 >&6
@@ -623,12 +661,12 @@ job() {
   is_intact || [ ! -d "$tt_root" ] || { read_card $$ && give_back $$; }
   tt_g=20
   [ -s "$tt_d/cancel" ] && { read -r tt_w <"$tt_d/cancel"; [ "$tt_w" -gt "$tt_g" ] && tt_g=$tt_w; }
-  sweep "$tt_g"
+  sweep "$tt_g" marked
   echo swept >&6
 }
 
 # Whether nothing of the job is left that would write.
-is_swept() { { read -r tt_w; read -r tt_w; read -r tt_w; } </proc/self/fd/6; [ "$tt_w" = swept ]; } 2>/dev/null
+is_swept() { { read -r tt_w; read -r tt_w; read -r tt_w; } <"${1:-/proc/self/fd/6}"; [ "$tt_w" = swept ]; } 2>/dev/null
 
 # Whether there is room for what dd reads next, tt_count blocks of which are kept free. Only a lack of room is worth
 # waiting for.
@@ -699,12 +737,12 @@ put_log_back() {
 
 # How the leader ended, of the files $1 (its code) and $2 (what the shell said of a signal).
 know_end() {
-  tt_rc= tt_until= tt_signal= tt_line= tt_oom=0
+  tt_rc= tt_until= tt_signal= tt_line=
   { read -r tt_rc; read -r tt_until; } 2>/dev/null <"$1"
   case $tt_rc in '' | *[!0-9]*) return 1 ;; esac
   { IFS= read -r tt_line; } 2>/dev/null <"$2"
   [ -n "$tt_line" ] && [ "$tt_rc" -gt 128 ] && tt_signal=$(kill -l "$tt_rc" 2>/dev/null)
-  ! first_line oom 2>/dev/null || tt_oom=$(($(oom_kills) - tt_line))
+  if first_line oom 2>/dev/null; then oom_kills; tt_oom=$((tt_oom - tt_line)); else tt_oom=0; fi
 }
 
 finish() {
@@ -739,68 +777,95 @@ finish() {
 
 # --- follow -----------------------------------------------------------------------------------------------------------
 
-ended() {
-  if [ -s status ]; then
+# Open what a follower of attempt $1 reads: 5 code, 6 why, 7 log, 8 alive. Those of a live supervisor stay whatever becomes
+# of the run's directory. Its files are believed where they say how the run ended or that it lives; anything else may be
+# the moment in which they are taken away.
+open_record() {
+  open_supervisors "$1" && return 0
+  open_files "$1" && { [ -s status ] || ! is_free; } && return 0
+  find_alive
+  open_supervisors "$1" || open_files "$1"
+}
+
+open_supervisors() {
+  [ -n "$tt_main" ] && [ "$tt_its_attempt" = "$1" ] || return 1
+  tt_was=$tt_boot tt_v=/proc/$tt_main/fd
+  know_log
+  { command exec 5<"$tt_v/6" 6<"$tt_v/3" 7<"$tt_v/7" 8<"$tt_v/8"; } 2>/dev/null
+}
+
+open_files() {
+  enter "$1" || return 1
+  tt_was= tt_main=
+  ! first_line boot || tt_was=$tt_line
+  know_log
+  command exec 7<"$tt_log"
+  for tt_v in code code.new /dev/null; do command exec 5<"$tt_v" && break; done
+  for tt_v in why /dev/null; do command exec 6<"$tt_v" && break; done
+  for tt_v in alive .; do command exec 8<"$tt_v" && break; done
+} 2>/dev/null
+
+# Whether no supervisor holds what open_record opened.
+is_free() { flock -n -s /proc/self/fd/8 true; }
+
+log_size() { stat -L -c %s /proc/self/fd/7; }
+
+# Say how attempt $1 ended: by its status, or by what is still open where that is not left.
+report_end() {
+  if enter "$1" && [ -s status ]; then
     first_line status
-    tt_w=$tt_root/runs/$tt_run/stopped-$tt_worker tt_was=
+    tt_w=$tt_root/runs/$tt_run/stopped-$tt_worker tt_v=
     # A person's stop; one that came after the end had nothing to do with it.
-    [ ! -e "$tt_w" ] || [ "$tt_w" -nt status ] || tt_was=1
-    tell "end $tt_line stopped=$tt_was"
+    [ ! -e "$tt_w" ] || [ "$tt_w" -nt status ] || tt_v=1
+    tell "end $tt_line stopped=$tt_v"
+  elif know_end /proc/self/fd/5 /proc/self/fd/6 && is_swept /proc/self/fd/5; then
+    tell "end exit=$tt_rc signal=$tt_signal size=$(log_size) oom=$tt_oom time=$tt_until boot=$tt_boot"
   else
-    tt_code=; [ -s code ] && first_line code && tt_code=$tt_line
-    know_log
-    tell "lost size=$(stat -L -c %s "$tt_log" 2>/dev/null || echo 0) boot=$(boot_id) was=$(cat boot) code=$tt_code"
+    tell "lost size=$(log_size) boot=$tt_boot was=$tt_was code=$tt_rc"
   fi
 }
 
-# Tells a follower of a live run whether there is room on the disk, then every change, and how the job ended while what
+# Tell a follower of a live run whether there is room on the disk, then every change, and how the job ended while what
 # it left behind is still being ended. Ends with the shell that started it, which a killed sshd takes along without a
 # chance to end this.
-tell_changes() {
-  tt_told= tt_rc=
+report_changes() {
+  tt_before= tt_said=
   while kill -0 $$ 2>/dev/null; do
-    [ -n "$tt_rc" ] || [ ! -s code ] || { know_end code why && tell "ending exit=$tt_rc signal=$tt_signal oom=$tt_oom time=$tt_until"; }
+    [ -n "$tt_said" ] || ! know_end /proc/self/fd/5 /proc/self/fd/6 || [ -z "$tt_until" ] ||
+      { tell "ending exit=$tt_rc signal=$tt_signal oom=$tt_oom time=$tt_until"; tt_said=1; }
     tt_is=room; [ ! -e full ] || tt_is=full
-    [ "$tt_is" = "$tt_told" ] || tell "$tt_is"
-    tt_told=$tt_is
+    [ "$tt_is" = "$tt_before" ] || tell "$tt_is"
+    tt_before=$tt_is
     sleep 1 >/dev/null 2>&1 || return
   done
 }
 
-# Sends attempt $3's log from byte $1 on, for at most $2 seconds, looking for more every $tt_pace.
+# Send attempt $3's log from byte $1 on, for at most $2 seconds, looking for more every $tt_pace.
 follow() {
-  enter "$3" || { say norun; exit 4; }
-  know_log
-  tt_size=$(stat -L -c %s "$tt_log" 2>/dev/null) || tt_size=0
+  open_record "$3" || { say norun; exit 4; }
+  enter "$3"
+  tt_size=$(log_size)
   if [ "$tt_size" -lt "$1" ]; then
-    say "short $tt_size $(boot_id) $(cat boot)"
-    flock -n -s alive true && ended
+    say "short $tt_size $tt_boot $tt_was"
+    ! is_free || report_end "$3"
     exit 5
   fi
-  say "log $tt_size $(boot_id) $(cat boot)"
-  if flock -n -s alive true; then
-    tail -c "+$(($1 + 1))" <"$tt_log"
+  say "log $tt_size $tt_boot $tt_was"
+  if is_free; then
+    tail -c "+$(($1 + 1))" <&7
   else
-    flock -s alive sleep 0 &
+    flock -s 8 &
     tt_w=$!
-    # Read when nothing of the run's directory is left.
-    [ "$tt_log" = log ] || command exec 5<"/proc/$tt_main/fd/6" 6<"/proc/$tt_main/fd/3" 7<"$tt_log"
-    tell_changes &
+    report_changes &
     tt_room=$!
-    { timeout "$2" tail -c "+$(($1 + 1))" -s "$tt_pace" --pid="$tt_w" -f <"$tt_log"; kill "$tt_w"; } 2>/dev/null &
+    { timeout "$2" tail -c "+$(($1 + 1))" -s "$tt_pace" --pid="$tt_w" -f <&7; kill "$tt_w"; } 2>/dev/null &
     wait "$tt_w"
     tt_v=$?
     kill "$tt_room" 2>/dev/null
     wait
-    # Its directory may be another one by now, that the supervisor has made.
-    if ! enter "$3"; then
-      [ "$tt_v" = 0 ] && know_end /proc/self/fd/5 /proc/self/fd/6 || exit 124
-      tell "end exit=$tt_rc signal=$tt_signal size=$(stat -L -c %s /proc/self/fd/7) oom=$tt_oom time=$tt_until boot=$(boot_id)"
-      return
-    fi
-    flock -n -s alive true || exit 124
+    [ "$tt_v" = 0 ] || exit 124
   fi
-  ended
+  report_end "$3"
 }
 
 # --- stop, status, list -----------------------------------------------------------------------------------------------
@@ -819,8 +884,9 @@ whose() {
   tt_whose=here
   [ -s place ] || return 0
   first_line boot
-  [ "$tt_line" != "$(boot_id)" ] || return 0
-  if [ "$(cat place)" = "$(place)" ]; then tt_whose=rebooted; else tt_whose=other; fi
+  [ "$tt_line" != "$tt_boot" ] || return 0
+  place
+  if [ "$(cat place)" = "$tt_place" ]; then tt_whose=rebooted; else tt_whose=other; fi
 }
 
 # End what the launcher knows to have begun here, and whose directory is gone: $1 is the grace, $2 the tag, or 0, or nothing.
@@ -829,7 +895,7 @@ stop_astray() {
   [ "${2:-0}" = 0 ] || tt_tag=$2
   members all
   [ -n "$tt_members" ] || { say "$tt_never${2:+ gone=1}"; exit 0; }
-  sweep "$1"
+  sweep "$1" all
   tt_swept=$?
   members all
   [ -z "$tt_members" ] || { say "unconfirmed still there:$(describe $tt_members)"; exit 0; }
@@ -866,12 +932,12 @@ stop() {
   esac
   { echo "$1" >cancel.new && mv cancel.new cancel; } 2>/dev/null || true >cancel
   [ -e going ] || { members; [ -z "$tt_members" ] && { say "$tt_never"; exit 0; }; }
-  sweep "$1"
+  sweep "$1" all
   tt_swept=$?
   # Whoever holds its log open keeps the supervisor, seen or not: looked for again until that has ended.
   now; tt_patience=$((tt_now + 4000))
   until supervisor_ended || { now && [ "$tt_now" -ge "$tt_patience" ]; }; do
-    sweep 0
+    sweep 0 all
     tt_swept=$?
   done
   members all
@@ -912,12 +978,16 @@ here_or_coming() {
 }
 
 report() {
+  is_intact || find_alive
   here_or_coming || { say norun; exit 0; }
   condition
+  case $tt_c in
+    never | lost) find_alive; [ -z "$tt_main" ] || ! cd "$tt_d" || condition ;;  # its directory may just be taken away
+  esac
   know_log
   know_tag
   tt_line=; [ -s status ] && first_line status
-  tt_c="$tt_c log=$(stat -L -c %s "$tt_log" 2>/dev/null) tag=$tt_tag now=$(boot_id) was=$(cat boot) confirmed=$([ -e running ] && echo 1)"
+  tt_c="$tt_c log=$(stat -L -c %s "$tt_log" 2>/dev/null) tag=$tt_tag now=$tt_boot was=$(cat boot) confirmed=$([ -e running ] && echo 1)"
   tt_keeper=; [ ! -s "$tt_root/runs/$tt_run/keeper-$tt_worker" ] || tt_keeper=$(cat "$tt_root/runs/$tt_run/keeper-$tt_worker")
   tt_at=$(cat attempt 2>/dev/null)
   tt_c="$tt_c attempt=${tt_at:-0} keeper=$tt_keeper stopped=$([ -e "../stopped-$tt_worker" ] && echo 1)"

@@ -36,7 +36,7 @@ def load_asyncssh() -> None:
 def _find_library_without_compilers() -> Iterator[None]:
     """Answer `ctypes.util.find_library` from the linker's cache for libraries that the cache does not list.
 
-    asyncssh looks for optional libraries (nettle, oqs) when it is imported. For each one that is missing, ctypes starts
+    asyncssh looks for optional libraries (nettle, oqs) when it is imported. For each missing one, ctypes starts
     ldconfig, gcc and ld: 28 programs, which inherit the environment with its secrets and need a writable /tmp.
     """
     util: Any = ctypes.util
