@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, generated_log, training
 from tui.logs.demux import Demux
-from tui.logs.dialects.registry import BUILT_IN, user_dialects
+from tui.logs.dialects.registry import BUILT_IN
+from tui.logs.dialects.user_dialects import user_dialects
 from tui.logs.vectorized import block_reader
 from tui.logs.vectorized.line_scanner import LOSS_DECIMALS, RATE_DECIMALS, scan
 from tui.logs.vectorized.packed_digits import decimal

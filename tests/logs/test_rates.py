@@ -4,7 +4,8 @@ import pytest
 
 from tests.logs.shapes import training
 from tui.logs.demux import Demux
-from tui.logs.dialects.registry import BUILT_IN, user_dialects
+from tui.logs.dialects.registry import BUILT_IN
+from tui.logs.dialects.user_dialects import user_dialects
 from tui.logs.snapshot import Snapshot
 
 

@@ -13,7 +13,7 @@ from tests.logs.shapes import LOGS, training
 from tui.logs import catalogue
 from tui.logs.demux import Demux
 from tui.logs.dialects import registry
-from tui.logs.dialects.registry import user_dialects
+from tui.logs.dialects.user_dialects import user_dialects
 from tui.logs.files.summary_cache import READER_DIRECTORY, sort_rows
 from tui.logs.saved_log import open_log
 from tui.logs.snapshot import SORT_KEYS

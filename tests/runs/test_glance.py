@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.logs.shapes import training
-from tui.logs.dialects.registry import user_dialects
+from tui.logs.dialects.user_dialects import user_dialects
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker

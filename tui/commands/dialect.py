@@ -28,11 +28,14 @@ def add_command(commands: Commands) -> None:
 
 async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print how many lines each dialect matches, the profile's own first, with examples of those."""
+    from tui.logs.dialects.dialect import slow_dialect_error
     from tui.logs.dialects.registry import BUILT_IN, try_dialects
 
     own = operator.logs.dialects
     log = await operator.logs.open(args.ref, note=out.note)
     total, trials = try_dialects((line.data for line in log.lines()), (*own, *BUILT_IN))
+    if error := slow_dialect_error(own):
+        raise error
     if out.as_json:
         out.document({"file": log.name, "lines": total, "dialects": [trial.to_json() for trial in trials]})
         return 0

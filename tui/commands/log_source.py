@@ -65,6 +65,6 @@ def open_file(ref: str, flags: Mapping[str, Any]) -> tuple[SavedLog, Path] | Non
     cache = settings.home / "cache"
     if not settings.dialects:
         return open_log(path), cache
-    from tui.logs.dialects.registry import user_dialects
+    from tui.logs.dialects.user_dialects import user_dialects
 
     return open_log(path, dialects=user_dialects(settings.dialects)), cache

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tui.errors import UsageError
 from tui.logs.attribution.line_owner import LineOwner
-from tui.logs.dialects.dialect import LONGEST
+from tui.logs.dialects.dialect import LONGEST, slow_dialect_error
 from tui.logs.dialects.matcher import Matcher
 from tui.logs.dialects.registry import BUILT_IN, TRAINING, Dialect
 from tui.logs.files.line_assembler import LogPiece, Stream
@@ -43,6 +44,7 @@ class Demux:
         table = CoreTable(history=history, steps=steps, recent=int(limits.slow_samples))
         self.state = DemuxState(limits, table)
         is_torch_xla = TRAINING in dialects
+        self._dialects = tuple(dialects)
         self._matcher = Matcher(self.state, dialects)
         self._lines = SingleLineReader(self.state, self._matcher, is_torch_xla=is_torch_xla)
         self._blocks = BlockReader(self.state, self._lines, dialects)
@@ -57,6 +59,11 @@ class Demux:
     def reads_blocks(self) -> bool:
         """Whether whole blocks are read together; else every line is read alone."""
         return self._reads_blocks and not self._lines.needs_every_line
+
+    @property
+    def dialect_error(self) -> UsageError | None:
+        """Return the error of a profile's dialect that was given up because it took too long; None without one."""
+        return slow_dialect_error(self._dialects)
 
     def feed(self, worker: int | None, data: Bytes, now: float | None = None) -> None:
         """Take the next bytes of a worker's log, or of a saved log that holds many (`None`).

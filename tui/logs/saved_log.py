@@ -53,7 +53,7 @@ class SavedLog:
         self.xla_dist = xla_dist
         """Whether its beginning shows xla_dist's prefix."""
         self.problem: UsageError | None = None
-        """Why the file could not be read to its end, as far as that has been tried; what came before it counts."""
+        """Why not all of the file could be read, as far as that has been tried: its end, or lines of a dialect."""
         self.staleness_error: OutOfReachError | None = None
         """Why this copy of a remote log may not be the newest."""
         self._carried = carried
@@ -95,6 +95,7 @@ class SavedLog:
             if not demux.state.bytes:
                 raise
         demux.finish()
+        self.problem = self.problem or demux.dialect_error
         return demux
 
     def _buffered_blocks(self) -> Iterator[bytearray]:

@@ -44,7 +44,9 @@ class Logs:
     @property
     def dialects(self) -> tuple[Dialect, ...]:
         """The profile's own dialects. Raises UsageError for one that is malformed."""
-        from tui.logs.dialects.registry import user_dialects
+        if not self._settings.dialects:
+            return ()
+        from tui.logs.dialects.user_dialects import user_dialects
 
         return user_dialects(self._settings.dialects)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol
 
+from tui.errors import UsageError
 from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.state.rate_kinds import RateKind
 
@@ -21,6 +24,31 @@ LOOSE_REACH = 2048
 
 SUFFIXES = {b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9, b"B": 1e9, b"T": 1e12}
 """What stands behind shortened numbers (`2.06k`)."""
+
+
+class LineMatch(Protocol):
+    """A match of a pattern, as of `re` and of `regex`."""
+
+    re: Any
+
+    def __getitem__(self, group: str, /) -> Any: ...
+    def start(self) -> int: ...
+    def span(self, group: str, /) -> tuple[int, int]: ...
+
+
+class LinePattern(Protocol):
+    """A compiled pattern, as far as dialects need it."""
+
+    def finditer(self, text: bytes, start: int = 0, /) -> Iterable[LineMatch]:
+        """Return all matches from a place on."""
+
+
+class OwnPattern(LinePattern, Protocol):
+    """The pattern of a profile's dialect, which matches nothing any more once it has taken too long."""
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it has taken too long."""
 
 
 class Kind(enum.Enum):
@@ -75,13 +103,29 @@ class Dialect:
     hints_end: bool = False
     """Whether no word may follow its hints in a line: many lines name a step, and few end with it."""
 
-    is_own: bool = False
-    """A user's: it may look at what stands before a line's own text, too."""
+    own_pattern: OwnPattern | None = None
+    """The pattern of a profile's dialect, which may match what stands before a line's own text, too."""
 
-    is_digit_blind: bool = True
-    """Whether the pattern takes every digit for any other, so that lines that differ in digits only match alike."""
+    @property
+    def is_own(self) -> bool:
+        """Whether the dialect is a profile's, not the catalogue's."""
+        return self.own_pattern is not None
 
     @cached_property
-    def pattern(self) -> re.Pattern[bytes]:
-        """The pattern, compiled when the first line is tried: most logs speak one dialect."""
-        return re.compile(expand_parts(self.source))
+    def pattern(self) -> LinePattern:
+        """The pattern, compiled when the first line is tried: most logs are of one dialect."""
+        return self.own_pattern or re.compile(expand_parts(self.source))
+
+
+def dialect_error(name: str, why: str, remedy: str = "") -> UsageError:
+    """Return the error of a profile's dialect that cannot be used."""
+    return UsageError(f"dialect {name!r} in the profile cannot be used", why=why, remedy=remedy)
+
+
+def slow_dialect_error(dialects: Iterable[Dialect]) -> UsageError | None:
+    """Return the error of the first dialect whose pattern was given up because it took too long; None without one."""
+    for dialect in dialects:
+        if dialect.own_pattern is not None and dialect.own_pattern.is_given_up:
+            why = "its pattern could hold up everything: searching these lines takes too long"
+            return dialect_error(dialect.name, why, "say how often at most: {1,30} instead of + or *")
+    return None

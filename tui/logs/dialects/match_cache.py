@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.xla_dist_prefix import PREFIX, read_prefix
-from tui.logs.dialects.dialect import Dialect, Kind
+from tui.logs.dialects.dialect import Dialect, Kind, LineMatch
 
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 
@@ -55,56 +55,58 @@ _NOTHING_BARE = LineMatches((), True)
 class DialectReader:
     """Tries dialects on lines.
 
-    None of them tells one digit from another (see `is_digit_blind`), so that what they find depends on a line's shape
-    alone: its bytes, every digit taken for the same.
+    No pattern of the catalogue takes one digit for another kind of character than the other digits, so that its
+    matches depend on a line's shape alone: its bytes with every digit replaced by the same. A profile's patterns are
+    tried on every line.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
-        self._dialects = tuple(dialects)
-        self._always = {place for place, each in enumerate(dialects) if not each.hints}
-        self._hinting = _hinting(tuple(each.hints for each in dialects))
+        self._own = tuple(each for each in dialects if each.is_own)
+        self._dialects = tuple(each for each in dialects if not each.is_own)
+        self._always = {place for place, each in enumerate(self._dialects) if not each.hints}
+        self._hinting = _hinting(tuple(each.hints for each in self._dialects))
         self._groups = _grouped(tuple(self._hinting))
         self._any_part = _pattern_of(tuple(self._groups))
         self._young: dict[bytes, LineMatches] = {}
         self._old: dict[bytes, LineMatches] = {}
-        self._has_own = any(dialect.is_own for dialect in dialects)
 
     @property
     def size(self) -> int:
-        """Shapes of lines remembered."""
+        """Number of shapes remembered."""
         return len(self._young) + len(self._old)
 
     def known(self, line: bytes) -> LineMatches | None:
-        """The reading of a line that nothing was put before, if one of its shape has been read."""
-        return self._known(line.translate(_DIGITS_ALIKE)) if len(line) <= LONGEST_SHAPE else None
+        """Return the matches of a line without a prefix if one of its shape has been read; else None."""
+        if len(line) > LONGEST_SHAPE or any(_could_match(dialect, line) for dialect in self._own):
+            return None
+        return self._known(line.translate(_DIGITS_ALIKE))
 
     def read(self, line: bytes, own_text: bytes) -> LineMatches:
-        """What dialects find in a line's own text; a user's own in the whole line."""
-        text = line if self._has_own else own_text
-        shape = text.translate(_DIGITS_ALIKE)
-        if len(text) != len(own_text):
-            # Where its own text begins; no line holds a line end.
-            shape += b"\n%d" % (len(text) - len(own_text))
-        reading = self._known(shape)
-        if reading is None:
-            hinted = self.dialects_for(shape)
-            reading = self._read(line, own_text, hinted)
-            if len(text) <= LONGEST_SHAPE and all(dialect.is_digit_blind for dialect in hinted):
-                self._remember(shape, reading)
-        return reading
+        """Return the matches of dialects in a line's own text; those of a profile's in the whole line."""
+        shape = own_text.translate(_DIGITS_ALIKE)
+        matches = self._known(shape)
+        if matches is None:
+            matches = _read(own_text, self.dialects_for(shape))
+            if len(shape) <= LONGEST_SHAPE:
+                self._remember(shape, matches)
+        own = _find(line, [each for each in self._own if _could_match(each, line)])
+        if not own:
+            return matches
+        rest = (each for each in matches.found if each[0].kind is not Kind.SAMPLE)
+        return LineMatches((*own, *rest), matches.is_bare)
 
     def _known(self, shape: bytes) -> LineMatches | None:
-        reading = self._young.get(shape)
-        if reading is None:
-            reading = self._old.get(shape)
-            if reading is not None:
-                self._remember(shape, reading)
-        return reading
+        matches = self._young.get(shape)
+        if matches is None:
+            matches = self._old.get(shape)
+            if matches is not None:
+                self._remember(shape, matches)
+        return matches
 
-    def _remember(self, shape: bytes, reading: LineMatches) -> None:
+    def _remember(self, shape: bytes, matches: LineMatches) -> None:
         if len(self._young) >= MOST_SHAPES:
             self._old, self._young = self._young, {}
-        self._young[shape] = reading
+        self._young[shape] = matches
 
     def dialects_for(self, shape: bytes) -> tuple[Dialect, ...]:
         """Return the dialects of which a line of this shape holds a hint.
@@ -121,23 +123,33 @@ class DialectReader:
                         places.update(self._hinting[hint])
         return tuple(self._dialects[place] for place in sorted(places))
 
-    def _read(self, line: bytes, own_text: bytes, hinted: Sequence[Dialect]) -> LineMatches:
-        found = []
-        sampled: str | None = None
-        for dialect in hinted:
-            is_sample = dialect.kind is Kind.SAMPLE
-            if is_sample and sampled not in (None, dialect.name):
-                continue
-            text = line if dialect.is_own else own_text
-            matches = list(dialect.pattern.finditer(text, max(0, len(text) - dialect.reach)))
-            if matches:
-                sampled = dialect.name if is_sample else sampled
-                wanted = matches[-1:] if dialect.last_only else matches
-                found.append((dialect, tuple(_found(match, text) for match in wanted)))
-        bare = _is_bare(own_text)
-        if found:
-            return LineMatches(tuple(found), bare)
-        return _NOTHING_BARE if bare else _NOTHING
+
+def _could_match(dialect: Dialect, line: bytes) -> bool:
+    """Whether a line contains what the dialect says that every match contains."""
+    return not dialect.hints or any(hint in line for hint in dialect.hints)
+
+
+def _read(text: bytes, dialects: Sequence[Dialect]) -> LineMatches:
+    found, is_bare = _find(text, dialects), _is_bare(text)
+    if found:
+        return LineMatches(found, is_bare)
+    return _NOTHING_BARE if is_bare else _NOTHING
+
+
+def _find(text: bytes, dialects: Sequence[Dialect]) -> tuple[tuple[Dialect, tuple[DialectMatch, ...]], ...]:
+    """Return the matches of dialects in a text; only the first that finds samples may find some."""
+    found = []
+    sampled: str | None = None
+    for dialect in dialects:
+        is_sample = dialect.kind is Kind.SAMPLE
+        if is_sample and sampled not in (None, dialect.name):
+            continue
+        matches = list(dialect.pattern.finditer(text, max(0, len(text) - dialect.reach)))
+        if matches:
+            sampled = dialect.name if is_sample else sampled
+            wanted = matches[-1:] if dialect.last_only else matches
+            found.append((dialect, tuple(_found(match, text) for match in wanted)))
+    return tuple(found)
 
 
 @lru_cache(maxsize=4)
@@ -167,7 +179,7 @@ def _pattern_of(parts: tuple[bytes, ...]) -> re.Pattern[bytes] | None:
     return re.compile(b"|".join(map(re.escape, parts))) if parts else None
 
 
-def _found(match: re.Match[bytes], text: bytes) -> DialectMatch:
+def _found(match: LineMatch, text: bytes) -> DialectMatch:
     spans = tuple((name, *match.span(name)) for name in match.re.groupindex if match[name] is not None)
     start = match.start()
     glued = start > 2 and any(

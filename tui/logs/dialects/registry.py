@@ -1,17 +1,15 @@
-"""Dialects: what the lines of each trainer look like, as data; a user's own among them."""
+"""The dialects of the catalogue, and trials of dialects on the lines of a file."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tui.errors import UsageError
 from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.xla_dist_prefix import read_prefix
 from tui.logs.dialects.catalogue_files import join_pattern, read_catalogue
-from tui.logs.dialects.dialect import COLUMNS, LONGEST, LOOSE_REACH, Dialect, Kind
+from tui.logs.dialects.dialect import LONGEST, LOOSE_REACH, Dialect, Kind
 from tui.logs.dialects.match_cache import DialectReader
 from tui.logs.dialects.multiline import OpenHeaders
 from tui.logs.dialects.rates import GROUPS as PACE_GROUPS
@@ -21,14 +19,12 @@ from tui.logs.state.rate_kinds import RateKind
 
 __all__ = [
     "BUILT_IN",
-    "COLUMNS",
     "LONGEST",
     "TRAINING",
     "Dialect",
     "Kind",
     "Trial",
     "try_dialects",
-    "user_dialects",
 ]
 
 _FLAGS = ("last_only", "is_bar", "is_part", "is_summary", "is_doubtful", "is_first", "hints_end")
@@ -55,60 +51,6 @@ BUILT_IN: tuple[Dialect, ...] = tuple(make_dialect(entry["name"], entry) for ent
 
 TRAINING = BUILT_IN[0]
 """The line of `torch_xla.test.test_utils.print_training_update`, which the trainer prints as well."""
-
-
-def user_dialects(mapping: Mapping[str, Any]) -> tuple[Dialect, ...]:
-    r"""Dialects of a profile's `[dialects.NAME]` tables: `pattern`, and `columns` where group names differ.
-
-    A pattern's named groups are columns (`core device worker epoch step loss rate global_rate clock`), or are mapped
-    to them by `columns = { loss = "my_group" }`; `step` and `loss` are needed. Raises UsageError saying which
-    dialect is wrong and how.
-    """
-    return tuple(_user_dialect(name, entry) for name, entry in mapping.items())
-
-
-def _user_dialect(name: str, entry: Any) -> Dialect:
-    from tui.logs.dialects.regex_safety import is_digit_blind, required_text, runs_away
-
-    def wrong(why: str, remedy: str = "") -> UsageError:
-        return UsageError(f"dialect {name!r} in the profile cannot be used", why=why, remedy=remedy)
-
-    if isinstance(entry, str):
-        entry = {"pattern": entry}
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("pattern"), str):
-        raise wrong("it has no pattern", f"write [dialects.{name}] pattern = '…(?P<step>\\d+)…(?P<loss>\\S+)…'")
-    if extra := sorted(set(entry) - {"pattern", "columns"}):
-        raise wrong(f"unknown key {extra[0]!r}", "its keys are pattern and columns")
-    source, columns = entry["pattern"], entry.get("columns", {})
-    if not isinstance(columns, Mapping):
-        raise wrong("columns is not a table", 'write columns = { loss = "name of a group" }')
-    for column, group in columns.items():
-        if column not in COLUMNS:
-            raise wrong(f"no such column: {column}", f"columns are {', '.join(COLUMNS)}")
-        source = re.sub(rf"\(\?P<{re.escape(str(group))}>", f"(?P<{column}>", source)
-    try:
-        pattern = re.compile(source.encode())
-    except (re.error, RecursionError, OverflowError) as error:
-        raise wrong(f"its pattern is no regular expression: {error}") from error
-    groups = set(pattern.groupindex)
-    if missing := {"step", "loss"} - groups:
-        raise wrong(
-            f"its pattern has no group for {' and '.join(sorted(missing))}", "name a group (?P<step>…), (?P<loss>…)"
-        )
-    if odd := sorted(groups - set(COLUMNS)):
-        raise wrong(f"group {odd[0]!r} is no column", f"columns are {', '.join(COLUMNS)}; use (?:…) for the rest")
-    if why := runs_away(source.encode(), LOOSE_REACH):
-        raise wrong(f"its pattern could hold up everything: {why}", "say how often at most: {1,30} instead of + or *")
-    text = required_text(source.encode())
-    return Dialect(
-        name,
-        Kind.SAMPLE,
-        (text,) if text else (),
-        source.encode(),
-        reach=LOOSE_REACH,
-        is_own=True,
-        is_digit_blind=is_digit_blind(source.encode()),
-    )
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ class RowGroups:
     sizes: Ints
 
     @classmethod
-    def of(cls, rows: Ints) -> RowGroups:
+    def of(cls, rows: npt.NDArray[np.integer[Any]]) -> RowGroups:
         """The rows of a batch, brought together; they fit 16 bits, which numpy sorts fastest."""
-        short = rows.astype(np.uint16)
+        short = rows.astype(np.uint16, copy=False)
         order = short.argsort(kind="stable")
         ordered = short[order]
         ends = ends_of(ordered)

@@ -47,8 +47,8 @@ def unit_of(kind: int) -> str | None:
 
 def common_unit(kinds: Kinds) -> str | None:
     """Return the unit that all these rates have; None where they differ, or it is unknown."""
-    units = np.unique(kinds & _UNIT_BITS)
-    return UNITS[int(units[0])] if len(units) == 1 else None
+    units = set((kinds & _UNIT_BITS).tolist())
+    return UNITS[units.pop()] if len(units) == 1 else None
 
 
 def total_rate(rates: Floats, kinds: Kinds, *, are_cores: bool) -> float | None:

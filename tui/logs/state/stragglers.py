@@ -61,7 +61,7 @@ def paces(
     compilation, slows no core. `counting` says which rows make the median; rates of different kinds have one each.
     """
     pace, slow = np.full(len(rows), np.nan), np.zeros(len(rows), bool)
-    for kind in np.unique(kinds[compares(kinds)]).tolist():
+    for kind in sorted(set(kinds[compares(kinds)].tolist())):
         places = places_of(kinds == kind)
         mine, counts = rows[places], counting[places]
         found = median_of(_ratios(recent.newest(mine, PACE_SAMPLES), counts).T)

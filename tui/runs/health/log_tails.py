@@ -9,7 +9,8 @@ from contextlib import suppress
 
 from tui.errors import TpuTuiError
 from tui.logs.demux import Demux
-from tui.logs.dialects.registry import BUILT_IN, user_dialects
+from tui.logs.dialects.registry import BUILT_IN
+from tui.logs.dialects.user_dialects import user_dialects
 from tui.logs.snapshot import Snapshot
 from tui.runs.health.silence import log_size
 from tui.runs.health.slice_monitor import slice_settings

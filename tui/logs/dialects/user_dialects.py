@@ -1,0 +1,122 @@
+"""Dialects of a profile: the tables are checked, and their patterns are run with a limit on time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import regex
+
+from tui.logs.dialects.dialect import COLUMNS, LOOSE_REACH, Dialect, Kind, LineMatch, dialect_error
+
+LONGEST_SEARCH_S = 0.25
+"""Seconds after which the search of one line is broken off."""
+
+CREDIT_S = 1.0
+"""CPU seconds that a pattern may use beyond those earned by the lines it is tried on; then it is given up."""
+
+EARNED_S = 0.001
+"""CPU seconds that a pattern earns per line; usual patterns take a hundredth of it."""
+
+_KEYS = ("pattern", "columns", "contains", "samples")
+
+
+class TimedPattern:
+    """A pattern that cannot hold up the reader: each search has a time limit, and all searches have a budget.
+
+    A pattern that has used up its budget is given up: it matches nothing any more.
+    """
+
+    def __init__(self, source: bytes) -> None:
+        self._pattern: Any = regex.compile(source)
+        self._credit_s = CREDIT_S
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The names of the pattern's groups."""
+        return frozenset(self._pattern.groupindex)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the pattern has taken too long."""
+        return self._credit_s <= 0
+
+    def finditer(self, text: bytes, start: int = 0) -> Sequence[LineMatch]:
+        """Return all matches in a text from a place on; none if the search takes too long."""
+        if self.is_given_up:
+            return ()
+        began = time.thread_time()
+        try:
+            found: Sequence[LineMatch] = list(self._pattern.finditer(text, start, timeout=LONGEST_SEARCH_S))
+        except TimeoutError:
+            found = ()
+        used = time.thread_time() - began
+        self._credit_s = min(CREDIT_S, self._credit_s + EARNED_S) - used
+        return found
+
+
+def user_dialects(mapping: Mapping[str, Any]) -> tuple[Dialect, ...]:
+    r"""Return the dialects of a profile's `[dialects.NAME]` tables.
+
+    A pattern's named groups are columns (`core device worker epoch step loss rate global_rate clock`), or are mapped
+    to them by `columns = { loss = "my_group" }`; `step` and `loss` are needed. `contains` is a text (or several) that
+    every match contains: other lines are not searched. `samples` are lines that the pattern must match. Raises
+    UsageError with the name of the dialect and what is wrong with it.
+    """
+    return tuple(_user_dialect(name, entry) for name, entry in mapping.items())
+
+
+def _user_dialect(name: str, entry: Any) -> Dialect:
+    if isinstance(entry, str):
+        entry = {"pattern": entry}
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("pattern"), str):
+        remedy = f"write [dialects.{name}] pattern = '…(?P<step>\\d+)…(?P<loss>\\S+)…'"
+        raise dialect_error(name, "it has no pattern", remedy)
+    if extra := sorted(set(entry) - set(_KEYS)):
+        raise dialect_error(name, f"unknown key {extra[0]!r}", "its keys are pattern, columns, contains and samples")
+    source = _rename_groups(name, entry["pattern"], entry.get("columns", {})).encode()
+    try:
+        pattern = TimedPattern(source)
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise dialect_error(name, f"its pattern is no regular expression: {error}") from error
+    if missing := {"step", "loss"} - pattern.groups:
+        why = f"its pattern has no group for {' and '.join(sorted(missing))}"
+        raise dialect_error(name, why, "name a group (?P<step>…), (?P<loss>…)")
+    if odd := sorted(pattern.groups - set(COLUMNS)):
+        columns = f"columns are {', '.join(COLUMNS)}; use (?:…) for the rest"
+        raise dialect_error(name, f"group {odd[0]!r} is no column", columns)
+    hints = tuple(text.encode() for text in _texts(name, entry, "contains"))
+    dialect = Dialect(name, Kind.SAMPLE, hints, source, reach=LOOSE_REACH, own_pattern=pattern)
+    for sample in _texts(name, entry, "samples"):
+        _check_sample(dialect, sample)
+    return dialect
+
+
+def _rename_groups(name: str, source: str, columns: Any) -> str:
+    """Return a pattern whose groups have the names of the columns they are mapped to."""
+    if not isinstance(columns, Mapping):
+        raise dialect_error(name, "columns is not a table", 'write columns = { loss = "name of a group" }')
+    for column, group in columns.items():
+        if column not in COLUMNS:
+            raise dialect_error(name, f"no such column: {column}", f"columns are {', '.join(COLUMNS)}")
+        source = source.replace(f"(?P<{group}>", f"(?P<{column}>")
+    return source
+
+
+def _texts(name: str, entry: Mapping[str, Any], key: str) -> list[str]:
+    """Return the texts of a key that holds one or several."""
+    value = entry.get(key, [])
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
+        raise dialect_error(name, f"{key} is neither a text nor a list of texts")
+    return texts
+
+
+def _check_sample(dialect: Dialect, sample: str) -> None:
+    """Raise UsageError if the dialect does not read its sample line."""
+    line = sample.encode()
+    if dialect.hints and not any(hint in line for hint in dialect.hints):
+        raise dialect_error(dialect.name, f"its sample {sample!r} contains nothing of what contains says")
+    if not dialect.pattern.finditer(line, max(0, len(line) - dialect.reach)):
+        raise dialect_error(dialect.name, f"its pattern does not match its sample {sample!r}")
