@@ -27,7 +27,7 @@ from tests.pods import (
     wait_until,
 )
 from tui.localpod.cleanup.guardian import remove_profile
-from tui.localpod.cleanup.process_sweep import Mark, belongs, members, run_tags, sweep
+from tui.localpod.cleanup.process_sweep import Mark, belongs, members, sweep
 from tui.localpod.pod import LocalPod
 from tui.settings import load
 
@@ -266,23 +266,6 @@ def test_a_marked_process_is_found(scrubbed: bool) -> None:
         assert sweep([theirs]) == []
         assert process.poll() is None
         assert sweep([mine]) == []
-        assert process.wait(10) == -signal.SIGKILL
-    finally:
-        process.kill()
-        process.wait()
-
-
-def test_a_runs_tag_is_enough(tmp_path: Path) -> None:
-    tag = 123_456_789_123
-    directory = tmp_path / ".tpu-tui" / "runs" / "a-run" / "0"
-    directory.mkdir(parents=True)
-    (directory / "tag").write_text(f"{tag}\n")
-    process = subprocess.Popen(["/usr/bin/prlimit", f"--locks={tag}", "sleep", "1000"], env={})
-    try:
-        wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "the job runs")
-        assert not belongs(process.pid, [Mark("00000000cccc")])
-        assert belongs(process.pid, [Mark("00000000cccc")], run_tags([tmp_path]))
-        sweep([Mark("00000000cccc")], [tmp_path])
         assert process.wait(10) == -signal.SIGKILL
     finally:
         process.kill()

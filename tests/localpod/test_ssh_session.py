@@ -275,6 +275,23 @@ async def test_an_interactive_shell_has_a_terminal_of_the_asked_size(pod: LocalP
     assert done.exit_status == 6
 
 
+async def test_a_terminal_follows_the_size_of_the_clients_window(pod: LocalPod) -> None:
+    async with log_in(pod) as connection:
+        command = "trap 'stty size; exit' WINCH; echo up; while :; do sleep 0.05; done"
+        process = await connection.create_process(command, term_type="xterm", term_size=(80, 24))
+        assert "up" in await process.stdout.readline()
+        process.change_terminal_size(120, 40)
+        assert (await process.wait()).stdout.strip() == "40 120"
+
+
+async def test_a_command_that_closed_its_input_still_ends_the_session(pod: LocalPod) -> None:
+    async with log_in(pod) as connection:
+        process = await connection.create_process("exec <&-; sleep 0.3; exit 3", encoding=None)
+        process.stdin.write(bytes(8 * MIB))
+        process.stdin.write_eof()
+        assert (await process.wait()).exit_status == 3
+
+
 async def test_a_terminals_jobs_are_hung_up_with_it(pod: LocalPod) -> None:
     home = pod.machines.homes("local")[0]
     async with log_in(pod) as connection:

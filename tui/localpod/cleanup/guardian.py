@@ -1,7 +1,7 @@
-"""The guardian: a process that outlives its pod's parent, however that one ends, and clears up.
+"""The guardian: a process that outlives the pod's parent process and cleans up after it, however the parent ends.
 
-`python -m tui.localpod.cleanup.guardian`, standard input a pipe whose other end only the parent holds. A line on it
-asks for some workers' processes to be ended; its end means that the parent is gone, and the whole pod with it.
+`python -m tui.localpod.cleanup.guardian`. Its standard input is a pipe whose other end only the parent holds. A line
+on it asks the guardian to end the processes of some workers. Its end means that the parent is gone: the pod ends.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pathlib import Path
 from tui.localpod.cleanup.process_sweep import Mark, sweep
 
 _REMOVE_TRIES = 5
-_HOMES = "slices/*/w-*/home"
+_REMOVE_INTERVAL_S = 0.05
 
 
 def profile_names_pod(text: str, pod: str) -> bool:
-    """Whether a profile's text is this pod's: another pod may have written its own since."""
+    """Return whether a profile's text is this pod's. Another pod may have replaced it since."""
     return any(line.replace(" ", "") == f'pod="{pod}"' for line in text.splitlines())
 
 
 def remove_profile(profile: Path, pod: str) -> None:
-    """Remove the profile if it still is this pod's."""
+    """Remove the profile if it is still this pod's."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if profile_names_pod(profile.read_text(), pod):
             profile.unlink()
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory; jobs may have written into it while they died, so more than one try."""
+    """Remove a directory, with several tries: jobs may write into it while they are killed."""
     for _ in range(_REMOVE_TRIES):
         shutil.rmtree(directory, ignore_errors=True)
         if not directory.exists():
@@ -44,27 +44,26 @@ def remove_tree(directory: Path) -> None:
         for inner, _, _ in os.walk(directory):
             with contextlib.suppress(OSError):
                 Path(inner).chmod(0o700)
-        time.sleep(0.05)
+        time.sleep(_REMOVE_INTERVAL_S)
 
 
 def end_workers(pod: str, request: str) -> str:
-    """End the processes of the workers that a line of JSON names; answers with a line of JSON."""
-    asked = json.loads(request)
-    marks = [Mark(pod, worker["name"], worker["serial"]) for worker in asked["workers"]]
-    left = sweep(marks, [Path(worker["home"]) for worker in asked["workers"]])
-    return json.dumps({"request": asked["request"], "left": left})
+    """End the processes of the workers that a line of JSON names; return the answer, a line of JSON."""
+    document = json.loads(request)
+    left = sweep([Mark(pod, worker["name"], worker["serial"]) for worker in document["workers"]])
+    return json.dumps({"request": document["request"], "left": left})
 
 
 def end_pod(pod: str, directory: Path, profile: Path) -> list[int]:
-    """Remove the profile, end every process of the pod, remove its files; returns the pids that would not go."""
+    """Remove the profile, end every process of the pod and remove its files; return the pids that did not end."""
     remove_profile(profile, pod)
-    left = sweep([Mark(pod)], list(directory.glob(_HOMES)))
+    left = sweep([Mark(pod)])
     remove_tree(directory)
     return left
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Wait for the parent's end, then clear up."""
+    """Serve requests until the parent ends, then clean up."""
     parser = argparse.ArgumentParser(prog="tui.localpod.cleanup.guardian")
     parser.add_argument("--pod", required=True)
     parser.add_argument("--directory", type=Path, required=True)

@@ -81,7 +81,7 @@ class GuardianClient:
         if self._guardian is None or self._keeping is None or not specs:
             return
         number = next(self._numbers)
-        workers = [{"name": spec.mark.worker, "serial": spec.serial, "home": str(spec.home)} for spec in specs]
+        workers = [{"name": spec.mark.worker, "serial": spec.serial} for spec in specs]
         request = (json.dumps({"request": number, "workers": workers}) + "\n").encode()
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         self._asked[number] = (request, future)

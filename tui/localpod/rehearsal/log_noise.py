@@ -1,4 +1,4 @@
-"""What else stands in real logs: progress meters, colours, bytes that are no text, lines of a megabyte, markup."""
+"""Other contents of real logs: progress meters, colours, bytes that are not text, lines of a megabyte, markup."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ _FIXED = (
 
 
 def noise(random_: random.Random) -> bytes:
-    """One piece of it, whole lines."""
+    """Return one piece of noise, in whole lines."""
     made = random_.choice((_curl, _bytes, _long_line, None, None, None))
     return made(random_) if made is not None else random_.choice(_FIXED)
