@@ -335,7 +335,9 @@ def test_built_in_patterns_meet_parts_of_their_lines_again_and_again(name: str) 
     for line in (*lines, *hints):
         for _ in range(12):
             start, end = sorted((chance.randrange(len(line) + 1), chance.randrange(len(line) + 1)))
-            log += line[:start] + line[start:end] * 40 + b"\x00" + line[:end] + chance.choice(hints or [b""]) + b"1.5\n"
+            log += (
+                line[:start] + line[start:end] * 40 + b"\x00" + line[:end] + chance.choice(hints or [b""]) + b"1.5\n"
+            )
     states = []
     began = time.thread_time()
     for fast in (False, True):
