@@ -13,6 +13,8 @@ from tui.logs.dialects.registry import BUILT_IN, LONGEST, Dialect, try_dialects,
 from tui.logs.dialects.training_or_eval import MOST_HELD, SplitSampleJoiner
 from tui.logs.snapshot import CoreRow, Snapshot
 
+pytestmark = pytest.mark.py310
+
 
 def read(*lines: str, worker: int | None = None) -> Snapshot:
     demux = Demux()
