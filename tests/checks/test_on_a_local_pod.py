@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from tests.pods import pod_home, running_pod
 from tui.checks.before_launch import before_launch
