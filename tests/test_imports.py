@@ -4,7 +4,11 @@ import pkgutil
 import subprocess
 import sys
 
+import pytest
+
 import tui
+
+pytestmark = pytest.mark.py310
 
 
 def test_every_module_can_be_imported_by_this_python() -> None:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from tests.pods import pod_home, running_pod
 from tui.checks.before_launch import before_launch
@@ -54,6 +55,7 @@ async def test_a_policy_of_the_organisation_that_bars_the_workers_is_named_besid
     assert told.detail.endswith("probes: 2 of 2 get through: rules and probes disagree")
 
 
+@pytest.mark.py310
 async def test_a_fresh_pod_passes_every_check_and_its_rules_agree_with_the_probes(pod_home: Path) -> None:
     async with running_pod(pod_home, workers=2, cores=8) as pod:
         settings = load({"profile": "local"})

@@ -80,6 +80,7 @@ def asked(home: Shell, *words: str, text: str = "") -> str:
 
 
 @needs("bash")
+@pytest.mark.py310
 def test_bash_completes_every_word(home: Shell) -> None:
     script = """
 source <(tpu-tui completion bash)

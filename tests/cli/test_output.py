@@ -14,6 +14,8 @@ from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError, WorkerError
 
+pytestmark = pytest.mark.py310
+
 
 def test_what_to_do_about_many_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     denied = [

@@ -9,6 +9,8 @@ import pytest
 from tui.cli import main
 from tui.commands.parser.parser import COMMANDS, build_parser, parse
 
+pytestmark = pytest.mark.py310
+
 
 def test_a_command_loads_its_own_module_only() -> None:
     whole = build_parser()

@@ -12,6 +12,8 @@ import pytest
 from tests.pods import until
 from tui.commands.terminal.prompts import TerminalPrompter
 
+pytestmark = pytest.mark.py310
+
 
 class Terminal:
     """A terminal, and the person before it."""

@@ -13,7 +13,7 @@ from tests.sshd import free_port
 from tui.cloud.credentials import LOGIN, find_credentials
 from tui.errors import CloudError
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.timing, pytest.mark.py310]
 
 USER = {"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r"}
 

@@ -24,7 +24,7 @@ from tui.localpod.api.faults import FOREVER
 from tui.pod.slice import Slice
 from tui.settings import Settings
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.timing, pytest.mark.py310]
 
 
 async def names(api: TpuApi) -> list[str]:

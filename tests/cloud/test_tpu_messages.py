@@ -11,6 +11,8 @@ from tui.cloud.credentials import silence_libraries
 from tui.cloud.tpu.tpu_messages import merge, slice_of_node, slices_of_queued, with_guest_attributes
 from tui.pod.slice import Slice
 
+pytestmark = pytest.mark.py310
+
 NAME = "projects/my-project/locations/us-central2-b/nodes/pod"
 CREATED = datetime.datetime(2024, 5, 6, 7, 8, 9, tzinfo=datetime.timezone.utc)
 

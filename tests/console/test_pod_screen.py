@@ -33,6 +33,7 @@ from tui.runs.record.run_directory import RunDirectory
 pytestmark = pytest.mark.timing
 
 
+@pytest.mark.py310
 async def test_the_pod_screen_shows_slices_workers_checks_and_runs(operator: StageOperator) -> None:
     running(operator)
     operator.rows = [
@@ -75,6 +76,7 @@ async def test_checks_are_gathered_and_enter_shows_one_whole_with_the_ports_as_a
         assert listed == [f"worker {one} → worker {other}" for one, other in pairs if 2 in (one, other)]
 
 
+@pytest.mark.py310
 async def test_a_failing_source_is_told_in_its_pane_and_the_old_answer_stays(operator: StageOperator) -> None:
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:

@@ -13,6 +13,8 @@ from tui.logs.demux import Demux
 from tui.logs.dialects.catalogue_files import CATALOGUE_DIR, FILES, expand_parts, read_catalogue
 from tui.logs.dialects.registry import BUILT_IN, try_dialects
 
+pytestmark = pytest.mark.py310
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:

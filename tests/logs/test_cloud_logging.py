@@ -17,6 +17,8 @@ from tui.logs.attribution.cloud_logging import MOST_OTHERS
 from tui.logs.demux import Demux
 from tui.logs.saved_log import open_log
 
+pytestmark = pytest.mark.py310
+
 WRITTEN = [(worker, second) for second in (10, 11, 12) for worker in (0, 1)]
 """Who wrote a line at which second, the oldest first."""
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.py310
+
 
 def run(program: str) -> None:
     subprocess.run([sys.executable, "-c", program], check=True, env={})

@@ -15,6 +15,8 @@ from tui.logs.dialects.user_dialects import TimedPattern, user_dialects
 from tui.logs.dialects.training_or_eval import MOST_HELD, SplitSampleJoiner
 from tui.logs.snapshot import CoreRow, Snapshot
 
+pytestmark = pytest.mark.py310
+
 
 HOSTILE = (
     r"(?P<step>\d+)(?:a+)+ (?P<loss>\S+)!",

@@ -7,6 +7,8 @@ import pytest
 from tests.logs.shapes import cut, generated_log
 from tui.logs.demux import Demux
 
+pytestmark = pytest.mark.py310
+
 Row = tuple[int, int, int | None, int | None, str, str, str, str]
 
 

@@ -9,6 +9,8 @@ from tests.logs.shapes import training
 from tui.logs.demux import Demux
 from tui.logs.saved_log import open_log
 
+pytestmark = pytest.mark.py310
+
 MAXTEXT = "completed step: 7, seconds: 2.5, TFLOP/s: 101.2, loss: 10.5"
 
 

@@ -7,6 +7,8 @@ import pytest
 from tests.logs.shapes import training
 from tui.logs.demux import Demux
 
+pytestmark = pytest.mark.py310
+
 FASTAI = "epoch     train_loss  valid_loss  accuracy  time    "
 
 

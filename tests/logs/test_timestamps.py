@@ -12,6 +12,8 @@ from tui.logs.attribution.timestamps import read_when
 from tui.logs.files.line_filter import Choice
 from tui.logs.saved_log import open_log
 
+pytestmark = pytest.mark.py310
+
 WHOLE = datetime(2026, 11, 23, 9, 5, 10, tzinfo=timezone.utc).timestamp()
 WRITTEN = datetime(2026, 11, 24, tzinfo=timezone.utc).timestamp()
 

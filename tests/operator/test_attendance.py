@@ -16,6 +16,8 @@ from tui.pod.run import Run, RunState
 from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_status import RunStatus
 
+pytestmark = pytest.mark.py310
+
 RUN = Run(id="r", slice="pod", job=JobOptions(("true",)), workers=())
 THERE, AWAY = KeeperStatus(True, 10.0, 1), KeeperStatus(False, 10.0, 1)
 

@@ -16,6 +16,8 @@ from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
 
+pytestmark = pytest.mark.py310
+
 
 class Shell:
     """A terminal of a machine with a home of its own; commands run in this process."""

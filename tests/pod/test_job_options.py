@@ -15,6 +15,8 @@ from tui.pod.slice import Slice
 from tui.runs.launch.launch_request import LaunchRequest, run_from
 from tui.settings import Settings
 
+pytestmark = pytest.mark.py310
+
 OTHER: dict[OptionKind, object] = {
     OptionKind.TEXT: "there",
     OptionKind.COUNT: 3,

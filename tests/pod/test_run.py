@@ -10,6 +10,8 @@ from tui.pod.run import Run, is_run_id, make_run_id
 from tui.pod.secrets import MASK, is_secret, mask_secrets, mask_urls
 from tui.pod.worker import Worker
 
+pytestmark = pytest.mark.py310
+
 WORKERS = (
     Worker(
         0, "w0", "10.0.0.2", "192.0.2.1", host_keys=("ssh-ed25519 AAAA",), instance="projects/p/zones/z/instances/w0"

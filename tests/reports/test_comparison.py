@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.logs.shapes import training
 from tui.logs.demux import Demux
 from tui.reports.comparison import Compared, compare, comparison_rows, comparison_texts
 from tui.reports.summary import RunFacts, Summary, summarise
+
+pytestmark = pytest.mark.py310
 
 
 def run(title: str, *, cores: int, rate: float, steps: int = 6, **facts: object) -> Summary:

@@ -118,6 +118,7 @@ class TestEveryFormat:
         assert [int(row.split()[0]) for row in cores[:3]] == [200, 0, 1]
 
     @pytest.mark.parametrize("name", ["html", "md", "txt"])
+    @pytest.mark.py310
     def test_who_failed_stands_before_how_far_it_came(self, name: str) -> None:
         text = WRITERS[name](failed_run())
         places = [text.index(words) for words in ("Failed after", "Cause:", "Worker 1 exited", "Reached epoch")]

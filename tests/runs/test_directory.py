@@ -21,6 +21,8 @@ from tui.runs.read.mirror_tail import MirrorTail
 from tui.runs.record.directory_lock import DirectoryLock, living_keeper
 from tui.runs.record.run_directory import RunDirectory
 
+pytestmark = pytest.mark.py310
+
 RUN = Run(
     id="resnet-20261121-101500-00aa",
     slice="pod",

@@ -9,6 +9,8 @@ from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.failure_rules import WorkerOutcome, explain, final_state, first_failure, read_last_lines, remedy_of_kill
 
+pytestmark = pytest.mark.py310
+
 FINE = WorkerOutcome(0, time="2026-11-21T10:00:05+00:00")
 EARLY = WorkerOutcome(1, time="2026-11-21T10:00:01+00:00")
 LATE = WorkerOutcome(134, signal="ABRT", time="2026-11-21T10:00:02+00:00")

@@ -38,6 +38,8 @@ from tui.ssh.exec.script_protocol import parse_answers
 from tui.text.bounded_json import MOST_DEPTH, parse_json
 from tui.text.numbers import MOST_INTEGER, parse_integer
 
+pytestmark = pytest.mark.py310
+
 INPUTS = int(os.environ.get("TPU_TUI_FUZZ", "1500"))
 SEED = int(os.environ.get("TPU_TUI_FUZZ_SEED", "25"))
 LOG = b"".join(

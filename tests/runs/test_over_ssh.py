@@ -38,6 +38,7 @@ pytestmark = [needs_sshd, pytest.mark.timing]
 PYTHON = sys.executable
 
 
+@pytest.mark.py310
 def test_a_run_goes_its_whole_way(pod: Pod) -> None:
     junk = pod.home.parent / "junk"
     junk.write_bytes(bytes(range(256)) * 400 + os.urandom(5000))
@@ -107,6 +108,7 @@ def test_a_second_run_on_the_slice_is_refused_by_name(pod: Pod) -> None:
     assert status_of(first).state is RunState.RUNNING
 
 
+@pytest.mark.py310
 def test_a_stop_is_confirmed_by_every_worker_by_name(pod: Pod) -> None:
     directory = pod.running(
         "sh", "-c", "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep 1000' & sleep 1000 & wait; wait"
@@ -174,6 +176,7 @@ def test_a_keeper_killed_in_the_middle_is_replaced_and_the_mirror_goes_on_exactl
         assert ends[-1] == directory.log_path(index).stat().st_size
 
 
+@pytest.mark.py310
 def test_cut_connections_are_told_and_lose_no_byte(pod: Pod) -> None:
     directory = pod.running(PYTHON, "-c", COUNTING)
     for _ in range(3):

@@ -10,7 +10,7 @@ import pytest
 from tui.runs.health.reachability import Reachability
 from tui.runs.keeper_timeouts import KeeperTimeouts
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.timing, pytest.mark.py310]
 
 PATIENCE = KeeperTimeouts(lost_after=900.0, gone_after=300.0)
 SOON = 60.0

@@ -16,6 +16,8 @@ from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.log_mirror import archive_attempt_logs
 from tui.runs.record.run_directory import RunDirectory
 
+pytestmark = pytest.mark.py310
+
 
 @pytest.fixture
 def directory(tmp_path: Path) -> RunDirectory:

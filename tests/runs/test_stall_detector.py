@@ -24,7 +24,7 @@ from tui.runs.record.event_log import Event
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.timing, pytest.mark.py310]
 
 NEVER = 10_000.0
 _ENDED_WITHOUT_STRAGGLERS = """

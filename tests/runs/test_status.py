@@ -15,6 +15,8 @@ from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 from tui.runs.record.run_status import RunStatus, reduce_events, status_and_events, status_of
 
+pytestmark = pytest.mark.py310
+
 RUN = Run(id="r-20261121-101500-00aa", slice="pod", job=JobOptions(("true",)), workers=(Worker(0), Worker(1)))
 
 

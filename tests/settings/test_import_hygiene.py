@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.py310
+
 HEAVY = ("google", "grpc", "asyncssh", "textual", "numpy", "requests")
 
 

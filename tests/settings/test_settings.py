@@ -12,6 +12,8 @@ import pytest
 from tui.errors import UsageError
 from tui.settings import Settings, delete_profile, load, save_profile
 
+pytestmark = pytest.mark.py310
+
 
 class Machine:
     """A user's home with what tpu-tui and gcloud keep in it."""

@@ -6,6 +6,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.py310
+
 
 def output_of(program: str) -> dict[str, object]:
     """Return what a new Python process prints as JSON."""

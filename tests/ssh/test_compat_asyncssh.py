@@ -18,6 +18,8 @@ from tui.ssh.fleet import Fleet
 
 __all__ = ["agent"]
 
+pytestmark = pytest.mark.py310
+
 Start = Callable[..., OpensshWorker]
 ASKED = "Postponed publickey"
 """What sshd notes when a client asks whether a key would be welcome."""

@@ -33,6 +33,7 @@ async def _until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.py310
 async def test_a_command_runs_and_its_bytes_come_back_exactly(sshd: Start) -> None:
     server = sshd()
     data = bytes(range(256)) * 20_000
@@ -73,6 +74,7 @@ async def test_a_limited_command_is_still_the_login_shells_own(sshd: Start) -> N
     assert (done.exit_code, done.stdout.split()[0], done.stdout.split()[-1]) == (5, b"its", b"in"[-2:])
 
 
+@pytest.mark.py310
 async def test_a_timeout_keeps_what_came_and_ends_the_command(sshd: Start) -> None:
     server = sshd()
     pid = server.home / "pid"
@@ -84,6 +86,7 @@ async def test_a_timeout_keeps_what_came_and_ends_the_command(sshd: Start) -> No
         assert (await fleet.run(0, "true")).ok
 
 
+@pytest.mark.py310
 async def test_time_that_is_given_for_a_command_bounds_the_login_too(sshd: Start) -> None:
     server, other = sshd(), sshd()
     assert server.process is not None
@@ -98,6 +101,7 @@ async def test_time_that_is_given_for_a_command_bounds_the_login_too(sshd: Start
     assert silent.sentence == "worker 0: no answer: no login within 3 s"
 
 
+@pytest.mark.py310
 async def test_time_that_is_given_for_a_command_bounds_its_beginning_too(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.worker], server.access()) as fleet:
@@ -218,6 +222,7 @@ async def test_a_broken_connection_is_told_and_made_again(sshd: Start) -> None:
         assert await fleet.connect(0) is not connection
 
 
+@pytest.mark.py310
 async def test_a_worker_that_falls_silent_is_noticed(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.worker], server.access(keepalive=1.0, keepalive_count=2)) as fleet:

@@ -8,7 +8,7 @@ import pytest
 
 from tui.ssh.transport.paused_timeout import PromptClock, wait_for
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.timing, pytest.mark.py310]
 
 
 class Person:
