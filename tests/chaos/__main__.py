@@ -100,7 +100,7 @@ def races(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) -
         done += race(pod, rng, root)
         runs += 1
     acts = ", ".join(f"{count} {name}" for name, count in done.items())
-    return f"{runs} runs ({acts}): nothing left, nothing untrue said"
+    return f"{runs} runs ({acts}): nothing left, nothing untrue reported"
 
 
 def losses(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) -> str:
@@ -180,8 +180,8 @@ def main() -> None:
             try:
                 for part in parts:
                     began = time.monotonic()
-                    told = acts[part](began + share)
-                    print(f"{part}: {told} [{time.monotonic() - began:.0f} s]", flush=True)
+                    result = acts[part](began + share)
+                    print(f"{part}: {result} [{time.monotonic() - began:.0f} s]", flush=True)
             finally:
                 pod.end_runs()
                 checking.end_runs()

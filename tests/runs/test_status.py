@@ -209,7 +209,7 @@ class TestWhatWorkersTold:
     def test_it_is_over_when_every_part_is(self) -> None:
         seen = self.seen(*self.ENDED)
         assert (seen.state, seen.exit_codes, seen.cause) == (RunState.FAILED, (0, 3), "worker 1 exited with 3")
-        assert (seen.told, seen.is_whole, seen.ended) == (True, False, "2026-11-21T10:20:00Z")
+        assert (seen.is_worker_report, seen.is_whole, seen.ended) == (True, False, "2026-11-21T10:20:00Z")
 
     def test_a_part_that_ended_ends_no_other(self) -> None:
         seen = self.seen(self.ENDED[0])

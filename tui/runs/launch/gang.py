@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tui.ssh.sync.bundle import Bundle
 
 _DECIDED = (RunStoppedError, AlreadyLaunchedError)
-"""Of several failures the one that tells what became of the run, where others only had to end with it."""
+"""Of several failures the one that explains the end of the run, where others only ended with it."""
 _OTHERS = 2.0
 """Seconds in which other workers may fail too once one has, so that all of them are named."""
 
@@ -144,12 +144,12 @@ class Gang:
         """Make a check's call in the session that the worker's launch goes on in."""
         front = WorkerSession(self.fleet.workers[index], await self.fleet.process(index, made.command_of_two))
         try:
-            heard = await front.answers_to(made)
+            answers = await front.answers_to(made)
         except BaseException:
             front.process.close()
             raise
         self.fronts[index] = front
-        return heard
+        return answers
 
     async def _read_tree(self) -> None:
         """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""
@@ -242,8 +242,8 @@ class Gang:
         self.directory.append_event("phase", worker=worker.index, phase=phase, status=status, detail=detail)
 
     def _failed(self, worker: Worker, phase: str, error: TpuTuiError) -> None:
-        told = {"detail": error.what + (f": {error.why}" if error.why else ""), "remedy": error.remedy}
-        self.directory.append_event("phase", worker=worker.index, phase=phase, status="failed", **told)
+        fields = {"detail": error.what + (f": {error.why}" if error.why else ""), "remedy": error.remedy}
+        self.directory.append_event("phase", worker=worker.index, phase=phase, status="failed", **fields)
 
     def _phase_of_all(self, phase: str, status: str) -> None:
         indices = [worker.index for worker in self.spec.run.workers]

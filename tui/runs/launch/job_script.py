@@ -20,7 +20,7 @@ XRT_PORT = 51011
 RUNTIMES = ("pjrt", "cpu", "xrt", "none")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN = ("TPU_TUI_RUN", "TPU_TUI_SLICE", "TPU_TUI_WORKER", "TPU_TUI_WORKERS", "TPU_TUI_COORDINATOR")
-"""What tells a job its place, and is always set; how many cores there are a user may know better."""
+"""The variables that give a job its place, and are always set; a user may know the number of cores better."""
 _XRT_OWN = (
     "XRT_TPU_CONFIG",
     "XRT_MESH_SERVICE_ADDRESS",

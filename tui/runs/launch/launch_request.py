@@ -67,6 +67,6 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
 
 
 def _spot(slice_: Slice) -> bool | None:
-    """Return whether the slice can be taken away at any time; None where its source tells nothing of that."""
+    """Return whether the slice can be taken away at any time; None where its source does not say."""
     known = [flag for flag in (slice_.spot, slice_.preemptible) if flag is not None]
     return any(known) if known else None

@@ -1,4 +1,4 @@
-"""What is to be launched: all that a keeper is told of it, what speaks against it, and how it reads in a dry run."""
+"""What is to be launched: the input of a keeper, what forbids it, and its text in a dry run."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Prefl
     run = spec.run
     by_index = {worker.index: worker for worker in run.workers}
     facts: list[Facts] = []
-    told = before_launch(
+    checks = before_launch(
         wanted.slice_of(run),
         fleet,
         thresholds=wanted.thresholds,
@@ -68,7 +68,7 @@ async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Prefl
         ask=ask,
         told=facts,
     )
-    rows = [row async for row in told if row.hinders or row.status == "warn"]
+    rows = [row async for row in checks if row.hinders or row.status == "warn"]
     record_versions(directory, facts)
     if not rows:
         return

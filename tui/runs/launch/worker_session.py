@@ -74,17 +74,17 @@ class WorkerSession:
 
         self._asked = True
         self._make(made, made.input)
-        heard: list[Answer] = []
+        answers: list[Answer] = []
 
         async def hear() -> None:
-            while not heard or heard[-1].word != END:
-                heard.append(await self._next(SILENT))
+            while not answers or answers[-1].word != END:
+                answers.append(await self._next(SILENT))
 
         try:
             await asyncio.wait_for(hear(), ASK_TIMEOUT)
         except asyncio.TimeoutError as error:
             raise late(self.worker.index) from error
-        return heard
+        return answers
 
     def begin(self, made: Call) -> None:
         """Make the launch's call."""
@@ -111,14 +111,14 @@ class WorkerSession:
         must be for the same word.
         """
 
-        def told(reading: asyncio.Task[Answer]) -> None:
+        def report_loss(reading: asyncio.Task[Answer]) -> None:
             if self._ahead is reading and not reading.cancelled():
                 error = reading.exception()
                 if isinstance(error, TpuTuiError) and not self._decided:
                     lost(self, error)
 
         self._ahead = asyncio.ensure_future(self._answer(word))
-        self._ahead.add_done_callback(told)
+        self._ahead.add_done_callback(report_loss)
 
     async def _answer(self, word: str) -> Answer:
         while True:

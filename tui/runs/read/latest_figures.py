@@ -22,7 +22,7 @@ TAIL = 16 * 1024
 
 @dataclass(frozen=True)
 class LatestFigures:
-    """Where a run is: median epoch, step and loss of the cores that were looked at, None for what none of them told.
+    """Where a run is: median epoch, step and loss of the cores that were read, None for what none of them reports.
 
     The loss is nan where no core has a number any more.
     """
@@ -36,8 +36,8 @@ class LatestFigures:
     def __str__(self) -> str:
         """`loss 1.03036 step 28 epoch 4`, as far as it is known."""
         loss = None if self.loss is None else figure(self.loss, 5)
-        told = (("loss", loss), ("step", self.step), ("epoch", self.epoch))
-        return " ".join(f"{name} {value}" for name, value in told if value is not None)
+        parts = (("loss", loss), ("step", self.step), ("epoch", self.epoch))
+        return " ".join(f"{name} {value}" for name, value in parts if value is not None)
 
 
 class FiguresCache:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from tui.logs.files.lines import Cutter, LogLine, names_core
-from tui.runs.read.mirror_tail import POLL_BUDGET, Batch, MirrorTail, Span
+from tui.runs.read.arrivals_reader import Batch
+from tui.runs.read.mirror_tail import POLL_BUDGET, MirrorTail, Span
 from tui.runs.record.event_log import Event
 from tui.runs.record.run_directory import RunDirectory
 
@@ -34,7 +35,7 @@ class LineReader:
     ) -> Iterator[LogLine]:
         """Lines that are whole by now; with `final` everything there is, last lines without an end too.
 
-        `events` are those since the last poll, where somebody has read them already.
+        `events` are those since the last poll, where the caller has read them already.
         """
         if events is None:
             self.growth.read_events()

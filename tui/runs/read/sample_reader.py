@@ -53,7 +53,7 @@ class RunReader:
         return self.growth.progress()
 
     def _begin_log(self, span: Span) -> None:
-        """Another log of a worker's begins; the first of an attempt tells that all were started again."""
+        """Begin another log of a worker; the first of an attempt means that all were started again."""
         self.demux.finish(span.time, worker=span.worker)
         self.demux.begin_log(span.worker)
         if span.attempt > max(self._attempts.values(), default=0):

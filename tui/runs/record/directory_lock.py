@@ -12,12 +12,12 @@ from tui.runs.record.keeper_file import KEEPER_FILE, make_signature, read_signat
 from tui.runs.record.run_directory import RunDirectory
 
 PATIENCE = 1.0
-"""Seconds to try for: somebody who only looks whether a keeper lives holds the lock for a moment."""
+"""Seconds to try for: a check whether a keeper lives holds the lock for a moment."""
 _PAUSE = 0.02
 
 
 class DirectoryLock:
-    """The lock on a run directory's mirror; whoever holds it is the run's keeper on this machine."""
+    """The lock on a run directory's mirror; its holder is the run's keeper on this machine."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
@@ -66,7 +66,7 @@ class DirectoryLock:
             return not isinstance(error, FileNotFoundError)
 
     def release(self, *, beat: bool = True) -> None:
-        """Give the lock up; without `beat` no sign of life is left, as whoever only looked is no keeper."""
+        """Release the lock; without `beat` leave no sign of life, because a mere check is no keeper."""
         if beat:
             self.beat()
         os.close(self._descriptor)

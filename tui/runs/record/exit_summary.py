@@ -71,8 +71,8 @@ def _of_others(parts: list[WorkerStatus], *, stopped: bool) -> list[str]:
     groups: dict[str, list[WorkerStatus]] = {}
     for part in parts:
         groups.setdefault(_kind(part, stopped=stopped), []).append(part)
-    told = [_group_in_words(kind, group, len(group) == len(parts)) for kind, group in sorted(groups.items())]
-    return told[:_MOST_NAMED] + [f"and {len(told) - _MOST_NAMED} more"] * (len(told) > _MOST_NAMED)
+    texts = [_group_in_words(kind, group, len(group) == len(parts)) for kind, group in sorted(groups.items())]
+    return texts[:_MOST_NAMED] + [f"and {len(texts) - _MOST_NAMED} more"] * (len(texts) > _MOST_NAMED)
 
 
 def _kind(part: WorkerStatus, *, stopped: bool) -> str:

@@ -133,13 +133,15 @@ def newest_figures(known: Finding, newest: Finding) -> Finding:
 
 
 def _found(kind: str, run: Run, event: Event) -> Iterable[Finding]:
-    """Yield what a note tells of each core; an earlier version's names the cores alone."""
+    """Yield what a note says about each core; notes of earlier versions only name the cores."""
     rows = event.get("found")
-    told = {_whole(row.get("core")): row for row in rows if isinstance(row, dict)} if isinstance(rows, list) else {}
+    by_core = (
+        {_whole(row.get("core")): row for row in rows if isinstance(row, dict)} if isinstance(rows, list) else {}
+    )
     addresses = {worker.index: worker.internal_ip or worker.external_ip for worker in run.workers}
     cores: list[int | None] = [*_cores(event)]
     for core in cores or [None]:
-        row = told.get(core, {})
+        row = by_core.get(core, {})
         worker = _whole(row.get("worker"))
         worker = _worker_of(core, run, event) if worker is None else worker
         yield Finding(

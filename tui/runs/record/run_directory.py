@@ -42,7 +42,7 @@ _LAST_ARRIVALS = 4096
 """Bytes at the end of `arrivals` in which the newest one is looked for."""
 RESERVE_FILE = "reserve"
 RESERVE = 64 * 1024
-"""Bytes, and a file, held back for what is to be told when the disk here is full."""
+"""Bytes, and a file, held back for the events of a full disk."""
 
 
 def _to_lines(document: Mapping[str, Any]) -> bytes:
@@ -80,7 +80,7 @@ class RunDirectory:
 
     @property
     def was_deleted(self) -> bool:
-        """Whether somebody has deleted the directory meanwhile, or given it another name."""
+        """Return whether the directory was deleted or renamed meanwhile."""
         return not self.path.exists()
 
     def require(self) -> None:
@@ -134,7 +134,7 @@ class RunDirectory:
         return self.path / "attempts" / str(attempt)
 
     def reserve_space(self) -> None:
-        """Hold a little room back, so that a full disk can still be told in the run's events. Raises OSError."""
+        """Hold a little room back, so that a full disk can still be recorded in the run's events. Raises OSError."""
         descriptor = os.open(self.path / RESERVE_FILE, os.O_CREAT | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(bytes(RESERVE))
@@ -179,7 +179,7 @@ class RunDirectory:
     def has_event(self, kind: str, offset: int = 0) -> tuple[bool, int]:
         """Whether a line from a byte offset on may be an event of that kind, and the offset to go on from.
 
-        Much quicker than to read what happened, for whoever waits for one thing.
+        Much quicker than reading the events, for a caller that waits for one of them.
         """
         lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
         named = to_bytes(kind)
@@ -232,7 +232,7 @@ class _AppendedLines:
         self._mark = unfinished + b"\n"
         self._descriptor: int | None = None
         self._whole = 0
-        """Where a line of ours ended."""
+        """Where the last line of this process ended."""
 
     def append(self, line: bytes) -> None:
         """Append; a line that a killed writer left unfinished is ended first, so it spoils only itself."""

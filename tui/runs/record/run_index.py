@@ -19,7 +19,7 @@ _MAX_CANDIDATES = 8
 
 
 def list_runs(runs_home: Path, problems: list[NoRecordError] | None = None) -> list[RunDirectory]:
-    """Every run on this machine, newest first; unreadable directories are left out and told in `problems`."""
+    """Every run on this machine, newest first; unreadable directories are left out and listed in `problems`."""
     opened = [try_open(path, problems) for path in run_paths(runs_home)]
     return newest_first(directory for directory in opened if directory is not None)
 
@@ -30,7 +30,7 @@ def newest_first(directories: Iterable[RunDirectory]) -> list[RunDirectory]:
 
 
 def try_open(path: Path, problems: list[NoRecordError] | None) -> RunDirectory | None:
-    """Open a run's directory; None, told in `problems`, where its record cannot be read."""
+    """Open a run's directory; None, with an entry in `problems`, where its record cannot be read."""
     try:
         return RunDirectory.open(path)
     except NoRecordError as error:
@@ -87,7 +87,7 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
 
 
 def _holds_record(path: Path) -> bool:
-    """Whether a run's record is there, or a run's directory that nobody but its owner may look into."""
+    """Whether a run's record is there, or a run's directory that only its owner may read."""
     try:
         return (path / RUN_FILE).exists()
     except PermissionError:
@@ -97,7 +97,7 @@ def _holds_record(path: Path) -> bool:
 
 
 def find_by_record(runs_home: Path, run_id: str) -> RunDirectory | None:
-    """The run of that id by what its record says: somebody may have renamed its directory."""
+    """The run of that id by what its record says: its directory may be renamed."""
     if not is_run_id(run_id):
         return None
     opened = (try_open(path, None) for path in run_paths(runs_home))
@@ -105,7 +105,7 @@ def find_by_record(runs_home: Path, run_id: str) -> RunDirectory | None:
 
 
 def _newest(runs_home: Path) -> RunDirectory:
-    """The run that was launched last; of those of one second their records tell."""
+    """The run that was launched last; among those of one second their records decide."""
     paths = run_paths(runs_home)
     for _, of_one_second in groupby(paths, key=lambda path: _stamp(path.name)[:_SECOND_LENGTH]):
         opened = [try_open(path, None) for path in of_one_second]

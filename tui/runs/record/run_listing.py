@@ -16,7 +16,7 @@ from tui.runs.record.run_index import newest_first, run_paths, try_open
 from tui.runs.record.run_status import RunStatus, summary_status
 
 Signature = tuple[int, int, int]
-"""What tells a file from itself of another moment: its number, its size in bytes, when it was written (ns)."""
+"""The version of a file: its inode, its size in bytes, its time of modification (ns)."""
 
 
 class _Seen(NamedTuple):
@@ -41,7 +41,7 @@ class RunListing:
     ) -> list[RunStatus]:
         """Every run's status, or that of the newest so many, newest first; unreadable records go to `problems`.
 
-        A run that is over and that nobody keeps is the same as long as its files are.
+        A run that is over and has no keeper is unchanged as long as its files are.
         """
         with _nothing_collected():
             before, self._seen = self._seen, {}
@@ -76,7 +76,7 @@ def _looked_at(path: Path, before: _Seen | None, problems: list[NoRecordError] |
 
 
 def _is_settled(status: RunStatus) -> bool:
-    """Whether it stays as it is until somebody writes: a keeper can end without a word."""
+    """Return whether it only changes with its files: a keeper can end without writing."""
     return status.state.is_over and status.attended.state == "gone"
 
 

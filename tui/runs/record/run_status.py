@@ -21,11 +21,11 @@ from tui.runs.record.worker_status import WorkerParts, WorkerStatus, worker_chan
 BY_POLICY = "policy"
 """`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
 STOP_REQUESTED = "stop_requested"
-"""Event: somebody, or the failure policy, wants the present attempt stopped."""
+"""Event: a user or the failure policy wants the present attempt stopped."""
 TAGS = "tags"
 """Event: the marks of the jobs that are about to start, by worker, for a stop that does not find their directory."""
-TOLD = "told"
-"""Event: what the workers said of an attempt that no keeper here followed; its rows in `ended` are as of `exit`."""
+WORKER_REPORT = "told"
+"""Event: the workers' answers about an attempt without a keeper here; rows of `ended` are like those of `exit`."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RunStatus:
     state: RunState
     attended: KeeperStatus
     parts: tuple[WorkerStatus, ...] | RunDirectory
-    """What is known of each worker, or the directory where that is read when somebody asks for it."""
+    """What is known of each worker, or the directory that it is read from on demand."""
     started: str | None = None
     ended: str | None = None
     cause: str | None = None
@@ -46,21 +46,21 @@ class RunStatus:
     stop_grace: float = 0.0
     notes: tuple[str, ...] = field(default=())
     versions: Mapping[str, str] = field(default_factory=dict)
-    """What the job's interpreter has: torch, torch_xla and libtpu, as far as workers told."""
+    """What the job's interpreter has: torch, torch_xla and libtpu, as far as workers reported."""
     findings: tuple[Finding, ...] = ()
     """What was found wrong with single cores, in order; what is over stays among them."""
     remedy: str | None = None
-    """What to do about the cause, where its end told it."""
+    """What to do about the cause, where that is recorded."""
     slice_plight: str | None = None
-    """What the Cloud TPU API said of the slice when something was wrong (`slice_diagnosis`), None: not asked."""
+    """The Cloud TPU API's state of the slice when something was wrong (`slice_diagnosis`), None: not queried."""
     slice_is_gone: bool = False
-    """Whether it said that what ran on it has ended for good."""
-    told: bool = False
+    """Whether what ran on the slice has ended for good according to the API."""
+    is_worker_report: bool = False
     """Whether its end is known from its workers' word alone, and the mirror may be behind."""
     mirrored: int = 0
-    """The attempt whose logs are mirrored; the workers may have told of a later one."""
+    """The attempt whose logs are mirrored; the workers may have reported a later one."""
     begun: Event | None = None
-    """The event that told when it started, where one did at that moment."""
+    """The event that was written when it started, where there is one."""
 
     @cached_property
     def workers(self) -> tuple[WorkerStatus, ...]:
@@ -79,17 +79,17 @@ class RunStatus:
 
     @property
     def unattended_since(self) -> float | None:
-        """Unix time of the last keeper's last sign of life, when the run goes on and nobody keeps it."""
+        """Unix time of the last keeper's last sign of life, when the run goes on without a keeper."""
         return None if self.attended.alive or self.state.is_over else self.attended.since
 
     @property
     def is_whole(self) -> bool:
         """Whether it is over and a keeper followed every log to its end, as far as one could."""
-        return self.state.is_over and not self.told
+        return self.state.is_over and not self.is_worker_report
 
     @property
     def was_given_up(self) -> bool:
-        """Whether it is lost because workers were out of reach, whose parts nobody has seen to their ends."""
+        """Whether it is lost because workers were out of reach, whose parts were not followed to their ends."""
         return self.state is RunState.LOST and not all(part.ended or part.confirmed for part in self.workers)
 
     @property
@@ -109,9 +109,9 @@ def status_of(directory: RunDirectory) -> RunStatus:
 
 
 def summary_status(directory: RunDirectory) -> RunStatus:
-    """As `status_of`; of a run that is over, what is known of each worker is read only when somebody asks for it.
+    """As `status_of`; of a run that is over, the parts of the workers are read on demand only.
 
-    Of a run's events most are about workers, and of thousands of old runs nobody asks.
+    Most of a run's events are about workers, which a list of thousands of old runs does not show.
     """
     fold = StatusFold(directory.run).take(directory.events_of_run()[0])
     outline = fold.outline(directory)
@@ -157,7 +157,7 @@ class StatusFold:
         self.offset = 0
         self._status = RunStatus(run, RunState.PREPARING, _NOBODY, ())
         self._parts = WorkerParts(worker.index for worker in run.workers)
-        self._told: Event | None = None
+        self._report: Event | None = None
         self._reading = threading.RLock()
 
     def still_fits(self, directory: RunDirectory) -> bool:
@@ -190,9 +190,9 @@ class StatusFold:
         return self
 
     def _take(self, event: Event) -> None:
-        if event.kind == TOLD:
+        if event.kind == WORKER_REPORT:
             _apply_worker_report(self.status(_NOBODY), event)  # raises where it makes no sense
-            self._told = event
+            self._report = event
             return
         self._status = _fold_run(self._status, event, self._parts)
         if event.worker is not None:
@@ -206,22 +206,22 @@ class StatusFold:
     def outline(self, directory: RunDirectory) -> RunStatus | None:
         """The status where the events of the run itself are all that was taken; None where they do not suffice."""
         attended = directory.keeper_status()
-        if self._told is not None or attended.alive or not self._status.state.is_over:
+        if self._report is not None or attended.alive or not self._status.state.is_over:
             return None
         return replace(self._status, attended=attended, mirrored=self._status.attempt, parts=directory)
 
     def status(self, attended: KeeperStatus) -> RunStatus:
-        """What they come to; not by what workers told others where the run's own keeper asks, who follows them."""
+        """Return the status; without the workers' report where the run's own keeper asks, which follows them."""
         with self._reading:
             parts = self._parts.made()
         status = replace(self._status, attended=attended, mirrored=self._status.attempt, parts=parts)
-        ours = attended.pid == os.getpid() and attended.state != "gone"
-        return status if ours or self._told is None else _apply_worker_report(status, self._told)
+        is_own = attended.pid == os.getpid() and attended.state != "gone"
+        return status if is_own or self._report is None else _apply_worker_report(status, self._report)
 
 
-def _apply_worker_report(status: RunStatus, told: Event) -> RunStatus:
-    """The status of a run by what its workers said last, which may be of a later attempt than is mirrored."""
-    attempt = int(told.get("attempt") or 0)
+def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
+    """Return the status by the workers' last answers, which may be about a later attempt than is mirrored."""
+    attempt = int(report.get("attempt") or 0)
     if status.state.is_over or attempt < status.attempt:
         return status
     parts = {part.worker: part for part in status.workers}
@@ -232,12 +232,14 @@ def _apply_worker_report(status: RunStatus, told: Event) -> RunStatus:
     if status.state is RunState.PREPARING:
         begun = RunState.RUNNING if status.stop_requested in (None, BY_POLICY) else RunState.STOPPING
         status = replace(status, state=begun)
-    for row in told.get("ended") or ():
+    for row in report.get("ended") or ():
         index = row["worker"]
         if index in parts and not parts[index].ended:
-            parts[index] = replace(parts[index], **worker_changes(Event(told.time, "exit", index, row), False, None))
+            parts[index] = replace(
+                parts[index], **worker_changes(Event(report.time, "exit", index, row), False, None)
+            )
     ordered = tuple(parts.values())
-    status = replace(status, parts=ordered, told=True)
+    status = replace(status, parts=ordered, is_worker_report=True)
     return _with_its_end(status) if all(part.ended for part in ordered) else status
 
 
@@ -258,7 +260,7 @@ def _with_its_end(status: RunStatus) -> RunStatus:
     restart, restarts = status.attempt + 1, status.run.job.restarts
     if failed is not None and restart <= restarts:
         return replace(status, state=RunState.PREPARING, cause=f"{cause}; restart {restart} of {restarts} is to come")
-    # Workers whose clocks are behind ours would have it end before it began.
+    # With the time of a worker whose clock is slow it would end before it began.
     ended = max((part.ended_at for part in parts.values() if part.ended_at), default=None)
     ended = ended and max(ended, status.started or "")
     return replace(status, state=state, ended=ended, cause=cause if failed is not None else None)
