@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import Run
@@ -25,9 +25,8 @@ from tui.runs.record.worker_status import is_tag
 from tui.runs.worker.calls import FOLLOW_TIMEOUT_S, build_call, poll_interval_s
 from tui.ssh.exec.script_protocol import Answer, Call
 from tui.ssh.fleet import Fleet
-
-if TYPE_CHECKING:
-    from tui.ssh.sync.bundle import Bundle
+from tui.ssh.sync.bundle import Bundle, read_bundle
+from tui.ssh.sync.upload import code_directory, send_bundle
 
 _DECIDED = (RunStoppedError, AlreadyLaunchedError)
 """Of several failures the one that explains the end of the run, where others only ended with it."""
@@ -154,8 +153,6 @@ class Gang:
     async def _read_tree(self) -> None:
         """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""
         if self.spec.sync is not None:
-            from tui.ssh.sync.bundle import read_bundle
-
             self._parcel = await asyncio.to_thread(read_bundle, self.spec.sync)
             self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._parcel.tree.hash))
             self.directory.update_run(self.spec.run)
@@ -189,13 +186,9 @@ class Gang:
         """Where the working tree will lie on the workers."""
         if self.spec.run.code_hash is None:
             return None
-        from tui.ssh.sync.upload import code_directory
-
         return code_directory(self.spec.run.run_root, self.spec.run.code_hash)
 
     async def _sync(self, worker: Worker) -> str:
-        from tui.ssh.sync.upload import send_bundle
-
         assert self._parcel is not None
         detail = ""
         async for result in send_bundle(self.fleet, [worker.index], self._parcel, run_root=self.spec.run.run_root):

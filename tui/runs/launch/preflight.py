@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
+from tui.checks.before_launch import before_launch
+from tui.checks.grouped_rows import CheckFinding, digest
+from tui.checks.workers.check_facts import Ask, Facts
 from tui.errors import LaunchError
 from tui.runs.launch.job_script import job_text
-from tui.runs.launch.launch_spec import Preflight
+from tui.runs.launch.launch_request import LaunchRequest
+from tui.runs.launch.launch_spec import LaunchSpec, Preflight
+from tui.runs.record.run_directory import RunDirectory
 from tui.runs.worker.version_query import record_versions
-
-if TYPE_CHECKING:
-    from tui.checks.grouped_rows import CheckFinding
-    from tui.checks.workers.check_facts import Ask, Facts
-    from tui.runs.launch.launch_request import LaunchRequest
-    from tui.runs.launch.launch_spec import LaunchSpec
-    from tui.runs.record.run_directory import RunDirectory
-    from tui.settings import Settings
-    from tui.ssh.fleet import Fleet
+from tui.settings import Settings
+from tui.ssh.fleet import Fleet
 
 _SLICE_FIELDS = ("runtime_version", "source", "network")
 """What checks need of a slice that run.json does not hold."""
@@ -53,8 +50,6 @@ async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Prefl
 
     `ask` makes a call on a worker in the session that its launch goes on in.
     """
-    from tui.checks.before_launch import before_launch
-
     run = spec.run
     by_index = {worker.index: worker for worker in run.workers}
     facts: list[Facts] = []
@@ -72,8 +67,6 @@ async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Prefl
     record_versions(directory, facts)
     if not rows:
         return
-    from tui.checks.grouped_rows import digest
-
     found = digest(rows)
     for finding in found.findings:
         directory.append_event("note", text=finding.sentence, remedy=finding.remedy)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tui.checks.workers.check_facts import ASK_TIMEOUT, END, SILENT, late
 from tui.errors import LaunchError, TpuTuiError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh.exec.script_protocol import Answer, Call, channel_errors, no_answer_error, parse_line
@@ -70,8 +71,6 @@ class WorkerSession:
 
     async def answers_to(self, made: Call) -> list[Answer]:
         """Make a check's call: its answers. Raises WorkerError where it does not come to its end in time."""
-        from tui.checks.workers.check_facts import ASK_TIMEOUT, END, SILENT, late
-
         self._asked = True
         self._make(made, made.input)
         answers: list[Answer] = []

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from tui.pod.run import RunState
 from tui.runs.failure_rules import PARTNER_LOST
+from tui.runs.record.run_status import BY_POLICY, RunStatus
+from tui.runs.record.worker_status import WorkerStatus
 from tui.text.ranks import format_ranks
-
-if TYPE_CHECKING:
-    from tui.runs.record.run_status import RunStatus
-    from tui.runs.record.worker_status import WorkerStatus
 
 UNKNOWN_CODE = "–"
 _MOST_CODES = 8
@@ -45,8 +42,6 @@ def codes_in_order(codes: Iterable[int | None]) -> str:
 
 def was_stopped_on_purpose(status: RunStatus) -> bool:
     """Return whether a person had the run stopped, so that its workers' exit codes are no failures."""
-    from tui.runs.record.run_status import BY_POLICY
-
     return status.state is RunState.STOPPED or (
         status.first_failure is None and status.stop_requested not in (None, BY_POLICY)
     )

@@ -10,6 +10,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from tui.pod.run import Run, RunState
+from tui.runs.failure_rules import WorkerOutcome, final_state, first_failure
 from tui.runs.record.boot_clock import time_of_end
 from tui.runs.record.event_log import Event
 from tui.runs.record.findings import Finding, ended_with_attempt, fold_note
@@ -245,8 +246,6 @@ def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
 
 def _with_its_end(status: RunStatus) -> RunStatus:
     """The status of a run every part of which has ended: over, unless it may be launched again."""
-    from tui.runs.failure_rules import WorkerOutcome, final_state, first_failure
-
     parts = {part.worker: part for part in status.workers}
     outcomes = {
         index: WorkerOutcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)
