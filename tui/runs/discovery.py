@@ -59,7 +59,7 @@ class FoundRun:
 
     @property
     def is_alive(self) -> bool:
-        """Whether something of it may be running."""
+        """Return whether something of it may be running."""
         return any(found in (RemoteState.RUNNING, RemoteState.UNDECIDED) for found in self.workers.values())
 
 
@@ -107,7 +107,7 @@ async def discover(
 async def _collect_answers(
     fleet: Fleet, run_root: str, least_patience: float, slice_name: str
 ) -> dict[int, Mapping[str, Answer] | TpuTuiError]:
-    """What each worker lists, or why it does not."""
+    """Return what each worker lists, or why it does not."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     patience = PATIENCE
@@ -142,7 +142,7 @@ def _late(what: str, index: int, patience: float, slice_name: str) -> WorkerErro
 async def _describe(
     fleet: Fleet, run_id: str, run_root: str, at: dict[int, Answer], slice_name: str
 ) -> FoundRun | TpuTuiError:
-    """The run's record from the first worker that gives it, with the workers' present addresses and host keys."""
+    """Return the run's record from the first worker that has it, with the workers' current addresses and host keys."""
     problem: TpuTuiError | None = None
     for index in sorted(at):
         try:
@@ -228,7 +228,7 @@ def delete_unreadable(damaged: NoRecordError, runs_home: Path, *, anyway: bool =
 
 
 def keeper_busy_error(directory: RunDirectory) -> UsageError:
-    """The error for a run that is over, but not for its keeper."""
+    """Return the error for a run that is over, but not for its keeper."""
     return UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
 
 

@@ -64,7 +64,7 @@ async def _attempt_on(directory: RunDirectory, fleet: Fleet, worker: int) -> int
 
 
 def _wanted(directory: RunDirectory) -> int:
-    """How many attempts were made before the present one, by what was noted and by the logs that were set aside."""
+    """Return the number of attempts before the present one, by the events and by the logs that were set aside."""
     noted = (event.get(EARLIER_ATTEMPTS) or 0 for event in directory.events()[0])
     kept = (parse_integer(path.name) for path in directory.attempt_path(0).parent.glob("*"))
     aside = (number + 1 for number in kept if number is not None)
@@ -90,7 +90,7 @@ async def _set_aside(directory: RunDirectory, attempt: int) -> None:
 
 
 async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:
-    """One attempt's logs, from every worker that can be reached."""
+    """Fetch one attempt's logs from every reachable worker."""
     reachability = Reachability(KeeperTimeouts())
     indices = [worker.index for worker in directory.run.workers]
     followers = {

@@ -29,7 +29,7 @@ _HAD_ITS_TIME = (RemoteState.ENDED, RemoteState.LOST)
 
 
 async def query_workers(run: Run, fleet: Fleet) -> Answers:
-    """What each worker that can be reached says of the run."""
+    """Return the answer of each reachable worker about the run."""
     indices = [worker.index for worker in run.workers]
     answers = await asyncio.gather(*(query_status(run, fleet, index) for index in indices), return_exceptions=True)
     for one in answers:

@@ -44,7 +44,7 @@ def launch_call(
     again: bool = False,
     keeper: int = 0,
 ) -> Call:
-    """The call that prepares one worker: script, settings, the job's text and `record`, the run.json to keep there.
+    """Return the call that prepares one worker: script, settings, the job's text and `record`, its run.json.
 
     `again`: neither is sent; the worker takes those of its attempt before, secrets included. `keeper` is the number
     of the one that launches, 0 where the worker knows it. Confirmed, the session goes on as the log's follower.
@@ -183,7 +183,7 @@ class Gang:
 
     @property
     def _code(self) -> str | None:
-        """Where the working tree will lie on the workers."""
+        """Return where the working tree will lie on the workers."""
         if self.spec.run.code_hash is None:
             return None
         return code_directory(self.spec.run.run_root, self.spec.run.code_hash)
@@ -226,7 +226,7 @@ class Gang:
         return ""
 
     def _lose(self, front: WorkerSession, error: TpuTuiError) -> None:
-        """A worker that waited for the others is gone: the launch has failed, whatever they are still about."""
+        """Note that a waiting worker is gone: the launch has failed, whatever the others still do."""
         self._failed(front.worker, "confirm" if self.passed_barrier else "barrier", error)
         if not self._lost.done():
             self._lost.set_result(error)
@@ -243,7 +243,7 @@ class Gang:
         self.directory.append_events("phase", indices, phase=phase, status=status, detail="")
 
     async def _each(self, phase: str, step: Callable[[Worker], Awaitable[str]], timeout: float) -> None:
-        """One phase on every worker at once, `timeout` seconds at most. Raises the first failure; all are events."""
+        """Run one phase on every worker at once, for `timeout` seconds at most. Raises the first failure."""
         failures: list[TpuTuiError] = []
 
         async def one(worker: Worker) -> None:

@@ -42,7 +42,7 @@ def check_request(request: LaunchRequest) -> None:
 
 
 def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
-    """The run with an id of its own; `slice_` is the request's with its workers' host keys."""
+    """Return the run with an id of its own; `slice_` is the request's with its workers' host keys."""
     return Run(
         id=make_run_id(request.name or slice_.name),
         slice=slice_.name,

@@ -58,7 +58,7 @@ class LaunchSpec:
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
     def to_json(self) -> dict[str, Any]:
-        """The document that goes to a keeper's standard input, and nowhere else."""
+        """Return the document that goes to a keeper's standard input, and nowhere else."""
         return {
             "run": {**self.run.to_json(), "argv": list(self.run.job.argv)},
             "env": dict(self.env),

@@ -29,7 +29,7 @@ def make_preflight(request: LaunchRequest, settings: Settings) -> Preflight:
 
 
 def wants_versions(request: LaunchRequest) -> bool:
-    """Whether a request names an interpreter that is on the workers before the run's code is.
+    """Return whether a request names an interpreter that is on the workers before the run's code is.
 
     The one that every login finds is left to `check`: behind a version manager it takes longer than all else.
     """
@@ -39,7 +39,7 @@ def wants_versions(request: LaunchRequest) -> bool:
 
 
 def _comes_with_code(request: LaunchRequest) -> bool:
-    """Whether the interpreter or the working directory lies in the tree that only the launch brings."""
+    """Return whether the interpreter or the working directory lies in the tree that only the launch brings."""
     program = [word for word in request.job.argv[:1] if "/" in word]
     paths = [path for path in (request.job.venv, request.job.workdir, *program) if path]
     return request.sync is not None and any(not path.startswith(("/", "~")) for path in paths)

@@ -66,7 +66,7 @@ class WorkerSession:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the session is over, as far as is known here."""
+        """Return whether the session is known to be over."""
         return self.process.is_closing() or self.process.stdout.at_eof()
 
     async def answers_to(self, made: Call) -> list[Answer]:
@@ -134,7 +134,7 @@ class WorkerSession:
                 self._stopped = answer.fields.get("stopped") == "1"
 
     async def _next(self, lacking: str) -> Answer:
-        """The next answer; `lacking` says what is missing where the session ends instead."""
+        """Return the next answer; `lacking` says what is missing where the session ends instead."""
         while True:
             try:
                 line = await self.process.stdout.readline()
@@ -179,7 +179,7 @@ class WorkerSession:
 
 
 def refusal(worker: Worker, answer: Answer) -> LaunchError:
-    """The error for a worker that refused to prepare."""
+    """Return the error for a worker that refused to prepare."""
     kind, _, text = answer.text.partition(" ")
     what, remedy = _REFUSALS.get(kind, ("refused the launch", ""))
     if kind == "command" and text.startswith("command not found"):

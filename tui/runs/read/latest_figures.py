@@ -34,7 +34,7 @@ class LatestFigures:
     """Cores, of those that were looked at, whose newest loss is no number."""
 
     def __str__(self) -> str:
-        """`loss 1.03036 step 28 epoch 4`, as far as it is known."""
+        """Return `loss 1.03036 step 28 epoch 4`, as far as it is known."""
         loss = None if self.loss is None else figure(self.loss, 5)
         parts = (("loss", loss), ("step", self.step), ("epoch", self.epoch))
         return " ".join(f"{name} {value}" for name, value in parts if value is not None)
@@ -48,7 +48,7 @@ class FiguresCache:
         self._known: dict[str, tuple[tuple[int, ...], LatestFigures]] = {}
 
     def get(self, directory: RunDirectory) -> LatestFigures:
-        """The run's newest figures; a log that cannot be read counts as empty."""
+        """Return the run's newest figures; a log that cannot be read counts as empty."""
         workers = _spread([worker.index for worker in directory.run.workers])
         sizes = tuple(_size(directory, worker) for worker in workers)
         known = self._known.get(directory.id)
@@ -74,7 +74,7 @@ class FiguresCache:
 
 
 def _spread(workers: Sequence[int]) -> list[int]:
-    """At most `WORKERS_READ` of them, at even distances."""
+    """Return at most `WORKERS_READ` of the workers, at even distances."""
     return list(workers[:: -(-len(workers) // WORKERS_READ) or 1])
 
 
@@ -86,7 +86,7 @@ def _size(directory: RunDirectory, worker: int) -> int:
 
 
 def _tail(directory: RunDirectory, worker: int, size: int) -> bytes:
-    """The whole lines at a log's end: the first one is left out where it was cut."""
+    """Return the whole lines at a log's end: the first one is left out where it was cut."""
     start = max(0, size - TAIL)
     try:
         with directory.log_path(worker).open("rb") as log:

@@ -33,7 +33,7 @@ class LineReader:
     def poll(
         self, *, final: bool = False, budget_bytes: int = POLL_BUDGET, events: Iterable[Event] | None = None
     ) -> Iterator[LogLine]:
-        """Lines that are whole by now; with `final` everything there is, last lines without an end too.
+        """Yield the complete lines; with `final` everything there is, last lines without an end too.
 
         `events` are those since the last poll, where the caller has read them already.
         """
@@ -63,7 +63,7 @@ class LineReader:
         yield from self._wanted(span.worker, span.time, cutter.cut(span.data))
 
     def _rest(self, worker: int) -> Iterator[LogLine]:
-        """The last line of a worker's log when it has no end."""
+        """Yield the last line of a worker's log when it has no end."""
         _, cutter, moment = self._cutters[worker]
         yield from self._wanted(worker, moment, cutter.rest())
 
@@ -76,7 +76,7 @@ class LineReader:
 def last_lines(
     directory: RunDirectory, count: int, *, workers: Sequence[int] | None = None, core: int | None = None
 ) -> list[LogLine]:
-    """The last lines of a run in order of arrival, at most so many; no more of the logs is read than that takes."""
+    """Return the last `count` lines of a run in order of arrival, without reading more of the logs than that takes."""
     if not count:
         return []
     batches = max(_FIRST_BATCHES, count // _LINES_A_BATCH)
@@ -96,7 +96,7 @@ def _last_but(count: int, batches: Sequence[Batch]) -> int:
 def lines_since(
     directory: RunDirectory, moment: float, *, workers: Sequence[int] | None = None, core: int | None = None
 ) -> Iterator[LogLine]:
-    """A run's lines that arrived at a Unix time or later, in order of arrival; what came before is not read."""
+    """Return a run's lines since a Unix time in order of arrival; what arrived before is not read."""
     reader = LineReader(directory, workers=workers, core=core)
     reader.growth.skip(lambda every: next((n for n, batch in enumerate(every) if batch[3] >= moment), len(every)))
     return (line for line in reader.poll(final=True) if line.time is not None and line.time >= moment)

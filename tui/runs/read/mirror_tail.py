@@ -71,7 +71,7 @@ class MirrorTail:
         self._files = _Files()
 
     def read(self, budget: int) -> Iterator[Span]:
-        """The next stretches, at most about `budget` bytes of them."""
+        """Yield the next spans, at most about `budget` bytes of them."""
         while budget > 0:
             if not self._pending and not self._look():
                 yield from self._unannounced(budget)
@@ -93,11 +93,11 @@ class MirrorTail:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the logs are known to have more than was read of them."""
+        """Return whether the logs are known to have more than was read of them."""
         return bool(self._pending)
 
     def progress(self) -> float:
-        """The share of the logs' bytes that was read, 0 to 1; 1 where there are none."""
+        """Return the share of the logs' bytes that was read, 0 to 1; 1 where there are none."""
         read = total = 0
         for worker, attempt in ((one.index, self._attempts.get(one.index, 0)) for one in self.directory.run.workers):
             with suppress(OSError):
@@ -153,7 +153,7 @@ class MirrorTail:
         return place
 
     def _line_start(self, worker: int, end: int) -> int:
-        """Where the line begins that a worker's log goes on with at a place."""
+        """Return where the line begins that contains a position of a worker's log."""
         while end > 0:
             start = max(0, end - LINE_BLOCK)
             newline = self._pread(worker, start, end - start).rfind(b"\n")
@@ -172,7 +172,7 @@ class MirrorTail:
         return bool(batches)
 
     def _unannounced(self, budget: int) -> Iterator[Span]:
-        """When the run is over: bytes whose arrival is not recorded, because the keeper was killed in between."""
+        """Yield, when the run is over, bytes without an arrival: the keeper was killed before it recorded it."""
         if not self.is_over:
             return
         for worker in self.directory.run.workers:
@@ -193,7 +193,7 @@ class MirrorTail:
         return self._files.read((worker, attempt), lambda: self._place(worker, attempt), start, size)
 
     def _place(self, worker: int, attempt: int) -> Path:
-        """Where the log of an attempt is: beside the newest one once another began."""
+        """Return where the log of an attempt is: beside the newest one once another began."""
         path = self.directory.log_path(worker)
         earlier = self.directory.attempt_path(attempt) / path.name
         return earlier if earlier.exists() else path
@@ -231,7 +231,7 @@ class _Files:
         weakref.finalize(self, _close_all, self._open)
 
     def read(self, key: tuple[int, int], place: Callable[[], Path], start: int, size: int) -> bytes:
-        """Bytes of one worker's attempt; empty where there is no such file."""
+        """Return the bytes of one worker's attempt; empty where there is no such file."""
         descriptor = self._open.get(key)
         if descriptor is None:
             try:
@@ -246,7 +246,7 @@ class _Files:
 
 
 def _file_limit() -> int:
-    """How many files this process may open; 256 on a Mac as shipped."""
+    """Return how many files this process may open; 256 on a Mac as shipped."""
     try:
         import resource
     except ImportError:

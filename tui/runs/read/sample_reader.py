@@ -49,7 +49,7 @@ class RunReader:
         return read or changed
 
     def progress(self) -> float:
-        """The share of the newest logs' bytes that was read, 0 to 1."""
+        """Return the share of the newest logs' bytes that was read, 0 to 1."""
         return self.growth.progress()
 
     def _begin_log(self, span: Span) -> None:
@@ -61,5 +61,5 @@ class RunReader:
         self._attempts[span.worker] = span.attempt
 
     def snapshot(self, now: float | None = None) -> Snapshot:
-        """Every core as of what was read; `now` is the present unless given."""
+        """Return every core as of what was read; `now` is the present unless given."""
         return self.demux.snapshot(time.time() if now is None else now, partial=self.growth.is_ahead)

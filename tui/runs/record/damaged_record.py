@@ -27,7 +27,7 @@ class NoRecordError(UsageError):
 
     @property
     def id(self) -> str:
-        """What the directory is called, which is the run's id."""
+        """Return the directory's name, which is the run's id."""
         return self.path.name
 
 

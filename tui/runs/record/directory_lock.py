@@ -59,7 +59,7 @@ class DirectoryLock:
             os.utime(self._descriptor)
 
     def stands(self) -> bool:
-        """Whether what is locked is still the run's: not once its directory was deleted, moved or made anew."""
+        """Return whether the locked directory is still the run's: it was not deleted, moved or made anew."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
         except OSError as error:
@@ -83,7 +83,7 @@ def _taken(descriptor: int, directory: RunDirectory, deadline: float) -> bool:
 
 
 def living_keeper(directory: RunDirectory) -> int | None:
-    """The pid of the keeper that signed last, where that one lives; one on another machine is taken to live."""
+    """Return the pid of the keeper that signed last, if it lives; on another machine it is taken to live."""
     signed = read_signature(directory.path / KEEPER_FILE)
     return signed.pid if signed is not None and signed.lives else None
 

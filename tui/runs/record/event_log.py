@@ -29,7 +29,7 @@ class Event:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """One of the event's own fields."""
+        """Return one of the event's own fields."""
         return self.fields.get(name, default)
 
 
@@ -62,7 +62,7 @@ _ARRIVAL = re.compile(rb"(\d{1,6}) (\d{1,18}) (\d{1,12}(?:\.\d{1,9})?)")
 
 
 def utc_now() -> str:
-    """The time as RFC 3339 with microseconds, in UTC."""
+    """Return the time as RFC 3339 with microseconds, in UTC."""
     return datetime.now(timezone.utc).isoformat(timespec="microseconds")
 
 

@@ -55,21 +55,21 @@ class Finding:
 
     @property
     def is_open(self) -> bool:
-        """Whether it lasts, or lasted to the end of the run."""
+        """Return whether it lasts, or lasted to the end of the run."""
         return self.until is None
 
     @property
     def is_straggling(self) -> bool:
-        """Whether it is about a core's pace."""
+        """Return whether it is about a core's pace."""
         return self.kind in STRAGGLING
 
     @property
     def share(self) -> float | None:
-        """The share of the pod's time that goes into waiting for it, 0 to 1."""
+        """Return the share of the pod's time that goes into waiting for it, 0 to 1."""
         return 1 - self.pace if self.pace is not None and 0 < self.pace < 1 else None
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as `status --json` lists it."""
+        """Return the finding as `status --json` lists it."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "since"}
         known = {"from": self.since, **fields, "share": self.share}
         return {name: significant(value) if isinstance(value, float) else value for name, value in known.items()}

@@ -47,7 +47,7 @@ class KeeperStatus:
 
     @property
     def state(self) -> str:
-        """`running`, `stuck` or `gone`."""
+        """Return `running`, `stuck` or `gone`."""
         return "running" if self.alive else "stuck" if self.stuck else "gone"
 
     def to_json(self) -> dict[str, Any] | None:
@@ -69,12 +69,12 @@ class Signature:
 
     @property
     def is_here(self) -> bool:
-        """Whether it is a process of this machine."""
+        """Return whether it is a process of this machine."""
         return self.host == socket.gethostname()
 
     @property
     def lives(self) -> bool:
-        """Whether its process is there; one of another machine is taken to be."""
+        """Return whether its process is there; one of another machine is taken to be."""
         return not self.is_here or is_living(self.pid, self.started)
 
 

@@ -39,7 +39,7 @@ class RunListing:
     def read_statuses(
         self, problems: list[NoRecordError] | None = None, *, newest: int | None = None
     ) -> list[RunStatus]:
-        """Every run's status, or that of the newest so many, newest first; unreadable records go to `problems`.
+        """Return the statuses of all or of the newest runs, newest first; unreadable records go to `problems`.
 
         A run that is over and has no keeper is unchanged as long as its files are.
         """
@@ -54,7 +54,7 @@ class RunListing:
             return [self._seen[directory.path].status for directory in order]
 
     def directory(self, run: str) -> RunDirectory:
-        """The directory of a run that was among those looked at, whatever it is called. Raises KeyError."""
+        """Return the directory of a run that was listed, whatever its name. Raises KeyError."""
         return self._directories[run]
 
 

@@ -65,17 +65,17 @@ class RunStatus:
 
     @cached_property
     def workers(self) -> tuple[WorkerStatus, ...]:
-        """Each worker's part, in their order."""
+        """Return each worker's part, in their order."""
         return self.parts if isinstance(self.parts, tuple) else status_of(self.parts).workers
 
     @cached_property
     def exit_codes(self) -> tuple[int | None, ...]:
-        """One place a worker, None where it is not known."""
+        """Return the exit code of each worker, None where it is not known."""
         return tuple(part.exit_code for part in self.workers)
 
     @property
     def silent(self) -> tuple[int, ...]:
-        """The workers that have written nothing for longer than the threshold."""
+        """Return the workers that have written nothing for longer than the threshold."""
         return tuple(part.worker for part in self.workers if part.silent and not part.ended)
 
     @property
@@ -85,17 +85,17 @@ class RunStatus:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is over and a keeper followed every log to its end, as far as one could."""
+        """Return whether it is over and a keeper followed every log to its end, as far as one could."""
         return self.state.is_over and not self.is_worker_report
 
     @property
     def was_given_up(self) -> bool:
-        """Whether it is lost because workers were out of reach, whose parts were not followed to their ends."""
+        """Return whether it is lost because workers were unreachable: their parts were not followed to the end."""
         return self.state is RunState.LOST and not all(part.ended or part.confirmed for part in self.workers)
 
     @property
     def succeeded(self) -> bool:
-        """Whether it ended and every worker exited with 0."""
+        """Return whether it ended and every worker exited with 0."""
         return self.state is RunState.SUCCEEDED
 
 
@@ -110,7 +110,7 @@ def status_of(directory: RunDirectory) -> RunStatus:
 
 
 def summary_status(directory: RunDirectory) -> RunStatus:
-    """As `status_of`; of a run that is over, the parts of the workers are read on demand only.
+    """Return the status like `status_of`; for a run that is over, parts of workers are read on demand only.
 
     Most of a run's events are about workers, which a list of thousands of old runs does not show.
     """
@@ -120,7 +120,7 @@ def summary_status(directory: RunDirectory) -> RunStatus:
 
 
 def status_and_events(directory: RunDirectory, since: int) -> tuple[RunStatus, list[Event], int]:
-    """As `status_of`, and the events from byte `since` on with the byte to go on from.
+    """Return the status, the events from byte `since` on, and the byte to go on from.
 
     Whoever looks again and again has each event read once for both.
     """
@@ -162,7 +162,7 @@ class StatusFold:
         self._reading = threading.RLock()
 
     def still_fits(self, directory: RunDirectory) -> bool:
-        """Whether the directory's events go on from here: its run is the same, and nothing was taken away."""
+        """Return whether the directory's events go on from here: its run is the same, and nothing was taken away."""
         return self.run is directory.run and directory.events_size() >= self.offset
 
     def read(self, directory: RunDirectory) -> tuple[list[Event], int, int]:
@@ -205,7 +205,7 @@ class StatusFold:
             self._parts.fold_in(*events.popitem())
 
     def outline(self, directory: RunDirectory) -> RunStatus | None:
-        """The status where the events of the run itself are all that was taken; None where they do not suffice."""
+        """Return the status from the events of the run itself; None where they do not suffice."""
         attended = directory.keeper_status()
         if self._report is not None or attended.alive or not self._status.state.is_over:
             return None
@@ -245,7 +245,7 @@ def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
 
 
 def _with_its_end(status: RunStatus) -> RunStatus:
-    """The status of a run every part of which has ended: over, unless it may be launched again."""
+    """Return the status of a run every part of which has ended: over, unless it may be launched again."""
     parts = {part.worker: part for part in status.workers}
     outcomes = {
         index: WorkerOutcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)

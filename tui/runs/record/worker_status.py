@@ -46,7 +46,7 @@ class WorkerStatus:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the job is known to have been started there."""
+        """Return whether the job is known to have been started there."""
         return self.phase == "confirm" or (self.phase == "start" and self.phase_status == "done")
 
 
@@ -81,7 +81,7 @@ class WorkerParts:
         self._made.clear()
 
     def made(self) -> tuple[WorkerStatus, ...]:
-        """Every part as it is now, by worker."""
+        """Return every part as it is now, by worker."""
         for index in self._known.keys() - self._made.keys():
             self._made[index] = WorkerStatus(index, **self._known[index])
         return tuple(self._made[index] for index in sorted(self._made))
@@ -93,12 +93,12 @@ class WorkerParts:
 
 
 def is_tag(text: str) -> bool:
-    """Whether a text is a mark that a worker may have chosen: a limit of 64 bits."""
+    """Return whether a text is a mark that a worker may have chosen: a limit of 64 bits."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def worker_changes(event: Event, ended: bool, exit_code: int | None) -> dict[str, Any]:
-    """What an event changes of a worker's part, of which it is known whether it ended, and how."""
+    """Return what an event changes in a worker's part, given whether it has ended and its exit code."""
     get = event.fields.get
     if event.kind == "phase":
         return {
