@@ -142,7 +142,7 @@ def _late(what: str, index: int, patience: float, slice_name: str) -> WorkerErro
 async def _describe(
     fleet: Fleet, run_id: str, run_root: str, at: dict[int, Answer], slice_name: str
 ) -> FoundRun | TpuTuiError:
-    """Return the run's record from the first worker that has it, with the workers' current addresses and host keys."""
+    """Return the run's record from the first worker that has it, with the workers' present addresses and keys."""
     problem: TpuTuiError | None = None
     for index in sorted(at):
         try:

@@ -76,7 +76,7 @@ class LineReader:
 def last_lines(
     directory: RunDirectory, count: int, *, workers: Sequence[int] | None = None, core: int | None = None
 ) -> list[LogLine]:
-    """Return the last `count` lines of a run in order of arrival, without reading more of the logs than that takes."""
+    """Return the last `count` lines of a run in order of arrival, reading no more of the logs than needed."""
     if not count:
         return []
     batches = max(_FIRST_BATCHES, count // _LINES_A_BATCH)
