@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 
+from tui.runs.read.log_ranges import read_range
 from tui.runs.record.event_log import parse_arrival
 from tui.runs.record.run_directory import ARRIVALS_FILE, RunDirectory
 
@@ -37,7 +37,7 @@ class ArrivalsReader:
         return []
 
     def _read(self, size: int) -> list[Batch]:
-        data = read_at(self._path, self._offset, size)
+        data = read_range(self._path, self._offset, size)
         self.is_behind = len(data) > BLOCK_BYTES // 2
         data = data[: data.rfind(b"\n") + 1]
         self._offset += len(data)
@@ -51,15 +51,3 @@ class ArrivalsReader:
             attempt += 1
         self._newest[worker] = (attempt, end)
         return attempt
-
-
-def read_at(path: os.PathLike[str], start: int, size: int) -> bytes:
-    """Return bytes of a file; none where there is no such file."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return b""
-    try:
-        return os.pread(descriptor, size, start)
-    finally:
-        os.close(descriptor)

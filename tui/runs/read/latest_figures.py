@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tui.runs.read.log_ranges import log_size, read_range
 from tui.runs.record.run_directory import RunDirectory
 from tui.text.printable import figure
 
@@ -50,7 +52,7 @@ class FiguresCache:
     def get(self, directory: RunDirectory) -> LatestFigures:
         """Return the run's newest figures; a log that cannot be read counts as empty."""
         workers = _spread([worker.index for worker in directory.run.workers])
-        sizes = tuple(_size(directory, worker) for worker in workers)
+        sizes = tuple(log_size(directory, worker) for worker in workers)
         known = self._known.get(directory.id)
         if known is None or known[0] != sizes:
             known = sizes, self._read(directory, dict(zip(workers, sizes, strict=True)))
@@ -78,20 +80,10 @@ def _spread(workers: Sequence[int]) -> list[int]:
     return list(workers[:: -(-len(workers) // WORKERS_READ) or 1])
 
 
-def _size(directory: RunDirectory, worker: int) -> int:
-    try:
-        return directory.log_path(worker).stat().st_size
-    except OSError:
-        return 0
-
-
 def _tail(directory: RunDirectory, worker: int, size: int) -> bytes:
     """Return the whole lines at a log's end: the first one is left out where it was cut."""
     start = max(0, size - TAIL)
-    try:
-        with directory.log_path(worker).open("rb") as log:
-            log.seek(start)
-            data = log.read(size - start)
-    except OSError:
-        return b""
+    data = b""
+    with suppress(OSError):
+        data = read_range(directory.log_path(worker), start, size - start)
     return data[data.find(b"\n") + 1 :] if start else data
