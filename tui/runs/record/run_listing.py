@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,15 +40,14 @@ class RunListing:
 
         A run that is over and has no keeper is unchanged as long as its files are.
         """
-        with _nothing_collected():
-            before, self._seen = self._seen, {}
-            for path in run_paths(self.runs_home)[:newest]:
-                seen = _looked_at(path, before.get(path), problems)
-                if seen is not None:
-                    self._seen[path] = seen
-            order = newest_first(seen.directory for seen in self._seen.values())
-            self._directories = {directory.id: directory for directory in order}
-            return [self._seen[directory.path].status for directory in order]
+        before, self._seen = self._seen, {}
+        for path in run_paths(self.runs_home)[:newest]:
+            seen = _looked_at(path, before.get(path), problems)
+            if seen is not None:
+                self._seen[path] = seen
+        order = newest_first(seen.directory for seen in self._seen.values())
+        self._directories = {directory.id: directory for directory in order}
+        return [self._seen[directory.path].status for directory in order]
 
     def directory(self, run: str) -> RunDirectory:
         """Return the directory of a run that was listed, whatever its name. Raises KeyError."""
@@ -86,15 +82,3 @@ def _signature(path: str) -> Signature | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-@contextlib.contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """While the body runs, no garbage is looked for: thousands of runs make many objects, and all of them stay."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
