@@ -23,7 +23,7 @@ _LAST_WORDS = 2.0
 _REFUSALS = {
     "busy": ("another run is alive here", "stop it first, or wait for it: `tpu-tui runs`"),
     "device": ("the TPU is held by another process", "end that process, or `docker stop` its container"),
-    "command": ("the command cannot run here", "see that it is there: --sync, --venv, --conda-env, --workdir"),
+    "command": ("the command cannot run here", "is it installed? Try --sync, --venv, --conda-env or --workdir"),
     "directory": ("cannot make the run's directory", "see that run_root is writable there"),
     "full": ("no room for the log", "free some space on the worker's disk"),
     "program": ("a program is missing here", "the worker needs sh, coreutils and util-linux"),
