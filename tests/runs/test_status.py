@@ -13,7 +13,7 @@ from tui.pod.worker import Worker
 from tui.runs.record.event_log import Event
 from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
-from tui.runs.record.run_status import RunStatus, reduce_events, status_and_events, status_of
+from tui.runs.record.run_status import RunStatus, StatusFold, status_and_events, status_of
 
 RUN = Run(id="r-20261121-101500-00aa", slice="pod", job=JobOptions(("true",)), workers=(Worker(0), Worker(1)))
 
@@ -23,7 +23,7 @@ def event(kind: str, worker: int | None = None, **fields: Any) -> Event:
 
 
 def status(*events: Event, alive: bool = True) -> RunStatus:
-    return reduce_events(RUN, events, KeeperStatus(alive, 1.0, 7))
+    return StatusFold(RUN).take(events).status(KeeperStatus(alive, 1.0, 7))
 
 
 def test_a_run_that_nothing_is_known_of_is_preparing() -> None:
@@ -204,7 +204,7 @@ class TestWhatWorkersTold:
     def seen(self, *ended: dict[str, Any], attempt: int = 0, restarts: int = 0, pid: int | None = None) -> RunStatus:
         events = [event("state", state="running"), event("told", attempt=attempt, ended=ended)]
         attended = KeeperStatus(pid is not None, 1.0, pid)
-        return reduce_events(replace(RUN, job=replace(RUN.job, restarts=restarts)), events, attended)
+        return StatusFold(replace(RUN, job=replace(RUN.job, restarts=restarts))).take(events).status(attended)
 
     def test_it_is_over_when_every_part_is(self) -> None:
         seen = self.seen(*self.ENDED)

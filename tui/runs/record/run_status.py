@@ -142,21 +142,16 @@ def _fold_of(directory: RunDirectory) -> StatusFold:
 _NOTES_KEPT = 20
 
 
-def reduce_events(run: Run, events: Iterable[Event], attended: KeeperStatus) -> RunStatus:
-    """Fold events into a status (pure). Workers that no event names are there all the same."""
-    return StatusFold(run).take(events).status(attended)
-
-
-_NOBODY = KeeperStatus(False)
+_NO_KEEPER = KeeperStatus(False)
 
 
 class StatusFold:
-    """Events folded so far, up to byte `offset` of their file."""
+    """A run's events folded up to byte `offset` of their file; workers without an event are there all the same."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.offset = 0
-        self._status = RunStatus(run, RunState.PREPARING, _NOBODY, ())
+        self._status = RunStatus(run, RunState.PREPARING, _NO_KEEPER, ())
         self._parts = WorkerParts(worker.index for worker in run.workers)
         self._report: Event | None = None
         self._reading = threading.RLock()
@@ -192,7 +187,7 @@ class StatusFold:
 
     def _take(self, event: Event) -> None:
         if event.kind == WORKER_REPORT:
-            _apply_worker_report(self.status(_NOBODY), event)  # raises where it makes no sense
+            _apply_worker_report(self.status(_NO_KEEPER), event)  # raises where it makes no sense
             self._report = event
             return
         self._status = _fold_run(self._status, event, self._parts)
