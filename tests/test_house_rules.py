@@ -34,7 +34,10 @@ OWN = ("self", "cls")
 
 LOCAL_IMPORTS_ALLOWED = re.compile(r"tui\.cli|tui\.commands\..*|.*\._compat_\w+")
 """A command loads only what it needs; elsewhere a local import hides the graph."""
-LOCAL_IMPORTS: dict[str, str] = {}
+LOCAL_IMPORTS: dict[str, str] = {
+    "tui.runs.keeper.__main__": "only a run with --on-end report writes reports; loaded before the keeper answers",
+    "tui.runs.read.latest_figures": "a list of runs without logs loads no numpy",
+}
 """Modules that may import others of the project in functions, with the reason."""
 
 

@@ -35,12 +35,14 @@ from tests.runs.ssh_pod import Pod
 from tests.sshd import MISSING, OpensshWorker, bare_path
 from tui.runs.launch.launch_spec import Preflight
 
-STORM_SECONDS = 60.0
+STORM_DURATION_S = 60.0
 STORM_STRIKERS = 6
-STORM_PAUSE = 0.5
+STORM_PAUSE_S = 0.5
 STORM_LINES = 200_000
-PATIENT = 60.0
-"""Seconds in which a keeper that takes over hears from all workers, on a machine that does much else."""
+STORM_LOST_AFTER_S = 600.0
+"""No fault of a storm lasts so long: a run that is given up as lost all the same is a defect."""
+LOST_AFTER_S = 60.0
+"""Seconds in which a new keeper reaches all workers, on a machine under load."""
 PARTS = ("phases", "commands", "kills", "aimed", "frozen", "races", "losses", "storm")
 
 
@@ -68,7 +70,7 @@ def commands(pod: Pod, rng: random.Random, rounds: int, until: float) -> str:
 
 def kills(pod: Pod, rng: random.Random, rounds: int, until: float, *, aimed: bool) -> str:
     """Keepers killed while they launch."""
-    brisk, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=PATIENT, gone_after=PATIENT)
+    brisk, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=LOST_AFTER_S, gone_after=LOST_AFTER_S)
     tally = Tally()
     span = time_a_launch(pod)
     while tally.total < rounds and time.monotonic() < until:
@@ -100,14 +102,14 @@ def races(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) -
         done += race(pod, rng, root)
         runs += 1
     acts = ", ".join(f"{count} {name}" for name, count in done.items())
-    return f"{runs} runs ({acts}): nothing left, nothing untrue said"
+    return f"{runs} runs ({acts}): nothing left, nothing untrue reported"
 
 
 def losses(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) -> str:
     """Full disks, logs and directories taken away, stopped keepers and hostile workers, `rounds` of each at most."""
     done: Counter[str] = Counter()
     faults = possible_faults(root)
-    brisk, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=PATIENT, gone_after=PATIENT)
+    brisk, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=LOST_AFTER_S, gone_after=LOST_AFTER_S)
     while min(done[name] for name in faults) < rounds and time.monotonic() < until:
         name = faults[done.total() % len(faults)]
         seed = rng.randrange(1 << 32)
@@ -128,10 +130,10 @@ def storms(servers: list[OpensshWorker], home: Path, rng: random.Random, rounds:
     runs = 0
     with proxies([worker.port for worker in servers]) as made:
         pod = ProxiedPod(servers, home, made)
-        pod.timeouts = replace(pod.timeouts, lost_after=PATIENT, gone_after=PATIENT)
+        pod.timeouts = replace(pod.timeouts, lost_after=STORM_LOST_AFTER_S, gone_after=STORM_LOST_AFTER_S)
         while struck.total() < rounds and time.monotonic() < until:
             struck += storm(
-                pod, rng, lines=STORM_LINES, seconds=STORM_SECONDS, pause=STORM_PAUSE, strikers=STORM_STRIKERS
+                pod, rng, lines=STORM_LINES, seconds=STORM_DURATION_S, pause=STORM_PAUSE_S, strikers=STORM_STRIKERS
             )
             runs += 1
         pod.end_runs()
@@ -180,8 +182,8 @@ def main() -> None:
             try:
                 for part in parts:
                     began = time.monotonic()
-                    told = acts[part](began + share)
-                    print(f"{part}: {told} [{time.monotonic() - began:.0f} s]", flush=True)
+                    result = acts[part](began + share)
+                    print(f"{part}: {result} [{time.monotonic() - began:.0f} s]", flush=True)
             finally:
                 pod.end_runs()
                 checking.end_runs()

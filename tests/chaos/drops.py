@@ -1,4 +1,4 @@
-"""Packets that are dropped on the way to one port, in a network namespace that nobody else lives in."""
+"""Packets that are dropped on the way to one port, in a network namespace of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MISSING = (
 
 
 def is_inside() -> bool:
-    """Whether this process has a network namespace of its own, where rules hurt nobody."""
+    """Whether this process has a network namespace of its own, where rules affect no other process."""
     return INSIDE in os.environ
 
 

@@ -23,7 +23,7 @@ from tui.runs.record.run_directory import RunDirectory
 LATE = 10.0
 """Seconds for a phase that one worker never finishes: enough for the others on a busy machine."""
 WAITING = 'until [ -e "$HOME/on" ]; do sleep 0.1; done\n'
-"""What a start-up file or program does that one worker is held up by, until it is told to go on."""
+"""What a start-up file or program does that one worker is held up by, until it is allowed to go on."""
 JOB = ("sh", "-c", 'echo >"$HOME/ran"; exec sleep 1000')
 Sabotage = Callable[[Pod, int], AbstractContextManager[object]]
 Strike = Callable[[Pod, int, RunDirectory], None]

@@ -54,7 +54,7 @@ class Tally:
 def decided(pod: Pod, directory: RunDirectory) -> int:
     """On how many workers the run was confirmed, once each has decided; one that runs everywhere is stopped."""
 
-    # A command was told of host keys by file; run.json does not hold them.
+    # A command gets host keys by file; run.json does not hold them.
     access = replace(pod.access, known_hosts=(str(pod.home / "known"),))
 
     async def ask() -> int:
@@ -72,7 +72,7 @@ def decided(pod: Pod, directory: RunDirectory) -> int:
 
 
 def phase_seen(directory: RunDirectory, phase: str, status: str, worker: int | None = None) -> bool:
-    """Whether an event tells that phase of a worker, of any one where none is given."""
+    """Return whether an event reports that phase of a worker, of any one where none is given."""
     return any(
         event.kind == "phase"
         and (event.get("phase"), event.get("status")) == (phase, status)
@@ -104,15 +104,15 @@ def kill_a_keeper(pod: Pod, rng: random.Random, tally: Tally, *, aimed: bool, sp
 
 def _await_start(directory: RunDirectory, workers: int) -> None:
     """Wait, to the millisecond, until so many workers have started: the confirmations are next."""
-    told = b'"phase": "start", "status": "done"'
+    started = b'"phase": "start", "status": "done"'
     deadline = time.monotonic() + DEADLINE
-    while (directory.path / "events.jsonl").read_bytes().count(told) < workers:
+    while (directory.path / "events.jsonl").read_bytes().count(started) < workers:
         assert time.monotonic() < deadline
         time.sleep(0.0005)
 
 
 def _taken_over(pod: Pod, directory: RunDirectory, *, partial: bool) -> None:
-    """The next keeper tells what it finds; what runs on some workers only it shows by name, and ends."""
+    """Check that the next keeper reports what it finds, and names and ends what runs on some workers only."""
     asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     status = over(directory, 90)
     if partial:
@@ -178,7 +178,7 @@ def end(pod: Pod, directory: RunDirectory) -> None:
 
 
 def being_given_a_keeper(directory: RunDirectory) -> bool:
-    """Whether a process is about to become the run's keeper: whoever started it may be gone."""
+    """Return whether a process is about to become the run's keeper: its parent may be gone."""
     asked = os.fsencode(str(directory.path.resolve()))
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):

@@ -201,8 +201,10 @@ def hostile(rng: random.Random) -> str:
     chosen = rng.sample(GARBAGE, rng.randint(1, 5))
     lines = [f"@$7 {line}".format(digits="9" * rng.choice((30, 5000))) for line in chosen]
     noise = rng.randbytes(rng.choice((0, 10, 3000))).hex()
-    said = "".join(f'printf "{line}\\n"; printf "{line}\\n" >&2\n' for line in lines)
-    return f"#!/bin/bash\nprintf '{noise}'\n{said}sleep {rng.uniform(0, 0.3):.2f}\nexit {rng.choice((0, 1, 255))}\n"
+    printed = "".join(f'printf "{line}\\n"; printf "{line}\\n" >&2\n' for line in lines)
+    return (
+        f"#!/bin/bash\nprintf '{noise}'\n{printed}sleep {rng.uniform(0, 0.3):.2f}\nexit {rng.choice((0, 1, 255))}\n"
+    )
 
 
 def settled(pod: Pod, directory: RunDirectory) -> None:

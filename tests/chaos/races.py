@@ -31,14 +31,14 @@ SHORTEST, LONGEST = 0.05, 1.5
 """Seconds that jobs take that end by themselves."""
 RESTARTS = 2
 SETTLED = 180.0
-"""Seconds for what is left to be done once nobody interferes any more."""
+"""Seconds for what is left to be done once nothing interferes any more."""
 UNTRUE = ("rebooted", "another machine (", "power loss", "fault of tpu-tui", "Traceback")
 """What nothing may say here: no machine is rebooted, none shares another's home, and none of our code should fail."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is launched, and the states that it comes to where nobody stops it."""
+    """What is launched, and the states that it comes to unless it is stopped."""
 
     name: str
     argv: tuple[str, ...]
@@ -132,7 +132,7 @@ class Race:
             worker.start()
 
     def settle(self, directory: RunDirectory) -> RunStatus:
-        """Wait until nothing is left to do; a keeper that is gone is replaced, as by whoever looks."""
+        """Wait until nothing is left to do; a keeper that is gone is replaced, as by any command."""
         deadline = time.monotonic() + SETTLED
         while directory.keeper_status().alive or being_given_a_keeper(directory) or not is_complete(directory):
             assert time.monotonic() < deadline, (status_of(directory), directory.events()[0][-5:])
@@ -141,18 +141,18 @@ class Race:
         return status_of(directory)
 
     def check(self, directory: RunDirectory, status: RunStatus) -> None:
-        """Nothing is left, nothing untrue was said, every log is mirrored, and the state is what was done to it."""
-        told = "\n".join(path.read_text() for path in directory.path.glob("*.jsonl"))
-        told += (directory.path / "keeper.log").read_text() if (directory.path / "keeper.log").exists() else ""
-        assert not [words for words in UNTRUE if words in told], told
-        assert not self._left(), told
+        """Check that nothing is left, no report is wrong, every log is mirrored, and the state is what was done."""
+        text = "\n".join(path.read_text() for path in directory.path.glob("*.jsonl"))
+        text += (directory.path / "keeper.log").read_text() if (directory.path / "keeper.log").exists() else ""
+        assert not [words for words in UNTRUE if words in text], text
+        assert not self._left(), text
         allowed = (*self.job.ends, RunState.STOPPED) if self.stops else self.job.ends
         # A launch may fail where a worker or its keeper was taken away before all ran.
         if status.started is None and self.disturbed:
             allowed = (*allowed, RunState.FAILED)
-        assert status.state in allowed, (self.job.name, status.state, status.cause, told)
+        assert status.state in allowed, (self.job.name, status.state, status.cause, text)
         if status.state is RunState.SUCCEEDED:
-            assert set(status.exit_codes) == {0}, told
+            assert set(status.exit_codes) == {0}, text
         for index in range(len(self.pod.workers)):
             self._check_mirror(directory, status, index)
 

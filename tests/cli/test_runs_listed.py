@@ -182,7 +182,7 @@ def test_a_stop_says_in_one_line_what_workers_say_alike(shell: Shell) -> None:
     answer = shell.call("stop", "last")
     assert (answer.code, answer.out.splitlines()) == (
         0,
-        ["workers 0-1 (2) · stopped, exit code 143 (it had ended already)"],
+        ["workers 0-1 (2) · stopped, exit code 143 (already finished)"],
     )
 
 

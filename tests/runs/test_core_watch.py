@@ -102,7 +102,7 @@ async def test_a_core_that_trains_level_with_the_others_has_recovered_and_its_fi
     pod.train(behind=False)
     await watch.check_snapshot(pod.snapshot)
     (over,) = pod.told("over")
-    assert over.get("text") == f"core {LAGGING}: level with the others again"
+    assert over.get("text") == f"core {LAGGING} has caught up"
     (finding,) = status_of(pod.directory).findings
     assert (finding.core, finding.worker, finding.address) == (LAGGING, 2, "10.0.0.2")
     assert (finding.recovered, finding.until) == (True, over.time)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def test_a_run_is_found_with_its_record_and_what_each_worker_has(pod: Pod, tmp_p
         (first.id, ("sleep", "1000"), True)
     ]
     assert found.runs[0].workers == {0: RemoteState.RUNNING, 1: RemoteState.RUNNING}
-    assert [(problem.worker, problem.what) for problem in found.problems] == [(2, "it does not tell of its runs")]
+    assert [(problem.worker, problem.what) for problem in found.problems] == [(2, "it does not list its runs")]
     assert "tpu-tui check lab" in found.problems[0].remedy
     assert "hush" not in str(found.runs[0].run)
 
@@ -99,11 +100,11 @@ def test_a_run_that_is_over_is_mirrored_too(pod: Pod, tmp_path: Path) -> None:
     unattended(here)
     shutil.rmtree(here.path)
     told = status_of(import_run(seen(pod).runs[0], tmp_path / "elsewhere"))
-    assert (told.state, told.exit_codes, told.told) == (RunState.FAILED, (0, 1, 2), True)
+    assert (told.state, told.exit_codes, told.is_worker_report) == (RunState.FAILED, (0, 1, 2), True)
     assert told.cause in ("worker 1 exited with 1", "worker 2 exited with 2")
     there = adopted(pod, tmp_path / "elsewhere")
     status = over(there)
-    assert not status.told
+    assert not status.is_worker_report
     assert (status.state, status.exit_codes) == (RunState.FAILED, (0, 1, 2))
     for index in range(3):
         assert digest(there.log_path(index)) == digest(pod.remote(there, index) / "log")
@@ -203,6 +204,23 @@ def test_a_newer_keeper_that_lets_a_failure_be_is_not_waited_for_for_ever(
     status = over(here)
     assert (status.state, status.attempt) == (RunState.SUCCEEDED, 1), status.notes
     assert any("this one" in note for note in status.notes)
+
+
+def test_a_dead_worker_0_does_not_keep_two_keepers_from_acting_on_a_failure(pod: Pod, tmp_path: Path) -> None:
+    pod.timeouts = replace(pod.timeouts, drain=0.2, newer_acts=1.0)
+    wait = 'while [ ! -e "$HOME/end" ]; do sleep 0.1; done'
+    here = pod.running("sh", "-c", f"{wait}; [ $TPU_TUI_WORKER = 1 ] && exit 3; exec sleep 1000")
+    there = adopted(pod, tmp_path / "elsewhere")
+    until(lambda: status_of(there).state is RunState.RUNNING)
+    tag = (pod.remote(here, 2) / "tag").read_text().strip()
+    pod.workers[0].stop()
+    for worker in pod.workers[1:]:
+        (worker.home / "end").touch()
+    until(lambda: not tagged(tag))
+    for directory in (here, there):
+        status = over(directory)
+        assert status.first_failure == 1, status
+        assert (status.exit_codes[1], status.exit_codes[2]) == (3, 143)
 
 
 def test_attempts_made_before_a_run_was_found_are_mirrored_too_and_kept_apart(pod: Pod, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tui.pod.worker import Worker
 from tui.runs.record.event_log import Event
 from tui.runs.record.exit_summary import ended_with_the_others, exit_summary
 from tui.runs.record.keeper_file import KeeperStatus
-from tui.runs.record.run_status import RunStatus, reduce_events
+from tui.runs.record.run_status import RunStatus, StatusFold
 
 TIME = "2026-11-23T10:00:00Z"
 
@@ -33,7 +33,7 @@ def ended(
         signal = names.get(code) if signals else None
         told.append(Event(TIME, "exit", worker, {"exit_code": code, "signal": signal}))
     told.append(Event(TIME, "state", None, {"state": state}))
-    return reduce_events(run, told, KeeperStatus(False))
+    return StatusFold(run).take(told).status(KeeperStatus(False))
 
 
 OTHERS_STOPPED = {worker: 3 if worker == 5 else 143 for worker in range(8)}

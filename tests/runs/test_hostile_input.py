@@ -16,7 +16,6 @@ import pytest
 from tests.runs.hostile import NONCE, RUN, RUN_ID, Hostility
 from tui.checks.workers.check_facts import facts_from
 from tui.cloud.hosts_file import read_hosts
-from tui.console.data.run_feed import parse_batches
 from tui.console.render.tables import make_run_row
 from tui.errors import TpuTuiError
 from tui.pod.run import is_run_id
@@ -26,6 +25,7 @@ from tui.reports.html import write_html
 from tui.reports.markdown import write_markdown
 from tui.reports.status import status_document
 from tui.reports.text import write_text
+from tui.runs.read.arrivals_reader import ArrivalsReader
 from tui.runs.record.directory_lock import living_keeper
 from tui.runs.record.keeper_file import KEEPER_FILE
 from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
@@ -98,7 +98,7 @@ def read_state(hostility: Hostility, home: Path) -> None:
         status = status_of(directory)
         json.dumps([status_document(status, None), status_document(summary_status(directory), None)], allow_nan=False)
         make_run_row(status, 1764e6)
-        parse_batches((path / ARRIVALS_FILE).read_bytes())
+        ArrivalsReader(directory).read_rest()
         if directory.path == path and hostility.random.random() < REPORTED:
             summary = summary_of_run(directory)
             for write in (write_json, write_csv, write_html, write_markdown, write_text):

@@ -21,7 +21,7 @@ from tui.runs.keeper.attempt_start import AttemptStarter
 from tui.runs.keeper.leadership import Leadership
 from tui.runs.keeper.start import ensure_keeper, is_complete
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import TOLD, status_of
+from tui.runs.record.run_status import WORKER_REPORT, status_of
 from tui.runs.worker.queries import RemoteState
 from tui.ssh.fleet import Fleet
 
@@ -117,7 +117,7 @@ def test_a_keeper_whose_directory_is_renamed_while_it_launches_ends_without_a_fa
 def test_a_run_that_only_its_workers_told_of_still_needs_a_keeper(tmp_path: Path) -> None:
     run = Run(make_run_id("told"), "pod", JobOptions(("true",)), (Worker(0),))
     directory = RunDirectory.create(tmp_path, run)
-    directory.append_event(TOLD, attempt=0, ended=[{"worker": 0, "exit_code": None, "recorded": False}])
+    directory.append_event(WORKER_REPORT, attempt=0, ended=[{"worker": 0, "exit_code": None, "recorded": False}])
     assert status_of(directory).state.is_over
     assert not is_complete(directory)
 

@@ -10,7 +10,7 @@ from tests.logs.shapes import generated_log, training
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.read import line_reader, mirror_tail
+from tui.runs.read import arrivals_reader, line_reader, mirror_tail
 from tui.runs.read.line_reader import LineReader, last_lines, lines_since
 from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.log_mirror import archive_attempt_logs
@@ -269,7 +269,7 @@ class TestTheLastLines:
     def test_a_long_run_is_merged_in_the_order_of_arrival(
         self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(mirror_tail, "ARRIVALS_BLOCK", 64)
+        monkeypatch.setattr(arrivals_reader, "BLOCK_BYTES", 64)
         for turn in range(60):
             write(directory, turn % 3, f"{turn}\n", 1000.0 + turn)
         assert [line.text for line in LineReader(directory).poll(final=True)] == [str(turn) for turn in range(60)]

@@ -13,7 +13,7 @@ from tui.pod.worker import Worker
 from tui.runs.record.event_log import Event
 from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
-from tui.runs.record.run_status import RunStatus, reduce_events, status_and_events, status_of
+from tui.runs.record.run_status import RunStatus, StatusFold, status_and_events, status_of
 
 pytestmark = pytest.mark.py310
 
@@ -25,7 +25,7 @@ def event(kind: str, worker: int | None = None, **fields: Any) -> Event:
 
 
 def status(*events: Event, alive: bool = True) -> RunStatus:
-    return reduce_events(RUN, events, KeeperStatus(alive, 1.0, 7))
+    return StatusFold(RUN).take(events).status(KeeperStatus(alive, 1.0, 7))
 
 
 def test_a_run_that_nothing_is_known_of_is_preparing() -> None:
@@ -206,12 +206,12 @@ class TestWhatWorkersTold:
     def seen(self, *ended: dict[str, Any], attempt: int = 0, restarts: int = 0, pid: int | None = None) -> RunStatus:
         events = [event("state", state="running"), event("told", attempt=attempt, ended=ended)]
         attended = KeeperStatus(pid is not None, 1.0, pid)
-        return reduce_events(replace(RUN, job=replace(RUN.job, restarts=restarts)), events, attended)
+        return StatusFold(replace(RUN, job=replace(RUN.job, restarts=restarts))).take(events).status(attended)
 
     def test_it_is_over_when_every_part_is(self) -> None:
         seen = self.seen(*self.ENDED)
         assert (seen.state, seen.exit_codes, seen.cause) == (RunState.FAILED, (0, 3), "worker 1 exited with 3")
-        assert (seen.told, seen.is_whole, seen.ended) == (True, False, "2026-11-21T10:20:00Z")
+        assert (seen.is_worker_report, seen.is_whole, seen.ended) == (True, False, "2026-11-21T10:20:00Z")
 
     def test_a_part_that_ended_ends_no_other(self) -> None:
         seen = self.seen(self.ENDED[0])

@@ -25,7 +25,7 @@ from tui.runs.keeper.start import ensure_keeper
 from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.keeper_file import KEEPER_FILE, STALE_HEARTBEAT, KeeperStatus, StuckKeeperError, parse_signature
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import reduce_events, status_of
+from tui.runs.record.run_status import StatusFold, status_of
 
 pytestmark = pytest.mark.timing
 
@@ -125,7 +125,7 @@ def test_that_a_stuck_keeper_was_killed_is_news() -> None:
     moments = iter(range(0, 100, 10))
     watch = KeeperWatch(lambda: float(next(moments)))
     stuck, gone = KeeperStatus(False, 1.0, 7, HERE, stuck=True), KeeperStatus(False, 1.0, 7, HERE)
-    told = [watch.changed(reduce_events(RUN, (), each)) for each in (stuck, stuck, stuck, gone, gone)]
+    told = [watch.changed(StatusFold(RUN).status(each)) for each in (stuck, stuck, stuck, gone, gone)]
     assert told == [stuck, None, None, gone, None]
 
 

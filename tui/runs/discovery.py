@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 PATIENCE = 15.0
-"""Seconds that a worker has to tell of its runs, and that a run's record may take."""
+"""Seconds that a worker has to list its runs, and that the transfer of a run's record may take."""
 LEAST_PATIENCE, LAGGARDS = 4.0, 4.0
-"""Where half of the workers have told: what the others have at least, and how many times as long as those took."""
+"""Once half of the workers have answered: the least time for the others, and its factor over the time of those."""
 _LOOK_EVERY = 0.25
 
 
@@ -55,11 +55,11 @@ class FoundRun:
     stopped: bool = False
     """Whether a person stopped it for good."""
     answers: Mapping[int, Answer | None] = field(default_factory=dict, compare=False)
-    """What each worker that was asked said of it; None where it knows no such run."""
+    """The state on each worker that was queried; None where it knows no such run."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether something of it may be running."""
+        """Return whether something of it may be running."""
         return any(found in (RemoteState.RUNNING, RemoteState.UNDECIDED) for found in self.workers.values())
 
 
@@ -85,16 +85,16 @@ async def discover(
 ) -> Discovery:
     """Ask every worker of a slice for the runs it knows.
 
-    Workers out of reach are told in `problems`, and those that are silent long after the others; the rest is kept.
+    `problems` lists unreachable workers, and those that are silent long after the others; the rest is kept.
     """
-    heard = await _collect_answers(fleet, run_root, least_patience, slice_name)
-    problems = [answers for answers in heard.values() if isinstance(answers, TpuTuiError)]
+    collected = await _collect_answers(fleet, run_root, least_patience, slice_name)
+    problems = [answers for answers in collected.values() if isinstance(answers, TpuTuiError)]
     known: dict[str, dict[int, Answer]] = {}
     nothing: dict[int, Answer | None] = {}
-    for index, told in heard.items():
-        if not isinstance(told, TpuTuiError):
+    for index, answers in collected.items():
+        if not isinstance(answers, TpuTuiError):
             nothing[index] = None
-            for run_id, answer in told.items():
+            for run_id, answer in answers.items():
                 known.setdefault(run_id, {})[index] = answer
     described = await asyncio.gather(
         *(_describe(fleet, run_id, run_root, at, slice_name) for run_id, at in known.items())
@@ -107,7 +107,7 @@ async def discover(
 async def _collect_answers(
     fleet: Fleet, run_root: str, least_patience: float, slice_name: str
 ) -> dict[int, Mapping[str, Answer] | TpuTuiError]:
-    """What each worker lists, or why it does not."""
+    """Return what each worker lists, or why it does not."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     patience = PATIENCE
@@ -129,7 +129,7 @@ def _told(
     index: int, task: asyncio.Task[dict[str, Answer]], patience: float, slice_name: str
 ) -> Mapping[str, Answer] | TpuTuiError:
     if task.cancelled():
-        return _late("it does not tell of its runs", index, patience, slice_name)
+        return _late("it does not list its runs", index, patience, slice_name)
     error = task.exception()
     return error if isinstance(error, TpuTuiError) else task.result()
 
@@ -142,14 +142,14 @@ def _late(what: str, index: int, patience: float, slice_name: str) -> WorkerErro
 async def _describe(
     fleet: Fleet, run_id: str, run_root: str, at: dict[int, Answer], slice_name: str
 ) -> FoundRun | TpuTuiError:
-    """The run's record from the first worker that gives it, with the workers' present addresses and host keys."""
+    """Return the run's record from the first worker that has it, with the workers' present addresses and keys."""
     problem: TpuTuiError | None = None
     for index in sorted(at):
         try:
             record = await asyncio.wait_for(read_record(fleet, index, run_id, run_root), PATIENCE)
             status = await asyncio.wait_for(query_status(record, fleet, index), PATIENCE)
         except asyncio.TimeoutError:
-            problem = _late(f"it does not tell of {run_id}", index, PATIENCE, slice_name)
+            problem = _late(f"it does not report {run_id}", index, PATIENCE, slice_name)
             continue
         except TpuTuiError as error:
             problem = error
@@ -167,7 +167,7 @@ async def _describe(
 def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> RunDirectory:
     """Make a run directory here for a run found on the workers; a run that is here already is opened.
 
-    Where nobody keeps it here, what the workers said goes on record.
+    Where no keeper of this machine follows it, the workers' answers are recorded.
 
     `profile` is the one whose settings reach the workers from here. Then `attend` starts a keeper, which mirrors
     every worker from byte 0 and, being the newest, acts on the run's policies.
@@ -194,13 +194,13 @@ def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) 
 
 
 def _known_here(run_id: str, runs_home: Path) -> RunDirectory | None:
-    """The run's directory on this machine, whatever somebody has called it."""
+    """Return the run's directory on this machine, even a renamed one."""
     path = runs_home / run_id
     return RunDirectory.open(path) if path.is_dir() else find_by_record(runs_home, run_id)
 
 
 def delete_here(directory: RunDirectory) -> None:
-    """Remove a run's directory on this machine; one that somebody else removed meanwhile is gone all the same.
+    """Remove a run's directory on this machine; one that is gone already is no error.
 
     Raises UsageError while the run is not over or a keeper lives, TpuTuiError where this machine does not let us.
     """
@@ -214,7 +214,7 @@ def delete_unreadable(damaged: NoRecordError, runs_home: Path, *, anyway: bool =
     """Remove a run's directory whose record cannot be read, which is known by its name and place.
 
     What its workers hold of it stays: they are not known. Raises UsageError for a directory that may be no run's,
-    while a keeper lives, and unless `anyway` where its events do not tell that the run is over.
+    while a keeper lives, and unless `anyway` where its events do not say that the run is over.
     """
     path = damaged.path
     if not is_run_id(path.name) or path.parent.resolve() != runs_home.resolve():
@@ -228,12 +228,12 @@ def delete_unreadable(damaged: NoRecordError, runs_home: Path, *, anyway: bool =
 
 
 def keeper_busy_error(directory: RunDirectory) -> UsageError:
-    """The error for a run that is over, but not for its keeper."""
+    """Return the error for a run that is over, but not for its keeper."""
     return UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
 
 
 def _remove(directory: RunDirectory) -> None:
-    """Remove a run's directory that nobody keeps."""
+    """Remove a run's directory that has no keeper."""
     try:
         claim = DirectoryLock.take(directory)
         if claim is None:
@@ -263,7 +263,7 @@ def _remove_tree(path: Path) -> None:
 async def delete_on_workers(
     run: Run, fleet: Fleet, indices: Iterable[int] | None = None
 ) -> AsyncIterator[DeleteAnswer]:
-    """Remove what the workers hold of a run, every attempt; an answer from each. What is alive is kept and told."""
+    """Remove every attempt of a run from the workers; yield an answer from each. What is alive is kept."""
     chosen = [worker.index for worker in run.workers] if indices is None else list(indices)
     tasks = [asyncio.ensure_future(_delete_on(run, fleet, index)) for index in chosen]
     try:

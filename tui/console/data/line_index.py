@@ -254,8 +254,6 @@ class MergedLines:
     """
 
     def __init__(self, spools: Sequence[FileLines]) -> None:
-        self.offset = 0
-        """How far whoever tells the batches has read them; theirs to keep."""
         self._spools = {spool.worker: spool for spool in spools}
         self._pending: list[tuple[int, int]] = []
         self._next = 0

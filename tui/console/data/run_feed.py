@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakKeyDictionary
 
 from tui.console.data.line_index import FileLines, LineSource, MergedLines
 from tui.errors import TpuTuiError
-from tui.runs.record.event_log import parse_arrival
-from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
+from tui.runs.read.arrivals_reader import ArrivalsReader
+from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 from tui.runs.record.run_status import RunStatus, status_of
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ SNAPSHOT_INTERVAL_S = 1.0
 """Seconds after which a live run's cores are looked at again although nothing arrived: silence shows, too."""
 NEWEST_FIGURES_INTERVAL_S = 2.0
 """Seconds between two looks at the ends of logs that are still being read."""
-ARRIVALS_BLOCK_BYTES = 256 * 1024
-"""Bytes of `arrivals` read at a time: some ten thousand batches."""
 KEEPER_CHECK_INTERVAL_S = 1.0
 """Seconds between two looks at whether a keeper lives."""
 MERGED = "merged"
@@ -127,6 +125,7 @@ class RunFeed:
         self._newest: LatestFigures | None = None
         self._glanced = -math.inf
         self._tails: dict[int, FileLines] = {}
+        self._arrivals: WeakKeyDictionary[MergedLines, ArrivalsReader] = WeakKeyDictionary()
 
     @property
     def status(self) -> RunStatus | None:
@@ -237,12 +236,10 @@ class RunFeed:
     def add_arrivals(self, source: LineSource) -> None:
         """Pass the next block of arrivals to a merged source."""
         if isinstance(source, MergedLines):
-            with contextlib.suppress(FileNotFoundError), (self.directory.path / ARRIVALS_FILE).open("rb") as file:
-                file.seek(source.offset)
-                data = file.read(ARRIVALS_BLOCK_BYTES)
-                whole = data[: data.rfind(b"\n") + 1]
-                source.offset += len(whole)
-                source.add_arrivals(parse_batches(whole))
+            reader = self._arrivals.setdefault(source, ArrivalsReader(self.directory))
+            batches = reader.read()
+            newest = {worker: attempt for worker, attempt, _, _ in batches}
+            source.add_arrivals([(one[0], one[2]) for one in batches if one[1] == newest[one[0]]])
 
     def last_lines(self, worker: int, count: int) -> list[bytes]:
         """Read from the mirror's end."""
@@ -254,17 +251,3 @@ class RunFeed:
         for spool in self._tails.values():
             spool.close()
         self._reader, self._is_closed = None, True
-
-
-def parse_batches(data: bytes) -> list[tuple[int, int]]:
-    """(worker, end offset) of each line of `arrivals`; of a worker whose log began anew, the newest log only."""
-    found: list[tuple[int, int]] = []
-    newest: dict[int, int] = {}
-    for line in data.splitlines():
-        if arrival := parse_arrival(line):
-            worker, end = arrival.worker, arrival.end
-            if end < newest.get(worker, 0):
-                found = [batch for batch in found if batch[0] != worker]
-            newest[worker] = end
-            found.append((worker, end))
-    return found

@@ -35,16 +35,16 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
         ) from refused
     if claim is None:
         return
-    told: Answers = {}
+    answers: Answers = {}
     try:
         record_missing_arrivals(directory)
         errors = await _caught_up(directory, fleet, timeout)
         if not errors:
             with suppress(asyncio.TimeoutError):
-                told = await asyncio.wait_for(query_workers(directory.run, fleet), timeout)
+                answers = await asyncio.wait_for(query_workers(directory.run, fleet), timeout)
     finally:
         claim.release(beat=False)
-    record_worker_answers(directory, told)
+    record_worker_answers(directory, answers)
     for error in errors:
         raise error
 

@@ -1,7 +1,7 @@
 """Following a run: every worker's log into its mirror, byte for byte, through any number of lost connections.
 
-A follower starts at the mirror's length and ends only when the worker said how its part ended *and* the mirror is
-exactly as long as it said. Anything less is a lost link: it is opened again, for as long as the run lives.
+A follower starts at the mirror's length and ends only when the worker has reported how its part ended *and* the
+mirror has exactly the reported size. Anything less is a lost link: it reconnects for as long as the run lives.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ SHORT_PAUSE = 30.0
 """Seconds between two looks at a log that is shorter than its mirror while its job lives."""
 
 EMPTY_PAUSE = 1.0
-"""Seconds before another session, where one that told and brought nothing was over sooner than that."""
+"""Least seconds between the beginnings of two sessions of which the first brought nothing."""
 
 
 class Follower:
     """One worker's log of one attempt, followed to its end.
 
-    `reachability` learns when the worker is heard of and lost, and says for how long it is tried; `reached` is called
+    `reachability` learns when the worker answers and is lost, and limits how long it is tried; `reached` is called
     whenever it answers, `ending` when the job has ended and what it left behind has not. `front` is the session that
     launched the job: it sends the log from its first byte on.
     """
@@ -83,10 +83,10 @@ class Follower:
         self._mirror = Mirror(directory, worker)
         self._waits: Iterator[float] = backoff()
         self._room = "room"
-        self._told: set[str] = set()
+        self._recorded: set[str] = set()
 
     async def run(self) -> WorkerOutcome:
-        """Follow until the worker's part has ended and its mirror is complete, or patience is at its end."""
+        """Follow until the worker's part has ended and its mirror is complete, or the worker is given up."""
         try:
             await self._mirror.open()
             while (outcome := await self._attempt()) is None:
@@ -98,7 +98,7 @@ class Follower:
         return outcome
 
     async def _attempt(self) -> WorkerOutcome | None:
-        """One session; a failed one is told once and followed by a pause that grows."""
+        """Run one session; a failure is recorded once and followed by a growing pause."""
         began, size = asyncio.get_running_loop().time(), self._mirror.size
         try:
             outcome = await self._once()
@@ -111,12 +111,12 @@ class Follower:
             return await self._wait(error)
 
     async def _wait(self, error: TpuTuiError) -> WorkerOutcome | None:
-        """Wait before the next session; the outcome of a worker that is given up instead."""
+        """Wait before the next session; return the outcome of a worker that is given up instead."""
         if await self.reachability.wait_before_retry(self.worker, next(self._waits)):
             return None
         out = format_duration(self.reachability.seconds_unreachable(self.worker))
         gone = self.reachability.gone_reason
-        why = f"is gone: {gone}" if gone else f"could not be reached for {out} ({_said(error)})"
+        why = f"is gone: {gone}" if gone else f"could not be reached for {out} ({_describe(error)})"
         return WorkerOutcome(None, size=self._mirror.size, recorded=False, unreachable=why)
 
     async def catch_up(self) -> None:
@@ -128,7 +128,7 @@ class Follower:
             self._mirror.close()
 
     async def _once(self, to_present: bool = False) -> WorkerOutcome | None:
-        """One session: what the log has grown by; the outcome when that is all there will be."""
+        """Mirror what the log has grown by in one session; return the outcome when that is all there will be."""
         process, made = await self._session()
         trailer = asyncio.ensure_future(self._trailer(process, made))
         try:
@@ -157,7 +157,7 @@ class Follower:
         return size
 
     async def _session(self) -> tuple[asyncssh.SSHClientProcess[bytes], Call]:
-        """A session that sends the log from the mirror's end on: the launch's own at first, where there is one."""
+        """Open a session that sends the log from the mirror's end on: at first the launch's own, if any."""
         front, self._front = self._front, None
         if front is not None:
             if not self._mirror.size:
@@ -176,7 +176,7 @@ class Follower:
         return process, made
 
     async def _head(self, process: asyncssh.SSHClientProcess[bytes], made: Call) -> tuple[Answer, bytes]:
-        """The answer before the bytes, and the bytes that came along; what start-up files print is left aside."""
+        """Return the answer before the bytes, and the bytes that came along; skip what start-up files print."""
         seen = b""
         skipped = 0
         while skipped + len(seen) < MAX_CHATTER + BATCH:
@@ -210,7 +210,7 @@ class Follower:
             self.reachability.mark_reachable(self.worker)
 
     async def _judge(self, head: Answer, trailer: list[Answer]) -> WorkerOutcome | None:
-        """What a session's last words mean; None: open another one."""
+        """Return the outcome that a session's last answers mean; None: open another one."""
         if head.word == "short":
             same_boot = head.word_at(1) == head.word_at(2)
             why = "the job or another program there cut it short" if same_boot else "a power loss there?"
@@ -224,15 +224,15 @@ class Follower:
                 return parse_outcome(answer)
             if answer.word == "lost" and complete:
                 if answer.name("boot") != answer.name("was"):
-                    await self._record_once("the machine was rebooted; nobody recorded how its part of the run ended")
+                    await self._record_once("the machine was rebooted; how its part of the run ended is not recorded")
                 return WorkerOutcome(answer.number("code", MOST_EXIT_CODE), size=self._mirror.size, recorded=False)
         if head.word == "short":
             await asyncio.sleep(SHORT_PAUSE)
         return None
 
     async def _trailer(self, process: asyncssh.SSHClientProcess[bytes], made: Call) -> list[Answer]:
-        """What the worker says beside the log; a full disk there is told when it is heard."""
-        heard: list[Answer] = []
+        """Collect the answers beside the log; a full disk is recorded at once."""
+        answers: list[Answer] = []
         rest = b""
         with suppress(*channel_errors()):
             while data := await process.stderr.read(MAX_TRAILER):
@@ -244,25 +244,27 @@ class Follower:
                     elif answer.word == "ending":
                         self._report_ending(parse_outcome(answer))
                     else:
-                        heard = [*heard, answer][-MAX_ANSWERS:]
-        return heard
+                        answers = [*answers, answer][-MAX_ANSWERS:]
+        return answers
 
     def _report_ending(self, outcome: WorkerOutcome) -> None:
         if self._ending is not None and outcome.exit_code is not None:
             self._ending(outcome)
 
     async def _record_room(self, word: str) -> None:
-        """The same is not told twice when a follower is opened again."""
+        """Record a change of the room on the disk, once however often the follower reconnects."""
         if word != self._room:
             self._room = word
             await record(self.directory, "note", worker=self.worker, text=_ROOM[word])
 
     async def _link_lost(self, error: TpuTuiError) -> None:
-        """Tell it once, and again where it turns out that only a person can help."""
-        stays = isinstance(error, SshError) and error.reason in _FOR_A_PERSON and _said(error) not in self._told
+        """Record a lost link once, and again where only a person can restore it."""
+        stays = (
+            isinstance(error, SshError) and error.reason in _FOR_A_PERSON and _describe(error) not in self._recorded
+        )
         if self.reachability.mark_unreachable(self.worker) or stays:
-            self._told.add(_said(error))
-            await record(self.directory, "link", worker=self.worker, status="lost", detail=_said(error))
+            self._recorded.add(_describe(error))
+            await record(self.directory, "link", worker=self.worker, status="lost", detail=_describe(error))
 
     async def _link_restored(self) -> None:
         was_out = self.reachability.is_unreachable(self.worker)
@@ -274,12 +276,12 @@ class Follower:
             await record(self.directory, "link", worker=self.worker, status="restored", detail=detail)
 
     async def _record_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._recorded:
+            self._recorded.add(text)
             await record(self.directory, "note", worker=self.worker, text=text)
 
 
-def _said(error: TpuTuiError) -> str:
+def _describe(error: TpuTuiError) -> str:
     return error.what + (f": {error.why}" if error.why else "")
 
 

@@ -27,7 +27,7 @@ _LOOK = 1.0
 _OUT_OF_REACH = 20.0
 """Seconds that a worker out of reach is waited for, once the others have given all they have of an attempt."""
 _ASKING = 5.0
-"""Seconds in which workers tell which attempt they are at, before those are followed that this machine knows of."""
+"""Seconds for the workers to report their attempt, before the attempts known to this machine are followed."""
 
 
 async def learn_of_attempts(directory: RunDirectory, fleet: Fleet) -> None:
@@ -39,12 +39,12 @@ async def learn_of_attempts(directory: RunDirectory, fleet: Fleet) -> None:
         return
     latest = min(await _latest_there(directory, fleet), directory.run.job.restarts)
     if latest > max(status_of(directory).mirrored, _wanted(directory)):
-        text = f"it was launched again while nobody followed it here: attempt {latest}; the earlier logs come first"
+        text = f"it was restarted without a keeper here: attempt {latest}; the earlier logs come first"
         await record(directory, "note", text=text, **{EARLIER_ATTEMPTS: latest})
 
 
 async def _latest_there(directory: RunDirectory, fleet: Fleet) -> int:
-    """The latest attempt that a worker in reach tells of."""
+    """Return the latest attempt that a reachable worker reports."""
     asking = [asyncio.ensure_future(_attempt_on(directory, fleet, each.index)) for each in directory.run.workers]
     try:
         done, _ = await asyncio.wait(asking, timeout=_ASKING)
@@ -64,7 +64,7 @@ async def _attempt_on(directory: RunDirectory, fleet: Fleet, worker: int) -> int
 
 
 def _wanted(directory: RunDirectory) -> int:
-    """How many attempts were made before the present one, by what was noted and by the logs that were set aside."""
+    """Return the number of attempts before the present one, by the events and by the logs that were set aside."""
     noted = (event.get(EARLIER_ATTEMPTS) or 0 for event in directory.events()[0])
     kept = (parse_integer(path.name) for path in directory.attempt_path(0).parent.glob("*"))
     aside = (number + 1 for number in kept if number is not None)
@@ -76,7 +76,7 @@ async def fetch_previous_logs(directory: RunDirectory, fleet: Fleet) -> None:
     wanted = _wanted(directory)
     for attempt in range(status_of(directory).mirrored, wanted):
         await _set_aside(directory, attempt)
-        if not directory.attempt_path(attempt).exists():  # it does where the events that told so were lost
+        if not directory.attempt_path(attempt).exists():  # it does where the events about it were lost
             await _fetch(directory, fleet, attempt)
         state, cause = str(RunState.PREPARING), f"restart {attempt + 1} of {directory.run.job.restarts}"
         await record(directory, "state", state=state, attempt=attempt + 1, cause=cause)
@@ -90,7 +90,7 @@ async def _set_aside(directory: RunDirectory, attempt: int) -> None:
 
 
 async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:
-    """One attempt's logs, from every worker that can be reached."""
+    """Fetch one attempt's logs from every reachable worker."""
     reachability = Reachability(KeeperTimeouts())
     indices = [worker.index for worker in directory.run.workers]
     followers = {

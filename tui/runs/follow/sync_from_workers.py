@@ -1,4 +1,4 @@
-"""What the workers say of a run that nobody keeps here, put on record: its state is theirs, not its last keeper's."""
+"""Record the workers' answers about a run without a keeper here: they know its state best."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tui.runs.failure_rules import WorkerOutcome
 from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.event_log import EARLIER_ATTEMPTS
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import STOP_REQUESTED, TOLD, RunStatus, status_of
+from tui.runs.record.run_status import STOP_REQUESTED, WORKER_REPORT, RunStatus, status_of
 from tui.runs.worker.calls import parse_outcome
 from tui.runs.worker.queries import RemoteState, parse_attempt, parse_state, query_status
 from tui.ssh.exec.script_protocol import Answer
@@ -29,14 +29,14 @@ _HAD_ITS_TIME = (RemoteState.ENDED, RemoteState.LOST)
 
 
 async def query_workers(run: Run, fleet: Fleet) -> Answers:
-    """What each worker that can be reached says of the run."""
+    """Return the answer of each reachable worker about the run."""
     indices = [worker.index for worker in run.workers]
-    heard = await asyncio.gather(*(query_status(run, fleet, index) for index in indices), return_exceptions=True)
-    for one in heard:
+    answers = await asyncio.gather(*(query_status(run, fleet, index) for index in indices), return_exceptions=True)
+    for one in answers:
         if isinstance(one, BaseException) and not isinstance(one, TpuTuiError):
             raise one
-    told = zip(indices, heard, strict=True)
-    return {index: one for index, one in told if not isinstance(one, BaseException)}
+    pairs = zip(indices, answers, strict=True)
+    return {index: one for index, one in pairs if not isinstance(one, BaseException)}
 
 
 def record_worker_answers(directory: RunDirectory, answers: Answers) -> None:
@@ -82,7 +82,7 @@ def _note(
     directory: RunDirectory, status: RunStatus, attempt: int, answers: Answers, found: Mapping[int, RemoteState]
 ) -> None:
     later = attempt > status.attempt
-    if not status.told and status.state is RunState.PREPARING:
+    if not status.is_worker_report and status.state is RunState.PREPARING:
         _note_beginning(directory, later, found)
     stopped = any(answer and answer.fields.get("stopped") == "1" for answer in answers.values())
     if stopped and not status.stop_requested and RemoteState.RUNNING not in found.values():
@@ -91,7 +91,7 @@ def _note(
     if later or not {part.worker for part in status.workers if part.ended} >= set(ended):
         rows = [_end_of(index, None if found[index] is RemoteState.NOTHING else answers[index]) for index in ended]
         before = {EARLIER_ATTEMPTS: attempt} if attempt > status.mirrored else {}
-        directory.append_event(TOLD, attempt=attempt, ended=rows, **before)
+        directory.append_event(WORKER_REPORT, attempt=attempt, ended=rows, **before)
 
 
 def _note_beginning(directory: RunDirectory, later: bool, found: Mapping[int, RemoteState]) -> None:

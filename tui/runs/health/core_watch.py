@@ -113,7 +113,8 @@ class CoreWatch:
         if new:
             await self._record_stragglers(new, _costs(snapshot), now)
         if level:
-            await self._record_over(f"{_format_cores(level)}: level with the others again", level, list(STRAGGLING))
+            verb = "has" if len(level) == 1 else "have"
+            await self._record_over(f"{_format_cores(level)} {verb} caught up", level, list(STRAGGLING))
 
     def _stragglers(self, snapshot: Snapshot) -> list[CoreRow]:
         """Return the rows that are behind or slow, except those of workers that are unreachable or have ended."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from contextlib import suppress
 
@@ -12,8 +11,8 @@ from tui.logs.demux import Demux
 from tui.logs.dialects.registry import BUILT_IN
 from tui.logs.dialects.user_dialects import user_dialects
 from tui.logs.snapshot import Snapshot
-from tui.runs.health.silence import log_size
 from tui.runs.health.slice_monitor import slice_settings
+from tui.runs.read.log_ranges import log_size, read_range
 from tui.runs.record.run_directory import RunDirectory
 
 SAMPLE = 8 * 1024
@@ -60,7 +59,9 @@ class LogTails:
         start = max(read, size - self._sample)
         if size <= start:
             return b""
-        data = _bytes(self._directory, worker, start, size - start)
+        data = b""
+        with suppress(OSError):
+            data = read_range(self._directory.log_path(worker), start, size - start)
         begin = 0 if start == read else data.find(b"\n") + 1
         end = data.rfind(b"\n") + 1
         self._read[worker] = start + end if end else read
@@ -78,14 +79,3 @@ def _open_demux(directory: RunDirectory) -> Demux:
             thresholds=settings.thresholds,
         )
     return Demux(dialects=BUILT_IN)
-
-
-def _bytes(directory: RunDirectory, worker: int, start: int, size: int) -> bytes:
-    try:
-        descriptor = os.open(directory.log_path(worker), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.pread(descriptor, size, start)
-    finally:
-        os.close(descriptor)

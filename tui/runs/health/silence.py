@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tui.runs.health.reachability import Reachability
+from tui.runs.read.log_ranges import log_size
 from tui.runs.record.run_directory import RunDirectory
 
 
@@ -29,11 +30,3 @@ class SilenceTimer:
             if not self._reachability.has_ended(index):
                 silence[index] = now - self._since[index]
         return silence
-
-
-def log_size(directory: RunDirectory, worker: int) -> int:
-    """Return the length of a worker's mirror, 0 where there is none."""
-    try:
-        return directory.log_path(worker).stat().st_size
-    except OSError:
-        return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import Run
@@ -25,12 +25,11 @@ from tui.runs.record.worker_status import is_tag
 from tui.runs.worker.calls import FOLLOW_TIMEOUT_S, build_call, poll_interval_s
 from tui.ssh.exec.script_protocol import Answer, Call
 from tui.ssh.fleet import Fleet
-
-if TYPE_CHECKING:
-    from tui.ssh.sync.bundle import Bundle
+from tui.ssh.sync.bundle import Bundle, read_bundle
+from tui.ssh.sync.upload import code_directory, send_bundle
 
 _DECIDED = (RunStoppedError, AlreadyLaunchedError)
-"""Of several failures the one that tells what became of the run, where others only had to end with it."""
+"""Of several failures the one that explains the end of the run, where others only ended with it."""
 _OTHERS = 2.0
 """Seconds in which other workers may fail too once one has, so that all of them are named."""
 
@@ -45,7 +44,7 @@ def launch_call(
     again: bool = False,
     keeper: int = 0,
 ) -> Call:
-    """The call that prepares one worker: script, settings, the job's text and `record`, the run.json to keep there.
+    """Return the call that prepares one worker: script, settings, the job's text and `record`, its run.json.
 
     `again`: neither is sent; the worker takes those of its attempt before, secrets included. `keeper` is the number
     of the one that launches, 0 where the worker knows it. Confirmed, the session goes on as the log's follower.
@@ -144,18 +143,16 @@ class Gang:
         """Make a check's call in the session that the worker's launch goes on in."""
         front = WorkerSession(self.fleet.workers[index], await self.fleet.process(index, made.command_of_two))
         try:
-            heard = await front.answers_to(made)
+            answers = await front.answers_to(made)
         except BaseException:
             front.process.close()
             raise
         self.fronts[index] = front
-        return heard
+        return answers
 
     async def _read_tree(self) -> None:
         """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""
         if self.spec.sync is not None:
-            from tui.ssh.sync.bundle import read_bundle
-
             self._parcel = await asyncio.to_thread(read_bundle, self.spec.sync)
             self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._parcel.tree.hash))
             self.directory.update_run(self.spec.run)
@@ -186,16 +183,12 @@ class Gang:
 
     @property
     def _code(self) -> str | None:
-        """Where the working tree will lie on the workers."""
+        """Return where the working tree will lie on the workers."""
         if self.spec.run.code_hash is None:
             return None
-        from tui.ssh.sync.upload import code_directory
-
         return code_directory(self.spec.run.run_root, self.spec.run.code_hash)
 
     async def _sync(self, worker: Worker) -> str:
-        from tui.ssh.sync.upload import send_bundle
-
         assert self._parcel is not None
         detail = ""
         async for result in send_bundle(self.fleet, [worker.index], self._parcel, run_root=self.spec.run.run_root):
@@ -233,7 +226,7 @@ class Gang:
         return ""
 
     def _lose(self, front: WorkerSession, error: TpuTuiError) -> None:
-        """A worker that waited for the others is gone: the launch has failed, whatever they are still about."""
+        """Note that a waiting worker is gone: the launch has failed, whatever the others still do."""
         self._failed(front.worker, "confirm" if self.passed_barrier else "barrier", error)
         if not self._lost.done():
             self._lost.set_result(error)
@@ -242,15 +235,15 @@ class Gang:
         self.directory.append_event("phase", worker=worker.index, phase=phase, status=status, detail=detail)
 
     def _failed(self, worker: Worker, phase: str, error: TpuTuiError) -> None:
-        told = {"detail": error.what + (f": {error.why}" if error.why else ""), "remedy": error.remedy}
-        self.directory.append_event("phase", worker=worker.index, phase=phase, status="failed", **told)
+        fields = {"detail": error.what + (f": {error.why}" if error.why else ""), "remedy": error.remedy}
+        self.directory.append_event("phase", worker=worker.index, phase=phase, status="failed", **fields)
 
     def _phase_of_all(self, phase: str, status: str) -> None:
         indices = [worker.index for worker in self.spec.run.workers]
         self.directory.append_events("phase", indices, phase=phase, status=status, detail="")
 
     async def _each(self, phase: str, step: Callable[[Worker], Awaitable[str]], timeout: float) -> None:
-        """One phase on every worker at once, `timeout` seconds at most. Raises the first failure; all are events."""
+        """Run one phase on every worker at once, for `timeout` seconds at most. Raises the first failure."""
         failures: list[TpuTuiError] = []
 
         async def one(worker: Worker) -> None:

@@ -20,7 +20,7 @@ XRT_PORT = 51011
 RUNTIMES = ("pjrt", "cpu", "xrt", "none")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN = ("TPU_TUI_RUN", "TPU_TUI_SLICE", "TPU_TUI_WORKER", "TPU_TUI_WORKERS", "TPU_TUI_COORDINATOR")
-"""What tells a job its place, and is always set; how many cores there are a user may know better."""
+"""The variables that give a job its place, and are always set; a user may know the number of cores better."""
 _XRT_OWN = (
     "XRT_TPU_CONFIG",
     "XRT_MESH_SERVICE_ADDRESS",
@@ -69,7 +69,7 @@ def check_job(argv: Sequence[str], env: Mapping[str, str], runtime: str) -> None
 
 
 def job_environment(run: Run, worker: Worker, env: Mapping[str, str]) -> dict[str, str]:
-    """The variables the job gets on one worker; what the user gave wins over everything but our own names."""
+    """Return the job's variables on one worker; the user's take precedence except over tpu-tui's own names."""
     first = run.workers[0]
     coordinator = first.internal_ip or first.hostname or first.external_ip or "localhost"
     given = {"PYTHONUNBUFFERED": "1", **_runtime_environment(run, worker), **env}
@@ -80,7 +80,7 @@ def job_environment(run: Run, worker: Worker, env: Mapping[str, str]) -> dict[st
 
 
 def job_text(run: Run, worker: Worker, env: Mapping[str, str], code: str | None = None) -> str:
-    """The sh text that the worker sources before it executes the job's words.
+    """Return the sh text that the worker sources before it executes the job's words.
 
     `code` is the directory that the working tree was synced to; it is where the job starts unless the run names a
     workdir (a relative one lies in it).
@@ -108,7 +108,7 @@ def _venv(path: str) -> str:
 
 
 def _path(path: str) -> str:
-    """The path as sh: a leading `~` is the worker's home, everything else is exact."""
+    """Return the path as sh: a leading `~` is the worker's home, everything else is exact."""
     if path == "~":
         return '"$HOME"'
     if path.startswith("~/"):
@@ -127,7 +127,7 @@ def _runtime_environment(run: Run, worker: Worker) -> dict[str, str]:
 
 
 def _xrt_environment(run: Run, worker: Worker) -> dict[str, str]:
-    """The variables that torch_xla's own launcher gave each worker of a TPU VM slice up to torch_xla 2.0."""
+    """Return the variables that torch_xla's own launcher gave each worker of a TPU VM slice up to torch_xla 2.0."""
     addresses = [item.internal_ip or item.hostname or "localhost" for item in run.workers]
     place = [item.index for item in run.workers].index(worker.index)
     config = "|".join(f"c_localservice;{index};{address}:{XRT_PORT}" for index, address in enumerate(addresses))

@@ -1,38 +1,36 @@
-"""What a person asks to launch, and the run that it becomes."""
+"""A user's request to launch, and the run that it becomes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tui import __version__
 from tui.errors import UsageError
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.slice import Slice
+from tui.runs.launch.on_end_actions import check_on_end
 from tui.runs.launch.phases import PhaseTimeouts
-
-if TYPE_CHECKING:
-    from tui.settings import Settings
+from tui.settings import Settings
 
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What a person asked to launch."""
+    """A user's request to launch."""
 
     slice_: Slice
     job: JobOptions
     name: str | None = None
     sync: Path | None = None
     look: bool = False
-    """Whether its keeper looks at the workers before it launches, and does not where a check fails."""
+    """Whether the keeper checks the workers first, and does not launch where a check fails."""
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
 
 def check_request(request: LaunchRequest) -> None:
-    """Refuse what cannot be meant, before anything is reached. Raises UsageError."""
+    """Reject an invalid request before any worker is contacted. Raises UsageError."""
     if not request.job.argv:
         raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
     if request.job.restarts < 0:
@@ -40,13 +38,11 @@ def check_request(request: LaunchRequest) -> None:
     if request.sync and not request.sync.is_dir():
         raise UsageError(f"{request.sync} is no directory", remedy="--sync takes the directory to copy")
     if request.job.on_end:
-        from tui.runs.launch.on_end_actions import check_on_end
-
         check_on_end(request.job.on_end, request.slice_.zone, workers=len(request.slice_.workers))
 
 
 def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
-    """The run with an id of its own; `slice_` is the request's with its workers' host keys."""
+    """Return the run with an id of its own; `slice_` is the request's with its workers' host keys."""
     return Run(
         id=make_run_id(request.name or slice_.name),
         slice=slice_.name,
@@ -67,6 +63,6 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
 
 
 def _spot(slice_: Slice) -> bool | None:
-    """Return whether the slice can be taken away at any time; None where its source tells nothing of that."""
+    """Return whether the slice can be taken away at any time; None where its source does not say."""
     known = [flag for flag in (slice_.spot, slice_.preemptible) if flag is not None]
     return any(known) if known else None

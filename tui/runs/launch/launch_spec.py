@@ -1,4 +1,4 @@
-"""What is to be launched: all that a keeper is told of it, what speaks against it, and how it reads in a dry run."""
+"""What is to be launched: the input of a keeper, what forbids it, and its text in a dry run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.job_script import check_job, job_text
 from tui.runs.launch.phases import PhaseTimeouts
 from tui.ssh.config.access import Access
+from tui.ssh.sync.source_tree import read_tree
+from tui.ssh.sync.upload import code_directory
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class LaunchSpec:
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
     def to_json(self) -> dict[str, Any]:
-        """The document that goes to a keeper's standard input, and nowhere else."""
+        """Return the document that goes to a keeper's standard input, and nowhere else."""
         return {
             "run": {**self.run.to_json(), "argv": list(self.run.job.argv)},
             "env": dict(self.env),
@@ -98,9 +100,6 @@ def dry_run(spec: LaunchSpec) -> str:
     shown: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {len(spec.run.workers)} workers"]
     code = None
     if spec.sync:
-        from tui.ssh.sync.source_tree import read_tree
-        from tui.ssh.sync.upload import code_directory
-
         code = code_directory(spec.run.run_root, read_tree(spec.sync).hash)
         shown.append(f"sync {spec.sync} to {code} on every worker")
     first: list[str] = []

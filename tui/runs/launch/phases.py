@@ -24,7 +24,7 @@ class PhaseTimeouts:
     sync: float = 3600.0
 
     def to_json(self) -> dict[str, Any]:
-        """A document for the keeper's pipe."""
+        """Return a document for the keeper's pipe."""
         return asdict(self)
 
     @classmethod

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
+from tui.checks.before_launch import before_launch
+from tui.checks.grouped_rows import CheckFinding, digest
+from tui.checks.workers.check_facts import Ask, Facts
 from tui.errors import LaunchError
 from tui.runs.launch.job_script import job_text
-from tui.runs.launch.launch_spec import Preflight
+from tui.runs.launch.launch_request import LaunchRequest
+from tui.runs.launch.launch_spec import LaunchSpec, Preflight
+from tui.runs.record.run_directory import RunDirectory
 from tui.runs.worker.version_query import record_versions
-
-if TYPE_CHECKING:
-    from tui.checks.grouped_rows import CheckFinding
-    from tui.checks.workers.check_facts import Ask, Facts
-    from tui.runs.launch.launch_request import LaunchRequest
-    from tui.runs.launch.launch_spec import LaunchSpec
-    from tui.runs.record.run_directory import RunDirectory
-    from tui.settings import Settings
-    from tui.ssh.fleet import Fleet
+from tui.settings import Settings
+from tui.ssh.fleet import Fleet
 
 _SLICE_FIELDS = ("runtime_version", "source", "network")
 """What checks need of a slice that run.json does not hold."""
@@ -32,7 +29,7 @@ def make_preflight(request: LaunchRequest, settings: Settings) -> Preflight:
 
 
 def wants_versions(request: LaunchRequest) -> bool:
-    """Whether a request names an interpreter that is on the workers before the run's code is.
+    """Return whether a request names an interpreter that is on the workers before the run's code is.
 
     The one that every login finds is left to `check`: behind a version manager it takes longer than all else.
     """
@@ -42,7 +39,7 @@ def wants_versions(request: LaunchRequest) -> bool:
 
 
 def _comes_with_code(request: LaunchRequest) -> bool:
-    """Whether the interpreter or the working directory lies in the tree that only the launch brings."""
+    """Return whether the interpreter or the working directory lies in the tree that only the launch brings."""
     program = [word for word in request.job.argv[:1] if "/" in word]
     paths = [path for path in (request.job.venv, request.job.workdir, *program) if path]
     return request.sync is not None and any(not path.startswith(("/", "~")) for path in paths)
@@ -53,12 +50,10 @@ async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Prefl
 
     `ask` makes a call on a worker in the session that its launch goes on in.
     """
-    from tui.checks.before_launch import before_launch
-
     run = spec.run
     by_index = {worker.index: worker for worker in run.workers}
     facts: list[Facts] = []
-    told = before_launch(
+    checks = before_launch(
         wanted.slice_of(run),
         fleet,
         thresholds=wanted.thresholds,
@@ -68,12 +63,10 @@ async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Prefl
         ask=ask,
         told=facts,
     )
-    rows = [row async for row in told if row.hinders or row.status == "warn"]
+    rows = [row async for row in checks if row.hinders or row.status == "warn"]
     record_versions(directory, facts)
     if not rows:
         return
-    from tui.checks.grouped_rows import digest
-
     found = digest(rows)
     for finding in found.findings:
         directory.append_event("note", text=finding.sentence, remedy=finding.remedy)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tui.checks.workers.check_facts import ASK_TIMEOUT, END, SILENT, late
 from tui.errors import LaunchError, TpuTuiError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh.exec.script_protocol import Answer, Call, channel_errors, no_answer_error, parse_line
@@ -22,7 +23,7 @@ _LAST_WORDS = 2.0
 _REFUSALS = {
     "busy": ("another run is alive here", "stop it first, or wait for it: `tpu-tui runs`"),
     "device": ("the TPU is held by another process", "end that process, or `docker stop` its container"),
-    "command": ("the command cannot run here", "see that it is there: --sync, --venv, --conda-env, --workdir"),
+    "command": ("the command cannot run here", "is it installed? Try --sync, --venv, --conda-env or --workdir"),
     "directory": ("cannot make the run's directory", "see that run_root is writable there"),
     "full": ("no room for the log", "free some space on the worker's disk"),
     "program": ("a program is missing here", "the worker needs sh, coreutils and util-linux"),
@@ -65,26 +66,24 @@ class WorkerSession:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the session is over, as far as is known here."""
+        """Return whether the session is known to be over."""
         return self.process.is_closing() or self.process.stdout.at_eof()
 
     async def answers_to(self, made: Call) -> list[Answer]:
         """Make a check's call: its answers. Raises WorkerError where it does not come to its end in time."""
-        from tui.checks.workers.check_facts import ASK_TIMEOUT, END, SILENT, late
-
         self._asked = True
         self._make(made, made.input)
-        heard: list[Answer] = []
+        answers: list[Answer] = []
 
         async def hear() -> None:
-            while not heard or heard[-1].word != END:
-                heard.append(await self._next(SILENT))
+            while not answers or answers[-1].word != END:
+                answers.append(await self._next(SILENT))
 
         try:
             await asyncio.wait_for(hear(), ASK_TIMEOUT)
         except asyncio.TimeoutError as error:
             raise late(self.worker.index) from error
-        return heard
+        return answers
 
     def begin(self, made: Call) -> None:
         """Make the launch's call."""
@@ -111,14 +110,14 @@ class WorkerSession:
         must be for the same word.
         """
 
-        def told(reading: asyncio.Task[Answer]) -> None:
+        def report_loss(reading: asyncio.Task[Answer]) -> None:
             if self._ahead is reading and not reading.cancelled():
                 error = reading.exception()
                 if isinstance(error, TpuTuiError) and not self._decided:
                     lost(self, error)
 
         self._ahead = asyncio.ensure_future(self._answer(word))
-        self._ahead.add_done_callback(told)
+        self._ahead.add_done_callback(report_loss)
 
     async def _answer(self, word: str) -> Answer:
         while True:
@@ -135,7 +134,7 @@ class WorkerSession:
                 self._stopped = answer.fields.get("stopped") == "1"
 
     async def _next(self, lacking: str) -> Answer:
-        """The next answer; `lacking` says what is missing where the session ends instead."""
+        """Return the next answer; `lacking` says what is missing where the session ends instead."""
         while True:
             try:
                 line = await self.process.stdout.readline()
@@ -180,7 +179,7 @@ class WorkerSession:
 
 
 def refusal(worker: Worker, answer: Answer) -> LaunchError:
-    """The error for a worker that refused to prepare."""
+    """Return the error for a worker that refused to prepare."""
     kind, _, text = answer.text.partition(" ")
     what, remedy = _REFUSALS.get(kind, ("refused the launch", ""))
     if kind == "command" and text.startswith("command not found"):

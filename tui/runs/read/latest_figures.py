@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tui.runs.read.log_ranges import log_size, read_range
 from tui.runs.record.run_directory import RunDirectory
 from tui.text.printable import figure
 
@@ -22,7 +24,7 @@ TAIL = 16 * 1024
 
 @dataclass(frozen=True)
 class LatestFigures:
-    """Where a run is: median epoch, step and loss of the cores that were looked at, None for what none of them told.
+    """Where a run is: median epoch, step and loss of the cores that were read, None for what none of them reports.
 
     The loss is nan where no core has a number any more.
     """
@@ -34,10 +36,10 @@ class LatestFigures:
     """Cores, of those that were looked at, whose newest loss is no number."""
 
     def __str__(self) -> str:
-        """`loss 1.03036 step 28 epoch 4`, as far as it is known."""
+        """Return `loss 1.03036 step 28 epoch 4`, as far as it is known."""
         loss = None if self.loss is None else figure(self.loss, 5)
-        told = (("loss", loss), ("step", self.step), ("epoch", self.epoch))
-        return " ".join(f"{name} {value}" for name, value in told if value is not None)
+        parts = (("loss", loss), ("step", self.step), ("epoch", self.epoch))
+        return " ".join(f"{name} {value}" for name, value in parts if value is not None)
 
 
 class FiguresCache:
@@ -48,9 +50,9 @@ class FiguresCache:
         self._known: dict[str, tuple[tuple[int, ...], LatestFigures]] = {}
 
     def get(self, directory: RunDirectory) -> LatestFigures:
-        """The run's newest figures; a log that cannot be read counts as empty."""
+        """Return the run's newest figures; a log that cannot be read counts as empty."""
         workers = _spread([worker.index for worker in directory.run.workers])
-        sizes = tuple(_size(directory, worker) for worker in workers)
+        sizes = tuple(log_size(directory, worker) for worker in workers)
         known = self._known.get(directory.id)
         if known is None or known[0] != sizes:
             known = sizes, self._read(directory, dict(zip(workers, sizes, strict=True)))
@@ -74,24 +76,14 @@ class FiguresCache:
 
 
 def _spread(workers: Sequence[int]) -> list[int]:
-    """At most `WORKERS_READ` of them, at even distances."""
+    """Return at most `WORKERS_READ` of the workers, at even distances."""
     return list(workers[:: -(-len(workers) // WORKERS_READ) or 1])
 
 
-def _size(directory: RunDirectory, worker: int) -> int:
-    try:
-        return directory.log_path(worker).stat().st_size
-    except OSError:
-        return 0
-
-
 def _tail(directory: RunDirectory, worker: int, size: int) -> bytes:
-    """The whole lines at a log's end: the first one is left out where it was cut."""
+    """Return the whole lines at a log's end: the first one is left out where it was cut."""
     start = max(0, size - TAIL)
-    try:
-        with directory.log_path(worker).open("rb") as log:
-            log.seek(start)
-            data = log.read(size - start)
-    except OSError:
-        return b""
+    data = b""
+    with suppress(OSError):
+        data = read_range(directory.log_path(worker), start, size - start)
     return data[data.find(b"\n") + 1 :] if start else data

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from tui.logs.files.lines import Cutter, LogLine, names_core
-from tui.runs.read.mirror_tail import POLL_BUDGET, Batch, MirrorTail, Span
+from tui.runs.read.arrivals_reader import Batch
+from tui.runs.read.mirror_tail import POLL_BUDGET, MirrorTail, Span
 from tui.runs.record.event_log import Event
 from tui.runs.record.run_directory import RunDirectory
 
@@ -32,9 +33,9 @@ class LineReader:
     def poll(
         self, *, final: bool = False, budget_bytes: int = POLL_BUDGET, events: Iterable[Event] | None = None
     ) -> Iterator[LogLine]:
-        """Lines that are whole by now; with `final` everything there is, last lines without an end too.
+        """Yield the complete lines; with `final` everything there is, last lines without an end too.
 
-        `events` are those since the last poll, where somebody has read them already.
+        `events` are those since the last poll, where the caller has read them already.
         """
         if events is None:
             self.growth.read_events()
@@ -62,7 +63,7 @@ class LineReader:
         yield from self._wanted(span.worker, span.time, cutter.cut(span.data))
 
     def _rest(self, worker: int) -> Iterator[LogLine]:
-        """The last line of a worker's log when it has no end."""
+        """Yield the last line of a worker's log when it has no end."""
         _, cutter, moment = self._cutters[worker]
         yield from self._wanted(worker, moment, cutter.rest())
 
@@ -75,7 +76,7 @@ class LineReader:
 def last_lines(
     directory: RunDirectory, count: int, *, workers: Sequence[int] | None = None, core: int | None = None
 ) -> list[LogLine]:
-    """The last lines of a run in order of arrival, at most so many; no more of the logs is read than that takes."""
+    """Return the last `count` lines of a run in order of arrival, reading no more of the logs than needed."""
     if not count:
         return []
     batches = max(_FIRST_BATCHES, count // _LINES_A_BATCH)
@@ -95,7 +96,7 @@ def _last_but(count: int, batches: Sequence[Batch]) -> int:
 def lines_since(
     directory: RunDirectory, moment: float, *, workers: Sequence[int] | None = None, core: int | None = None
 ) -> Iterator[LogLine]:
-    """A run's lines that arrived at a Unix time or later, in order of arrival; what came before is not read."""
+    """Return a run's lines since a Unix time in order of arrival; what arrived before is not read."""
     reader = LineReader(directory, workers=workers, core=core)
     reader.growth.skip(lambda every: next((n for n, batch in enumerate(every) if batch[3] >= moment), len(every)))
     return (line for line in reader.poll(final=True) if line.time is not None and line.time >= moment)

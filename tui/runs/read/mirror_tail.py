@@ -13,18 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from tui.pod.run import RunState
-from tui.runs.record.event_log import Event, parse_arrival
-from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
-
-ARRIVALS_BLOCK = 256 * 1024
-"""Bytes of `arrivals` taken at once: some ten thousand batches. A fuller one means that the reader is behind."""
+from tui.runs.read.arrivals_reader import ArrivalsReader, Batch
+from tui.runs.record.event_log import Event
+from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 
 READ_BLOCK = 1024 * 1024
 """Bytes of a log read and demultiplexed at once."""
 
 _ROUNDS_JOINED, _LEAST_JOINED = 16, 1024
 """Batches of each log that are taken as one by a reader that is behind, and the fewest of all logs that are looked at
-together: with more, times would be told too roughly, and one worker's cores long before the others'."""
+together: with more, times would be too rough, and one worker's cores long before the others'."""
 
 _SHARE_JOINED = 1 / 256
 """Share of the time since the run's first batch that batches taken as one may lie apart: a chart of the run shows no
@@ -34,7 +32,7 @@ LINE_BLOCK = 64 * 1024
 """Bytes read at once to find where a line begins."""
 
 POLL_BUDGET = 8 * 1024 * 1024
-"""Bytes read in one poll unless told otherwise."""
+"""Bytes read in one poll by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +44,6 @@ class Span:
     data: bytes
     time: float
     attempt: int
-
-
-Batch = tuple[int, int, int, float]
-"""A line of `arrivals`: worker, which of its logs (counted from 0), where the log then ended, and when that was."""
 
 
 class MirrorTail:
@@ -66,19 +60,18 @@ class MirrorTail:
         """Whether the run's last event says that nothing will come any more."""
         self.ended: set[int] = set()
         """Workers whose process is over."""
-        self._arrivals = 0
+        self._arrivals = ArrivalsReader(directory)
         self._began: float | None = None
         """When the run's first batch came."""
         self._events = 0
         self._pending: deque[Batch] = deque()
-        self._announced: dict[int, tuple[int, int]] = {}
         self._read: dict[int, int] = {}
         self._attempts: dict[int, int] = {}
         self._last_time: dict[int, float] = {}
         self._files = _Files()
 
     def read(self, budget: int) -> Iterator[Span]:
-        """The next stretches, at most about `budget` bytes of them."""
+        """Yield the next spans, at most about `budget` bytes of them."""
         while budget > 0:
             if not self._pending and not self._look():
                 yield from self._unannounced(budget)
@@ -100,11 +93,11 @@ class MirrorTail:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the logs are known to have more than was read of them."""
+        """Return whether the logs are known to have more than was read of them."""
         return bool(self._pending)
 
     def progress(self) -> float:
-        """The share of the logs' bytes that was read, 0 to 1; 1 where there are none."""
+        """Return the share of the logs' bytes that was read, 0 to 1; 1 where there are none."""
         read = total = 0
         for worker, attempt in ((one.index, self._attempts.get(one.index, 0)) for one in self.directory.run.workers):
             with suppress(OSError):
@@ -125,7 +118,7 @@ class MirrorTail:
         return bool(events)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Take in events that somebody has read, in their order."""
+        """Take in events that the caller has read, in their order."""
         for event in events:
             if event.kind == "state":
                 self._take_state(str(event.get("state")))
@@ -145,8 +138,7 @@ class MirrorTail:
 
         A worker's first stretch then begins with the line that its first batch goes on with.
         """
-        path = self.directory.path / ARRIVALS_FILE
-        batches = self._batches_in(_read_at(path, 0, path.stat().st_size if path.exists() else 0))
+        batches = self._arrivals.read_rest()
         place = first(batches)
         ends: dict[int, int] = {}
         for worker, attempt, end, moment in batches[:place]:
@@ -161,7 +153,7 @@ class MirrorTail:
         return place
 
     def _line_start(self, worker: int, end: int) -> int:
-        """Where the line begins that a worker's log goes on with at a place."""
+        """Return where the line begins that contains a position of a worker's log."""
         while end > 0:
             start = max(0, end - LINE_BLOCK)
             newline = self._pread(worker, start, end - start).rfind(b"\n")
@@ -172,35 +164,15 @@ class MirrorTail:
 
     def _look(self) -> bool:
         """Take the next block of arrivals; whether there was anything."""
-        data = _read_at(self.directory.path / ARRIVALS_FILE, self._arrivals, ARRIVALS_BLOCK)
-        batches = self._batches_in(data)
+        batches = self._arrivals.read()
         if batches and self._began is None:
             self._began = batches[0][3]
-        behind = len(data) > ARRIVALS_BLOCK // 2
-        self._pending.extend(batches if self._in_order else _joined(batches, behind, self._began or 0.0))
+        is_behind = self._arrivals.is_behind
+        self._pending.extend(batches if self._in_order else _joined(batches, is_behind, self._began or 0.0))
         return bool(batches)
 
-    def _batches_in(self, data: bytes) -> list[Batch]:
-        """The next batches from lines of `arrivals`; a torn last line is left for later."""
-        data = data[: data.rfind(b"\n") + 1]
-        self._arrivals += len(data)
-        batches: list[Batch] = []
-        for line in data.splitlines():
-            if arrival := parse_arrival(line):
-                worker, end = arrival.worker, arrival.end
-                batches.append((worker, self._attempt_of(worker, end), end, arrival.time))
-        return batches
-
-    def _attempt_of(self, worker: int, end: int) -> int:
-        """Which of a worker's logs a batch belongs to: an end of 0, or a smaller one, says that a new one began."""
-        attempt, last = self._announced.get(worker, (0, 0))
-        if end == 0 or end < last:
-            attempt += 1
-        self._announced[worker] = (attempt, end)
-        return attempt
-
     def _unannounced(self, budget: int) -> Iterator[Span]:
-        """When the run is over: bytes whose arrival nobody noted, because the keeper was killed in between."""
+        """Yield, when the run is over, bytes without an arrival: the keeper was killed before it recorded it."""
         if not self.is_over:
             return
         for worker in self.directory.run.workers:
@@ -221,7 +193,7 @@ class MirrorTail:
         return self._files.read((worker, attempt), lambda: self._place(worker, attempt), start, size)
 
     def _place(self, worker: int, attempt: int) -> Path:
-        """Where the log of an attempt is: beside the newest one once another began."""
+        """Return where the log of an attempt is: beside the newest one once another began."""
         path = self.directory.log_path(worker)
         earlier = self.directory.attempt_path(attempt) / path.name
         return earlier if earlier.exists() else path
@@ -259,7 +231,7 @@ class _Files:
         weakref.finalize(self, _close_all, self._open)
 
     def read(self, key: tuple[int, int], place: Callable[[], Path], start: int, size: int) -> bytes:
-        """Bytes of one worker's attempt; empty where there is no such file."""
+        """Return the bytes of one worker's attempt; empty where there is no such file."""
         descriptor = self._open.get(key)
         if descriptor is None:
             try:
@@ -274,7 +246,7 @@ class _Files:
 
 
 def _file_limit() -> int:
-    """How many files this process may open; 256 on a Mac as shipped."""
+    """Return how many files this process may open; 256 on a Mac as shipped."""
     try:
         import resource
     except ImportError:
@@ -286,14 +258,3 @@ def _file_limit() -> int:
 def _close_all(descriptors: OrderedDict[tuple[int, int], int]) -> None:
     while descriptors:
         os.close(descriptors.popitem()[1])
-
-
-def _read_at(path: os.PathLike[str], start: int, size: int) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return b""
-    try:
-        return os.pread(descriptor, size, start)
-    finally:
-        os.close(descriptor)

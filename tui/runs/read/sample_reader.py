@@ -49,11 +49,11 @@ class RunReader:
         return read or changed
 
     def progress(self) -> float:
-        """The share of the newest logs' bytes that was read, 0 to 1."""
+        """Return the share of the newest logs' bytes that was read, 0 to 1."""
         return self.growth.progress()
 
     def _begin_log(self, span: Span) -> None:
-        """Another log of a worker's begins; the first of an attempt tells that all were started again."""
+        """Begin another log of a worker; the first of an attempt means that all were started again."""
         self.demux.finish(span.time, worker=span.worker)
         self.demux.begin_log(span.worker)
         if span.attempt > max(self._attempts.values(), default=0):
@@ -61,5 +61,5 @@ class RunReader:
         self._attempts[span.worker] = span.attempt
 
     def snapshot(self, now: float | None = None) -> Snapshot:
-        """Every core as of what was read; `now` is the present unless given."""
+        """Return every core as of what was read; `now` is the present unless given."""
         return self.demux.snapshot(time.time() if now is None else now, partial=self.growth.is_ahead)

@@ -1,4 +1,4 @@
-"""How long a run went on, however this machine's clock was set meanwhile: moments told by its uptime."""
+"""The duration of a run, even if this machine's clock was set meanwhile: times by its uptime."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SLACK = 5.0
 
 
 def uptime() -> dict[str, Any]:
-    """What an event tells of its moment beside the time: since which start of this machine, and for how many seconds.
+    """Return the fields of an event for its time since boot: which boot, and how many seconds.
 
-    Nothing where one start cannot be told from another.
+    Empty where boots cannot be distinguished.
     """
     boot = _boot()
     return {"boot": boot, "up": round(time.clock_gettime(_CLOCK), 3)} if boot else {}
@@ -37,7 +37,7 @@ def _boot() -> str:
 
 
 def time_of_end(started: str | None, begun: Event | None, end: Event) -> str:
-    """When a run ended, by the clock that told when it started (RFC 3339).
+    """Return when a run ended, by the clock of its start (RFC 3339).
 
     `begun` is the event that says so. Where both were written since the same start of the same machine, and the clock
     was set in between, what has passed between them counts, not what that clock shows.

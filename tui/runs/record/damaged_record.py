@@ -1,4 +1,4 @@
-"""Run directories without a record that can be read: told by name, with why and what to do, and hiding no other."""
+"""Run directories without a readable record: reported by name, with cause and remedy, without hiding others."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tui.pod.run import is_run_id
 RUN_FILE = "run.json"
 _NOT_OURS = "chown that directory to yourself, or where it is yours already let `chmod -R u+rwX` open it"
 _DAMAGED = "move that directory away, or tpu-tui runs delete it: tpu-tui runs then finds the run on its workers again"
-_HALF_MADE = "where nobody launches it just now, tpu-tui runs delete removes what is left of it"
+_HALF_MADE = "unless it is being launched just now, tpu-tui runs delete removes what is left of it"
 
 
 class NoRecordError(UsageError):
     """A directory that is to be a run's holds no record, or none that can be read.
 
-    `listed` says that lists of runs tell of it: what is just being made, or is no run's directory, they leave out.
+    `listed` says whether lists of runs show it: not one that is just being made or is no run's directory.
     """
 
     def __init__(self, path: Path, what: str, *, why: str, remedy: str = "", listed: bool = False) -> None:
@@ -27,7 +27,7 @@ class NoRecordError(UsageError):
 
     @property
     def id(self) -> str:
-        """What the directory is called, which is the run's id."""
+        """Return the directory's name, which is the run's id."""
         return self.path.name
 
 
@@ -38,8 +38,8 @@ def unreadable(path: Path, error: Exception, name: str = RUN_FILE) -> NoRecordEr
         return NoRecordError(path, what, why=str(error), remedy=_DAMAGED, listed=True)
     why = error.strerror or str(error)
     if isinstance(error, PermissionError):
-        told = is_run_id(path.name) or os.path.lexists(path / name)
-        return NoRecordError(path, what, why=why + _belonging(path), remedy=_NOT_OURS, listed=told)
+        is_listed = is_run_id(path.name) or os.path.lexists(path / name)
+        return NoRecordError(path, what, why=why + _belonging(path), remedy=_NOT_OURS, listed=is_listed)
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         remedy = _HALF_MADE if is_run_id(path.name) and path.is_dir() else ""
         return NoRecordError(path, f"{path} is not a run directory", why=why, remedy=remedy)
@@ -47,7 +47,7 @@ def unreadable(path: Path, error: Exception, name: str = RUN_FILE) -> NoRecordEr
 
 
 def _belonging(path: Path) -> str:
-    """Whose a directory is, where it is not ours."""
+    """Describe the owner of a directory that belongs to another user."""
     try:
         owner = path.stat().st_uid
         return "" if owner == os.getuid() else f", it belongs to {path.owner()}"

@@ -12,12 +12,12 @@ from tui.runs.record.keeper_file import KEEPER_FILE, make_signature, read_signat
 from tui.runs.record.run_directory import RunDirectory
 
 PATIENCE = 1.0
-"""Seconds to try for: somebody who only looks whether a keeper lives holds the lock for a moment."""
+"""Seconds to try for: a check whether a keeper lives holds the lock for a moment."""
 _PAUSE = 0.02
 
 
 class DirectoryLock:
-    """The lock on a run directory's mirror; whoever holds it is the run's keeper on this machine."""
+    """The lock on a run directory's mirror; its holder is the run's keeper on this machine."""
 
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
@@ -59,14 +59,14 @@ class DirectoryLock:
             os.utime(self._descriptor)
 
     def stands(self) -> bool:
-        """Whether what is locked is still the run's: not once its directory was deleted, moved or made anew."""
+        """Return whether the locked directory is still the run's: it was not deleted, moved or made anew."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
         except OSError as error:
             return not isinstance(error, FileNotFoundError)
 
     def release(self, *, beat: bool = True) -> None:
-        """Give the lock up; without `beat` no sign of life is left, as whoever only looked is no keeper."""
+        """Release the lock; without `beat` leave no sign of life, because a mere check is no keeper."""
         if beat:
             self.beat()
         os.close(self._descriptor)
@@ -83,7 +83,7 @@ def _taken(descriptor: int, directory: RunDirectory, deadline: float) -> bool:
 
 
 def living_keeper(directory: RunDirectory) -> int | None:
-    """The pid of the keeper that signed last, where that one lives; one on another machine is taken to live."""
+    """Return the pid of the keeper that signed last, if it lives; on another machine it is taken to live."""
     signed = read_signature(directory.path / KEEPER_FILE)
     return signed.pid if signed is not None and signed.lives else None
 

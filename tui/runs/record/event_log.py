@@ -29,7 +29,7 @@ class Event:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """One of the event's own fields."""
+        """Return one of the event's own fields."""
         return self.fields.get(name, default)
 
 
@@ -62,7 +62,7 @@ _ARRIVAL = re.compile(rb"(\d{1,6}) (\d{1,18}) (\d{1,12}(?:\.\d{1,9})?)")
 
 
 def utc_now() -> str:
-    """The time as RFC 3339 with microseconds, in UTC."""
+    """Return the time as RFC 3339 with microseconds, in UTC."""
     return datetime.now(timezone.utc).isoformat(timespec="microseconds")
 
 
@@ -79,7 +79,7 @@ def to_bytes(document: Any) -> bytes:
 
 
 def event_line(event: Event) -> bytes:
-    """Return the line that tells an event."""
+    """Return the line of an event."""
     return to_bytes({"time": event.time, "event": event.kind, "worker": event.worker, **event.fields}) + b"\n"
 
 
@@ -145,6 +145,6 @@ def _is_end(row: Mapping[str, Any]) -> bool:
 
 
 def parse_arrival(line: bytes) -> Arrival | None:
-    """Return the arrival that a line of `arrivals` tells, None where it tells none."""
+    """Return the arrival in a line of `arrivals`, None where there is none."""
     match = _ARRIVAL.fullmatch(line)
     return Arrival(int(match[1]), int(match[2]), float(match[3])) if match else None

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from tui.pod.run import RunState
 from tui.runs.failure_rules import PARTNER_LOST
+from tui.runs.record.run_status import BY_POLICY, RunStatus
+from tui.runs.record.worker_status import WorkerStatus
 from tui.text.ranks import format_ranks
-
-if TYPE_CHECKING:
-    from tui.runs.record.run_status import RunStatus
-    from tui.runs.record.worker_status import WorkerStatus
 
 UNKNOWN_CODE = "–"
 _MOST_CODES = 8
@@ -45,8 +42,6 @@ def codes_in_order(codes: Iterable[int | None]) -> str:
 
 def was_stopped_on_purpose(status: RunStatus) -> bool:
     """Return whether a person had the run stopped, so that its workers' exit codes are no failures."""
-    from tui.runs.record.run_status import BY_POLICY
-
     return status.state is RunState.STOPPED or (
         status.first_failure is None and status.stop_requested not in (None, BY_POLICY)
     )
@@ -71,8 +66,8 @@ def _of_others(parts: list[WorkerStatus], *, stopped: bool) -> list[str]:
     groups: dict[str, list[WorkerStatus]] = {}
     for part in parts:
         groups.setdefault(_kind(part, stopped=stopped), []).append(part)
-    told = [_group_in_words(kind, group, len(group) == len(parts)) for kind, group in sorted(groups.items())]
-    return told[:_MOST_NAMED] + [f"and {len(told) - _MOST_NAMED} more"] * (len(told) > _MOST_NAMED)
+    texts = [_group_in_words(kind, group, len(group) == len(parts)) for kind, group in sorted(groups.items())]
+    return texts[:_MOST_NAMED] + [f"and {len(texts) - _MOST_NAMED} more"] * (len(texts) > _MOST_NAMED)
 
 
 def _kind(part: WorkerStatus, *, stopped: bool) -> str:

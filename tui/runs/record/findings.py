@@ -55,21 +55,21 @@ class Finding:
 
     @property
     def is_open(self) -> bool:
-        """Whether it lasts, or lasted to the end of the run."""
+        """Return whether it lasts, or lasted to the end of the run."""
         return self.until is None
 
     @property
     def is_straggling(self) -> bool:
-        """Whether it is about a core's pace."""
+        """Return whether it is about a core's pace."""
         return self.kind in STRAGGLING
 
     @property
     def share(self) -> float | None:
-        """The share of the pod's time that goes into waiting for it, 0 to 1."""
+        """Return the share of the pod's time that goes into waiting for it, 0 to 1."""
         return 1 - self.pace if self.pace is not None and 0 < self.pace < 1 else None
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as `status --json` lists it."""
+        """Return the finding as `status --json` lists it."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "since"}
         known = {"from": self.since, **fields, "share": self.share}
         return {name: significant(value) if isinstance(value, float) else value for name, value in known.items()}
@@ -133,13 +133,15 @@ def newest_figures(known: Finding, newest: Finding) -> Finding:
 
 
 def _found(kind: str, run: Run, event: Event) -> Iterable[Finding]:
-    """Yield what a note tells of each core; an earlier version's names the cores alone."""
+    """Yield what a note says about each core; notes of earlier versions only name the cores."""
     rows = event.get("found")
-    told = {_whole(row.get("core")): row for row in rows if isinstance(row, dict)} if isinstance(rows, list) else {}
+    by_core = (
+        {_whole(row.get("core")): row for row in rows if isinstance(row, dict)} if isinstance(rows, list) else {}
+    )
     addresses = {worker.index: worker.internal_ip or worker.external_ip for worker in run.workers}
     cores: list[int | None] = [*_cores(event)]
     for core in cores or [None]:
-        row = told.get(core, {})
+        row = by_core.get(core, {})
         worker = _whole(row.get("worker"))
         worker = _worker_of(core, run, event) if worker is None else worker
         yield Finding(

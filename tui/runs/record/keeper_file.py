@@ -47,7 +47,7 @@ class KeeperStatus:
 
     @property
     def state(self) -> str:
-        """`running`, `stuck` or `gone`."""
+        """Return `running`, `stuck` or `gone`."""
         return "running" if self.alive else "stuck" if self.stuck else "gone"
 
     def to_json(self) -> dict[str, Any] | None:
@@ -69,12 +69,12 @@ class Signature:
 
     @property
     def is_here(self) -> bool:
-        """Whether it is a process of this machine."""
+        """Return whether it is a process of this machine."""
         return self.host == socket.gethostname()
 
     @property
     def lives(self) -> bool:
-        """Whether its process is there; one of another machine is taken to be."""
+        """Return whether its process is there; one of another machine is taken to be."""
         return not self.is_here or is_living(self.pid, self.started)
 
 
@@ -85,7 +85,7 @@ def make_signature() -> bytes:
 
 
 def parse_signature(data: bytes) -> Signature | None:
-    """Return who signed; None where nobody did, or what is there is no signature."""
+    """Return the signature; None where there is none."""
     words = data[:_MOST_BYTES].decode("utf-8", "replace").split()
     pid = parse_integer(words[0], MOST_PID) if len(words) > 2 else None
     if pid is None:
@@ -136,7 +136,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def read_signature(path: Path) -> Signature | None:
-    """Return who signed a keeper file last; None where nobody did."""
+    """Return the last signature of a keeper file; None where there is none."""
     try:
         with path.open("rb") as file:
             return parse_signature(file.read(_MOST_BYTES))
@@ -160,7 +160,7 @@ class StuckKeeperError(TpuTuiError):
 
     def __init__(self, run_id: str, attended: KeeperStatus) -> None:
         super().__init__(
-            f"nobody looks after {run_id}",
+            f"the keeper of {run_id} is stuck",
             why=describe_stuck_keeper(attended),
             remedy=describe_stuck_remedy(run_id, attended),
         )

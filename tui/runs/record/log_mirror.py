@@ -104,7 +104,7 @@ async def retry_while_full(write: Callable[[], _Result], full: Callable[[], None
 
 
 def is_full(error: OSError) -> bool:
-    """Whether it says that there is no room: no blocks, no inodes, no more of somebody's share."""
+    """Return whether an error means that there is no room: no blocks, no inodes, a quota exceeded."""
     return error.errno in _FULL
 
 
@@ -122,7 +122,7 @@ def record_missing_arrivals(directory: RunDirectory) -> None:
 def archive_attempt_logs(directory: RunDirectory, attempt: int) -> None:
     """Make way for an attempt's logs: the mirrors of the one before go to `attempts/<n>/`.
 
-    In `arrivals` a line with end 0 tells readers that the worker's next log begins. Can be done again after it was
+    In `arrivals` a line with end 0 means to readers that the worker's next log begins. Can be done again after it was
     cut off.
     """
     earlier = directory.attempt_path(attempt - 1)

@@ -42,7 +42,7 @@ _LAST_ARRIVALS = 4096
 """Bytes at the end of `arrivals` in which the newest one is looked for."""
 RESERVE_FILE = "reserve"
 RESERVE = 64 * 1024
-"""Bytes, and a file, held back for what is to be told when the disk here is full."""
+"""Bytes, and a file, held back for the events of a full disk."""
 
 
 def _to_lines(document: Mapping[str, Any]) -> bytes:
@@ -75,12 +75,12 @@ class RunDirectory:
 
     @property
     def id(self) -> str:
-        """The run's id."""
+        """Return the run's id."""
         return self.run.id
 
     @property
     def was_deleted(self) -> bool:
-        """Whether somebody has deleted the directory meanwhile, or given it another name."""
+        """Return whether the directory was deleted or renamed meanwhile."""
         return not self.path.exists()
 
     def require(self) -> None:
@@ -126,15 +126,15 @@ class RunDirectory:
             raise unreadable(path, error) from error
 
     def log_path(self, worker: int) -> Path:
-        """The mirror of that worker's log, byte for byte what the worker wrote so far."""
+        """Return the mirror of that worker's log, byte for byte what the worker wrote so far."""
         return self.path / f"worker-{worker:03d}.log"
 
     def attempt_path(self, attempt: int) -> Path:
-        """Where the logs of an earlier attempt are kept after a restart (attempts count from 0)."""
+        """Return where the logs of an earlier attempt are after a restart (attempts count from 0)."""
         return self.path / "attempts" / str(attempt)
 
     def reserve_space(self) -> None:
-        """Hold a little room back, so that a full disk can still be told in the run's events. Raises OSError."""
+        """Hold a little room back, so that a full disk can still be recorded in the run's events. Raises OSError."""
         descriptor = os.open(self.path / RESERVE_FILE, os.O_CREAT | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(bytes(RESERVE))
@@ -160,7 +160,7 @@ class RunDirectory:
         self._events.append(b"".join(event_line(Event(now, kind, worker, fields)) for worker in workers))
 
     def events_size(self) -> int:
-        """Bytes of events there are: unchanged means that nothing happened."""
+        """Return the size of the events in bytes: unchanged means that nothing happened."""
         try:
             return (self.path / EVENTS_FILE).stat().st_size
         except FileNotFoundError:
@@ -172,14 +172,14 @@ class RunDirectory:
         return parse_events(lines), end
 
     def events_of_run(self) -> tuple[list[Event], int]:
-        """The events that are not about a worker's own part, a few of many, and the offset to go on from."""
+        """Return the events that are not about a worker's own part, a few of many, and the offset to go on from."""
         lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", 0)
         return parse_events(without_workers_parts(lines)), end
 
     def has_event(self, kind: str, offset: int = 0) -> tuple[bool, int]:
-        """Whether a line from a byte offset on may be an event of that kind, and the offset to go on from.
+        """Return whether a line from a byte offset on may be an event of that kind, and the offset to go on from.
 
-        Much quicker than to read what happened, for whoever waits for one thing.
+        Much quicker than reading the events, for a caller that waits for one of them.
         """
         lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
         named = to_bytes(kind)
@@ -192,12 +192,12 @@ class RunDirectory:
         self._arrivals.append(b"%d %d %.6f\n" % (worker, end, when))
 
     def arrivals(self, offset: int = 0) -> tuple[list[Arrival], int]:
-        """The arrivals from a byte offset on, and the offset to go on from."""
+        """Return the arrivals from a byte offset on, and the offset to go on from."""
         lines, end = _whole_lines(f"{self.path}/{ARRIVALS_FILE}", offset)
         return [arrival for arrival in map(parse_arrival, lines) if arrival is not None], end
 
     def last_arrival(self) -> float | None:
-        """When the newest byte of any worker's log came (Unix time), None before there was one."""
+        """Return when the newest byte of any worker's log came (Unix time), None before there was one."""
         try:
             with FileIO(f"{self.path}/{ARRIVALS_FILE}") as handle:
                 handle.seek(max(0, handle.seek(0, os.SEEK_END) - _LAST_ARRIVALS))
@@ -209,7 +209,7 @@ class RunDirectory:
     # -- keeper ----------------------------------------------------------------------------------------------------
 
     def keeper_status(self) -> KeeperStatus:
-        """Whether a keeper lives: by its lock on this machine, by its heartbeat on another one."""
+        """Return whether a keeper lives: by its lock on this machine, by its heartbeat on another one."""
         return read_keeper_status(f"{self.path}/{KEEPER_FILE}")
 
     def _write_whole(self, name: str, data: bytes) -> None:
@@ -232,7 +232,7 @@ class _AppendedLines:
         self._mark = unfinished + b"\n"
         self._descriptor: int | None = None
         self._whole = 0
-        """Where a line of ours ended."""
+        """Where the last line of this process ended."""
 
     def append(self, line: bytes) -> None:
         """Append; a line that a killed writer left unfinished is ended first, so it spoils only itself."""
@@ -252,7 +252,7 @@ class _AppendedLines:
 
 
 def _read(path: str, offset: int = 0) -> bytes:
-    """A file's bytes from an offset on. Unbuffered: making buffers takes longer than to read a small file."""
+    """Return a file's bytes from an offset on. Unbuffered: making buffers takes longer than reading a small file."""
     with FileIO(path) as handle:
         handle.seek(offset)
         return handle.readall()
@@ -268,7 +268,7 @@ def _whole_lines(path: str, offset: int) -> tuple[list[bytes], int]:
 
 
 def iterate_log(path: Path, offset: int = 0, block: int = 1 << 20) -> Iterator[bytes]:
-    """A mirror's bytes from an offset to its present end, in blocks (1 MiB)."""
+    """Yield a mirror's bytes from an offset to its present end, in blocks (1 MiB)."""
     with path.open("rb") as handle:
         handle.seek(offset)
         while data := handle.read(block):

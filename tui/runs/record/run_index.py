@@ -19,7 +19,7 @@ _MAX_CANDIDATES = 8
 
 
 def list_runs(runs_home: Path, problems: list[NoRecordError] | None = None) -> list[RunDirectory]:
-    """Every run on this machine, newest first; unreadable directories are left out and told in `problems`."""
+    """Return every run on this machine, newest first; unreadable directories are listed in `problems` instead."""
     opened = [try_open(path, problems) for path in run_paths(runs_home)]
     return newest_first(directory for directory in opened if directory is not None)
 
@@ -30,7 +30,7 @@ def newest_first(directories: Iterable[RunDirectory]) -> list[RunDirectory]:
 
 
 def try_open(path: Path, problems: list[NoRecordError] | None) -> RunDirectory | None:
-    """Open a run's directory; None, told in `problems`, where its record cannot be read."""
+    """Open a run's directory; None, with an entry in `problems`, where its record cannot be read."""
     try:
         return RunDirectory.open(path)
     except NoRecordError as error:
@@ -40,7 +40,7 @@ def try_open(path: Path, problems: list[NoRecordError] | None) -> RunDirectory |
 
 
 def run_paths(runs_home: Path) -> list[Path]:
-    """The directories of a home's runs, newest first but for those of the same second."""
+    """Return the directories of a home's runs, newest first but for those of the same second."""
     try:
         with os.scandir(runs_home) as entries:
             names = [entry.name for entry in entries if not entry.name.startswith(".") and _is_directory(entry)]
@@ -50,7 +50,7 @@ def run_paths(runs_home: Path) -> list[Path]:
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
-    """Whether it is one, or a link to one; a link that may not be followed is none."""
+    """Return whether it is a directory or a link to one; False for a link that may not be followed."""
     try:
         return entry.is_dir()
     except OSError:
@@ -62,7 +62,7 @@ class NoSuchRunError(UsageError):
 
 
 def resolve(runs_home: Path, text: str) -> RunDirectory:
-    """The run that a person means by an id, a unique part of one, `last`, or a run directory's path.
+    """Return the run with an id, a unique part of one, `last`, or a run directory's path.
 
     Raises UsageError when none or several match; the remedy names the candidates.
     """
@@ -87,7 +87,7 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
 
 
 def _holds_record(path: Path) -> bool:
-    """Whether a run's record is there, or a run's directory that nobody but its owner may look into."""
+    """Return whether a run's record is there, or a run's directory that only its owner may read."""
     try:
         return (path / RUN_FILE).exists()
     except PermissionError:
@@ -97,7 +97,7 @@ def _holds_record(path: Path) -> bool:
 
 
 def find_by_record(runs_home: Path, run_id: str) -> RunDirectory | None:
-    """The run of that id by what its record says: somebody may have renamed its directory."""
+    """Return the run of that id by what its record says: its directory may be renamed."""
     if not is_run_id(run_id):
         return None
     opened = (try_open(path, None) for path in run_paths(runs_home))
@@ -105,7 +105,7 @@ def find_by_record(runs_home: Path, run_id: str) -> RunDirectory | None:
 
 
 def _newest(runs_home: Path) -> RunDirectory:
-    """The run that was launched last; of those of one second their records tell."""
+    """Return the run that was launched last; among those of one second their records decide."""
     paths = run_paths(runs_home)
     for _, of_one_second in groupby(paths, key=lambda path: _stamp(path.name)[:_SECOND_LENGTH]):
         opened = [try_open(path, None) for path in of_one_second]
@@ -116,7 +116,7 @@ def _newest(runs_home: Path) -> RunDirectory:
 
 
 def _meant(text: str, names: list[str]) -> str:
-    """The runs whose names, without their times, look like it; where none does, those that there are."""
+    """Return the runs whose names, without their times, look like it; where none does, those that there are."""
     named = {name: name[: -_STAMP_LENGTH - 1] for name in names}
     like = near_matches(text[: -_STAMP_LENGTH - 1] if is_run_id(text) else text, named.values())
     near = [name for name in names if named[name] in like]
@@ -129,5 +129,5 @@ def _some(names: list[str]) -> str:
 
 
 def _stamp(run_id: str) -> str:
-    """The id's date, time and suffix: what runs are ordered by."""
+    """Return the id's date, time and suffix: what runs are ordered by."""
     return run_id[-_STAMP_LENGTH:]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +13,7 @@ from tui.runs.record.run_index import newest_first, run_paths, try_open
 from tui.runs.record.run_status import RunStatus, summary_status
 
 Signature = tuple[int, int, int]
-"""What tells a file from itself of another moment: its number, its size in bytes, when it was written (ns)."""
+"""The version of a file: its inode, its size in bytes, its time of modification (ns)."""
 
 
 class _Seen(NamedTuple):
@@ -39,22 +36,21 @@ class RunListing:
     def read_statuses(
         self, problems: list[NoRecordError] | None = None, *, newest: int | None = None
     ) -> list[RunStatus]:
-        """Every run's status, or that of the newest so many, newest first; unreadable records go to `problems`.
+        """Return the statuses of all or of the newest runs, newest first; unreadable records go to `problems`.
 
-        A run that is over and that nobody keeps is the same as long as its files are.
+        A run that is over and has no keeper is unchanged as long as its files are.
         """
-        with _nothing_collected():
-            before, self._seen = self._seen, {}
-            for path in run_paths(self.runs_home)[:newest]:
-                seen = _looked_at(path, before.get(path), problems)
-                if seen is not None:
-                    self._seen[path] = seen
-            order = newest_first(seen.directory for seen in self._seen.values())
-            self._directories = {directory.id: directory for directory in order}
-            return [self._seen[directory.path].status for directory in order]
+        before, self._seen = self._seen, {}
+        for path in run_paths(self.runs_home)[:newest]:
+            seen = _looked_at(path, before.get(path), problems)
+            if seen is not None:
+                self._seen[path] = seen
+        order = newest_first(seen.directory for seen in self._seen.values())
+        self._directories = {directory.id: directory for directory in order}
+        return [self._seen[directory.path].status for directory in order]
 
     def directory(self, run: str) -> RunDirectory:
-        """The directory of a run that was among those looked at, whatever it is called. Raises KeyError."""
+        """Return the directory of a run that was listed, whatever its name. Raises KeyError."""
         return self._directories[run]
 
 
@@ -76,7 +72,7 @@ def _looked_at(path: Path, before: _Seen | None, problems: list[NoRecordError] |
 
 
 def _is_settled(status: RunStatus) -> bool:
-    """Whether it stays as it is until somebody writes: a keeper can end without a word."""
+    """Return whether it only changes with its files: a keeper can end without writing."""
     return status.state.is_over and status.attended.state == "gone"
 
 
@@ -86,15 +82,3 @@ def _signature(path: str) -> Signature | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-@contextlib.contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """While the body runs, no garbage is looked for: thousands of runs make many objects, and all of them stay."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

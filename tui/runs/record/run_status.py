@@ -10,6 +10,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from tui.pod.run import Run, RunState
+from tui.runs.failure_rules import WorkerOutcome, final_state, first_failure
 from tui.runs.record.boot_clock import time_of_end
 from tui.runs.record.event_log import Event
 from tui.runs.record.findings import Finding, ended_with_attempt, fold_note
@@ -21,11 +22,11 @@ from tui.runs.record.worker_status import WorkerParts, WorkerStatus, worker_chan
 BY_POLICY = "policy"
 """`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
 STOP_REQUESTED = "stop_requested"
-"""Event: somebody, or the failure policy, wants the present attempt stopped."""
+"""Event: a user or the failure policy wants the present attempt stopped."""
 TAGS = "tags"
 """Event: the marks of the jobs that are about to start, by worker, for a stop that does not find their directory."""
-TOLD = "told"
-"""Event: what the workers said of an attempt that no keeper here followed; its rows in `ended` are as of `exit`."""
+WORKER_REPORT = "told"
+"""Event: the workers' answers about an attempt without a keeper here; rows of `ended` are like those of `exit`."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class RunStatus:
     state: RunState
     attended: KeeperStatus
     parts: tuple[WorkerStatus, ...] | RunDirectory
-    """What is known of each worker, or the directory where that is read when somebody asks for it."""
+    """What is known of each worker, or the directory that it is read from on demand."""
     started: str | None = None
     ended: str | None = None
     cause: str | None = None
@@ -46,55 +47,55 @@ class RunStatus:
     stop_grace: float = 0.0
     notes: tuple[str, ...] = field(default=())
     versions: Mapping[str, str] = field(default_factory=dict)
-    """What the job's interpreter has: torch, torch_xla and libtpu, as far as workers told."""
+    """What the job's interpreter has: torch, torch_xla and libtpu, as far as workers reported."""
     findings: tuple[Finding, ...] = ()
     """What was found wrong with single cores, in order; what is over stays among them."""
     remedy: str | None = None
-    """What to do about the cause, where its end told it."""
+    """What to do about the cause, where that is recorded."""
     slice_plight: str | None = None
-    """What the Cloud TPU API said of the slice when something was wrong (`slice_diagnosis`), None: not asked."""
+    """The Cloud TPU API's state of the slice when something was wrong (`slice_diagnosis`), None: not queried."""
     slice_is_gone: bool = False
-    """Whether it said that what ran on it has ended for good."""
-    told: bool = False
+    """Whether what ran on the slice has ended for good according to the API."""
+    is_worker_report: bool = False
     """Whether its end is known from its workers' word alone, and the mirror may be behind."""
     mirrored: int = 0
-    """The attempt whose logs are mirrored; the workers may have told of a later one."""
+    """The attempt whose logs are mirrored; the workers may have reported a later one."""
     begun: Event | None = None
-    """The event that told when it started, where one did at that moment."""
+    """The event that was written when it started, where there is one."""
 
     @cached_property
     def workers(self) -> tuple[WorkerStatus, ...]:
-        """Each worker's part, in their order."""
+        """Return each worker's part, in their order."""
         return self.parts if isinstance(self.parts, tuple) else status_of(self.parts).workers
 
     @cached_property
     def exit_codes(self) -> tuple[int | None, ...]:
-        """One place a worker, None where it is not known."""
+        """Return the exit code of each worker, None where it is not known."""
         return tuple(part.exit_code for part in self.workers)
 
     @property
     def silent(self) -> tuple[int, ...]:
-        """The workers that have written nothing for longer than the threshold."""
+        """Return the workers that have written nothing for longer than the threshold."""
         return tuple(part.worker for part in self.workers if part.silent and not part.ended)
 
     @property
     def unattended_since(self) -> float | None:
-        """Unix time of the last keeper's last sign of life, when the run goes on and nobody keeps it."""
+        """Unix time of the last keeper's last sign of life, when the run goes on without a keeper."""
         return None if self.attended.alive or self.state.is_over else self.attended.since
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is over and a keeper followed every log to its end, as far as one could."""
-        return self.state.is_over and not self.told
+        """Return whether it is over and a keeper followed every log to its end, as far as one could."""
+        return self.state.is_over and not self.is_worker_report
 
     @property
     def was_given_up(self) -> bool:
-        """Whether it is lost because workers were out of reach, whose parts nobody has seen to their ends."""
+        """Return whether it is lost because workers were unreachable: their parts were not followed to the end."""
         return self.state is RunState.LOST and not all(part.ended or part.confirmed for part in self.workers)
 
     @property
     def succeeded(self) -> bool:
-        """Whether it ended and every worker exited with 0."""
+        """Return whether it ended and every worker exited with 0."""
         return self.state is RunState.SUCCEEDED
 
 
@@ -109,9 +110,9 @@ def status_of(directory: RunDirectory) -> RunStatus:
 
 
 def summary_status(directory: RunDirectory) -> RunStatus:
-    """As `status_of`; of a run that is over, what is known of each worker is read only when somebody asks for it.
+    """Return the status like `status_of`; for a run that is over, parts of workers are read on demand only.
 
-    Of a run's events most are about workers, and of thousands of old runs nobody asks.
+    Most of a run's events are about workers, which a list of thousands of old runs does not show.
     """
     fold = StatusFold(directory.run).take(directory.events_of_run()[0])
     outline = fold.outline(directory)
@@ -119,7 +120,7 @@ def summary_status(directory: RunDirectory) -> RunStatus:
 
 
 def status_and_events(directory: RunDirectory, since: int) -> tuple[RunStatus, list[Event], int]:
-    """As `status_of`, and the events from byte `since` on with the byte to go on from.
+    """Return the status, the events from byte `since` on, and the byte to go on from.
 
     Whoever looks again and again has each event read once for both.
     """
@@ -141,27 +142,22 @@ def _fold_of(directory: RunDirectory) -> StatusFold:
 _NOTES_KEPT = 20
 
 
-def reduce_events(run: Run, events: Iterable[Event], attended: KeeperStatus) -> RunStatus:
-    """Fold events into a status (pure). Workers that no event names are there all the same."""
-    return StatusFold(run).take(events).status(attended)
-
-
-_NOBODY = KeeperStatus(False)
+_NO_KEEPER = KeeperStatus(False)
 
 
 class StatusFold:
-    """Events folded so far, up to byte `offset` of their file."""
+    """A run's events folded up to byte `offset` of their file; workers without an event are there all the same."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.offset = 0
-        self._status = RunStatus(run, RunState.PREPARING, _NOBODY, ())
+        self._status = RunStatus(run, RunState.PREPARING, _NO_KEEPER, ())
         self._parts = WorkerParts(worker.index for worker in run.workers)
-        self._told: Event | None = None
+        self._report: Event | None = None
         self._reading = threading.RLock()
 
     def still_fits(self, directory: RunDirectory) -> bool:
-        """Whether the directory's events go on from here: its run is the same, and nothing was taken away."""
+        """Return whether the directory's events go on from here: its run is the same, and nothing was taken away."""
         return self.run is directory.run and directory.events_size() >= self.offset
 
     def read(self, directory: RunDirectory) -> tuple[list[Event], int, int]:
@@ -190,9 +186,9 @@ class StatusFold:
         return self
 
     def _take(self, event: Event) -> None:
-        if event.kind == TOLD:
-            _apply_worker_report(self.status(_NOBODY), event)  # raises where it makes no sense
-            self._told = event
+        if event.kind == WORKER_REPORT:
+            _apply_worker_report(self.status(_NO_KEEPER), event)  # raises where it makes no sense
+            self._report = event
             return
         self._status = _fold_run(self._status, event, self._parts)
         if event.worker is not None:
@@ -204,24 +200,24 @@ class StatusFold:
             self._parts.fold_in(*events.popitem())
 
     def outline(self, directory: RunDirectory) -> RunStatus | None:
-        """The status where the events of the run itself are all that was taken; None where they do not suffice."""
+        """Return the status from the events of the run itself; None where they do not suffice."""
         attended = directory.keeper_status()
-        if self._told is not None or attended.alive or not self._status.state.is_over:
+        if self._report is not None or attended.alive or not self._status.state.is_over:
             return None
         return replace(self._status, attended=attended, mirrored=self._status.attempt, parts=directory)
 
     def status(self, attended: KeeperStatus) -> RunStatus:
-        """What they come to; not by what workers told others where the run's own keeper asks, who follows them."""
+        """Return the status; without the workers' report where the run's own keeper asks, which follows them."""
         with self._reading:
             parts = self._parts.made()
         status = replace(self._status, attended=attended, mirrored=self._status.attempt, parts=parts)
-        ours = attended.pid == os.getpid() and attended.state != "gone"
-        return status if ours or self._told is None else _apply_worker_report(status, self._told)
+        is_own = attended.pid == os.getpid() and attended.state != "gone"
+        return status if is_own or self._report is None else _apply_worker_report(status, self._report)
 
 
-def _apply_worker_report(status: RunStatus, told: Event) -> RunStatus:
-    """The status of a run by what its workers said last, which may be of a later attempt than is mirrored."""
-    attempt = int(told.get("attempt") or 0)
+def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
+    """Return the status by the workers' last answers, which may be about a later attempt than is mirrored."""
+    attempt = int(report.get("attempt") or 0)
     if status.state.is_over or attempt < status.attempt:
         return status
     parts = {part.worker: part for part in status.workers}
@@ -232,19 +228,19 @@ def _apply_worker_report(status: RunStatus, told: Event) -> RunStatus:
     if status.state is RunState.PREPARING:
         begun = RunState.RUNNING if status.stop_requested in (None, BY_POLICY) else RunState.STOPPING
         status = replace(status, state=begun)
-    for row in told.get("ended") or ():
+    for row in report.get("ended") or ():
         index = row["worker"]
         if index in parts and not parts[index].ended:
-            parts[index] = replace(parts[index], **worker_changes(Event(told.time, "exit", index, row), False, None))
+            parts[index] = replace(
+                parts[index], **worker_changes(Event(report.time, "exit", index, row), False, None)
+            )
     ordered = tuple(parts.values())
-    status = replace(status, parts=ordered, told=True)
+    status = replace(status, parts=ordered, is_worker_report=True)
     return _with_its_end(status) if all(part.ended for part in ordered) else status
 
 
 def _with_its_end(status: RunStatus) -> RunStatus:
-    """The status of a run every part of which has ended: over, unless it may be launched again."""
-    from tui.runs.failure_rules import WorkerOutcome, final_state, first_failure
-
+    """Return the status of a run every part of which has ended: over, unless it may be launched again."""
     parts = {part.worker: part for part in status.workers}
     outcomes = {
         index: WorkerOutcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)
@@ -258,7 +254,7 @@ def _with_its_end(status: RunStatus) -> RunStatus:
     restart, restarts = status.attempt + 1, status.run.job.restarts
     if failed is not None and restart <= restarts:
         return replace(status, state=RunState.PREPARING, cause=f"{cause}; restart {restart} of {restarts} is to come")
-    # Workers whose clocks are behind ours would have it end before it began.
+    # With the time of a worker whose clock is slow it would end before it began.
     ended = max((part.ended_at for part in parts.values() if part.ended_at), default=None)
     ended = ended and max(ended, status.started or "")
     return replace(status, state=state, ended=ended, cause=cause if failed is not None else None)

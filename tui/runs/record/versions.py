@@ -1,4 +1,4 @@
-"""The versions of a run as its record tells them. Pure."""
+"""The versions of a run according to its record. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ RUNTIME = "runtime"
 
 
 def versions_in(event: Event) -> dict[str, str]:
-    """Return the versions that an event tells."""
+    """Return the versions in an event."""
     return {name: value for name in PACKAGES if isinstance(value := event.get(name), str)}
 
 
-def all_versions(run: Run, told: Mapping[str, str]) -> dict[str, str | None]:
+def all_versions(run: Run, found: Mapping[str, str]) -> dict[str, str | None]:
     """Return the document's `versions`: the slice's runtime, and what the job's interpreter has."""
-    return {RUNTIME: run.versions.get(RUNTIME), **{name: told.get(name) for name in PACKAGES}}
+    return {RUNTIME: run.versions.get(RUNTIME), **{name: found.get(name) for name in PACKAGES}}

@@ -1,4 +1,4 @@
-"""A worker's part in a run, as events tell it. Pure."""
+"""A worker's part in a run, from its events. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class WorkerStatus:
 
     `phase` is where its launch got to (`tui.runs.launch.phases`) and `phase_status` how
     (started, done, failed). `link` is lost or restored, None while nothing happened to it. `ended` says that its
-    process is over; `exit_code` is None too when nobody recorded how. `confirmed` is its answer to a stop.
+    process is over; `exit_code` is None too when that is not recorded. `confirmed` is its answer to a stop.
     """
 
     worker: int
@@ -42,63 +42,63 @@ class WorkerStatus:
     silent: bool = False
     """It has written nothing for longer than the threshold: it may hang."""
     tag: str | None = None
-    """The mark that every process of the job has there, where its launch told it."""
+    """The mark that every process of the job has there, where its launch recorded it."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether the job is known to have been started there."""
+        """Return whether the job is known to have been started there."""
         return self.phase == "confirm" or (self.phase == "start" and self.phase_status == "done")
 
 
 class WorkerParts:
-    """The workers' parts: what events told of each is gathered, and made a status of when somebody asks."""
+    """The workers' parts: events are gathered by worker, and made a status on demand."""
 
     def __init__(self, indices: Iterable[int]) -> None:
-        self._told: dict[int, dict[str, Any]] = {index: {} for index in indices}
+        self._known: dict[int, dict[str, Any]] = {index: {} for index in indices}
         self._made: dict[int, WorkerStatus] = {}
 
     def fold_in(self, index: int, event: Event) -> None:
         """Take in an event about one worker, which need not be among those that the run was launched on."""
-        told = self._told.setdefault(index, {})
-        self._change(index, worker_changes(event, told.get("ended", False), told.get("exit_code")))
+        known = self._known.setdefault(index, {})
+        self._change(index, worker_changes(event, known.get("ended", False), known.get("exit_code")))
 
     def set_silent(self, indices: Iterable[int], silent: bool) -> None:
         """Note of those that the run has whether they have written nothing for long."""
         for index in indices:
-            if index in self._told:
+            if index in self._known:
                 self._change(index, {"silent": silent})
 
     def set_tags(self, tags: Mapping[str, Any]) -> None:
         """Note the marks of the jobs that are about to start, by worker."""
-        for index in self._told:
+        for index in self._known:
             tag = tags.get(str(index))
             if isinstance(tag, str) and is_tag(tag):
                 self._change(index, {"tag": tag})
 
     def begin_anew(self) -> None:
-        """Forget what was told: another attempt begins."""
-        self._told = {index: {} for index in self._told}
+        """Forget every event: another attempt begins."""
+        self._known = {index: {} for index in self._known}
         self._made.clear()
 
     def made(self) -> tuple[WorkerStatus, ...]:
-        """Every part as it is now, by worker."""
-        for index in self._told.keys() - self._made.keys():
-            self._made[index] = WorkerStatus(index, **self._told[index])
+        """Return every part as it is now, by worker."""
+        for index in self._known.keys() - self._made.keys():
+            self._made[index] = WorkerStatus(index, **self._known[index])
         return tuple(self._made[index] for index in sorted(self._made))
 
     def _change(self, index: int, changes: Mapping[str, Any]) -> None:
         if changes:
-            self._told[index].update(changes)
+            self._known[index].update(changes)
             self._made.pop(index, None)
 
 
 def is_tag(text: str) -> bool:
-    """Whether a text is a mark that a worker may have chosen: a limit of 64 bits."""
+    """Return whether a text is a mark that a worker may have chosen: a limit of 64 bits."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 def worker_changes(event: Event, ended: bool, exit_code: int | None) -> dict[str, Any]:
-    """What an event changes of a worker's part, of which it is known whether it ended, and how."""
+    """Return what an event changes in a worker's part, given whether it has ended and its exit code."""
     get = event.fields.get
     if event.kind == "phase":
         return {

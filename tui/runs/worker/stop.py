@@ -25,7 +25,7 @@ STOP_TIMEOUT_S = 90.0
 """Time beyond the grace for a worker to answer: it kills, verifies and waits for the log's last bytes."""
 _TENTHS = 10
 _STARTED_PHASES = ("start", "confirm")
-_ALREADY = "it had ended already"
+_ALREADY = "already finished"
 _NEVER = "nothing to stop: never started"
 _NEVER_AGAIN = "nothing to stop: its next attempt never started"
 _REMOVED = "its directory was removed there"

@@ -80,5 +80,5 @@ async def query_versions(
         except TpuTuiError:
             return None
 
-    heard = await asyncio.gather(*map(ask, range(len(run.workers))))
-    record_versions(directory, [facts for facts in heard if facts is not None])
+    found = await asyncio.gather(*map(ask, range(len(run.workers))))
+    record_versions(directory, [facts for facts in found if facts is not None])

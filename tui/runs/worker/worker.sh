@@ -14,17 +14,17 @@ tt_tag=
 read -r tt_boot </proc/sys/kernel/random/boot_id
 umask 077
 
-tell() { say "$@" >&2; }
+say_aside() { say "$@" >&2; }
 
-# Hundredths of a second since boot, without a fork.
+# The hundredths of a second since boot in tt_now, without a fork.
 now() { read -r tt_now tt_rest </proc/uptime; tt_now=${tt_now%.*}${tt_now#*.}; }
 
 first_line() { IFS= read -r tt_line <"$1" || [ -n "$tt_line" ]; }
 
-# The lines of stdin that match a basic regular expression: the grep that coreutils lack.
+# The lines of stdin that match a basic regular expression; coreutils have no grep.
 pick() { LC_ALL=C nl -w1 -s"$tt_tab" -bp"$1" | cut -s -f2-; }
 
-# State, process group and start time of a process, from the end of its stat line (its name may hold anything).
+# State, group, session and start time of process $1, from the end of its stat line (its name may hold anything).
 look() {
   tt_stat=
   { IFS= read -r tt_stat <"/proc/$1/stat"; } 2>/dev/null || return 1
@@ -35,17 +35,17 @@ look() {
   tt_group=$3 tt_session=$4 tt_start=${20}
 }
 
-# Whether process $1 lives; a zombie does not.
+# Whether process $1 is alive and no zombie.
 lives() { look "$1" && case $tt_state in Z | X | x) return 1 ;; esac; }
 
 # The run's tag in tt_tag, empty where it is not known.
-know_tag() { [ -n "$tt_tag" ] || [ ! -s "$tt_d/tag" ] || { first_line "$tt_d/tag"; tt_tag=$tt_line; }; }
+read_tag() { [ -n "$tt_tag" ] || [ ! -s "$tt_d/tag" ] || { first_line "$tt_d/tag"; tt_tag=$tt_line; }; }
 
 # Every live process of the run, in tt_members. Most are found by the tag, a limit that a process inherits, cannot scrub
 # and may lower. Where none has it, processes with another limit are looked at, and with $1 = all those with none, too.
 members() {
   tt_members= tt_which= tt_p=
-  know_tag
+  read_tag
   # head goes on where a process vanishes in between; tail would not.
   for tt_w in $(head -v -c 4096 /proc/[0-9]*/limits 2>/dev/null |
     pick '^==> /proc/[0-9]*/limits <==$\|^Max file locks  *[0-9]'); do
@@ -74,7 +74,7 @@ files_of() {
   set +f
 }
 
-# Adds the processes in tt_which that have the run's variable, are in the leader's session, or have the job's output
+# Add the processes in tt_which that have the run's variable, are in the leader's session, or have the job's output
 # open. One that gave up all of these and the tag is not found, unless the run has a cgroup.
 unmarked_members() {
   add_marked "[0-9]*/$tt_run/$tt_worker/"
@@ -89,7 +89,7 @@ unmarked_members() {
   [ -z "$tt_lp" ] || for tt_p in $(holders); do add_member "$tt_p"; done
 }
 
-# Adds the processes in tt_which whose mark begins with $1, a pattern.
+# Add the processes in tt_which whose mark begins with $1, a pattern.
 add_marked() {
   files_of environ
   tt_p=
@@ -102,8 +102,8 @@ add_marked() {
   done
 }
 
-# Processes that have the pipe to the logger open, outside the supervisor's family and younger than the leader: what is
-# older, such as a service manager, was handed it. Only what was started after the logger's descriptors has that pipe.
+# Print the processes in tt_which that have the pipe to the logger open, except the supervisor's own and those older than
+# the leader, e.g. a service manager that was handed the pipe.
 holders() {
   is_intact && [ -n "$tt_main" ] || return 0
   for tt_p in $(cat "/proc/$tt_main/task/$tt_main/children" 2>/dev/null); do
@@ -123,16 +123,16 @@ holders() {
 # The run's cgroup in tt_cgroup, empty where none could be made.
 cgroup() { tt_cgroup=; [ ! -s "$tt_d/cgroup" ] || { first_line "$tt_d/cgroup"; tt_cgroup=$tt_line; }; }
 
-# Whether a process of the run is left, found or not: one that forks and leaves fast enough is never looked at.
-anybody() {
+# Whether a process of the run is left; one that forks and exits fast enough shows in the cgroup only.
+has_processes() {
   members "$@"
   [ -z "$tt_members" ] || return 0
   cgroup
   [ -n "$tt_cgroup" ] && read -r tt_w tt_v 2>/dev/null <"$tt_cgroup/cgroup.events" && [ "$tt_w $tt_v" = 'populated 1' ]
 }
 
-# The leader's pid in tt_leader, empty when it is gone or its number belongs to another process now; the number of its
-# session in tt_session_of, empty where that is another's.
+# The leader's pid in tt_leader, empty where it is gone or its pid was reused; its session in tt_session_of, empty where
+# that number was reused.
 leader() {
   tt_leader= tt_session_of= tt_lp=
   [ ! -s "$tt_d/pid" ] || read -r tt_lp tt_ls <"$tt_d/pid"
@@ -143,7 +143,7 @@ leader() {
   return 0
 }
 
-# The leader's group at once, then who is not in it: a job that saves at its first TERM may take a second for
+# Signal the leader's group at once, then the others: a job that saves at its first TERM may take a second one for
 # impatience.
 signal_all() {
   leader
@@ -156,7 +156,7 @@ signal_all() {
   return 0
 }
 
-# Everybody in the run's cgroup at once, however fast they fork.
+# Kill the run's cgroup at once, however fast its processes fork.
 kill_cgroup() {
   cgroup
   [ -z "$tt_cgroup" ] || { echo 1 >"$tt_cgroup/cgroup.kill"; } 2>/dev/null
@@ -164,14 +164,14 @@ kill_cgroup() {
 
 # End every process of the run: TERM, grace ($1, tenths of a second), KILL, then freeze and kill what is left. $2 = all
 # looks for unmarked ones among all processes.
-# A process that forks faster than it is found cannot while it is stopped, so looks are repeated until two agree.
+# A stopped process cannot fork, so the scan is repeated until two scans agree.
 sweep() {
-  anybody "$2" || return 0
+  has_processes "$2" || return 0
   signal_all TERM
   signal_all CONT
   now; tt_until=$((tt_now + $1 * 10))
-  while anybody && now && [ "$tt_now" -lt "$tt_until" ]; do sleep 0.1; done
-  anybody "$2" || return 0
+  while has_processes && now && [ "$tt_now" -lt "$tt_until" ]; do sleep 0.1; done
+  has_processes "$2" || return 0
   signal_all KILL
   kill_cgroup
   tt_empty=0 tt_rounds=0
@@ -190,10 +190,10 @@ sweep() {
 
 alive() { [ -e "$tt_d/alive" ] && ! flock -n -s "$tt_d/alive" true; }
 
-# --- what a living supervisor holds open, whatever becomes of the run's directory ---------------------------------------
+# --- what a live supervisor holds open, whatever becomes of the run's directory -----------------------------------------
 #   3 why   4 card   5 pid   6 code   7 log   8 alive   9 the worker's lock
 
-# What the supervisor is known by: its pid, the run's attempt, place and marks; root and cgroup; then the run's record.
+# Write what identifies the supervisor: its pid, the run's attempt, place and marks; root; cgroup; then the run's record.
 write_card() {
   first_line oom; tt_w=$tt_line
   first_line attempt; tt_at=$tt_line
@@ -206,7 +206,7 @@ hold() {
   command exec 3<>why 4<card 5<pid.new 6<>code.new 7>>log
 }
 
-# The processes of supervisors here of a run and a worker (patterns), in tt_supervisors.
+# The supervisors' processes of a run and a worker (patterns $1, $2) in tt_supervisors.
 supervisors() {
   tt_supervisors= tt_p=
   for tt_w in $(head -v -c 4096 /proc/[0-9]*/cmdline 2>/dev/null | LC_ALL=C tr '\0\t\\' ' __' |
@@ -218,8 +218,8 @@ supervisors() {
   done
 }
 
-# Read the card of a supervisor's process $1: tt_sup and tt_its_NAME. One of an earlier version has none; what another
-# user's process holds is not believed.
+# Read the card of a supervisor's process $1 into tt_sup and tt_its_NAME. Fails for an earlier version, which has none, and
+# for another user's process, which is not believed.
 read_card() {
   [ -O "/proc/$1" ] && [ -f "/proc/$1/fd/4" ] && [ -f "/proc/$1/fd/8" ] || return 1
   {
@@ -231,8 +231,8 @@ read_card() {
   [ "/proc/$tt_sup/fd/8" -ef "/proc/$1/fd/8" ] || tt_sup=$1
 }
 
-# Whether the run's directory has what it needs to be looked at, the lock that its supervisor holds among it; in tt_main
-# the supervisor, where it lives and is not of an earlier version.
+# Whether the run's directory has the files that describe it, with the lock that its supervisor holds. tt_main is the
+# supervisor, where it lives and is not of an earlier version.
 is_intact() {
   tt_main=
   [ -e "$tt_d/alive" ] && [ -s "$tt_d/tag" ] && [ -s "$tt_d/boot" ] && [ -s "$tt_d/attempt" ] || return 1
@@ -242,8 +242,8 @@ is_intact() {
   [ "/proc/$tt_main/fd/8" -ef "$tt_d/alive" ]
 }
 
-# A run that is alive although its directory was removed, emptied or lies elsewhere: found by its supervisor, wherever
-# that has its root. In tt_unnamed the supervisor of an earlier version, which cannot say where it is.
+# Find a run that is alive although its directory was removed, emptied or is elsewhere, by its supervisor's process.
+# tt_unnamed is a supervisor of an earlier version, whose directory is not known.
 find_alive() {
   tt_unnamed= tt_main=
   supervisors "$tt_run" "$tt_worker"
@@ -255,7 +255,7 @@ find_alive() {
   done
 }
 
-# Write into tt_d what is missing there, of what process $1 holds and its card says.
+# Restore the missing files of tt_d from the descriptors and the card of process $1.
 give_back() {
   mkdir -p "$tt_d" 2>/dev/null && cd "$tt_d" || return 1
   [ alive -ef "/proc/$1/fd/8" ] || link_to "/proc/$1/fd/8" alive
@@ -276,30 +276,30 @@ give_back() {
   put tag "$tt_its_tag"
 } 2>/dev/null
 
-# Give a file that is open another name: as itself where it has one left, else for as long as it is open.
+# Link an open file to a name: a hard link where it has a name left, else a symlink that works while it is open.
 link_to() { { ln -L "$1" "$2.$$" || ln -s "$1" "$2.$$"; } && mv -T "$2.$$" "$2"; rm -f "$2.$$"; }
 
 put() { [ -s "$1" ] || { echo "$2" >"$1.$$" && mv "$1.$$" "$1"; }; }
 
-# A job may have taken the permissions of directories that are its run's.
+# Restore the permissions of the run's directories, which a job may have removed.
 open_up() {
   for tt_w in "$tt_root" "$tt_root/runs" "$tt_root/runs/$tt_run" "$tt_d"; do
     [ ! -d "$tt_w" ] || { [ -r "$tt_w" ] && [ -w "$tt_w" ] && [ -x "$tt_w" ]; } || chmod u+rwx "$tt_w" 2>/dev/null
   done
 }
 
-# The log, in tt_log: what a live supervisor writes, whatever lies in its place.
-know_log() {
+# Choose the log to read, in tt_log: the one that a live supervisor writes, whatever is in its place.
+choose_log() {
   tt_log=log
   [ -z "$tt_main" ] || [ ! -f "/proc/$tt_main/fd/7" ] || tt_log=/proc/$tt_main/fd/7
   [ -r "$tt_log" ] || chmod u+rw "$tt_log" 2>/dev/null
-  # What a job may have put there instead must not be waited for.
+  # A fifo or a device that a job put there would block.
   [ -f "$tt_log" ] || tt_log=/dev/null
 }
 
 # --- devices ----------------------------------------------------------------------------------------------------------
 
-# Owners of the devices: tt_owners has "PID DEVICE" words in pairs, tt_hidden says that some processes could not be seen.
+# Find the owners of the devices: pairs of words "PID DEVICE" in tt_owners; tt_hidden: some processes cannot be seen.
 owners() {
   tt_owners= tt_hidden=
   find_devices
@@ -311,14 +311,14 @@ owners() {
 
 # --- launch -----------------------------------------------------------------------------------------------------------
 
-# Undo what was made here: an earlier attempt's directory comes back to its place. Never twice.
+# Remove what this launch made and put an earlier attempt's directory back. Called once at most.
 unmake() {
   trap '' PIPE
   remove_cgroup
   cd /
   rm -rf "$tt_d"
   tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
-  # Where another keeper's launch has taken the place meanwhile, what was set aside stays there.
+  # Fails where another keeper's launch took the place meanwhile: the earlier attempt stays aside.
   if [ -n "$tt_aside" ]; then mv -T "$tt_aside" "$tt_d" 2>/dev/null; else rm -f "$tt_w" "$tt_w.new"; fi
   rmdir "$tt_root/runs/$tt_run" 2>/dev/null
   return 0
@@ -330,16 +330,16 @@ refuse() {
   exit 3
 }
 
-# Before anything is made: a worker that lacks a program would fail later, in ways that do not name it.
+# Refuse a worker that lacks a program, which would fail later without naming it.
 check_programs() {
   for tt_w in cat chmod cksum cp cut date dd env fallocate flock head ln mkdir mkfifo mv nl od prlimit readlink rm rmdir setsid sleep stat sync \
-    tail timeout tr truncate uname; do
+    tail timeout tr truncate; do
     command -v "$tt_w" >/dev/null || refuse "program $tt_w"
   done
 }
 
-# A mark that every process of the run inherits and nothing scrubs: the limit on file locks, which the kernel no longer
-# uses. It can only be lowered without privilege, so inside another run the new one lies a little below that one's.
+# Choose the resource-limit tag, which every process of the run inherits: the limit on file locks, unused by the kernel.
+# Without privilege it can only be lowered, so inside another run the new tag is a little below that run's.
 choose_tag() {
   set -- $(od -An -N8 -tu4 /dev/urandom)
   tt_tag=$(((($1 & 0x1fffffff) << 32 | $2) | 0x2000000000000000))
@@ -353,7 +353,7 @@ choose_tag() {
   tt_why=$(exec 2>&1; echo "$tt_tag" >"$tt_d/tag") || refuse_write
 }
 
-# A cgroup of the run's own below ours, where this user may make one (root, with cgroup v2 from Linux 5.14 on).
+# Make a cgroup for the run, where this user may (root, with cgroup v2 from Linux 5.14 on).
 make_cgroup() {
   tt_cgroup=
   for tt_w in /sys/fs/cgroup /sys/fs/cgroup/unified; do [ -w "$tt_w/cgroup.procs" ] && break; done
@@ -365,7 +365,7 @@ make_cgroup() {
 
 remove_cgroup() { cgroup; [ -z "$tt_cgroup" ] || rmdir "$tt_cgroup" 2>/dev/null; }
 
-# This worker among those that may share this directory: its name and the address and port it was reached at.
+# The worker among those that share this directory, in tt_place: its host name, and the address and port of this login.
 place() {
   read -r tt_w </proc/sys/kernel/hostname
   set -- ${SSH_CONNECTION:-}
@@ -378,8 +378,8 @@ lock_worker() {
   tt_o= tt_ow=
   read -r tt_o tt_ow <"$tt_lock"
   if flock -n 9; then
-    # Whose end is on record has left nothing, and its lock was never removed.
-    [ -n "$tt_o" ] && [ -s "$tt_root/runs/$tt_o/$tt_ow/status" ] || look_for_others
+    # A run with a recorded end has left nothing.
+    [ -n "$tt_o" ] && [ -s "$tt_root/runs/$tt_o/$tt_ow/status" ] || refuse_beside_others
     printf '%s %s\n' "$tt_run" "$tt_worker" >"$tt_lock"
     return 0
   fi
@@ -394,8 +394,8 @@ lock_worker() {
   refuse "busy run ${tt_o:-?} pid ${tt_lp:-?} command ${tt_c:-not started yet}"
 }
 
-# A run that is alive although nothing of it is left where it was: its lock is gone, too.
-look_for_others() {
+# Refuse where a run is alive whose directory and lock were removed.
+refuse_beside_others() {
   supervisors '[^ ]*' '[^ ]*'
   for tt_v in $tt_supervisors; do
     read_card "$tt_v" && [ "$tt_its_place $tt_its_root" = "$tt_place $tt_root" ] || continue
@@ -412,7 +412,7 @@ look_for_others() {
   done
 }
 
-# What every process of the job has in its environment, in tt_mark: tag, run, worker, and where that is.
+# The job's environment mark in tt_mark: tag, run, worker, place and root.
 make_mark() {
   set -- $(printf %s "$tt_root" | cksum)
   tt_mark=$tt_tag/$tt_run/$tt_worker/$tt_place/$1
@@ -427,7 +427,7 @@ check_devices() {
 }
 
 reserve_room() {
-  # What is to be written of the job's beginning and end is written into room that is there already.
+  # The job's beginning and end are written into blocks that exist already.
   tt_w='
 '
   while [ "${#tt_w}" -lt 4096 ]; do tt_w=$tt_w$tt_w; done
@@ -447,14 +447,14 @@ refuse_full() { case $tt_why in *'No space'* | *'quota'*) refuse "full $tt_why" 
 
 refuse_write() { refuse_full; refuse "directory $tt_why"; }
 
-# What a login exports. Directories that this session's PATH had and the start-up files dropped stay in front: somebody
-# put them there for these sessions.
+# Print a login's exports. Directories of this session's PATH that the start-up files dropped stay in front: they were
+# set for such sessions.
 tt_export='tt_new=; IFS=:; set -f
 for tt_w in $1; do case ":$PATH:" in *":$tt_w:"*) ;; *) tt_new=$tt_new$tt_w: ;; esac; done
 export PATH="$tt_new$PATH"
 export -p'
 
-# Asked of a child, so that a start-up file that exits, fails or hangs does no harm.
+# Save the login environment, read by a child so that a start-up file that exits, fails or hangs does no harm.
 login_environment() {
   tt_sh=sh tt_profile=$HOME/.profile
   case ${SHELL:-} in
@@ -478,17 +478,17 @@ check_command() {
   refuse "command $(printf %s "$tt_why" | tr '\n\r\t' '   ' | head -c 400)"
 }
 
-# The attempt that the run's directory here holds.
+# The attempt in the run's directory, in tt_line.
 attempt_here() { tt_line=0; [ ! -s "$tt_d/attempt" ] || first_line "$tt_d/attempt"; }
 
-# Enter the directory of attempt $1, which a later one may have set aside.
+# Enter the directory of attempt $1, which a later attempt may have set aside.
 enter() {
   attempt_here
   if [ "$tt_line" = "$1" ] && cd "$tt_d" 2>/dev/null; then return 0; fi
   cd "$tt_root/runs/$tt_run/attempts/$1/$tt_worker" 2>/dev/null
 }
 
-# Make room for a further attempt: the one before is over, and nobody wanted the run to stay stopped.
+# Set the earlier attempt's directory aside for a further one, unless it is alive or the run was stopped.
 set_aside() {
   [ ! -e "$tt_root/runs/$tt_run/stopped-$tt_worker" ] || refuse "stopped"
   [ -d "$tt_d" ] || return 0
@@ -500,15 +500,14 @@ set_aside() {
   tt_why=$(mv -T "$tt_d" "$tt_aside" 2>&1) || { tt_aside=; refuse "directory $tt_why"; }
 }
 
-# The job's text and the run's record as they were for the attempt before, when a keeper that never knew the secrets
-# in them launches the run again.
+# Copy the job's text and the run's record of the earlier attempt: a keeper that does not know the secrets relaunches it.
 take_over_files() {
   [ -n "$tt_aside" ] || refuse "cut nothing of an earlier attempt is here to launch again"
   cp "$tt_aside/command" "$tt_aside/run.json" . || refuse "directory cannot copy the earlier attempt's files"
 }
 
-# Sizes of the job's text and of the run's record, the attempt, the number of the keeper that launches (0: known here
-# already), and for how many seconds the front, once the job is confirmed, goes on as a follower from byte 0 (0: not).
+# Launch attempt $3: $1 and $2 are the sizes of the job's text and the run's record (0: those of the attempt before), $4 the
+# keeper's number (0: known here), $5 for how many seconds this session follows the log from byte 0 afterwards (0: not).
 launch() {
   tt_csize=$1 tt_jsize=$2 tt_attempt=$3 tt_keeper=${4:-0} tt_seconds=${5:-0} tt_made= tt_aside=
   check_programs
@@ -519,14 +518,14 @@ launch() {
     refuse "directory $tt_why"
   fi
   tt_made=1
-  # A launcher that is gone is met at the next word to it. Caught, not ignored: what is started here has its default.
+  # A dead launcher is noticed at the next answer. Caught, not ignored: child processes have the default.
   trap 'unmake; exit 3' PIPE
   cd "$tt_d" || refuse "directory cannot enter $tt_d"
-  # Held by what is started here as long as it lives: whoever looks meanwhile sees that something is being made.
+  # Inherited by every process of this launch, so that other sessions see that it is alive.
   exec 8>>alive
   flock 8
   echo "$tt_attempt" >attempt
-  [ "$tt_keeper" = 0 ] || leave_number "$tt_keeper"
+  [ "$tt_keeper" = 0 ] || store_number "$tt_keeper"
   if [ "$tt_csize" = 0 ]; then
     take_over_files
     tt_csize=$(stat -c %s command) tt_jsize=$(stat -c %s run.json)
@@ -556,7 +555,7 @@ launch() {
   fi
   login_environment
   check_command
-  # The front stays until all is decided: sshd stops feeding standard input once its direct child is gone.
+  # This session stays until all is decided: sshd stops feeding standard input once its direct child exits.
   exec 4>&1 5<&0
   tt_w=$(setsid -f sh ./worker.sh supervise "$tt_run" "$tt_worker" "$tt_nonce" "$tt_aside" 3>&1 >&4 <&5 5<&-) ||
     refuse "program setsid -f"
@@ -576,13 +575,13 @@ supervise() {
   tt_aside=$1
   cd "$tt_d" || exit 1
   trap 'unmake; exit 1' PIPE
-  know_tag
+  read_tag
   tt_noreserve=
   [ ! -e noreserve ] || tt_noreserve=1
   write_card
   say "armed $$ tag=$tt_tag"
   tt_w=$(timeout "$tt_bar" head -c 3)
-  # The second mark alone is of a stop that came while an earlier attempt was set aside, before this one was there.
+  # `stopped` alone marks a stop that came while the earlier attempt was set aside and this one was not there yet.
   if [ "$tt_w" != 'go!' ] || [ -e cancel ] || [ -e "../stopped-$tt_worker" ]; then
     by_person
     unmake
@@ -596,20 +595,20 @@ supervise() {
   lease <&5 5<&- &
   exec 5<&- </dev/null >/dev/null 2>>trouble 3>&- 4>&-
   hold
-  # A machine that is shut down in order sends TERM and HUP to everybody here: the job's last words are still written.
+  # A shutdown sends TERM and HUP to every process: the job's last output is still written.
   job | { trap '' TERM HUP; logger; finish; }
 }
 
-# What an answer says beside its word where a person stopped the run.
+# The field of an answer about a run that a user stopped, in tt_by.
 by_person() { tt_by=; [ ! -e "../stopped-$tt_worker" ] || tt_by=' stopped=1'; }
 
-# Ends the job unless the launcher confirms it. A dead launcher must not kill the watch, hence no SIGPIPE.
+# End the job unless the launcher confirms it in time. SIGPIPE is ignored: a dead launcher must not end this watch.
 lease() {
   trap '' PIPE
   exec 2>>trouble
   tt_w=
   tt_p=$(timeout "$tt_lease" cat ack)
-  # An empty word is of one that was stopped before it began: there is nothing to confirm.
+  # An empty answer: it was stopped before it began, and there is nothing to confirm.
   if [ $? != 0 ] || [ -n "$tt_p" ]; then
     [ -z "$tt_p" ] || say "started $tt_p" >&4
     tt_w=$(timeout "$tt_lease" head -c 3)
@@ -626,7 +625,7 @@ lease() {
   fi
 }
 
-# Tagged before it looks for `cancel`: a stop either is seen here or sees this process.
+# The job's process, tagged before it looks for `cancel`: either it sees a stop, or the stop sees this process.
 tt_job='exec 2>&1 </dev/null 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
 [ ! -s "$1/cgroup" ] || { IFS= read -r tt_stat <"$1/cgroup" && echo 0 >"$tt_stat/cgroup.procs"; } 2>/dev/null
 [ ! -e "$1/cancel" ] || { : >"$1/ack"; exit 143; }
@@ -652,7 +651,7 @@ job() {
   tt_defaults=
   env --default-signal true 2>/dev/null && tt_defaults='env --default-signal'
   make_mark
-  # In the foreground, so that INT and QUIT keep their defaults; `why` gets what the shell says of a fatal signal.
+  # In the foreground, so that INT and QUIT keep their defaults; `why` gets the shell's message about a fatal signal.
   { TPU_TUI_MARK=$tt_mark setsid prlimit --locks="$tt_tag" $tt_defaults sh -c "$tt_job" sh "$tt_d"; tt_rc=$?; } 2>&3
   printf '%s\n' "$tt_rc" >&6
   mv code.new code 2>/dev/null
@@ -665,14 +664,13 @@ job() {
   echo swept >&6
 }
 
-# Whether nothing of the job is left that would write.
+# Whether the job's processes are ended, by the file of its code ($1, or descriptor 6).
 is_swept() { { read -r tt_w; read -r tt_w; read -r tt_w; } <"${1:-/proc/self/fd/6}"; [ "$tt_w" = swept ]; } 2>/dev/null
 
-# Whether there is room for what dd reads next, tt_count blocks of which are kept free. Only a lack of room is worth
-# waiting for.
+# Whether there is room for the next tt_count blocks of dd. Only a lack of room is waited for, not another error.
 has_room() {
   tt_count=$tt_blocks
-  # Where no room can be kept, a block at a time shows whether there is some again.
+  # Where no room can be reserved, one block at a time shows whether there is some again.
   if [ -n "$tt_noreserve" ]; then [ ! -e full ] || tt_count=1; return 0; fi
   tt_size=$(stat -L -c %s /proc/self/fd/7)
   if tt_why=$(LC_ALL=C fallocate -n -o "$tt_size" -l $((tt_reserve + tt_last)) /proc/self/fd/7 2>&1); then
@@ -680,13 +678,13 @@ has_room() {
     return 0
   fi
   case $tt_why in *'No space'* | *'uota'*) ;; *) return 0 ;; esac
-  # Kept earlier and not used up: a cycle may end after very little.
+  # Room reserved earlier may be left: a cycle may end after few bytes.
   tt_count=$(((tt_top - tt_last - tt_size) / 65536))
   [ "$tt_count" -gt 0 ]
 }
 
-# Reads a block only when there is room for it: a full disk holds the job in its write, and nothing is lost. Of a job
-# that has ended the rest is in the pipe, for which room was kept.
+# Copy the pipe to the log. A block is read only when there is room for it: a full disk blocks the job in its write and
+# loses nothing. What is left in the pipe after the job's end has reserved room.
 logger() {
   tt_top=$((tt_reserve + tt_last))
   while :; do
@@ -701,7 +699,7 @@ logger() {
     count_of $tt_w
     if [ -z "$tt_n" ]; then sleep 0.2
     elif [ "$tt_v" != 0 ]; then
-      # The block that it could not write is lost; the job goes on all the same.
+      # The block that could not be written is lost; the job goes on.
       ! is_swept || return 0
       is_full
       sleep 0.5
@@ -715,7 +713,7 @@ logger() {
 is_full() { [ ! -e room ] || mv room full; } 2>/dev/null
 is_roomy() { [ ! -e full ] || mv full room; } 2>/dev/null
 
-# How many blocks dd says that it read, in tt_n: whole ones and others, behind what it warns of. Killed, it says nothing.
+# The blocks that dd read, in tt_n, from its message after any warnings; empty where it was killed.
 count_of() {
   tt_n=
   for tt_w; do
@@ -726,7 +724,7 @@ count_of() {
   done
 }
 
-# Put the log back under its name, and what a job may have put there aside.
+# Restore the log's name, and set aside what a job put there.
 put_log_back() {
   if [ -L log ] || ! [ log -ef /proc/self/fd/7 ]; then
     case $(readlink log) in /proc/*) rm -f log ;; esac
@@ -735,8 +733,8 @@ put_log_back() {
   fi
 } 2>/dev/null
 
-# How the leader ended, of the files $1 (its code) and $2 (what the shell said of a signal).
-know_end() {
+# Read how the leader ended from the files $1 (its code) and $2 (the shell's message about a signal).
+read_end() {
   tt_rc= tt_until= tt_signal= tt_line=
   { read -r tt_rc; read -r tt_until; } 2>/dev/null <"$1"
   case $tt_rc in '' | *[!0-9]*) return 1 ;; esac
@@ -749,7 +747,7 @@ finish() {
   IFS=' ' read -r tt_me tt_w </proc/self/stat
   open_up
   chmod u+rw /proc/self/fd/7 2>/dev/null
-  # Where all of tpu-tui's was removed nothing is made again: a follower has the end from what is still open.
+  # Where the whole root was removed nothing is restored: a follower reads the end from what is still open.
   if [ -d "$tt_root" ] && ! { is_intact && [ "$tt_d/alive" -ef /proc/self/fd/8 ]; }; then
     read_card "$tt_me" && give_back "$tt_me"
   fi
@@ -759,7 +757,7 @@ finish() {
   tt_size=$(stat -c %s log) || tt_size=0
   sync log
   tt_aborted= tt_since=
-  know_end /proc/self/fd/6 /proc/self/fd/3
+  read_end /proc/self/fd/6 /proc/self/fd/3
   [ -n "$tt_rc" ] || tt_rc=unknown
   [ -n "$tt_until" ] || tt_until=$(date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00)
   [ -e aborted ] && tt_aborted=1
@@ -769,7 +767,7 @@ finish() {
     "$tt_rc" "$tt_signal" "$tt_size" "$tt_oom" "$tt_aborted" "$tt_line" "$tt_until" "$tt_since" 1<>status.new
   sync status.new
   mv status.new status
-  # What stood for the lock while its holder lived is nothing once that is gone.
+  # A symlink to the holder's descriptor would dangle from now on.
   [ ! -L alive ] || { : >"alive.$tt_me" && mv "alive.$tt_me" alive; }
   sync .
   remove_cgroup
@@ -777,10 +775,12 @@ finish() {
 
 # --- follow -----------------------------------------------------------------------------------------------------------
 
-# Open what a follower of attempt $1 reads: 5 code, 6 why, 7 log, 8 alive. Those of a live supervisor stay whatever becomes
-# of the run's directory. Its files are believed where they say how the run ended or that it lives; anything else may be
-# the moment in which they are taken away.
+# Open what a follower of attempt $1 reads: 5 code, 6 why, 7 log, 8 alive. A live supervisor's descriptors stay whatever
+# becomes of the run's directory. Files alone are believed where they show an end or a held lock; otherwise they may just
+# be on their way to be removed.
 open_record() {
+  open_up
+  is_intact || find_alive
   open_supervisors "$1" && return 0
   open_files "$1" && { [ -s status ] || ! is_free; } && return 0
   find_alive
@@ -790,7 +790,7 @@ open_record() {
 open_supervisors() {
   [ -n "$tt_main" ] && [ "$tt_its_attempt" = "$1" ] || return 1
   tt_was=$tt_boot tt_v=/proc/$tt_main/fd
-  know_log
+  choose_log
   { command exec 5<"$tt_v/6" 6<"$tt_v/3" 7<"$tt_v/7" 8<"$tt_v/8"; } 2>/dev/null
 }
 
@@ -798,7 +798,7 @@ open_files() {
   enter "$1" || return 1
   tt_was= tt_main=
   ! first_line boot || tt_was=$tt_line
-  know_log
+  choose_log
   command exec 7<"$tt_log"
   for tt_v in code code.new /dev/null; do command exec 5<"$tt_v" && break; done
   for tt_v in why /dev/null; do command exec 6<"$tt_v" && break; done
@@ -815,13 +815,13 @@ report_end() {
   if enter "$1" && [ -s status ]; then
     first_line status
     tt_w=$tt_root/runs/$tt_run/stopped-$tt_worker tt_v=
-    # A person's stop; one that came after the end had nothing to do with it.
+    # A user's stop; one after the end did not cause it.
     [ ! -e "$tt_w" ] || [ "$tt_w" -nt status ] || tt_v=1
-    tell "end $tt_line stopped=$tt_v"
-  elif know_end /proc/self/fd/5 /proc/self/fd/6 && is_swept /proc/self/fd/5; then
-    tell "end exit=$tt_rc signal=$tt_signal size=$(log_size) oom=$tt_oom time=$tt_until boot=$tt_boot"
+    say_aside "end $tt_line stopped=$tt_v"
+  elif read_end /proc/self/fd/5 /proc/self/fd/6 && is_swept /proc/self/fd/5; then
+    say_aside "end exit=$tt_rc signal=$tt_signal size=$(log_size) oom=$tt_oom time=$tt_until boot=$tt_boot"
   else
-    tell "lost size=$(log_size) boot=$tt_boot was=$tt_was code=$tt_rc"
+    say_aside "lost size=$(log_size) boot=$tt_boot was=$tt_was code=$tt_rc"
   fi
 }
 
@@ -831,10 +831,10 @@ report_end() {
 report_changes() {
   tt_before= tt_said=
   while kill -0 $$ 2>/dev/null; do
-    [ -n "$tt_said" ] || ! know_end /proc/self/fd/5 /proc/self/fd/6 || [ -z "$tt_until" ] ||
-      { tell "ending exit=$tt_rc signal=$tt_signal oom=$tt_oom time=$tt_until"; tt_said=1; }
+    [ -n "$tt_said" ] || ! read_end /proc/self/fd/5 /proc/self/fd/6 || [ -z "$tt_until" ] ||
+      { say_aside "ending exit=$tt_rc signal=$tt_signal oom=$tt_oom time=$tt_until"; tt_said=1; }
     tt_is=room; [ ! -e full ] || tt_is=full
-    [ "$tt_is" = "$tt_before" ] || tell "$tt_is"
+    [ "$tt_is" = "$tt_before" ] || say_aside "$tt_is"
     tt_before=$tt_is
     sleep 1 >/dev/null 2>&1 || return
   done
@@ -878,33 +878,39 @@ describe() {
 
 outcome() { if [ -s status ]; then first_line status; else tt_line="exit=unknown unrecorded=1"; fi; }
 
-# Whose the run's directory is, in tt_whose: `here`, `rebooted` (this machine's, before it started anew) or `other`.
-# One that is still being made has no mark yet, and is here.
-whose() {
-  tt_whose=here
+# The machine of the run's directory, in tt_machine: `here`, `rebooted` (this one before its last boot) or `other`. A
+# directory that is still being made has no place yet, and is here.
+find_machine() {
+  tt_machine=here
   [ -s place ] || return 0
   first_line boot
   [ "$tt_line" != "$tt_boot" ] || return 0
   place
-  if [ "$(cat place)" = "$tt_place" ]; then tt_whose=rebooted; else tt_whose=other; fi
+  if [ "$(cat place)" = "$tt_place" ]; then tt_machine=rebooted; else tt_machine=other; fi
 }
 
-# End what the launcher knows to have begun here, and whose directory is gone: $1 is the grace, $2 the tag, or 0, or nothing.
-stop_astray() {
-  [ -z "$tt_unnamed" ] || { say "unconfirmed its directory is gone, and its supervisor lives:$(describe "$tt_unnamed")"; exit 0; }
+unconfirmed() { say "unconfirmed $*"; exit 0; }
+
+# Refuse to confirm a stop while there are processes of the run, or where the last sweep (status $1) found new ones.
+check_swept() {
+  members all
+  [ -z "$tt_members" ] || unconfirmed "still there:$(describe $tt_members)"
+  [ "$1" = 0 ] || unconfirmed "new processes of the run keep appearing"
+}
+
+# End a run without a directory that the launcher knows to have begun here: grace $1, tag $2 (0 or empty: unknown).
+stop_without_directory() {
+  [ -z "$tt_unnamed" ] || unconfirmed "its directory is gone, and its supervisor lives:$(describe "$tt_unnamed")"
   [ "${2:-0}" = 0 ] || tt_tag=$2
   members all
   [ -n "$tt_members" ] || { say "$tt_never${2:+ gone=1}"; exit 0; }
   sweep "$1" all
-  tt_swept=$?
-  members all
-  [ -z "$tt_members" ] || { say "unconfirmed still there:$(describe $tt_members)"; exit 0; }
-  [ "$tt_swept" = 0 ] || { say "unconfirmed new processes of the run keep appearing"; exit 0; }
+  check_swept $?
   say "stopped exit=unknown unrecorded=1 removed=1"
 }
 
-# Wait a moment for the supervisor's end, and enter its directory: one that was taken away is made again by it, at the
-# latest when it ends.
+# Wait a moment for the supervisor's end, and enter its directory: the supervisor restores a removed one, at the latest
+# when it ends.
 supervisor_ended() {
   if [ . -ef "$tt_d" ] && [ -e alive ]; then flock -w 1 -s alive true; return; fi
   supervisors "$tt_run" "$tt_worker"
@@ -917,39 +923,42 @@ supervisor_ended() {
 # Confirmed only when nothing is left, by every sign there is.
 stop() {
   tt_w=$tt_root/runs/$tt_run
-  # The mark's time tells whether it came before an end: that of the first stop stays.
+  # The mark's time shows whether it came before an end, so the first stop's mark stays.
   [ "$2" != 1 ] || [ ! -d "$tt_w" ] || [ -e "$tt_w/stopped-$tt_worker" ] || : >"$tt_w/stopped-$tt_worker"
   tt_never='stopped never=1'
   for tt_p in "$tt_w"/attempts/*/"$tt_worker"; do [ ! -d "$tt_p" ] || tt_never='stopped never=1 before=1'; done
   if ! cd "$tt_d" 2>/dev/null; then
-    if [ -d "$tt_d" ]; then say "unconfirmed cannot enter $tt_d"; else stop_astray "$1" "${3:-}"; fi
+    [ ! -d "$tt_d" ] || unconfirmed "cannot enter $tt_d"
+    stop_without_directory "$1" "${3:-}"
     exit 0
   fi
-  whose
-  case $tt_whose in
+  find_machine
+  case $tt_machine in
     rebooted) outcome; say "stopped $tt_line rebooted=1"; exit 0 ;;
-    other) say "unconfirmed this directory belongs to another machine ($(cat place))"; exit 0 ;;
+    other) unconfirmed "this directory belongs to another machine ($(cat place))" ;;
   esac
   { echo "$1" >cancel.new && mv cancel.new cancel; } 2>/dev/null || true >cancel
   [ -e going ] || { members; [ -z "$tt_members" ] && { say "$tt_never"; exit 0; }; }
   sweep "$1" all
   tt_swept=$?
-  # Whoever holds its log open keeps the supervisor, seen or not: looked for again until that has ended.
+  # Any process that holds the job's output open keeps the supervisor: search again until it has ended.
   now; tt_patience=$((tt_now + 4000))
   until supervisor_ended || { now && [ "$tt_now" -ge "$tt_patience" ]; }; do
     sweep 0 all
     tt_swept=$?
   done
-  members all
-  [ -n "$tt_members" ] && { say "unconfirmed still there:$(describe $tt_members)"; exit 0; }
-  [ "$tt_swept" = 0 ] || { say "unconfirmed new processes of the run keep appearing"; exit 0; }
-  alive && { say "unconfirmed its supervisor has not ended"; exit 0; }
-  anybody && { say "unconfirmed new processes of the run keep appearing"; exit 0; }
+  check_swept "$tt_swept"
+  alive && unconfirmed "its supervisor has not ended"
+  has_processes && unconfirmed "new processes of the run keep appearing"
   if [ ! -s status ]; then
-    for tt_w in 1 2 3 4 5; do sleep 0.1; members; [ -n "$tt_members" ] && { say "unconfirmed still there:$(describe $tt_members)"; exit 0; }; done
+    for tt_w in 1 2 3 4 5; do
+      sleep 0.1
+      members
+      [ -z "$tt_members" ] || unconfirmed "still there:$(describe $tt_members)"
+    done
   fi
   owners
-  if [ -n "$tt_owners" ]; then set -- $tt_owners; say "unconfirmed device $2 is still held by$(describe "$1")"; exit 0; fi
+  [ -z "$tt_owners" ] || { set -- $tt_owners; unconfirmed "device $2 is still held by$(describe "$1")"; }
   tt_w=${TPU_TUI_LOCKFILE:-/tmp/libtpu_lockfile}
   [ -n "$tt_real" ] && [ -z "$tt_hidden" ] && rm -f "$tt_w" 2>/dev/null
   remove_cgroup
@@ -959,15 +968,15 @@ stop() {
 
 condition() {
   if alive; then
-    # Aborted and still alive: it is being ended, and what is to be said of that is not written yet.
+    # Aborted and still alive: its end is not written yet.
     if [ -e running ]; then tt_c=running; elif [ -e going ]; then tt_c=started; else tt_c=armed; fi
   elif [ -s status ]; then tt_c=ended
   elif [ ! -e going ]; then tt_c=never
   else tt_c=lost; fi
 }
 
-# Enter the run's directory. One that was set aside makes way for that of a later attempt, which is about to be made.
-here_or_coming() {
+# Enter the run's directory; wait a moment for the next attempt's where only an earlier one was set aside.
+enter_or_wait() {
   for tt_w in 1 2 3 4 5; do
     cd "$tt_d" 2>/dev/null && return 0
     tt_v=1
@@ -978,16 +987,17 @@ here_or_coming() {
 }
 
 report() {
-  is_intact || find_alive
-  here_or_coming || { say norun; exit 0; }
+  is_intact
+  enter_or_wait || { say norun; exit 0; }
   condition
   case $tt_c in
-    never | lost) find_alive; [ -z "$tt_main" ] || ! cd "$tt_d" || condition ;;  # its directory may just be taken away
+    never | lost) find_alive; [ -z "$tt_main" ] || ! cd "$tt_d" || condition ;;  # its directory may just be being removed
   esac
-  know_log
-  know_tag
+  choose_log
+  read_tag
   tt_line=; [ -s status ] && first_line status
-  tt_c="$tt_c log=$(stat -L -c %s "$tt_log" 2>/dev/null) tag=$tt_tag now=$tt_boot was=$(cat boot) confirmed=$([ -e running ] && echo 1)"
+  tt_c="$tt_c log=$(stat -L -c %s "$tt_log" 2>/dev/null) tag=$tt_tag now=$tt_boot was=$(cat boot)"
+  tt_c="$tt_c confirmed=$([ -e running ] && echo 1)"
   tt_keeper=; [ ! -s "$tt_root/runs/$tt_run/keeper-$tt_worker" ] || tt_keeper=$(cat "$tt_root/runs/$tt_run/keeper-$tt_worker")
   tt_at=$(cat attempt 2>/dev/null)
   tt_c="$tt_c attempt=${tt_at:-0} keeper=$tt_keeper stopped=$([ -e "../stopped-$tt_worker" ] && echo 1)"
@@ -1005,7 +1015,7 @@ list() {
     is_intact || (give_back "$tt_sup")
   done
   for tt_d in "$tt_root"/runs/*/attempts/*/"$tt_worker"; do
-    [ ! -d "$tt_d" ] || { tt_d=${tt_d%/attempts/*}/$tt_worker; (here_or_coming); }
+    [ ! -d "$tt_d" ] || { tt_d=${tt_d%/attempts/*}/$tt_worker; (enter_or_wait); }
   done
   for tt_d in "$tt_root"/runs/*/*/; do
     tt_d=${tt_d%/}
@@ -1016,27 +1026,27 @@ list() {
   say listed
 }
 
-# The run.json of a run here, between two answers that tell its size.
+# Send the run.json of a run after an answer with its size.
 show() {
   [ -s "$tt_d/run.json" ] || { say norun; exit 0; }
   say "json $(stat -c %s "$tt_d/run.json")"
   cat "$tt_d/run.json"
 }
 
-# Whoever looks after the run says so; the newest keeper acts on its policies, the others only mirror it.
-leave_number() {
+# Store keeper $1's number: the newest keeper applies the run's policies, the others only mirror it.
+store_number() {
   tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
   echo "$1" >"$tt_w.new" && mv "$tt_w.new" "$tt_w"
 }
 
 keep() {
   [ -d "$tt_root/runs/$tt_run" ] || { say norun; exit 0; }
-  leave_number "$1"
+  store_number "$1"
   say kept
 }
 
-# Whose it is to do what was asked for the run's end: that of whoever said so first, which is $1 where nobody did.
-# Linked, so that the first one's number is there whole or not at all.
+# Claim --on-end for keeper directory $1; answer the number that claimed it first. Linked, so that the first number is
+# there whole or not at all.
 entitle() {
   [ -d "$tt_root/runs/$tt_run" ] || { say norun; exit 0; }
   tt_w=$tt_root/runs/$tt_run/on-end-$tt_worker
@@ -1046,12 +1056,12 @@ entitle() {
   say "entitled $tt_line"
 }
 
-# Remove all that is here of a run that is over; what may be alive is kept.
+# Remove a run that is over; what may be alive is kept.
 delete() {
   tt_all=$tt_root/runs/$tt_run
   if cd "$tt_d" 2>/dev/null; then
-    whose
-    case $tt_whose in
+    find_machine
+    case $tt_machine in
       here)
         alive && { say "alive its supervisor lives"; exit 0; }
         members
@@ -1070,7 +1080,7 @@ delete() {
 
 tt_unnamed=
 case $tt_verb in
-  launch | supervise | list) ;;
+  launch | supervise | list | follow) ;;
   *) open_up; is_intact || find_alive ;;
 esac
 case $tt_verb in
