@@ -104,7 +104,7 @@ async def test_time_that_is_given_for_a_command_bounds_its_beginning_too(sshd: S
         with pytest.raises(SshError) as caught:
             await fleet.run(0, "true", timeout=1.0)
         server.thaw()
-        assert caught.value.sentence == "worker 0: no answer: it began no command within 1 s"
+        assert caught.value.sentence == "worker 0: no answer: it started no command within 1 s"
         assert (await fleet.run(0, "true", timeout=20.0)).ok
 
 
@@ -117,7 +117,7 @@ async def test_time_that_is_given_for_a_command_bounds_a_second_login_too(sshd: 
         (row,) = [row async for row in fleet.run_all([0], "true", timeout=1.0)]
         follower.close()
     assert isinstance(row, SshError)
-    assert row.sentence == "worker 0: no answer: it began no command within 1 s"
+    assert row.sentence == "worker 0: no answer: it started no command within 1 s"
 
 
 async def test_eight_workers_answer_each_for_itself_and_one_failure_stops_none(sshd: Start) -> None:
@@ -347,7 +347,7 @@ async def test_a_jump_host_that_hangs_is_named_to_those_who_wait_for_less(sshd: 
         rows = [row async for row in fleet.run_all([1], "true", timeout=1.0)]
     for error in (reach.error, *rows):
         assert isinstance(error, SshError)
-        assert f"the jump host {gate} did not let us through within 1 s" in error.why
+        assert f"the login on the jump host {gate} did not finish within 1 s" in error.why
 
 
 async def test_a_worker_that_its_jump_host_does_not_reach_is_named(sshd: Start) -> None:

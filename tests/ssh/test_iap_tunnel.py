@@ -232,9 +232,9 @@ def test_whatever_is_confirmed_and_resent_each_byte_arrives_once(pieces: list[by
 def test_confirmations_that_make_no_sense_are_refused() -> None:
     ledger = ResendBuffer()
     ledger.add(b"abc")
-    with pytest.raises(ValueError, match="more than was sent"):
+    with pytest.raises(ValueError, match="more bytes than were sent"):
         ledger.confirm(1)
     ledger.take()
     ledger.confirm(2)
-    with pytest.raises(ValueError, match="less than before"):
+    with pytest.raises(ValueError, match="fewer bytes than before"):
         ledger.confirm(1)

@@ -195,7 +195,7 @@ async def test_a_command_that_fails_is_told_in_its_own_words(sshd: Start, tmp_pa
     async with Fleet([server.worker], access) as fleet:
         reach = await fleet.try_login(0)
     assert isinstance(reach.error, SshError)
-    assert reach.error.what == "its ProxyCommand does not lead to it"
+    assert reach.error.what == "its ProxyCommand does not reach it"
     assert reach.error.why.endswith(": no login")
 
 
@@ -206,7 +206,7 @@ async def test_a_command_that_brings_nothing_is_named_and_ended(sshd: Start, tmp
     async with Fleet([server.worker], _through(server, tmp_path, f"sh {script}", login_timeout=1.5)) as fleet:
         reach = await fleet.try_login(0)
     assert "ProxyCommand" in str(reach.error)
-    assert "nothing comes" in str(reach.error)
+    assert "sends nothing" in str(reach.error)
     assert _running(script) == []
 
 

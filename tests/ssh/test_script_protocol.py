@@ -59,7 +59,7 @@ def test_a_shell_that_repeats_the_script_is_not_repeated() -> None:
 def test_what_was_said_instead_of_an_answer_is_told_and_not_sshds_own_remark() -> None:
     remark = b"Could not chdir to home directory /home/eve: No such file or directory\r\n"
     error = no_answer_error(3, "no answer", remark, 1, b"This account is currently not available.\n")
-    assert error.why == "it ended with 1 and said: This account is currently not available."
+    assert error.why == "it ended with 1 after printing: This account is currently not available."
     assert isinstance(error, ScriptNotRunError)
     assert no_answer_error(3, "no answer", remark, 1).why == "it ended with 1"
     assert no_answer_error(3, "no answer", b"sh: not found", 127, b"welcome\n").why == "sh: not found"
