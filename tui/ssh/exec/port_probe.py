@@ -99,7 +99,7 @@ class LoginResult:
         return self.stage == "ready"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row as `--json` outputs carry it."""
+        """Return the row for `--json`."""
         return {
             "worker": self.worker,
             "stage": self.stage,
