@@ -82,7 +82,7 @@ async def test_a_launch_that_can_work_has_nothing_against_it(
     assert {(row.worker, row.peer) for row in rows if row.check == "ports"} == {(1, 0), (2, 0)}
 
 
-async def test_workers_and_buckets_are_told_together(
+async def test_workers_and_buckets_are_reported_together(
     sshd: Start, reach: Callable[[OpensshWorker], Connections]
 ) -> None:
     worker = sshd(environment=NO_CHIPS)
@@ -115,7 +115,7 @@ async def test_the_environment_that_the_run_will_have_is_asked_for_its_versions(
     assert not [row for row in plain if row.check == "versions"]
 
 
-async def test_an_environment_that_is_not_there_is_told_in_its_own_words(
+async def test_the_error_of_a_missing_environment_is_quoted(
     sshd: Start, reach: Callable[[OpensshWorker], Connections]
 ) -> None:
     worker = sshd(environment=NO_CHIPS)
@@ -161,10 +161,10 @@ async def test_a_version_of_a_megabyte_with_markup_and_escapes_is_harmless(
 
     rows = await rows_of(reach(worker), slice_of(worker), f"{worker.root}/bin/python3", "train.py")
 
-    told = "".join(row.detail for row in rows if row.check == "versions")
-    assert "torch 2.9.0" in told
-    assert len(told) < 1000
-    assert not {"\x1b", "\x07", "\r", "\n"} & set(told)
+    details = "".join(row.detail for row in rows if row.check == "versions")
+    assert "torch 2.9.0" in details
+    assert len(details) < 1000
+    assert not {"\x1b", "\x07", "\r", "\n"} & set(details)
 
 
 async def test_an_interpreter_that_floods_does_not_fill_memory(

@@ -80,14 +80,14 @@ async def test_without_a_bucket_nothing_is_asked(settings: Settings) -> None:
     assert await check_launch(["python", "train.py"], {}, POD, Buckets(settings)) == []
 
 
-async def test_names_that_no_bucket_can_have_are_told_without_asking(settings: Settings) -> None:
+async def test_names_that_no_bucket_can_have_are_reported_without_a_request(settings: Settings) -> None:
     rows = await check_launch(["gs://$BUCKET/x", "gs://Upper/x", "gs:///x"], {}, POD, Buckets(settings))
 
     assert [row.status for row in rows] == ["unknown", "fail", "fail"]
 
 
 @needs_store
-async def test_a_real_store_tells_where_its_bucket_is_and_which_is_not_there(tmp_path: Path) -> None:
+async def test_a_real_store_reports_where_its_bucket_is_and_which_is_missing(tmp_path: Path) -> None:
     server = Bucket(tmp_path / "store", name="shards", location="EUROPE-WEST4")
     await server.start(os.environ)
     buckets = Buckets(Settings(home=tmp_path, endpoints={"storage": server.endpoint}), patience=5)

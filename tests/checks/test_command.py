@@ -64,10 +64,10 @@ def test_a_finding_is_one_line_where_it_is_piped(shell: Shell, sshd: Start, tmp_
     where = options(tmp_path, sshd(bare=True), extra=f"root@127.0.0.1:{free_port()}\n")
     del shell.environ["COLUMNS"]
     answer = shell.run(*where, "check", "lab")
-    told = [line for line in answer.out.splitlines()[1:] if line and "→" not in line]
-    told = told[: next((place for place, line in enumerate(told) if line.startswith("tcp:")), None)]
-    assert all(line[:4] in ("FAIL", "????", "warn", "pass") for line in told)
-    assert max(map(len, told)) > 80
+    shown = [line for line in answer.out.splitlines()[1:] if line and "→" not in line]
+    shown = shown[: next((place for place, line in enumerate(shown) if line.startswith("tcp:")), None)]
+    assert all(line[:4] in ("FAIL", "????", "warn", "pass") for line in shown)
+    assert max(map(len, shown)) > 80
 
 
 def test_the_document_has_every_row_and_0_means_that_nothing_failed(

@@ -15,25 +15,25 @@ from tui.ssh.exec.script_protocol import Answer
 LIMITS = CheckThresholds()
 
 
-def told(worker: int, ahead: float = 0.0, error: float = 0.01, **versions: str) -> Facts:
+def facts(worker: int, ahead: float = 0.0, error: float = 0.01, **versions: str) -> Facts:
     return Facts(worker, clock=Clock(ahead, error), versions={"python": "3.10.12", **versions})
 
 
 def test_workers_that_agree_are_one_row() -> None:
-    (row,) = version_rows([told(index, torch="2.9.0", torch_xla="2.9.0") for index in range(4)])
+    (row,) = version_rows([facts(index, torch="2.9.0", torch_xla="2.9.0") for index in range(4)])
 
     assert (row.worker, row.status) == (None, "pass")
     assert row.detail == "python 3.10.12, torch 2.9.0, torch_xla 2.9.0 on all 4 workers"
 
 
 def test_the_odd_one_out_is_named_also_when_it_lacks_the_package() -> None:
-    (row,) = version_rows([told(0, torch="2.9.0"), told(1), told(2, torch="2.9.0")])
+    (row,) = version_rows([facts(0, torch="2.9.0"), facts(1), facts(2, torch="2.9.0")])
 
     assert (row.worker, row.status, row.detail) == (1, "fail", "torch none here, 2.9.0 on workers 0,2")
 
 
-def test_with_as_many_on_either_side_nobody_is_blamed() -> None:
-    (row,) = version_rows([told(0, torch="2.9.0"), told(1, torch="2.8.0")])
+def test_without_a_majority_no_worker_is_blamed() -> None:
+    (row,) = version_rows([facts(0, torch="2.9.0"), facts(1, torch="2.8.0")])
 
     assert (row.worker, row.status) == (None, "fail")
     assert row.detail == "torch differs: 2.9.0 on worker 0; 2.8.0 on worker 1"
@@ -41,28 +41,28 @@ def test_with_as_many_on_either_side_nobody_is_blamed() -> None:
 
 def test_no_python_anywhere_is_a_warning_and_no_answer_is_unknown() -> None:
     (missing,) = version_rows([Facts(0, python_missing=True)])
-    silent, present = version_rows([Facts(0), told(1)])
+    silent, present = version_rows([Facts(0), facts(1)])
 
     assert (missing.status, "--venv" in (missing.remedy or "")) == ("warn", True)
     assert (silent.worker, silent.status, present.status) == (0, "unknown", "pass")
 
 
 def test_a_patch_release_of_python_apart_is_a_warning_and_a_minor_one_fails() -> None:
-    patch = [replace(told(index), versions={"python": f"3.10.{12 + (index == 2)}"}) for index in range(3)]
-    minor = [replace(told(index), versions={"python": f"3.1{index == 2:d}.1"}) for index in range(3)]
+    patch = [replace(facts(index), versions={"python": f"3.10.{12 + (index == 2)}"}) for index in range(3)]
+    minor = [replace(facts(index), versions={"python": f"3.1{index == 2:d}.1"}) for index in range(3)]
 
     assert [(row.worker, row.status) for row in version_rows(patch)] == [(2, "warn")]
     assert [(row.worker, row.status) for row in version_rows(minor)] == [(2, "fail")]
 
 
-def test_why_an_interpreter_does_not_answer_is_told() -> None:
+def test_why_an_interpreter_does_not_answer_is_reported() -> None:
     (row,) = version_rows([Facts(0, python_fault="no virtual environment at /opt/v")])
 
     assert row.detail == "its Python does not answer: no virtual environment at /opt/v"
 
 
 def test_jax_stands_for_torch() -> None:
-    (row,) = version_rows([told(0, jax="0.4.30")])
+    (row,) = version_rows([facts(0, jax="0.4.30")])
 
     assert row.detail == "python 3.10.12, jax 0.4.30"
 
@@ -79,27 +79,27 @@ def test_the_worker_with_other_code_is_named_with_what_the_others_have() -> None
     assert "none here" in lacking.detail
 
 
-def test_code_that_was_changed_on_a_worker_is_told_and_code_that_was_not_is_one_row() -> None:
+def test_changed_code_is_reported_per_worker_and_unchanged_code_is_one_row() -> None:
     (changed,) = code_rows([code(0, "a"), code(1, "a", "changed"), code(2, "a", "slow")])
     (same,) = code_rows([code(index, "a") for index in range(3)])
     (tie,) = code_rows([code(0, "a"), code(1, "b")])
 
-    assert (changed.worker, changed.status, "changed after it came" in changed.detail) == (1, "warn", True)
+    assert (changed.worker, changed.status, "changed after it was synced" in changed.detail) == (1, "warn", True)
     assert (same.status, same.detail) == ("pass", "aaaaaaaaaaaa was synced last on all 3 workers")
     assert (tie.worker, tie.detail) == (None, f"synced code differs: {'a' * 12} on worker 0; {'b' * 12} on worker 1")
     assert code_rows([code(0, None)]) == []
 
 
 def test_torch_xla_needs_the_torch_of_its_release() -> None:
-    rows = version_rows([told(0, torch="2.8.1", torch_xla="2.9.0")])
+    rows = version_rows([facts(0, torch="2.8.1", torch_xla="2.9.0")])
 
     assert [row.status for row in rows] == ["pass", "fail"]
     assert "torch~=2.9.0" in (rows[1].remedy or "")
 
 
 def test_a_clock_that_is_off_is_named_and_this_machines_too() -> None:
-    (one,) = clock_rows([told(0), told(1, 400.0), told(2)], LIMITS)
-    (here,) = clock_rows([told(index, 61.0) for index in range(3)], LIMITS)
+    (one,) = clock_rows([facts(0), facts(1, 400.0), facts(2)], LIMITS)
+    (here,) = clock_rows([facts(index, 61.0) for index in range(3)], LIMITS)
 
     assert (one.worker, one.status) == (1, "fail")
     assert one.detail == "its clock is 7 min ahead of the other workers'"
@@ -108,24 +108,24 @@ def test_a_clock_that_is_off_is_named_and_this_machines_too() -> None:
 
 
 def test_two_clocks_are_held_against_this_machines() -> None:
-    rows = clock_rows([told(0), told(1, -5.0)], LIMITS)
+    rows = clock_rows([facts(0), facts(1, -5.0)], LIMITS)
 
     assert [(row.worker, row.detail) for row in rows] == [(1, "its clock is 5 s behind this machine's")]
 
 
 def test_a_slow_answer_is_no_skew_and_no_clock_is_unknown() -> None:
-    (row,) = clock_rows([told(0, 2.5, error=2.5), told(1)], LIMITS)
+    (row,) = clock_rows([facts(0, 2.5, error=2.5), facts(1)], LIMITS)
     assert row.status == "pass"
     assert [row.status for row in clock_rows([Facts(0)], LIMITS)] == ["unknown"]
 
 
 @given(st.floats(-1e5, 1e5), st.lists(st.floats(0, 10), min_size=5, max_size=5), st.floats(1e9, 2e9))
-def test_the_true_offset_is_within_what_is_told(skew: float, waits: list[float], sent: float) -> None:
+def test_the_true_offset_is_within_the_reported_error(skew: float, waits: list[float], sent: float) -> None:
     first = sent + waits[0]
     second = first + waits[1]
-    heard = [Answer("clock", f"{first + skew:.9f}"), Answer("clock", f"{second + skew:.9f}")]
+    answers = [Answer("clock", f"{first + skew:.9f}"), Answer("clock", f"{second + skew:.9f}")]
 
-    clock = facts_from(0, heard, sent, second + waits[2]).clock
+    clock = facts_from(0, answers, sent, second + waits[2]).clock
 
     assert clock is not None
     assert abs(clock.ahead - skew) <= clock.error + 1e-4
@@ -155,6 +155,6 @@ def test_the_runtime_is_made_for_the_accelerator(kind: str, runtime: str, status
     assert (row.remedy is not None) == (status == "fail")
 
 
-def test_where_the_source_tells_no_type_there_is_no_row() -> None:
+def test_without_a_type_there_is_no_row() -> None:
     assert runtime_rows(Slice("lab", runtime_version="v2-alpha")) == []
     assert runtime_rows(Slice("lab", accelerator_type="local-4", runtime_version="v2-alpha")) == []

@@ -3,37 +3,42 @@ from __future__ import annotations
 import ipaddress
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.checks.check_row import CheckRow
+from tui.checks.firewall import firewall_rows as firewall
 from tui.checks.firewall.evaluation import Decision, FirewallEndpoint, decide
-from tui.checks.firewall.firewall_rows import firewall_rows
-from tui.cloud.compute.firewall_types import FirewallRule, Policy, Traffic
+from tui.cloud.compute.firewall_types import ALLOW, DENY, NEXT, FirewallRule, Ruleset
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 
-TCP = (Traffic("tcp"),)
 ADDRESSES = ("10.0.0.1", "10.0.0.2", "10.0.0.129", "10.0.1.1", "35.235.240.7", "8.8.8.8")
 RANGES = ("0.0.0.0/0", "10.0.0.0/24", "10.0.0.0/25", "10.0.0.1", "35.235.240.0/20", "fe80::/10")
 TAGS = ("tpu", "web")
 ACCOUNTS = ("a@x", "b@x")
-POLICY = Policy("base", "organisation")
-PORTS = ((), ("22",), ("8470-8477",), ("80", "8476"))
+POLICY = "organisation firewall policy base"
+PORTS = (((0, 65535),), ((22, 22),), ((8470, 8477),), ((80, 80), (8476, 8476)))
+MESH = ((8476, 8476),)
 
 
 def some(choices: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
     return st.lists(st.sampled_from(choices), max_size=2).map(tuple)
 
 
-traffic = st.builds(Traffic, st.sampled_from(["tcp", "udp", "all", "6", "TCP"]), st.sampled_from(PORTS))
+def as_the_api_allows(rule: FirewallRule) -> FirewallRule:
+    """Return the rule without source tags and accounts if it is about egress: the API refuses those."""
+    return rule if rule.direction == "INGRESS" else replace(rule, source_tags=(), source_accounts=())
+
+
 rules = st.builds(
     FirewallRule,
     name=st.uuids().map(str),
-    allows=st.booleans(),
-    traffic=st.lists(traffic, min_size=1, max_size=2).map(tuple),
+    action=st.sampled_from([ALLOW, DENY]),
+    ports=st.sampled_from(PORTS),
     direction=st.sampled_from(["INGRESS", "INGRESS", "EGRESS"]),
     priority=st.sampled_from([0, 100, 1000, 65534]),
     source_ranges=some(RANGES),
@@ -42,19 +47,18 @@ rules = st.builds(
     target_tags=some(TAGS),
     source_accounts=some(ACCOUNTS),
     target_accounts=some(ACCOUNTS),
-    disabled=st.sampled_from([False, False, False, True]),
-)
-levels = st.sampled_from([(0, POLICY), (1, POLICY), (2, None), (3, POLICY)])
+).map(as_the_api_allows)
+levels = st.sampled_from([(0, POLICY), (1, POLICY), (2, ""), (3, POLICY)])
 
 
-def at_level(rule: FirewallRule, place: tuple[int, Policy | None], goes_on: bool) -> FirewallRule:
-    """A rule of a policy, where only those may go on to the next."""
-    return replace(rule, level=place[0], policy=place[1], goes_on=goes_on and place[1] is not None)
+def at_level(rule: FirewallRule, place: tuple[int, str], delegates: bool) -> FirewallRule:
+    """Return the rule in a level; only rules of policies may leave the decision to the next one."""
+    return replace(rule, level=place[0], policy=place[1], action=NEXT if delegates and place[1] else rule.action)
 
 
 leveled = st.builds(at_level, rules, levels, st.booleans())
 doubtful = st.builds(
-    lambda rule, further, only: replace(rule, further=further, only=only),
+    lambda rule, also, only: replace(rule, also=also, only=only),
     leveled,
     st.sampled_from([(), (), ("secure tags",)]),
     st.sampled_from([(), (), ("secure tags",)]),
@@ -74,15 +78,11 @@ def means(rule: FirewallRule, source: FirewallEndpoint, target: FirewallEndpoint
     def within(address: str, ranges: tuple[str, ...]) -> bool:
         return any(ipaddress.ip_address(address) in ipaddress.ip_network(text) for text in ranges)
 
-    ports = {
-        number
-        for entry in rule.traffic
-        if entry.protocol.lower() in {"tcp", "6", "all"}
-        for span in entry.ports or ("0-65535",)
-        for number in range(int(span.split("-")[0]), int(span.split("-")[-1]) + 1)
-    }
+    ports = {number for first, last in rule.ports for number in range(first, last + 1)}
     owner = target if rule.direction == "INGRESS" else source
-    conditions = [not rule.disabled, port in ports]
+    assert owner.tags is not None
+    assert source.tags is not None
+    conditions = [port in ports]
     if rule.target_tags:
         conditions.append(bool(set(rule.target_tags) & owner.tags))
     elif rule.target_accounts:
@@ -106,7 +106,7 @@ def passes(all_rules: list[FirewallRule], source: FirewallEndpoint, target: Fire
     def one_way(direction: str, implied: bool) -> bool:
         meant = [rule for rule in all_rules if rule.direction == direction and means(rule, source, target, port)]
         first = min((rule.priority for rule in meant), default=None)
-        return implied if first is None else all(rule.allows for rule in meant if rule.priority == first)
+        return implied if first is None else all(rule.action == ALLOW for rule in meant if rule.priority == first)
 
     return (not source.inside or one_way("EGRESS", True)) and one_way("INGRESS", False)
 
@@ -120,7 +120,7 @@ def test_decisions_are_those_of_an_independent_evaluation(
     assert decision.allowed == passes(all_rules, source, target, port)
     if decision.rule is not None:
         assert means(decision.rule, source, target, port)
-        assert decision.rule.allows == decision.allowed
+        assert (decision.rule.action == ALLOW) == decision.allowed
 
 
 def passes_levels(all_rules: list[FirewallRule], meant: set[int], source: FirewallEndpoint) -> bool:
@@ -135,8 +135,8 @@ def passes_levels(all_rules: list[FirewallRule], meant: set[int], source: Firewa
             ]
             first = min((rule.priority for rule in here), default=None)
             deciding = [rule for rule in here if rule.priority == first]
-            if deciding and not any(rule.goes_on for rule in deciding):
-                return all(rule.allows for rule in deciding)
+            if deciding and not any(rule.action == NEXT for rule in deciding):
+                return all(rule.action == ALLOW for rule in deciding)
         return implied
 
     return (not source.inside or one_way("EGRESS", True)) and one_way("INGRESS", False)
@@ -145,24 +145,24 @@ def passes_levels(all_rules: list[FirewallRule], meant: set[int], source: Firewa
 def certain(rule: FirewallRule, source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> bool | None:
     """Whether a rule means the packet; None where that hangs on what is not known."""
     far = "source_ranges" if rule.direction == "INGRESS" else "destination_ranges"
-    plain = means(replace(rule, further=(), only=()), source, target, port)
-    if rule.further and not getattr(rule, far) and not (rule.source_tags or rule.source_accounts):
+    plain = means(replace(rule, also=(), only=()), source, target, port)
+    if rule.also and not getattr(rule, far) and not (rule.source_tags or rule.source_accounts):
         plain = False
     widened = replace(rule, source_tags=(), source_accounts=(), **{far: ("0.0.0.0/0",)})
     if plain:
         return None if rule.only else True
-    return None if rule.further and means(widened, source, target, port) else False
+    return None if rule.also and means(widened, source, target, port) else False
 
 
 def one_of_a_kind(all_rules: list[FirewallRule]) -> list[FirewallRule]:
     """In a policy no two rules have the same priority, as the API sees to it."""
     seen: set[tuple[int, int]] = set()
-    kept = []
+    distinct = []
     for rule in all_rules:
-        if rule.policy is None or (rule.level, rule.priority) not in seen:
+        if not rule.policy or (rule.level, rule.priority) not in seen:
             seen.add((rule.level, rule.priority))
-            kept.append(rule)
-    return kept
+            distinct.append(rule)
+    return distinct
 
 
 @given(st.lists(doubtful, max_size=8).map(one_of_a_kind), machines, machines, st.sampled_from([22, 8476]))
@@ -185,7 +185,7 @@ def test_policies_are_asked_in_their_order_and_what_is_not_known_stays_open(
 @given(
     st.lists(rules, max_size=6), machines, machines, st.sampled_from(["10.0.0.0/24", "0.0.0.0/0", "10.0.0.128/25"])
 )
-def test_what_is_said_of_a_range_holds_for_each_address_in_it(
+def test_a_decision_about_a_range_holds_for_each_address_in_it(
     all_rules: list[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, network: str
 ) -> None:
     every = FirewallEndpoint(network, source.tags, source.account, source.inside)
@@ -197,13 +197,11 @@ def test_what_is_said_of_a_range_holds_for_each_address_in_it(
         assert passes(all_rules, one, target, 22) == decision.allowed
 
 
-def test_among_equals_deny_decides_and_a_disabled_rule_does_not() -> None:
-    allow, deny = FirewallRule("a", True, TCP), FirewallRule("d", False, TCP)
+def test_among_equals_deny_decides() -> None:
+    allow, deny = FirewallRule("a", ALLOW), FirewallRule("d", DENY)
     source, target = FirewallEndpoint("10.0.0.1"), FirewallEndpoint("10.0.0.2")
 
     assert decide([allow, deny], source, target, 22).rule == deny
-    off = FirewallRule("d", False, TCP, disabled=True)
-    assert decide([allow, off], source, target, 22).rule == allow
     assert (decide([], source, target, 22).allowed, str(decide([], source, target, 22))) == (
         False,
         "no rule allows it",
@@ -212,14 +210,18 @@ def test_among_equals_deny_decides_and_a_disabled_rule_does_not() -> None:
 
 def test_who_else_a_policys_rule_means_leaves_it_open_and_a_certain_no_does_not() -> None:
     source, target = FirewallEndpoint("10.0.0.1"), FirewallEndpoint("10.0.0.2")
-    maybe = FirewallRule("maybe", True, TCP, further=("domain names",), source_ranges=("10.9.0.0/16",), policy=POLICY)
+    maybe = FirewallRule("maybe", ALLOW, also=("domain names",), source_ranges=("10.9.0.0/16",), policy=POLICY)
     leaving = FirewallRule(
-        "out", False, TCP, "EGRESS", destination_ranges=("10.9.0.0/16",), further=("countries",), policy=POLICY
+        "out", DENY, direction="EGRESS", destination_ranges=("10.9.0.0/16",), also=("countries",), policy=POLICY
     )
 
     assert decide([maybe], source, target, 22).allowed is None
     assert decide([leaving], source, target, 22).allowed is False
     assert decide([leaving, replace(INTERNAL, level=1)], source, target, 22) == Decision(None, leaving, "EGRESS")
+
+
+def firewall_rows(slice_: Slice, known: list[FirewallRule], **options: Any) -> list[CheckRow]:
+    return firewall.firewall_rows(slice_, Ruleset(tuple(known)), **options)
 
 
 POD = Slice(
@@ -228,8 +230,8 @@ POD = Slice(
     network="projects/p/global/networks/lab",
     workers=tuple(Worker(index, internal_ip=f"10.164.0.{index + 1}") for index in range(4)),
 )
-INTERNAL = FirewallRule("allow-internal", True, TCP, source_ranges=("10.0.0.0/8",), priority=65534)
-SSH = FirewallRule("allow-ssh", True, (Traffic("tcp", ("22",)),), source_ranges=("0.0.0.0/0",))
+INTERNAL = FirewallRule("allow-internal", ALLOW, source_ranges=("10.0.0.0/8",), priority=65534)
+SSH = FirewallRule("allow-ssh", ALLOW, ((22, 22),), source_ranges=("0.0.0.0/0",))
 
 
 def row_of(rows: list[CheckRow], port: int, text: str = "between workers") -> CheckRow:
@@ -249,8 +251,8 @@ def test_the_deciding_rule_is_named_beside_the_probes() -> None:
         row_of(rows, 22, "from this machine").detail
         == "tcp:22 from this machine: allowed by allow-ssh (priority 1000)"
     )
-    told = "tcp:8476 between workers: allowed by allow-internal (priority 65534); probes: 1 of 1 get through"
-    assert row_of(rows, 8476).detail == told
+    expected = "tcp:8476 between workers: allowed by allow-internal (priority 65534); probes: 1 of 1 get through"
+    assert row_of(rows, 8476).detail == expected
 
 
 def test_where_no_rule_allows_it_the_narrowest_one_is_offered() -> None:
@@ -265,9 +267,7 @@ def test_where_no_rule_allows_it_the_narrowest_one_is_offered() -> None:
 
 
 def test_a_rule_that_denies_is_overtaken() -> None:
-    deny = FirewallRule(
-        "deny-mesh", False, (Traffic("tcp", ("8470-8480",)),), source_ranges=("10.0.0.0/8",), priority=500
-    )
+    deny = FirewallRule("deny-mesh", DENY, ((8470, 8480),), source_ranges=("10.0.0.0/8",), priority=500)
     row = row_of(firewall_rows(POD, [INTERNAL, SSH, deny], probed=[probe("filtered")]), 8476)
 
     assert (row.status, "denied by deny-mesh" in row.detail, "--priority=499" in (row.remedy or "")) == (
@@ -278,42 +278,29 @@ def test_a_rule_that_denies_is_overtaken() -> None:
 
 
 @pytest.mark.parametrize(("known", "state"), [([INTERNAL, SSH], "filtered"), ([SSH], "closed")])
-def test_rules_and_probes_that_disagree_are_told(known: list[FirewallRule], state: str) -> None:
+def test_rules_and_probes_that_disagree_are_reported(known: list[FirewallRule], state: str) -> None:
     row = row_of(firewall_rows(POD, known, probed=[probe(state)]), 8476)
 
     assert (row.status, "disagree" in row.detail) == ("warn", True)
 
 
 def test_a_policy_that_denies_is_named_with_whom_to_ask() -> None:
-    organisation = FirewallRule(
-        "no-mesh", False, (Traffic("tcp", ("8476",)),), priority=100, policy=Policy("base", "organisation")
-    )
+    organisation = FirewallRule("no-mesh", DENY, MESH, priority=100, policy=POLICY)
     vpc = [replace(rule, level=1) for rule in (INTERNAL, SSH)]
     row = row_of(firewall_rows(POD, [organisation, *vpc]), 8476)
 
     assert row.status == "fail"
     assert "denied by no-mesh (priority 100 of the organisation firewall policy base)" in row.detail
-    assert "gcloud compute firewall-policies rules create 99 --firewall-policy=base" in (row.remedy or "")
-    going_on = replace(organisation, goes_on=True)
+    assert row.remedy == (
+        "ask the administrator of the organisation firewall policy base for a rule before priority 100 "
+        "that allows tcp:8476 from 10.164.0.0/29"
+    )
+    going_on = replace(organisation, action=NEXT)
     assert row_of(firewall_rows(POD, [going_on, *vpc]), 8476).status == "pass"
 
 
-def test_a_policy_that_comes_after_the_rules_is_overtaken_by_a_rule() -> None:
-    late = FirewallRule("last", False, TCP, level=1, policy=Policy("net", "network", after_vpc=True))
-    early = FirewallRule("first", False, TCP, priority=7, policy=Policy("net", "regional"))
-    pod = replace(POD, zone="europe-west4-a")
-
-    after = row_of(firewall_rows(pod, [SSH, late]), 8476).remedy or ""
-    before = row_of(firewall_rows(pod, [early, replace(INTERNAL, level=1)]), 8476).remedy or ""
-
-    assert after.startswith("gcloud compute firewall-rules create")
-    assert "--priority" not in after
-    assert before.startswith("gcloud compute network-firewall-policies rules create 6 --firewall-policy=net")
-    assert "--firewall-policy-region=europe-west4 " in before
-
-
-def test_rules_by_what_is_not_known_here_are_unknown_until_probes_tell() -> None:
-    tagged = FirewallRule("mesh", True, TCP, policy=Policy("net", "network"), only=("secure tags",))
+def test_rules_with_unknown_conditions_are_unknown_until_probes_decide() -> None:
+    tagged = FirewallRule("mesh", ALLOW, policy="network firewall policy net", only=("secure tags",))
 
     alone = row_of(firewall_rows(POD, [tagged]), 8476)
     probed = row_of(firewall_rows(POD, [tagged], probed=[probe("closed")]), 8476)
@@ -323,7 +310,7 @@ def test_rules_by_what_is_not_known_here_are_unknown_until_probes_tell() -> None
 
 
 def test_where_a_worker_saw_this_machines_address_the_rules_are_asked_about_that() -> None:
-    office = FirewallRule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
+    office = FirewallRule("office-ssh", ALLOW, source_ranges=("203.0.113.0/24",))
 
     def of(*origins: str, route: str = "external") -> CheckRow:
         return row_of(firewall_rows(POD, [INTERNAL, office], origins=origins, route=route), 22, "from this machine")
@@ -338,17 +325,17 @@ def test_where_a_worker_saw_this_machines_address_the_rules_are_asked_about_that
 
 
 def test_a_jump_hosts_address_is_not_taken_for_this_machines() -> None:
-    office = FirewallRule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
-    bastion = FirewallRule("bastion-ssh", True, TCP, source_tags=("bastion",))
+    office = FirewallRule("office-ssh", ALLOW, source_ranges=("203.0.113.0/24",))
+    bastion = FirewallRule("bastion-ssh", ALLOW, source_tags=("bastion",))
 
     def of(*rules: FirewallRule, origins: tuple[str, ...] = ("192.168.7.7",)) -> CheckRow:
-        rows = firewall_rows(POD, rules, origins=origins, jump="first,me@bastion:2222")
+        rows = firewall_rows(POD, list(rules), origins=origins, jump="first,me@bastion:2222")
         return row_of(rows, 22, "from the jump host me@bastion:2222")
 
     assert of(office).status == "warn"
     by_tag = of(office, bastion)
     assert by_tag.status == "pass"
-    assert "(192.168.7.7): no rule allows it by its address, bastion-ssh may by what it is; a login" in by_tag.detail
+    assert "(192.168.7.7): depends on bastion-ssh (priority 1000); a login works" in by_tag.detail
     assert of(office, bastion, origins=("34.90.0.1",)).status == "warn"
     unseen = of(office, origins=())
     assert unseen.status == "unknown"
@@ -357,8 +344,8 @@ def test_a_jump_hosts_address_is_not_taken_for_this_machines() -> None:
 
 
 def test_only_some_addresses_may_log_in_and_iap_is_a_range_of_its_own() -> None:
-    office = FirewallRule("office-ssh", True, TCP, source_ranges=("203.0.113.0/24",))
-    iap = FirewallRule("iap-ssh", True, TCP, source_ranges=("35.235.240.0/20",))
+    office = FirewallRule("office-ssh", ALLOW, source_ranges=("203.0.113.0/24",))
+    iap = FirewallRule("iap-ssh", ALLOW, source_ranges=("35.235.240.0/20",))
 
     assert row_of(firewall_rows(POD, [INTERNAL, office]), 22, "from this machine").status == "unknown"
     assert row_of(firewall_rows(POD, [INTERNAL, iap], route="iap"), 22, "from IAP").status == "pass"
@@ -367,15 +354,15 @@ def test_only_some_addresses_may_log_in_and_iap_is_a_range_of_its_own() -> None:
     assert "--source-ranges=35.235.240.0/20" in (shut.remedy or "")
 
 
-def test_pairs_are_told_apart_where_a_rule_means_some_workers_only() -> None:
-    half = FirewallRule("half", True, TCP, source_ranges=("10.164.0.0/31",))
+def test_pairs_are_decided_one_by_one_if_a_rule_matches_some_workers_only() -> None:
+    half = FirewallRule("half", ALLOW, source_ranges=("10.164.0.0/31",))
     row = row_of(firewall_rows(POD, [SSH, half]), 8476)
 
     assert (row.status, "no rule allows it" in row.detail) == ("fail", True)
 
 
 def test_tags_of_the_slice_count() -> None:
-    tagged = FirewallRule("tpu-mesh", True, TCP, source_tags=("tpu",), target_tags=("tpu",))
+    tagged = FirewallRule("tpu-mesh", ALLOW, source_tags=("tpu",), target_tags=("tpu",))
 
     assert row_of(firewall_rows(POD, [SSH, tagged], tags=["tpu"]), 8476).status == "pass"
     assert row_of(firewall_rows(POD, [SSH, tagged]), 8476).status == "fail"

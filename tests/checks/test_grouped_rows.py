@@ -8,7 +8,7 @@ from tui.checks.port_checks import peers_of
 from tui.checks.port_matrix import Matrix, port_matrices
 
 
-def said(status: str, check: str, worker: int | None, detail: str, remedy: str | None = None) -> CheckRow:
+def row(status: str, check: str, worker: int | None, detail: str, remedy: str | None = None) -> CheckRow:
     return CheckRow(check, worker, None, None, status, None, detail, remedy)
 
 
@@ -22,15 +22,15 @@ def square(count: int, port: int, bad: frozenset[tuple[int, int]] = frozenset())
     return [probe(one, other, port, "filtered" if (one, other) in bad else "closed") for one, other in pairs]
 
 
-def test_the_worst_comes_first_and_what_is_alike_is_said_once() -> None:
-    rows = [said("pass", "disk", index, f"{90 - index} GiB free") for index in range(4)]
-    rows += [said("warn", "lockfile", index, "left behind", "rm it") for index in (0, 2)]
-    rows += [said("fail", "device", 3, "held by pid 7"), said("unknown", "versions", 1, "no answer")]
+def test_the_worst_comes_first_and_equal_rows_are_one_finding() -> None:
+    rows = [row("pass", "disk", index, f"{90 - index} GiB free") for index in range(4)]
+    rows += [row("warn", "lockfile", index, "left behind", "rm it") for index in (0, 2)]
+    rows += [row("fail", "device", 3, "in use by pid 7"), row("unknown", "versions", 1, "no answer")]
 
     found = digest(rows)
 
     assert [(one.status, one.check, one.where, one.detail) for one in found.findings] == [
-        ("fail", "device", "worker 3", "held by pid 7"),
+        ("fail", "device", "worker 3", "in use by pid 7"),
         ("unknown", "versions", "worker 1", "no answer"),
         ("warn", "lockfile", "workers 0,2", "left behind"),
         ("pass", "disk", "workers 0-3", "87–90 GiB free"),
@@ -43,22 +43,22 @@ def test_the_worst_comes_first_and_what_is_alike_is_said_once() -> None:
 
 @pytest.mark.parametrize("workers", [1, 4, 64])
 def test_the_count_of_checks_is_the_same_for_any_number_of_workers(workers: int) -> None:
-    rows = [said("pass", check, index, "fine") for check in ("disk", "clock", "chips") for index in range(workers)]
-    rows += [said("warn", check, index, "high") for check in ("load", "memory") for index in range(workers)]
+    rows = [row("pass", check, index, "fine") for check in ("disk", "clock", "chips") for index in range(workers)]
+    rows += [row("warn", check, index, "high") for check in ("load", "memory") for index in range(workers)]
     rows += [*square(workers, 8476), probe(0, 0, 8476, "closed")]
     assert digest(rows).summary == "2 warnings, 4 passed"
     assert digest([]).summary == "nothing was checked"
 
 
-def test_what_differs_in_a_number_is_told_as_its_range_but_a_pid_by_example() -> None:
-    rows = [said("warn", "device", index, f"held by run a-1, pid {700 + index}", "stop it") for index in range(4)]
-    rows += [said("warn", "load", index, f"{index}.5 on 2 CPUs") for index in (9, 10)]
-    rows += [said("fail", "chips", index, f"{index} chips seen", f"start {index}") for index in (1, 2)]
+def test_numbers_that_differ_become_a_range_but_pids_an_example() -> None:
+    rows = [row("warn", "device", index, f"in use by run a-1 (pid {700 + index})", "stop it") for index in range(4)]
+    rows += [row("warn", "load", index, f"{index}.5 on 2 CPUs") for index in (9, 10)]
+    rows += [row("fail", "chips", index, f"{index} chips found", f"start {index}") for index in (1, 2)]
 
     assert [(one.check, one.where, one.detail) for one in digest(rows).findings] == [
-        ("chips", "worker 1", "1 chips seen"),
-        ("chips", "worker 2", "2 chips seen"),
-        ("device", "workers 0-3", "held by run a-1, pid 700 and 3 more"),
+        ("chips", "worker 1", "1 chips found"),
+        ("chips", "worker 2", "2 chips found"),
+        ("device", "workers 0-3", "in use by run a-1 (pid 700 and 3 more)"),
         ("load", "workers 9-10", "9.5–10.5 on 2 CPUs"),
     ]
 
@@ -68,19 +68,19 @@ def test_what_differs_in_a_number_is_told_as_its_range_but_a_pid_by_example() ->
     [
         ("no answer from 10.0.0.1", "no answer from 10.0.0.2"),
         ("python 3.10.1", "python 3.11.1"),
-        ("held by run a-1", "held by run a-2"),
+        ("in use by run a-1", "in use by run a-2"),
         ("open", "closed"),
     ],
 )
-def test_what_differs_in_a_name_is_said_apart_unless_it_passed(one: str, other: str) -> None:
-    assert len(digest([said("warn", "x", 0, one), said("warn", "x", 1, other)]).findings) == 2
-    [finding] = digest([said("pass", "x", 0, one), said("pass", "x", 1, other)]).findings
+def test_rows_that_differ_in_a_name_are_separate_unless_they_passed(one: str, other: str) -> None:
+    assert len(digest([row("warn", "x", 0, one), row("warn", "x", 1, other)]).findings) == 2
+    [finding] = digest([row("pass", "x", 0, one), row("pass", "x", 1, other)]).findings
     assert (finding.where, finding.detail) == ("workers 0-1", "")
 
 
 def test_two_things_that_every_worker_says_stand_side_by_side() -> None:
     rows = [
-        said("pass", "disk", worker, f"{worker}.5 GiB free on {place}")
+        row("pass", "disk", worker, f"{worker}.5 GiB free on {place}")
         for worker in (1, 2)
         for place in ("home", "/tmp")
     ]

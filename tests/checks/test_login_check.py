@@ -28,12 +28,12 @@ def test_a_login_ends_where_it_ended_with_its_sentence(stage: str, checks: list[
     assert (rows[-1].detail, rows[-1].remedy) == ("cannot log in: because", "do this")
 
 
-def test_a_login_tells_how_long_its_steps_took() -> None:
+def test_a_login_reports_how_long_its_steps_took() -> None:
     rows = rows_of_reach(LoginResult(0, "ready", 0.010, 0.050))
 
     assert [row.detail for row in rows] == [
         "connected after 10 ms",
-        "keys exchanged, with the login 40 ms",
-        "the host key is the known one",
+        "keys exchanged, 40 ms including the login",
+        "the host key is trusted",
         "logged in after 50 ms",
     ]

@@ -49,10 +49,10 @@ async def test_a_policy_of_the_organisation_that_bars_the_workers_is_named_besid
         finally:
             await operator.close()
 
-    (told,) = (row for row in rows if row.check == "firewall" and "8476" in row.detail)
-    assert told.status == "warn"
-    assert "denied by no-mesh (priority 10 of the organisation firewall policy base)" in told.detail
-    assert told.detail.endswith("probes: 2 of 2 get through: rules and probes disagree")
+    (blocked,) = (row for row in rows if row.check == "firewall" and "8476" in row.detail)
+    assert blocked.status == "warn"
+    assert "denied by no-mesh (priority 10 of the organisation firewall policy base)" in blocked.detail
+    assert blocked.detail.endswith("probes: 2 of 2 get through: rules and probes disagree")
 
 
 @pytest.mark.py310
@@ -77,8 +77,8 @@ async def test_a_fresh_pod_passes_every_check_and_its_rules_agree_with_the_probe
     assert len(region) == 1
     seen = {row.check for row in rows}
     assert {"tcp", "reachability", "disk", "memory", "load", "chips", "device", "clock", "ports", "firewall"} <= seen
-    told = [row.detail for row in rows if row.check == "firewall" and "between workers" in row.detail]
-    assert len(told) == 5
-    assert all("probes: 2 of 2" in detail for detail in told)
+    blocked = [row.detail for row in rows if row.check == "firewall" and "between workers" in row.detail]
+    assert len(blocked) == 5
+    assert all("probes: 2 of 2" in detail for detail in blocked)
     (from_here,) = [row.detail for row in rows if row.check == "firewall" and "tcp:22 from" in row.detail]
     assert re.match(r"tcp:22 from this machine \(127\.\S+\): allowed by .+; a login works", from_here)

@@ -107,7 +107,7 @@ async def test_ports_are_open_or_closed_as_seen_from_the_other_worker(
     assert len(rows) == 2 * 6
 
 
-async def test_nothing_is_guessed_about_a_worker_that_lets_nobody_in(sshd: Start) -> None:
+async def test_nothing_is_guessed_about_a_worker_that_refuses_the_login(sshd: Start) -> None:
     worker = sshd()
     slice_ = slice_of(worker.worker, replace(worker.worker, port=free_port()))
 
@@ -175,10 +175,10 @@ async def test_of_forty_workers_a_stated_sample_of_pairs_is_tried(sshd: Start) -
     zero = {(0, peer) for peer in range(1, 40)} | {(peer, 0) for peer in range(1, 40)}
     assert tried == zero | {(index, (index + 1) % 40) for index in range(40)}
     assert {row.state for row in rows} == {"closed"}
-    assert scope.detail == f"sampled: worker 0 with all and each with the next, {len(rows)} of 1560 pairs"
+    assert scope.detail == f"sampled: worker 0 with all others and each with the next, {len(rows)} of 1560 pairs"
 
 
-async def test_one_worker_has_nobody_to_talk_to(sshd: Start) -> None:
+async def test_one_worker_needs_no_ports(sshd: Start) -> None:
     only = sshd()
     slice_ = slice_of(only.worker)
 

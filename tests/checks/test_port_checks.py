@@ -95,9 +95,7 @@ def test_where_gcloud_has_no_say_the_remedy_is_in_words() -> None:
         (None, "", "filtered", "timed out"),
     ],
 )
-def test_what_a_worker_says_of_a_port_is_told_as_nmap_would(
-    code: int | None, words: str, state: str, cause: str
-) -> None:
+def test_the_state_of_a_port_is_named_as_by_nmap(code: int | None, words: str, state: str, cause: str) -> None:
     answer = classify_port(code, words, 5.0)
 
     assert (answer.state, answer.cause) == (state, cause)

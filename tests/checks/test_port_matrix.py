@@ -23,8 +23,8 @@ def test_the_port_and_the_worker_with_most_trouble_come_first() -> None:
 PAIRS = [(one, other) for one in range(3) for other in range(3) if one != other]
 
 
-def test_what_was_not_told_is_a_question_mark() -> None:
-    silent = CheckRow("ports", 1, None, None, "unknown", None, "nothing can be tried from it")
+def test_an_unknown_state_is_a_question_mark() -> None:
+    silent = CheckRow("ports", 1, None, None, "unknown", None, "no port can be probed from it")
 
     (matrix,) = port_matrices([probe(0, 1, 22, "open"), silent])
 

@@ -66,7 +66,7 @@ def test_a_symptom_names_its_worker_and_what_to_do() -> None:
     assert "nobody-77" in rows[2].detail
 
 
-def test_a_tpu_node_says_that_nobody_can_log_in() -> None:
+def test_a_tpu_node_has_no_login() -> None:
     rows = slice_rows(pod(api_version="V1"))
 
     assert [(row.status, "--hosts" in (row.remedy or "")) for row in rows][-1] == ("warn", True)

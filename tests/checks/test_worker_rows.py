@@ -40,7 +40,7 @@ def test_room_is_judged_by_thresholds(free: float, expected: str) -> None:
     assert status(facts, "disk", disk_free_gib=0.1, disk_full_gib=0.1) == ["pass", "pass"]
 
 
-def test_a_disk_that_is_not_told_is_unknown_and_one_that_takes_nothing_fails() -> None:
+def test_a_disk_that_cannot_be_read_is_unknown_and_one_that_is_not_writable_fails() -> None:
     assert status(replace(FINE, disks=()), "disk") == ["unknown", "unknown"]
     closed = replace(FINE.disks[0], writable=False)
     assert status(replace(FINE, disks=(closed, FINE.disks[1])), "disk") == ["fail", "pass"]

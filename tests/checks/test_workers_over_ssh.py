@@ -120,10 +120,10 @@ async def test_one_exec_without_python_finds_what_costs_an_evening(
         ("clock", 2): "warn",
     }
     held = rows["device", 1]
-    assert re.fullmatch(rf"held by pid {pid} \(root, \d+ s\): sleep 600", held.detail)
+    assert re.fullmatch(rf"in use by pid {pid} \(root, \d+ s\): sleep 600", held.detail)
     assert f"--worker 1 -- kill {pid}" in (held.remedy or "")
     assert "left behind" in rows["lockfile", 2].detail
-    assert rows["chips", 3].detail == "3 chips seen, 4 should be there (v3-32)"
+    assert rows["chips", 3].detail == "3 chips found, expected 4 (v3-32)"
     assert rows["clock", 2].detail == "its clock is 90 s behind the other workers'"
     assert "here, 2.9.0 on workers 0-2" in rows["versions", 3].detail
     assert {worker for check, worker in rows if check == "disk"} == {0, 1, 2, 3}
@@ -175,7 +175,7 @@ async def test_the_code_that_sync_brought_is_held_against_the_others(sshd: Start
     old, new = first.hash[:12], second.hash[:12]
     assert never == []
     assert same == [(None, "pass", f"{old} was synced last on all 3 workers")]
-    assert changed == [(2, "warn", f"{old} was changed after it came")]
+    assert changed == [(2, "warn", f"{old} was changed after it was synced")]
     assert odd[1:] == [(1, "warn", f"synced code {new} here, {old} on workers 0,2")]
 
 
@@ -219,10 +219,10 @@ async def test_a_home_that_was_mounted_read_only_fails_where_runs_are_kept_there
         async with Fleet([homeless.worker], homeless.access()) as fleet:
             rows = [row async for row in before_launch(slice_of(homeless), fleet) if row.check == "disk"]
 
-    assert [(row.status, row.detail) for row in rows if row.hinders] == [("fail", "home cannot be written to")]
+    assert [(row.status, row.detail) for row in rows if row.hinders] == [("fail", "home is not writable")]
     assert found == [
-        [("fail", "home cannot be written to"), ("pass", "/tmp")],
-        [("warn", "home cannot be written to"), ("pass", "run_root"), ("pass", "/tmp")],
+        [("fail", "home is not writable"), ("pass", "/tmp")],
+        [("warn", "home is not writable"), ("pass", "run_root"), ("pass", "/tmp")],
     ]
 
 
@@ -248,11 +248,11 @@ async def test_a_chip_held_by_a_run_is_a_run_to_stop_and_no_mystery(
     assert rows["runs", 0].detail == "lab-20260101-000000-aaaa has not ended"
     assert [rows[check, 0].status for check in ("runs", "device")] == ["warn", "warn"]
     assert [before[check, 0].status for check in ("runs", "device")] == ["fail", "fail"]
-    assert "held by run lab-20260101-000000-aaaa" in rows["device", 0].detail
+    assert "in use by run lab-20260101-000000-aaaa" in rows["device", 0].detail
     assert rows["lockfile", 0].status == "pass"
 
 
-def test_nobody_elses_processes_are_guessed_at() -> None:
+def test_nothing_is_guessed_about_the_processes_of_other_users() -> None:
     made = make_call(FactsQuery("~/.tpu-tui"))
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", made.command]
     environment = {"PATH": os.environ["PATH"], "HOME": "/", "TPU_TUI_DEVICES": "/dev/null"}
@@ -264,10 +264,10 @@ def test_nobody_elses_processes_are_guessed_at() -> None:
     (row,) = [row for row in rows_of_facts(facts, Slice("lab"), CheckThresholds()) if row.check == "device"]
 
     assert facts.owners_hidden
-    assert (row.status, "could not be looked into" in row.detail) == ("unknown", True)
+    assert (row.status, "could not be inspected" in row.detail) == ("unknown", True)
 
 
-async def test_a_worker_whose_answer_breaks_off_or_does_not_come_is_unknown(
+async def test_a_worker_with_an_incomplete_answer_or_none_is_unknown(
     sshd: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = sshd(bare=True)
@@ -281,21 +281,21 @@ async def test_a_worker_whose_answer_breaks_off_or_does_not_come_is_unknown(
         late = await read(run_checks(slice_, fleet))
 
     assert rows["worker", 0].status == late["worker", 0].status == "unknown"
-    assert "not within" in late["worker", 0].detail
+    assert "no complete answer within" in late["worker", 0].detail
     assert "coreutils" not in (late["worker", 0].remedy or "")
     assert not {"disk", "chips", "clock"} & {check for check, _ in rows}
 
 
 @pytest.mark.parametrize(
-    ("extra", "environment", "told"),
+    ("extra", "environment", "expected"),
     [
-        (["ForceCommand echo no shell here"], {}, "it ended with 0 and said: no shell here"),
+        (["ForceCommand echo no shell here"], {}, "it ended with 0 after printing: no shell here"),
         (["ForceCommand false"], {}, "it ended with 1"),
         ([], {"PATH": "/nonexistent"}, "sh: not found"),
     ],
 )
 async def test_a_worker_that_runs_something_else_instead_fails(
-    sshd: Start, extra: list[str], environment: dict[str, str], told: str
+    sshd: Start, extra: list[str], environment: dict[str, str], expected: str
 ) -> None:
     worker = sshd(extra=extra, environment=environment)
     slice_ = slice_of(worker)
@@ -303,7 +303,7 @@ async def test_a_worker_that_runs_something_else_instead_fails(
         rows = await read(run_checks(slice_, fleet))
 
     assert rows["worker", 0].hinders
-    assert rows["worker", 0].detail.endswith(told)
+    assert rows["worker", 0].detail.endswith(expected)
     assert "ForceCommand" in (rows["worker", 0].remedy or "")
 
 

@@ -42,7 +42,12 @@ def test_without_a_login_every_command_names_the_one_that_makes_it(newcomer: She
     told(newcomer.run("--project", "p", "slices"), 3, "no credentials", "gcloud auth application-default login")
     (newcomer.home / "gcloud" / "credentials.db").touch()
     for words in (("slices",), ("keys", "add", "x", "--yes")):
-        told(newcomer.run("--project", "p", *words), 3, "gcloud auth login alone", "application-default login")
+        told(
+            newcomer.run("--project", "p", *words),
+            3,
+            "gcloud auth login works for gcloud only",
+            "application-default login",
+        )
 
 
 def test_a_log_that_is_none_is_told(newcomer: Shell) -> None:
@@ -77,7 +82,9 @@ def test_the_console_on_a_saved_log_is_named_by_who_opens_a_run(newcomer: Shell)
 
 def test_a_hosts_file_that_is_none_is_told_what_one_is(newcomer: Shell) -> None:
     for name, said in (("nope.txt", "no such hosts file"), (".", "is a directory")):
-        told(newcomer.call("--hosts", str(newcomer.home / name), "slices"), 2, said, "one worker a line: [user@]host")
+        told(
+            newcomer.call("--hosts", str(newcomer.home / name), "slices"), 2, said, "one worker per line: [user@]host"
+        )
 
 
 def test_a_machine_where_nothing_listens_is_named(newcomer: Shell) -> None:

@@ -25,8 +25,8 @@ class Cloud:
     connect: Callable[..., TpuApi]
 
     async def make(self, name: str, kind: str = "v2-8", zone: str = "local-a", **options: Any) -> list[str]:
-        """Create a slice and wait for it; what was told on the way."""
-        return [told async for told in self.api.create(zone, name, kind, "tpu-ubuntu2204-base", **options)]
+        """Create a slice and wait for it; what was progress on the way."""
+        return [progress async for progress in self.api.create(zone, name, kind, "tpu-ubuntu2204-base", **options)]
 
 
 @pytest.fixture

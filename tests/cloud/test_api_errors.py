@@ -25,10 +25,10 @@ def test_a_disabled_api_gets_the_command_that_enables_it() -> None:
         answered(grpc.StatusCode.PERMISSION_DENIED, message, "SERVICE_DISABLED", service="tpu.googleapis.com"),
         answered(grpc.StatusCode.PERMISSION_DENIED, message),
     ):
-        told = explain(error, ASKED)
+        error_ = explain(error, ASKED)
 
-        assert told.remedy == "gcloud services enable tpu.googleapis.com --project my-project"
-        assert isinstance(told, CloudError)
+        assert error_.remedy == "gcloud services enable tpu.googleapis.com --project my-project"
+        assert isinstance(error_, CloudError)
 
 
 def test_a_missing_permission_is_named() -> None:
@@ -36,25 +36,25 @@ def test_a_missing_permission_is_named() -> None:
         grpc.StatusCode.PERMISSION_DENIED, "Permission denied", "IAM_PERMISSION_DENIED", permission="tpu.nodes.list"
     )
 
-    told = explain(error, ASKED)
+    error_ = explain(error, ASKED)
 
-    assert "my-project" in told.why
-    assert "tpu.nodes.list" in told.why
+    assert "my-project" in error_.why
+    assert "tpu.nodes.list" in error_.why
 
 
 def test_a_project_that_does_not_exist_is_a_usage_error() -> None:
-    told = explain(answered(grpc.StatusCode.PERMISSION_DENIED, "Project gone", "CONSUMER_INVALID"), ASKED)
+    error_ = explain(answered(grpc.StatusCode.PERMISSION_DENIED, "Project gone", "CONSUMER_INVALID"), ASKED)
 
-    assert isinstance(told, UsageError)
-    assert told.why == "there is no project my-project"
+    assert isinstance(error_, UsageError)
+    assert error_.why == "there is no project my-project"
 
 
 def test_a_login_without_quota_project_gets_the_command_that_sets_one() -> None:
     message = "The tpu.googleapis.com API requires a quota project, which is not set by default."
 
-    told = explain(answered(grpc.StatusCode.PERMISSION_DENIED, message), ASKED)
+    error_ = explain(answered(grpc.StatusCode.PERMISSION_DENIED, message), ASKED)
 
-    assert told.remedy == "gcloud auth application-default set-quota-project my-project"
+    assert error_.remedy == "gcloud auth application-default set-quota-project my-project"
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_a_login_without_quota_project_gets_the_command_that_sets_one() -> None:
     ],
 )
 def test_a_login_that_no_longer_holds_says_how_to_renew_it_and_is_not_asked_again(error: Exception) -> None:
-    told = explain(error, ASKED)
+    error_ = explain(error, ASKED)
 
-    assert (told.what, told.remedy, told.exit_code) == (ASKED.what, LOGIN, 3)
-    assert "expired" in told.why
+    assert (error_.what, error_.remedy, error_.exit_code) == (ASKED.what, LOGIN, 3)
+    assert "expired" in error_.why
     assert not is_passing(error)
 
 
@@ -81,21 +81,21 @@ def test_only_an_outage_is_worth_asking_again() -> None:
     assert not is_passing(ValueError("no"))
 
 
-def test_an_outage_tells_how_long_it_was_tried() -> None:
+def test_an_outage_names_the_time_it_was_tried() -> None:
     error = exceptions.RetryError("timeout", answered(grpc.StatusCode.UNAVAILABLE, "connect: refused"))
 
-    told = explain(error, ASKED, 12.4)
+    error_ = explain(error, ASKED, 12.4)
 
-    assert "tried for 12 s" in told.why
-    assert "connect: refused" in told.why
+    assert "tried for 12 s" in error_.why
+    assert "connect: refused" in error_.why
 
 
 def test_what_the_api_says_cannot_reach_the_terminal_raw() -> None:
-    told = explain(answered(grpc.StatusCode.INTERNAL, "bad\x1b]0;owned\x07\nthing [EID: 0x1234]"), ASKED)
+    error_ = explain(answered(grpc.StatusCode.INTERNAL, "bad\x1b]0;owned\x07\nthing [EID: 0x1234]"), ASKED)
 
-    assert "\x1b" not in told.why
-    assert "\n" not in told.why
-    assert "EID" not in told.why
+    assert "\x1b" not in error_.why
+    assert "\n" not in error_.why
+    assert "EID" not in error_.why
 
 
 def test_an_unknown_zone_is_recognised() -> None:
@@ -107,17 +107,17 @@ def test_an_unknown_zone_is_recognised() -> None:
 
 def test_an_unknown_zone_is_the_zones_fault_and_not_the_logins() -> None:
     message = "Location us-central9-z is not found or access is unauthorized."
-    told = explain(answered(grpc.StatusCode.PERMISSION_DENIED, message), ASKED)
-    assert isinstance(told, UsageError)
-    assert "no such zone" in told.why
-    assert "locations list" in told.remedy
+    error_ = explain(answered(grpc.StatusCode.PERMISSION_DENIED, message), ASKED)
+    assert isinstance(error_, UsageError)
+    assert "no such zone" in error_.why
+    assert "locations list" in error_.remedy
 
 
 def test_a_slice_in_the_wrong_state_is_a_usage_error() -> None:
-    told = explain(answered(grpc.StatusCode.FAILED_PRECONDITION, "The node is READY."), ASKED)
-    assert isinstance(told, UsageError)
-    assert told.why == "The node is READY"
-    assert "tpu-tui slices" in told.remedy
+    error_ = explain(answered(grpc.StatusCode.FAILED_PRECONDITION, "The node is READY."), ASKED)
+    assert isinstance(error_, UsageError)
+    assert error_.why == "The node is READY"
+    assert "tpu-tui slices" in error_.remedy
 
 
 def test_a_limit_on_requests_asks_for_patience_and_not_for_deleting() -> None:

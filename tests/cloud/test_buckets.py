@@ -54,12 +54,12 @@ def test_an_address_is_a_bucket_and_a_name(text: str, bucket: str, name: str) ->
 
 @pytest.mark.parametrize("text", ["", "shards", "s3://shards/x", "gs://", "gs:///x", "gs://UPPER/x", "/tmp/gs://x"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="no Cloud Storage address"):
+    with pytest.raises(UsageError, match="not a Cloud Storage address"):
         parse_url(text)
 
 
 @needs_store
-async def test_a_bucket_tells_where_it_is(store: Store) -> None:
+async def test_the_location_of_a_bucket_is_read(store: Store) -> None:
     assert await store.buckets.location("shards") == "EUROPE-WEST4"
 
 
@@ -78,7 +78,7 @@ async def test_an_uploaded_file_is_there_and_the_same(store: Store, tmp_path: Pa
 
 
 @needs_store
-async def test_a_bucket_that_is_not_there_is_said_so(store: Store, tmp_path: Path) -> None:
+async def test_a_missing_bucket_is_reported(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "report.md"
     path.write_text("text")
 
@@ -92,18 +92,18 @@ async def test_a_bucket_that_is_not_there_is_said_so(store: Store, tmp_path: Pat
 @needs_store
 async def test_what_is_no_file_is_not_uploaded(store: Store, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(UsageError, match="is no file"):
+        with pytest.raises(UsageError, match="is not a file"):
             await store.buckets.upload(path, store.url)
 
 
-async def test_a_store_that_is_down_is_told_with_how_long_it_was_tried(tmp_path: Path) -> None:
+async def test_a_store_that_is_down_is_reported_with_the_time_it_was_tried(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, endpoints={"storage": f"http://127.0.0.1:{free_port()}"})
     buckets = Buckets(settings, patience=0.5)
 
     with pytest.raises(CloudError) as caught:
         await buckets.location("shards")
 
-    assert "is down or out of reach, tried for" in caught.value.why
+    assert "is down or cannot be reached (tried for" in caught.value.why
     await buckets.close()
 
 
@@ -111,22 +111,22 @@ async def test_a_store_that_is_down_is_told_with_how_long_it_was_tried(tmp_path:
 async def test_an_object_of_another_owner_is_replaced_by_force_only(store: Store, tmp_path: Path) -> None:
     path, url = tmp_path / "report.md", parse_url("gs://shards/runs/night.md")
 
-    async def kept() -> bytes:
+    async def stored() -> bytes:
         content: bytes = store.buckets._client.bucket(url.bucket).blob(url.name).download_as_bytes()
         return content
 
     for text in ("first", "second"):
         path.write_text(text)
         await store.buckets.upload(path, url, owner="night-1")
-    assert await kept() == b"second"
+    assert await stored() == b"second"
     path.write_text("another")
     with pytest.raises(UsageError, match="is not replaced") as refused:
         await store.buckets.upload(path, url, owner="night-2")
     assert "night-1" in refused.value.why
     assert "--force" in refused.value.remedy
-    assert await kept() == b"second"
+    assert await stored() == b"second"
     await store.buckets.upload(path, url, owner="night-2", force=True)
-    assert await kept() == b"another"
+    assert await stored() == b"another"
     await store.buckets.upload(path, url, owner="night-2")
 
 

@@ -47,13 +47,13 @@ def test_without_any_login_the_command_is_named(login: Login) -> None:
 
 
 @pytest.mark.parametrize("file", ["credentials.db", "access_tokens.db"])
-def test_gclouds_own_login_alone_is_told_apart(login: Login, file: str) -> None:
+def test_a_login_of_gcloud_alone_is_not_taken_for_application_default_credentials(login: Login, file: str) -> None:
     login.write(file, "")
 
     with pytest.raises(CloudError) as caught:
         find_credentials(login.environ)
 
-    assert "gcloud auth login alone" in caught.value.why
+    assert "gcloud auth login works for gcloud only" in caught.value.why
     assert caught.value.remedy == LOGIN
 
 

@@ -12,9 +12,9 @@ from aiohttp import web
 from tests.cloud.conftest import Cloud
 from tests.sshd import free_port
 from tui.checks.check_row import CheckRow
-from tui.checks.firewall.firewall_rows import read_rules, rows_of_rules
+from tui.checks.firewall.firewall_rows import firewall_rows, read_rules
 from tui.cloud.compute.firewall_rules import FirewallRules
-from tui.cloud.compute.firewall_types import FirewallRule, Policy, Traffic
+from tui.cloud.compute.firewall_types import ALLOW, DENY, NEXT, FirewallRule
 from tui.errors import CloudError
 from tui.localpod.api.compute_api import ComputeService
 from tui.pod.slice import Slice
@@ -47,7 +47,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         await runner.cleanup()
 
 
-async def test_rules_are_read_as_they_are(served: Served) -> None:
+async def test_enabled_rules_about_tcp_are_read(served: Served) -> None:
     served.compute.firewalls.clear()
     served.compute.add(
         {
@@ -55,10 +55,11 @@ async def test_rules_are_read_as_they_are(served: Served) -> None:
             "priority": 0,
             "sourceTags": ["tpu"],
             "targetServiceAccounts": ["a@x"],
-            "denied": [{"IPProtocol": "tcp", "ports": ["22", "8470-8477"]}, {"IPProtocol": "udp"}],
-            "disabled": True,
+            "denied": [{"IPProtocol": "TCP", "ports": ["22", "8470-8477"]}, {"IPProtocol": "udp"}],
         }
     )
+    served.compute.add({"name": "off", "allowed": [{"IPProtocol": "all"}], "disabled": True})
+    served.compute.add({"name": "ping", "allowed": [{"IPProtocol": "icmp"}]})
     served.compute.add({"name": "other", "network": "global/networks/other", "allowed": [{"IPProtocol": "all"}]})
     served.compute.add(
         {
@@ -75,14 +76,13 @@ async def test_rules_are_read_as_they_are(served: Served) -> None:
     assert read.rules == (
         FirewallRule(
             "mesh",
-            False,
-            (Traffic("tcp", ("22", "8470-8477")), Traffic("udp")),
+            DENY,
+            ((22, 22), (8470, 8477)),
             priority=0,
             source_tags=("tpu",),
             target_accounts=("a@x",),
-            disabled=True,
         ),
-        FirewallRule("out", True, (Traffic("all"),), direction="EGRESS", destination_ranges=("10.0.0.0/8",)),
+        FirewallRule("out", ALLOW, direction="EGRESS", destination_ranges=("10.0.0.0/8",)),
     )
 
 
@@ -115,33 +115,30 @@ async def test_policies_come_in_the_order_in_which_they_are_asked(served: Served
     ]
 
     read = await served.reader.read("default", region="local")
-    policies = [(rule.level, rule.policy and rule.policy.name, rule.allows, rule.goes_on) for rule in read.rules]
+    policies = [(rule.level, rule.policy, rule.action) for rule in read.rules]
 
     assert sorted(policies) == [
-        (0, "org", False, True),
-        (1, "folder", True, False),
-        (2, None, True, False),
-        (2, None, True, False),
-        (3, "of-network", False, False),
-        (4, "of-region", True, False),
+        (0, "organisation firewall policy org", NEXT),
+        (1, "organisation firewall policy folder", ALLOW),
+        (2, "", ALLOW),
+        (2, "", ALLOW),
+        (3, "network firewall policy of-network", DENY),
+        (4, "regional firewall policy of-region", ALLOW),
     ]
-    assert {rule.policy for rule in read.rules if rule.level == 4} == {
-        Policy("of-region", "regional", after_vpc=True)
-    }
 
     served.compute.policies_first = True
     first = await served.reader.read("default", region="local")
 
-    assert {rule.level: rule.policy and rule.policy.name for rule in first.rules} == {
+    assert {rule.level: rule.policy.rpartition(" ")[2] for rule in first.rules} == {
         0: "org",
         1: "folder",
         2: "of-network",
         3: "of-region",
-        4: None,
+        4: "",
     }
 
 
-async def test_what_a_policys_rule_means_and_cannot_be_known_is_kept_apart(served: Served) -> None:
+async def test_the_unknown_conditions_of_a_policys_rule_are_kept(served: Served) -> None:
     ineffective = {"targetSecureTags": [{"name": "tagValues/2", "state": "INEFFECTIVE"}]}
     elsewhere = {"targetResources": ["https://www.googleapis.com/compute/v1/projects/local/global/networks/other"]}
     here = {"targetResources": ["https://www.googleapis.com/compute/v1/projects/local/global/networks/default"]}
@@ -156,39 +153,38 @@ async def test_what_a_policys_rule_means_and_cannot_be_known_is_kept_apart(serve
             policy_rule(4, "allow", srcSecureTags=tag, srcFqdns=["example.com"]) | here,
             policy_rule(5, "allow", srcIpRanges=["10.0.0.0/8"], srcNetworkType="INTRA_VPC")
             | {"targetSecureTags": tag},
-            policy_rule(6, "allow") | {"targetServiceAccounts": ["a@x"], "disabled": True, "ruleName": "six"},
+            policy_rule(6, "allow") | {"targetServiceAccounts": ["a@x"], "ruleName": "six"},
+            policy_rule(7, "allow") | {"disabled": True},
         )
     ]
 
     rules = [rule for rule in (await served.reader.read("default")).rules if rule.policy]
 
-    assert [(rule.name, rule.further, rule.only) for rule in rules] == [
+    assert [(rule.name, rule.also, rule.only) for rule in rules] == [
         ("rule 4", ("domain names", "secure tags"), ()),
         ("rule 5", (), ("intra-vpc addresses", "secure tags")),
         ("six", (), ()),
     ]
-    assert (rules[2].target_accounts, rules[2].disabled) == (("a@x",), True)
+    assert rules[2].target_accounts == ("a@x",)
 
 
-async def test_without_a_permission_the_next_best_is_read_and_the_gap_told(served: Served) -> None:
+async def test_without_a_permission_the_next_best_is_read_and_the_gap_reported(served: Served) -> None:
     served.compute.policies = [policy("of-network", "NETWORK", policy_rule(1, "deny"))]
     pod = Slice("pod", zone="local-a", project="local", workers=WORKERS)
 
     async def read(*denied: str) -> list[CheckRow]:
         served.compute.denied = {f"compute.{permission}" for permission in denied}
-        return rows_of_rules(pod, await read_rules(pod, served.reader))
+        return firewall_rows(pod, await read_rules(pod, served.reader))
 
     whole = await read()
-    no_region, *rest = await read("networks.getRegionEffectiveFirewalls")
     no_order, *ordered = await read("networks.get")
-    no_policies, *vpc = await read("networks.getRegionEffectiveFirewalls", "networks.getEffectiveFirewalls")
+    no_policies, *vpc = await read("networks.getRegionEffectiveFirewalls")
 
     assert {row.status for row in whole} == {"pass"}
-    assert whole == rest == ordered == vpc
+    assert whole == ordered == vpc
     for row, permission in (
-        (no_region, "compute.networks.getRegionEffectiveFirewalls"),
         (no_order, "compute.networks.get"),
-        (no_policies, "compute.networks.getEffectiveFirewalls"),
+        (no_policies, "compute.networks.getRegionEffectiveFirewalls"),
     ):
         assert row.status == "unknown"
         assert permission in row.detail
@@ -206,11 +202,11 @@ async def test_without_any_permission_the_row_says_which_and_nothing_fails(serve
     }
     pod = Slice("pod", zone="local-a", project="local", workers=WORKERS)
 
-    (row,) = rows_of_rules(pod, await read_rules(pod, served.reader))
+    (row,) = firewall_rows(pod, await read_rules(pod, served.reader))
 
     assert (row.check, row.status) == ("firewall", "unknown")
     assert "compute.firewalls.list" in row.detail
-    assert "compute.networks.getEffectiveFirewalls" in row.detail
+    assert "compute.networks.getRegionEffectiveFirewalls" in row.detail
     assert "roles/compute.networkViewer" in (row.remedy or "")
 
 
@@ -234,7 +230,7 @@ async def test_a_service_that_knows_no_policies_is_asked_for_its_rules(tmp_path:
 async def test_a_pods_own_rules_let_its_workers_talk(served: Served) -> None:
     pod = Slice("pod", project="local", workers=WORKERS)
 
-    rows = rows_of_rules(pod, await read_rules(pod, served.reader))
+    rows = firewall_rows(pod, await read_rules(pod, served.reader))
 
     assert {row.status for row in rows} == {"pass"}
     between = [row.detail.split()[0] for row in rows if "between workers" in row.detail]
@@ -265,14 +261,14 @@ async def test_rules_and_instances_are_made_listed_and_removed(served: Served) -
     assert addresses == ["127.1.0.1"]
 
 
-async def test_a_service_that_is_down_is_told(tmp_path: Path) -> None:
+async def test_a_service_that_is_down_is_reported(tmp_path: Path) -> None:
     endpoints = {"compute": f"http://127.0.0.1:{free_port()}"}
     reader = FirewallRules(Settings(home=tmp_path, project="local", endpoints=endpoints), patience=0.5)
 
     with pytest.raises(CloudError) as caught:
         await reader.read("default")
 
-    assert "down or out of reach" in caught.value.why
+    assert "down or cannot be reached" in caught.value.why
 
 
 async def test_a_slice_is_known_by_its_tags_and_service_account(cloud: Cloud) -> None:

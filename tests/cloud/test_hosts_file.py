@@ -22,8 +22,8 @@ def read(tmp_path: Path, text: str) -> Slice:
 def test_workers_come_in_the_order_of_the_lines(tmp_path: Path) -> None:
     slice_ = read(tmp_path, "10.0.0.2\n# a comment\n\n  ada@node-1:2222  # the second\nnode-3.example.com\n")
 
-    told = [(w.index, w.name, w.internal_ip, w.user, w.port) for w in slice_.workers]
-    assert told == [
+    fields = [(w.index, w.name, w.internal_ip, w.user, w.port) for w in slice_.workers]
+    assert fields == [
         (0, "10.0.0.2", "10.0.0.2", None, 22),
         (1, "node-1", None, "ada", 2222),
         (2, "node-3.example.com", None, None, 22),
@@ -123,7 +123,7 @@ async def test_the_inventory_has_the_one_slice_and_suggests_it(tmp_path: Path) -
     assert caught.value.remedy == "did you mean lab?"
 
 
-async def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
+async def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     path = written(tmp_path, "10.0.0.1\n")
     inventory = HostsFile(path)
     await inventory.slices()

@@ -13,7 +13,7 @@ from tui.errors import CloudError, UsageError
 pytestmark = pytest.mark.timing
 
 
-async def test_creating_tells_its_progress_to_the_end(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_creating_reports_its_progress_to_the_end(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     machines, seen = cloud.hosts.start, asyncio.Event()
 
     async def start_once_seen(*args: Any) -> Any:
@@ -21,15 +21,15 @@ async def test_creating_tells_its_progress_to_the_end(cloud: Cloud, monkeypatch:
         return await machines(*args)
 
     monkeypatch.setattr(cloud.hosts, "start", start_once_seen)
-    told = []
+    progress = []
     async for line in cloud.api.create("local-a", "pod", "v2-32", "tpu-ubuntu2204-base", spot=True):
-        told.append(line)
+        progress.append(line)
         if line.startswith("CREATING, "):
             seen.set()
 
-    assert told[0] == "asked for pod: v2-32 with tpu-ubuntu2204-base in local-a, spot"
+    assert progress[0] == "requested pod: v2-32 with tpu-ubuntu2204-base in local-a, spot"
     assert seen.is_set()
-    assert told[-1] == "pod is READY"
+    assert progress[-1] == "pod is READY"
     slice_ = await cloud.api.get("pod", None)
     assert (slice_.spot, slice_.state) == (True, "READY")
 
@@ -37,15 +37,15 @@ async def test_creating_tells_its_progress_to_the_end(cloud: Cloud, monkeypatch:
 async def test_a_slice_is_stopped_started_and_deleted(cloud: Cloud) -> None:
     await cloud.make("pod")
 
-    stopped = [told async for told in cloud.api.stop("local-a", "pod")]
+    stopped = [progress async for progress in cloud.api.stop("local-a", "pod")]
     assert stopped[-1] == "pod is STOPPED"
     assert cloud.hosts.running() == []
 
-    started = [told async for told in cloud.api.start("local-a", "pod")]
+    started = [progress async for progress in cloud.api.start("local-a", "pod")]
     assert started[-1] == "pod is READY"
     assert cloud.hosts.running() == ["pod"]
 
-    deleted = [told async for told in cloud.api.delete("local-a", "pod")]
+    deleted = [progress async for progress in cloud.api.delete("local-a", "pod")]
     assert deleted[-1] == "pod is deleted"
     assert cloud.hosts.running() == []
     assert (await cloud.api.slices()).slices == ()
@@ -53,14 +53,14 @@ async def test_a_slice_is_stopped_started_and_deleted(cloud: Cloud) -> None:
 
 async def test_a_dry_run_says_what_would_be_done_and_does_nothing(cloud: Cloud) -> None:
     assert await cloud.make("pod", dry_run=True) == [
-        "would ask for pod: v2-8 with tpu-ubuntu2204-base in local-a",
+        "would request pod: v2-8 with tpu-ubuntu2204-base in local-a",
     ]
     assert (await cloud.api.slices()).slices == ()
     await cloud.make("pod")
 
     for verb in ("delete", "stop", "start"):
-        (told,) = [told async for told in getattr(cloud.api, verb)("local-a", "pod", dry_run=True)]
-        assert told.startswith(f"would {verb} pod in local-a, now READY")
+        (progress,) = [progress async for progress in getattr(cloud.api, verb)("local-a", "pod", dry_run=True)]
+        assert progress.startswith(f"would {verb} pod in local-a, now READY")
 
     assert (await cloud.api.get("pod", None)).state == "READY"
 
@@ -71,7 +71,7 @@ async def test_a_dry_run_refuses_what_the_api_would_refuse(cloud: Cloud) -> None
     assert caught.value.why == "there is no accelerator type v3-31 in local-a"
     assert "v3-32" in caught.value.remedy
     await cloud.make("pod")
-    with pytest.raises(UsageError, match="there is one of that name already"):
+    with pytest.raises(UsageError, match="a slice of that name exists already"):
         await cloud.make("pod", dry_run=True)
 
 
@@ -89,7 +89,7 @@ async def test_an_unknown_type_or_runtime_gets_the_near_match(cloud: Cloud) -> N
     assert "EID" not in caught.value.why
 
     with pytest.raises(UsageError) as caught:
-        _ = [told async for told in cloud.api.create("local-a", "pod", "v2-8", "tpu-ubuntu2204")]
+        _ = [progress async for progress in cloud.api.create("local-a", "pod", "v2-8", "tpu-ubuntu2204")]
     assert "tpu-ubuntu2204-base" in caught.value.remedy
 
 
@@ -108,7 +108,7 @@ async def test_too_little_quota_and_no_capacity_are_two_sentences(cloud: Cloud) 
     assert "another zone" in caught.value.remedy
 
 
-async def test_machines_that_do_not_start_are_told_when_the_operation_ends(cloud: Cloud) -> None:
+async def test_machines_that_do_not_start_are_reported_when_the_operation_ends(cloud: Cloud) -> None:
     cloud.hosts.broken = "out of sockets"
 
     with pytest.raises(CloudError, match="pod cannot be created"):
@@ -123,7 +123,7 @@ async def test_a_slice_of_several_workers_is_refused_with_what_to_do_instead(
     await cloud.make("crew", "v2-32", spot=True)
 
     with pytest.raises(UsageError) as refused:
-        _ = [told async for told in getattr(cloud.api, verb)("local-a", "crew", dry_run=dry_run)]
+        _ = [progress async for progress in getattr(cloud.api, verb)("local-a", "crew", dry_run=dry_run)]
 
     assert refused.value.why == "Cloud TPU stops and starts slices of one worker only, and it has 4"
     assert refused.value.remedy == (
@@ -149,7 +149,7 @@ async def queued(client: Any) -> list[str]:
 
 
 async def deleted(cloud: Cloud, name: str, **options: Any) -> list[str]:
-    return [told async for told in cloud.api.delete("local-a", name, **options)]
+    return [progress async for progress in cloud.api.delete("local-a", name, **options)]
 
 
 async def test_a_queued_resource_of_several_slices_goes_with_its_last_one(cloud: Cloud) -> None:
@@ -170,7 +170,7 @@ async def test_a_queued_resource_of_several_slices_goes_with_its_last_one(cloud:
         assert "it has no node, and queued resource wish stays while pair-1 belongs to it too" in refused.value.why
         assert "tpu-tui slices delete pair-1 --zone local-a" in refused.value.remedy
 
-    assert (await deleted(cloud, "pair-1"))[-1] == "queued resource wish, which asks for pair-0 too, is deleted"
+    assert (await deleted(cloud, "pair-1"))[-1] == "queued resource wish, which also requests pair-0, is deleted"
     assert await queued(client) == []
     assert (await cloud.api.slices()).slices == ()
     assert cloud.hosts.running() == []
@@ -180,7 +180,7 @@ async def test_a_queued_resource_none_of_whose_slices_exists_yet_can_be_deleted(
     cloud.service.behaviour.worker_capacity = 0
     client = await queue_a_pair(cloud)
 
-    assert (await deleted(cloud, "pair-1"))[-1] == "queued resource wish, which asks for pair-0 too, is deleted"
+    assert (await deleted(cloud, "pair-1"))[-1] == "queued resource wish, which also requests pair-0, is deleted"
 
     assert await queued(client) == []
 
@@ -189,7 +189,7 @@ async def test_a_queued_resource_none_of_whose_slices_exists_yet_can_be_deleted(
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_what_is_not_there_cannot_be_changed(cloud: Cloud, verb: str, dry_run: bool) -> None:
     with pytest.raises(UsageError, match="slice pod cannot be"):
-        _ = [told async for told in getattr(cloud.api, verb)("local-a", "pod", dry_run=dry_run)]
+        _ = [progress async for progress in getattr(cloud.api, verb)("local-a", "pod", dry_run=dry_run)]
 
 
 async def test_leaving_early_does_not_undo_it(cloud: Cloud) -> None:
@@ -217,14 +217,17 @@ async def test_leaving_early_does_not_undo_it(cloud: Cloud) -> None:
 async def test_a_name_that_a_slice_cannot_have_is_refused_before_the_api_is_asked(
     cloud: Cloud, name: str, near: str
 ) -> None:
-    nobody = cloud.connect(endpoints={"tpu": "127.0.0.1:1"})
+    unreachable = cloud.connect(endpoints={"tpu": "127.0.0.1:1"})
     for dry_run in (False, True):
         with pytest.raises(UsageError, match="cannot be created") as refused:
             _ = [
-                told async for told in nobody.create("local-a", name, "v2-8", "tpu-ubuntu2204-base", dry_run=dry_run)
+                progress
+                async for progress in unreachable.create(
+                    "local-a", name, "v2-8", "tpu-ubuntu2204-base", dry_run=dry_run
+                )
             ]
         assert "lower-case letters, digits and dashes" in refused.value.why
-        assert refused.value.remedy == (f"{near} would do" if near else "tpu-tui slices create NAME …")
+        assert refused.value.remedy == (f"use {near}" if near else "tpu-tui slices create NAME …")
 
 
 @pytest.mark.parametrize("name", ["n", "n" * 63, "node-1", "a0"])

@@ -56,13 +56,13 @@ def test_the_slices_own_word_on_os_login_wins() -> None:
 async def test_metadata_is_changed_by_one_key_and_the_machines_hear_of_it(cloud: Cloud) -> None:
     await cloud.make("pod", metadata={"startup-script": "echo hi", "ssh-keys": "a:ssh-rsa AAAA a"})
     slice_ = await cloud.api.get("pod", "local-a")
-    told = [
+    progress = [
         line
         async for line in cloud.api.set_metadata(
             slice_, lambda now: {**now, "ssh-keys": with_key(now["ssh-keys"], "me", MINE)}
         )
     ]
-    assert all("busy" not in line for line in told)
+    assert all("busy" not in line for line in progress)
     found = await cloud.api.metadata(slice_)
     assert found["startup-script"] == "echo hi"
     assert found["ssh-keys"].splitlines()[0] == "a:ssh-rsa AAAA a"
@@ -76,8 +76,8 @@ async def test_two_who_change_metadata_at_once_both_get_their_way(cloud: Cloud) 
     async def adds(name: str) -> list[str]:
         return [line async for line in cloud.api.set_metadata(slice_, lambda now: {**now, name: "yes"})]
 
-    told = await asyncio.gather(adds("one"), adds("two"))
-    assert any("busy" in line for lines in told for line in lines)
+    progress = await asyncio.gather(adds("one"), adds("two"))
+    assert any("busy" in line for lines in progress for line in lines)
     assert await cloud.api.metadata(slice_) == {"one": "yes", "two": "yes"}
 
 

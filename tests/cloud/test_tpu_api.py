@@ -69,7 +69,7 @@ async def test_host_keys_and_hostnames_come_from_guest_attributes(cloud: Cloud) 
 async def test_host_keys_of_a_slice_that_has_gone_leave_it_as_it_is(cloud: Cloud) -> None:
     await cloud.make("pod")
     slice_ = await cloud.api.get("pod", None)
-    _ = [told async for told in cloud.api.delete("local-a", "pod")]
+    _ = [progress async for progress in cloud.api.delete("local-a", "pod")]
 
     assert await cloud.api.host_keys(slice_) == slice_
 
@@ -133,14 +133,14 @@ async def test_a_passing_outage_is_sat_out(cloud: Cloud) -> None:
     assert cloud.service.behaviour.unavailable["local-a"] == 0
 
 
-async def test_an_api_that_is_down_is_told_with_how_long_it_was_tried(cloud: Cloud) -> None:
+async def test_an_api_that_is_down_is_reported_with_the_time_it_was_tried(cloud: Cloud) -> None:
     await cloud.service.close()
 
     listing = await cloud.connect(patience=0.4).slices()
 
     (problem,) = listing.problems
     assert isinstance(problem, CloudError)
-    assert f"127.0.0.1:{cloud.service.grpc_port} is down or out of reach, tried for" in problem.why
+    assert f"127.0.0.1:{cloud.service.grpc_port} is down or cannot be reached (tried for" in problem.why
     assert "tpu-tui local up" in problem.remedy
     with pytest.raises(CloudError, match="slice pod cannot be read"):
         await cloud.connect(patience=0.4).get("pod", "local-a")
@@ -155,7 +155,7 @@ async def test_an_expired_token_says_how_to_log_in_again(cloud: Cloud) -> None:
     assert problem.remedy == "gcloud auth application-default login"
 
 
-async def test_a_login_that_was_revoked_is_told_at_once_and_not_asked_again(tmp_path: Path) -> None:
+async def test_a_revoked_login_is_reported_at_once_without_a_retry(tmp_path: Path) -> None:
     asked = []
 
     class Revoked(Credentials):
@@ -213,7 +213,7 @@ async def test_a_slice_asked_for_in_the_wrong_zone_says_where_it_is(cloud: Cloud
     for zone in (None, "local-a"):
         with pytest.raises(UsageError) as caught:
             await cloud.api.get("vision", zone)
-        assert caught.value.remedy == "there is faraway-c/vision"
+        assert caught.value.remedy == "it is in another zone: faraway-c/vision"
 
 
 async def test_a_name_in_two_zones_is_not_guessed(cloud: Cloud) -> None:
@@ -257,8 +257,8 @@ async def test_a_queued_resource_shows_until_its_node_is_there(cloud: Cloud) -> 
     ready = await row_where("READY")
     assert (ready.name, ready.queued_resource, len(ready.workers)) == ("pod", "wish", 1)
 
-    told = [line async for line in cloud.api.delete("local-a", "pod")]
-    assert told[-1] == "queued resource wish is deleted"
+    progress = [line async for line in cloud.api.delete("local-a", "pod")]
+    assert progress[-1] == "queued resource wish is deleted"
     assert await names(cloud.api) == []
 
 
@@ -299,7 +299,7 @@ class _Babble(grpc.GenericRpcHandler):
         return grpc.unary_unary_rpc_method_handler(answer)
 
 
-async def test_something_else_that_answers_is_told_as_such(tmp_path: Path) -> None:
+async def test_another_service_that_answers_is_reported_as_such(tmp_path: Path) -> None:
     server = grpc.aio.server(handlers=[_Babble()])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -307,7 +307,7 @@ async def test_something_else_that_answers_is_told_as_such(tmp_path: Path) -> No
     api = TpuApi(Settings(home=tmp_path, project="local", zones=("local-a",), endpoints=endpoints), patience=5.0)
     try:
         [problem] = (await api.slices()).problems
-        assert "does not speak the Cloud TPU API" in problem.why
+        assert "is not the Cloud TPU API" in problem.why
         with pytest.raises(CloudError, match="slice pod cannot be read"):
             await api.get("pod", "local-a")
     finally:

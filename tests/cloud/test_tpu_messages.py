@@ -21,7 +21,7 @@ def endpoints(count: int, port: int = 8470) -> list[tpu_v2.NetworkEndpoint]:
     return [tpu_v2.NetworkEndpoint(ip_address=f"10.164.0.{index}", port=port) for index in range(count)]
 
 
-def test_every_field_of_a_node_is_told() -> None:
+def test_every_field_of_a_node_is_read() -> None:
     node = tpu_v2.Node(
         name=NAME,
         accelerator_type="v3-32",
@@ -75,16 +75,16 @@ def test_every_field_of_a_node_is_told() -> None:
         ],
     }
     assert slice_.project == "my-project"
-    told = [(w.index, w.internal_ip, w.external_ip, w.host_key_alias) for w in slice_.workers]
-    assert told == [(0, "10.0.0.1", "192.0.2.3", "tpu.77-0"), (1, "10.0.0.2", None, "tpu.77-1")]
+    fields = [(w.index, w.internal_ip, w.external_ip, w.host_key_alias) for w in slice_.workers]
+    assert fields == [(0, "10.0.0.1", "192.0.2.3", "tpu.77-0"), (1, "10.0.0.2", None, "tpu.77-1")]
 
 
-def test_what_the_api_does_not_tell_is_unknown_not_fine() -> None:
+def test_what_the_api_does_not_report_is_unknown() -> None:
     slice_ = slice_of_node(tpu_v2.Node(name=NAME))
 
     unknown = slice_.to_json()
-    for told in ("name", "zone", "source"):
-        del unknown[told]
+    for known in ("name", "zone", "source"):
+        del unknown[known]
     assert unknown == {
         **dict.fromkeys(unknown),
         "workers": 0,
@@ -151,7 +151,7 @@ def test_a_queued_resource_without_a_node_is_a_row_with_its_state() -> None:
     assert not row.is_ready
 
 
-def test_why_a_queued_resource_failed_is_told() -> None:
+def test_why_a_queued_resource_failed_is_reported() -> None:
     failed = queued("FAILED", failed_data={"error": status_pb2.Status(code=8, message="no quota")})
 
     assert slices_of_queued(failed)[0].health_description == "no quota"
@@ -201,7 +201,7 @@ def test_guest_attributes_give_hostname_and_host_keys() -> None:
     assert slice_.workers[1].instance == machine
 
 
-def test_the_hostname_tells_whose_keys_they_are_whatever_the_order() -> None:
+def test_the_hostname_decides_which_worker_the_keys_belong_to() -> None:
     slice_ = with_guest_attributes(pod_of(3), [of_worker(2), of_worker(0)])
 
     assert [worker.host_keys[:1] for worker in slice_.workers] == [("ssh-ed25519 AAAA0",), (), ("ssh-ed25519 AAAA2",)]

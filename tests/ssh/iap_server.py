@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import WSMsgType, web
 
-from tui.ssh.transport.iap_protocol import ACK_AFTER, MOST_DATA, SUBPROTOCOL, Frame, Tag, decode
+from tui.ssh.transport.iap_protocol import ACK_AFTER_BYTES, MAX_DATA_BYTES, SUBPROTOCOL, Frame, Tag, decode
 
 
 @dataclass
@@ -93,8 +93,8 @@ class IapServer:
             session.confirmed = count
             await ws.send_bytes(Frame(Tag.RECONNECT_SUCCESS_ACK, count=session.received).encode())
             again = bytes(session.unconfirmed)
-            for start in range(0, len(again), MOST_DATA):
-                await ws.send_bytes(Frame(Tag.DATA, again[start : start + MOST_DATA]).encode())
+            for start in range(0, len(again), MAX_DATA_BYTES):
+                await ws.send_bytes(Frame(Tag.DATA, again[start : start + MAX_DATA_BYTES]).encode())
             session.ws = ws
             session.attached.set()
             await self._serve(session, ws)
@@ -121,10 +121,10 @@ class IapServer:
             frame = decode(message.data)
             assert frame is not None
             if frame.tag == Tag.DATA:
-                assert len(frame.data) <= MOST_DATA
+                assert len(frame.data) <= MAX_DATA_BYTES
                 session.received += len(frame.data)
                 session.writer.write(frame.data)
-                if session.received - session.acknowledged > ACK_AFTER:
+                if session.received - session.acknowledged > ACK_AFTER_BYTES:
                     session.acknowledged = session.received
                     await ws.send_bytes(Frame(Tag.ACK, count=session.received).encode())
             else:
@@ -140,7 +140,7 @@ class IapServer:
         """What the machine says, to the client, kept until it is confirmed."""
         sent = 0
         with suppress(OSError):
-            while data := await session.reader.read(MOST_DATA):
+            while data := await session.reader.read(MAX_DATA_BYTES):
                 session.unconfirmed += data
                 sent += len(data)
                 with suppress(ConnectionError):

@@ -144,7 +144,7 @@ async def test_one_passphrase_opens_the_way_to_all_that_were_denied(sshd: Start,
     assert len(person.asked) == 1
 
 
-async def test_the_opened_keys_travel_as_json_and_need_nobody(sshd: Start, tmp_path: Path) -> None:
+async def test_decrypted_keys_are_passed_as_json_and_need_no_prompt(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     path = _encrypted(server, tmp_path)
     opened = await _logs_in(server, server.access(identity=str(path)), Person(PASSPHRASE))
@@ -295,7 +295,7 @@ async def test_a_one_time_code_is_asked_for() -> None:
     assert "\x1b" not in person.asked[0]
 
 
-async def test_why_nobody_is_let_in_is_told_as_the_server_tells_it() -> None:
+async def test_the_servers_reason_for_refusing_a_login_is_quoted() -> None:
     why = "Account locked due to 3 failed logins"
     async with _asking(f"{why}\n", []) as worker, Fleet([worker], Access(user="me"), prompter=Person()) as fleet:
         with pytest.raises(SshError, match=why):

@@ -15,30 +15,30 @@ Start = Callable[..., OpensshWorker]
 
 @given(st.lists(st.binary(max_size=60)), st.integers(2, 80))
 def test_the_first_and_the_last_bytes_are_kept_and_the_rest_is_counted(pieces: list[bytes], limit: int) -> None:
-    kept, everything = BoundedOutput(OutputBudget(limit)), b"".join(pieces)
+    stored, everything = BoundedOutput(OutputBudget(limit)), b"".join(pieces)
     for piece in pieces:
-        kept.add(piece)
-        assert len(kept) <= limit
+        stored.add(piece)
+        assert len(stored) <= limit
     first, last = limit // 2, limit - limit // 2
     if len(everything) <= limit:
-        assert (kept.bytes(), kept.omitted) == (everything, 0)
+        assert (stored.bytes(), stored.omitted) == (everything, 0)
     else:
         note = f"\n[... {len(everything) - limit} bytes left out ...]\n".encode()
-        assert kept.bytes() == everything[:first] + note + everything[-last:]
+        assert stored.bytes() == everything[:first] + note + everything[-last:]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=60)), max_size=40), st.integers(0, 300))
 def test_streams_share_one_budget_and_each_has_a_part_of_its_own(pieces: list[tuple[int, bytes]], total: int) -> None:
     budget = OutputBudget(total, 4)
-    kept = [BoundedOutput(budget) for _ in range(4)]
+    stored = [BoundedOutput(budget) for _ in range(4)]
     for stream, piece in pieces:
-        kept[stream].add(piece)
-        assert sum(map(len, kept)) <= total
-    for stream, one in enumerate(kept):
+        stored[stream].add(piece)
+        assert sum(map(len, stored)) <= total
+    for stream, one in enumerate(stored):
         written = sum(len(piece) for each, piece in pieces if each == stream)
         assert len(one) + one.omitted == written
         assert len(one) >= min(written, budget.share)
-    assert not any(one.omitted for one in kept) or sum(map(len, kept)) >= total - 4 * budget.share
+    assert not any(one.omitted for one in stored) or sum(map(len, stored)) >= total - 4 * budget.share
 
 
 def test_what_one_stream_does_not_use_is_there_for_another() -> None:
@@ -50,20 +50,20 @@ def test_what_one_stream_does_not_use_is_there_for_another() -> None:
 
 
 def test_without_a_limit_everything_is_kept() -> None:
-    kept = BoundedOutput()
-    kept.add(b"a" * 1000)
-    kept.add(b"b")
-    assert kept.bytes() == b"a" * 1000 + b"b"
+    stored = BoundedOutput()
+    stored.add(b"a" * 1000)
+    stored.add(b"b")
+    assert stored.bytes() == b"a" * 1000 + b"b"
 
 
 @needs_sshd
 async def test_a_flood_is_cut_in_the_middle_and_its_command_goes_on(sshd: Start) -> None:
     server = sshd()
-    heard = 0
+    arrived = 0
 
     def count(_running: RunningCommand, _on_stderr: bool, data: bytes) -> None:
-        nonlocal heard
-        heard += len(data)
+        nonlocal arrived
+        arrived += len(data)
 
     async with Fleet([server.worker], server.access()) as fleet:
         command = "echo first; head -c 20000000 /dev/zero; echo last; exit 3"
@@ -71,17 +71,17 @@ async def test_a_flood_is_cut_in_the_middle_and_its_command_goes_on(sshd: Start)
     assert (done.exit_code, done.omitted) == (3, 20_000_000 + 11 - 200_000)
     assert done.stdout.startswith(b"first\n\0")
     assert done.stdout.endswith(b"\0last\n")
-    assert heard == 20_000_011
+    assert arrived == 20_000_011
 
 
 @needs_sshd
-async def test_what_comes_is_heard_while_the_command_runs(sshd: Start) -> None:
+async def test_output_is_passed_on_while_the_command_runs(sshd: Start) -> None:
     server = sshd()
-    heard: list[tuple[bool, bytes]] = []
+    arrived: list[tuple[bool, bytes]] = []
     first = asyncio.Event()
 
     def hear(_running: RunningCommand, on_stderr: bool, data: bytes) -> None:
-        heard.append((on_stderr, data))
+        arrived.append((on_stderr, data))
         first.set()
 
     async with Fleet([server.worker], server.access()) as fleet:
@@ -92,4 +92,4 @@ async def test_what_comes_is_heard_while_the_command_runs(sshd: Start) -> None:
         assert not running.done()
         goes.touch()
         assert (await running).exit_code == 0
-    assert heard == [(False, b"out\n"), (True, b"err\n")]
+    assert arrived == [(False, b"out\n"), (True, b"err\n")]

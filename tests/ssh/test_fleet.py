@@ -57,7 +57,7 @@ async def test_endless_output_does_not_fill_the_memory(sshd: Start, monkeypatch:
         assert (await fleet.run(0, "true")).ok
 
 
-async def test_a_signal_is_told_from_an_exit_code(sshd: Start) -> None:
+async def test_a_signal_is_not_an_exit_code(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.worker], server.access()) as fleet:
         assert (await fleet.run(0, "kill -s SEGV $$")).signal == "SEGV"
@@ -102,7 +102,7 @@ async def test_time_that_is_given_for_a_command_bounds_the_login_too(sshd: Start
 
 
 @pytest.mark.py310
-async def test_time_that_is_given_for_a_command_bounds_its_beginning_too(sshd: Start) -> None:
+async def test_the_timeout_of_a_command_includes_its_start(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.worker], server.access()) as fleet:
         await fleet.connect(0)
@@ -110,11 +110,11 @@ async def test_time_that_is_given_for_a_command_bounds_its_beginning_too(sshd: S
         with pytest.raises(SshError) as caught:
             await fleet.run(0, "true", timeout=1.0)
         server.thaw()
-        assert caught.value.sentence == "worker 0: no answer: it began no command within 1 s"
+        assert caught.value.sentence == "worker 0: no answer: it started no command within 1 s"
         assert (await fleet.run(0, "true", timeout=20.0)).ok
 
 
-async def test_time_that_is_given_for_a_command_bounds_a_second_login_too(sshd: Start) -> None:
+async def test_the_timeout_of_a_command_includes_a_second_login(sshd: Start) -> None:
     server = sshd(max_sessions=1)
     async with Fleet([server.worker], server.access()) as fleet:
         follower = await fleet.process(0, "sleep 1000")
@@ -123,7 +123,7 @@ async def test_time_that_is_given_for_a_command_bounds_a_second_login_too(sshd: 
         (row,) = [row async for row in fleet.run_all([0], "true", timeout=1.0)]
         follower.close()
     assert isinstance(row, SshError)
-    assert row.sentence == "worker 0: no answer: it began no command within 1 s"
+    assert row.sentence == "worker 0: no answer: it started no command within 1 s"
 
 
 async def test_eight_workers_answer_each_for_itself_and_one_failure_stops_none(sshd: Start) -> None:
@@ -207,7 +207,7 @@ async def test_a_fast_worker_waits_for_its_reader(sshd: Start) -> None:
         assert len(await process.stdout.read()) == 20_000_000
 
 
-async def test_a_broken_connection_is_told_and_made_again(sshd: Start) -> None:
+async def test_a_broken_connection_is_reported_and_opened_again(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.worker], server.access()) as fleet:
         connection = await fleet.connect(0)
@@ -344,7 +344,7 @@ async def test_a_jump_host_that_is_down_is_tried_once_for_all_who_wait(sshd: Sta
     assert tried == 2  # the login, and the look at what it says instead
 
 
-async def test_a_jump_host_that_hangs_is_named_to_those_who_wait_for_less(sshd: Start) -> None:
+async def test_a_jump_host_that_hangs_is_named_to_callers_with_a_shorter_timeout(sshd: Start) -> None:
     jump, server = sshd(), sshd()
     assert jump.process is not None
     jump.process.send_signal(signal.SIGSTOP)
@@ -354,7 +354,7 @@ async def test_a_jump_host_that_hangs_is_named_to_those_who_wait_for_less(sshd: 
         rows = [row async for row in fleet.run_all([1], "true", timeout=1.0)]
     for error in (reach.error, *rows):
         assert isinstance(error, SshError)
-        assert f"the jump host {gate} did not let us through within 1 s" in error.why
+        assert f"the login on the jump host {gate} did not finish within 1 s" in error.why
 
 
 async def test_a_worker_that_its_jump_host_does_not_reach_is_named(sshd: Start) -> None:

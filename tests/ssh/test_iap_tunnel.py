@@ -84,7 +84,7 @@ async def test_a_tunnel_that_is_cut_again_and_again_loses_and_repeats_no_byte(ss
 
 
 @needs_sshd
-async def test_a_tunnel_cut_while_nothing_is_said_goes_on(sshd: Start, iap: IapServer) -> None:
+async def test_an_idle_tunnel_that_is_cut_continues(sshd: Start, iap: IapServer) -> None:
     worker, access = through(iap, sshd())
     async with Fleet([worker], access) as fleet:
         connection = await fleet.connect(0)
@@ -93,7 +93,7 @@ async def test_a_tunnel_cut_while_nothing_is_said_goes_on(sshd: Start, iap: IapS
         assert await fleet.connect(0) is connection
 
 
-async def test_a_tunnel_that_is_cut_while_nobody_reads_hands_on_what_it_counted(iap: IapServer) -> None:
+async def test_a_tunnel_that_is_cut_without_a_reader_passes_on_what_it_counted(iap: IapServer) -> None:
     """Nobody takes what it has received when its next message finds the WebSocket gone."""
     poured, arrived = os.urandom(BIG), asyncio.get_running_loop().create_future()
 
@@ -160,7 +160,7 @@ async def test_eight_workers_share_one_token_and_their_tunnels_end_with_the_flee
 
 
 @needs_sshd
-async def test_a_command_that_gives_no_token_is_told_in_its_own_words(sshd: Start, iap: IapServer) -> None:
+async def test_the_error_of_a_token_command_is_quoted(sshd: Start, iap: IapServer) -> None:
     iap.token = "let me in"
     worker, access = through(iap, sshd(), token_command=("sh", "-c", "echo no login here >&2; exit 3"))
     async with Fleet([worker], access) as fleet:
@@ -192,14 +192,14 @@ async def test_each_refusal_has_its_own_remedy(
     assert remedy in caught.value.remedy
 
 
-async def test_a_service_that_is_out_of_reach_is_told() -> None:
+async def test_a_service_that_cannot_be_reached_is_reported() -> None:
     worker = Worker(0, internal_ip="192.0.2.1", instance="projects/p/zones/z/instances/i")
     async with Fleet([worker], Access(user="me", route="iap", iap_url="ws://127.0.0.1:1/v4")) as fleet:
         with pytest.raises(SshError, match="no tunnel through IAP"):
             await fleet.connect(0)
 
 
-async def test_a_worker_whose_machine_has_no_name_says_why() -> None:
+async def test_a_worker_without_an_instance_name_is_explained() -> None:
     async with Fleet([Worker(0, internal_ip="192.0.2.1")], Access(user="me", route="iap")) as fleet:
         with pytest.raises(SshError) as caught:
             await fleet.connect(0)
@@ -231,12 +231,12 @@ def test_whatever_is_confirmed_and_resent_each_byte_arrives_once(pieces: list[by
     assert ledger.held == 0
 
 
-def test_confirmations_that_make_no_sense_are_refused() -> None:
+def test_impossible_confirmations_are_refused() -> None:
     ledger = ResendBuffer()
     ledger.add(b"abc")
-    with pytest.raises(ValueError, match="more than was sent"):
+    with pytest.raises(ValueError, match="more bytes than were sent"):
         ledger.confirm(1)
     ledger.take()
     ledger.confirm(2)
-    with pytest.raises(ValueError, match="less than before"):
+    with pytest.raises(ValueError, match="fewer bytes than before"):
         ledger.confirm(1)

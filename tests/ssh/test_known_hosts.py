@@ -66,7 +66,7 @@ def _file(path: Path, *lines: str) -> tuple[str, ...]:
     return (str(path),)
 
 
-async def test_a_key_that_nobody_knows_is_refused_with_its_fingerprint(sshd: Start) -> None:
+async def test_an_unknown_key_is_refused_with_its_fingerprint(sshd: Start) -> None:
     server = sshd()
     error = await _refused(server)
     assert error.reason is Reason.HOST_KEY_UNKNOWN
@@ -179,7 +179,7 @@ async def test_accept_new_files_the_key_once_and_privately(sshd: Start) -> None:
     await _login(server)
 
 
-async def test_a_person_is_shown_the_fingerprint_and_their_yes_is_kept(sshd: Start) -> None:
+async def test_a_person_is_shown_the_fingerprint_and_their_yes_is_saved(sshd: Start) -> None:
     server = sshd()
     person = Person(True)
     await _login(server, person=person)

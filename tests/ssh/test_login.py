@@ -71,7 +71,7 @@ async def test_a_port_where_nothing_listens_refuses() -> None:
     assert (reach.stage, error.reason) == ("connect", Reason.REFUSED)
 
 
-async def test_a_name_that_does_not_resolve_is_told() -> None:
+async def test_a_name_that_does_not_resolve_is_reported() -> None:
     reach, error = await _reach("no-such-host.invalid", 22)
     assert (reach.stage, error.reason) == ("name", Reason.NAME)
 
@@ -90,7 +90,7 @@ async def test_silence_to_the_first_packet_is_a_firewall() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EHOSTUNREACH, errno.ENETUNREACH])
-def test_no_route_is_told(number: int) -> None:
+def test_no_route_is_reported(number: int) -> None:
     error = connect_error(OSError(number, "x"), 2, Login("10.1.1.1", 22, "me"), 15)
     assert (error.reason, error.worker) == (Reason.NO_ROUTE, 2)
 
@@ -195,7 +195,7 @@ async def test_a_key_that_is_not_let_in_names_the_ways_to_get_in(sshd: Start) ->
         assert remedy in reach.error.remedy
 
 
-async def test_a_server_that_wants_more_than_a_key_is_not_said_to_refuse_the_key(sshd: Start) -> None:
+async def test_a_server_that_requires_more_than_a_key_is_not_reported_as_refusing_it(sshd: Start) -> None:
     server = sshd(extra=("AuthenticationMethods publickey,password", "PasswordAuthentication yes"))
     async with Fleet([server.worker], server.access()) as fleet:
         reach = await fleet.try_login(0)
@@ -205,14 +205,14 @@ async def test_a_server_that_wants_more_than_a_key_is_not_said_to_refuse_the_key
     assert "sshd_config" in reach.error.remedy
 
 
-async def test_a_server_that_has_no_host_key_we_take_is_told_from_a_broken_network(sshd: Start) -> None:
+async def test_a_server_without_a_supported_host_key_is_not_reported_as_a_broken_network(sshd: Start) -> None:
     server = sshd(host_key_type="rsa", extra=("HostKeyAlgorithms ssh-rsa",))
     async with Fleet([server.worker], server.access()) as fleet:
         reach = await fleet.try_login(0)
     assert "no algorithm in common" in str(reach.error)
 
 
-async def test_a_host_key_problem_is_told_as_such(sshd: Start) -> None:
+async def test_a_host_key_problem_is_reported_as_such(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.stranger], server.access()) as fleet:
         assert (await fleet.try_login(0)).stage == "host_key"

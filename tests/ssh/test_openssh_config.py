@@ -87,7 +87,7 @@ def test_tokens_and_variables_are_filled_in_either_way(tmp_path: Path, monkeypat
     assert _login(tmp_path, "ServerAliveInterval 1m\n" + text) == login
 
 
-def test_what_only_ssh_tells_leaves_our_own_defaults_alone(tmp_path: Path) -> None:
+def test_defaults_that_ssh_reports_do_not_replace_those_of_tpu_tui(tmp_path: Path) -> None:
     assert _login(tmp_path, "Match all\n Compression yes\n") == Login("tpu", 22, local_user())
 
 
@@ -104,13 +104,13 @@ def test_the_first_of_jump_host_and_command_counts(tmp_path: Path) -> None:
     assert (login.jump, login.proxy) == ("gate", None)
 
 
-def test_what_ssh_does_not_understand_is_told_in_its_words(tmp_path: Path) -> None:
+def test_an_error_of_ssh_is_quoted(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Bad configuration option: nosuchoption") as caught:
         _login(tmp_path, "Match all\n NoSuchOption yes\n")
     assert str(tmp_path / "config") in caught.value.remedy
 
 
-def test_a_condition_that_takes_for_ever_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_condition_that_never_ends_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui.ssh.config.openssh_config.SSH_TIMEOUT_S", 0.5)
     with pytest.raises(UsageError, match="ssh -G tpu took longer than"):
         _login(tmp_path, 'Match exec "exec sleep 5"\n User eve\n')
@@ -118,20 +118,18 @@ def test_a_condition_that_takes_for_ever_is_told(tmp_path: Path, monkeypatch: py
 
 async def test_a_condition_that_takes_its_time_holds_up_nothing_else(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
-    asked, told = tmp_path / "asked", tmp_path / "told"
-    script = f"touch {asked}; until [ -e {told} ]; do sleep 0.02; done"
+    started, released = tmp_path / "started", tmp_path / "released"
+    script = f"touch {started}; until [ -e {released} ]; do sleep 0.02; done"
     (tmp_path / "config").write_text(f'Match exec "{script}"\n User {server.user}\n')
     access = server.access(user=None, config=str(tmp_path / "config"))
     async with Fleet([replace(server.worker, user=None)], access) as fleet:
         running = asyncio.ensure_future(fleet.run(0, "true"))
-        await _until(asked.exists)
-        told.touch()
+        await _until(started.exists)
+        released.touch()
         assert (await running).ok
 
 
-def test_what_a_condition_said_holds_for_a_while_and_no_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_result_of_a_condition_is_cached_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = f'Match exec "test -e {tmp_path}/office"\n ProxyJump none\nMatch all\n ProxyJump gate\n'
     assert _login(tmp_path, text).jump == "gate"
     (tmp_path / "office").touch()
@@ -189,24 +187,24 @@ async def test_what_a_configured_command_leaves_behind_keeps_no_file_open_here(s
             os.kill(int(pid), signal.SIGKILL)
 
 
-async def test_a_command_that_fails_is_told_in_its_own_words(sshd: Start, tmp_path: Path) -> None:
+async def test_the_error_of_a_proxy_command_is_quoted(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     access = _through(server, tmp_path, "sh -c 'echo one >&2; echo no login >&2; exit 1'")
     async with Fleet([server.worker], access) as fleet:
         reach = await fleet.try_login(0)
     assert isinstance(reach.error, SshError)
-    assert reach.error.what == "its ProxyCommand does not lead to it"
+    assert reach.error.what == "its ProxyCommand does not reach it"
     assert reach.error.why.endswith(": no login")
 
 
-async def test_a_command_that_brings_nothing_is_named_and_ended(sshd: Start, tmp_path: Path) -> None:
+async def test_a_proxy_command_that_sends_nothing_is_named_and_ended(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     script = tmp_path / "nothing.sh"
     script.write_text("trap '' TERM\nwhile :; do sleep 1; done\n")
     async with Fleet([server.worker], _through(server, tmp_path, f"sh {script}", login_timeout=1.5)) as fleet:
         reach = await fleet.try_login(0)
     assert "ProxyCommand" in str(reach.error)
-    assert "nothing comes" in str(reach.error)
+    assert "sends nothing" in str(reach.error)
     assert _running(script) == []
 
 

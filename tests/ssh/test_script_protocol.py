@@ -56,10 +56,10 @@ def test_a_shell_that_repeats_the_script_is_not_repeated() -> None:
     assert no_answer_error(3, "no answer", b"", None).why == "the connection closed"
 
 
-def test_what_was_said_instead_of_an_answer_is_told_and_not_sshds_own_remark() -> None:
+def test_the_output_instead_of_an_answer_is_quoted_but_not_sshds_remark() -> None:
     remark = b"Could not chdir to home directory /home/eve: No such file or directory\r\n"
     error = no_answer_error(3, "no answer", remark, 1, b"This account is currently not available.\n")
-    assert error.why == "it ended with 1 and said: This account is currently not available."
+    assert error.why == "it ended with 1 after printing: This account is currently not available."
     assert isinstance(error, ScriptNotRunError)
     assert no_answer_error(3, "no answer", remark, 1).why == "it ended with 1"
     assert no_answer_error(3, "no answer", b"sh: not found", 127, b"welcome\n").why == "sh: not found"
@@ -67,8 +67,8 @@ def test_what_was_said_instead_of_an_answer_is_told_and_not_sshds_own_remark() -
 
 
 def test_a_password_that_has_expired_is_not_put_down_to_programs_that_are_missing() -> None:
-    said = b"WARNING: Your password has expired.\r\nPassword change required but no TTY available.\r\n"
-    error = no_answer_error(3, "no answer", said, 1)
+    output = b"WARNING: Your password has expired.\r\nPassword change required but no TTY available.\r\n"
+    error = no_answer_error(3, "no answer", output, 1)
     assert error.why == "Password change required but no TTY available."
     assert "chage" in error.remedy
     assert "coreutils" not in error.remedy

@@ -24,9 +24,9 @@ def test_the_configuration_holds_for_the_name_that_a_worker_goes_by(tmp_path: Pa
     config = tmp_path / "config"
     config.write_text("Host pod-0\n Hostname 192.0.2.7\n Port 2200\n User eve\n ProxyCommand lead %h\n")
     access = Access(config=str(config), own_known_hosts=str(tmp_path / "known"))
-    told = _understood(shell_command(Worker(0, hostname="pod-0"), access), str(config))
-    assert {"hostname 192.0.2.7", "port 2200", "user eve", "proxycommand lead %h"} <= set(told)
-    assert f"userknownhostsfile {tmp_path / 'known'}" in told
+    options = _understood(shell_command(Worker(0, hostname="pod-0"), access), str(config))
+    assert {"hostname 192.0.2.7", "port 2200", "user eve", "proxycommand lead %h"} <= set(options)
+    assert f"userknownhostsfile {tmp_path / 'known'}" in options
 
 
 def test_what_is_given_wins_over_the_configuration(tmp_path: Path) -> None:
@@ -35,8 +35,8 @@ def test_what_is_given_wins_over_the_configuration(tmp_path: Path) -> None:
     access = Access(
         config=str(config), own_known_hosts="/known", user="me", port=22, jump="gate", identity="/keys/mine"
     )
-    told = _understood(shell_command(Worker(0, external_ip="fd00::7"), access), str(config))
-    assert {"hostname fd00::7", "port 22", "user me", "proxyjump gate", "identitiesonly yes"} <= set(told)
+    options = _understood(shell_command(Worker(0, external_ip="fd00::7"), access), str(config))
+    assert {"hostname fd00::7", "port 22", "user me", "proxyjump gate", "identitiesonly yes"} <= set(options)
 
 
 def test_a_key_that_is_filed_under_another_name_is_found_by_ssh(tmp_path: Path) -> None:
@@ -45,9 +45,9 @@ def test_a_key_that_is_filed_under_another_name_is_found_by_ssh(tmp_path: Path) 
     config.write_text(f"Host pod-0\n Hostname 192.0.2.7\n UserKnownHostsFile {google}\n")
     access = Access(config=str(config), own_known_hosts=str(own))
     worker = Worker(0, hostname="pod-0", host_key_alias="tpu.77-0")
-    told = _understood(shell_command(worker, access), str(config))
-    assert not [line for line in told if line.startswith("hostkeyalias")]
-    assert f"userknownhostsfile {google} {own}" in told
+    options = _understood(shell_command(worker, access), str(config))
+    assert not [line for line in options if line.startswith("hostkeyalias")]
+    assert f"userknownhostsfile {google} {own}" in options
     google.write_text(f"tpu.77-0 {key}\n")
     assert "hostkeyalias tpu.77-0" in _understood(shell_command(worker, access), str(config))
     google.write_text(f"pod-0 {key}\n")

@@ -74,7 +74,7 @@ def _alone(tmp_path: Path, script: str) -> list[str]:
 
 
 @needs_namespaces
-def test_a_silent_dns_server_is_told_and_holds_up_nothing(tmp_path: Path) -> None:
+def test_a_silent_dns_server_is_reported_and_blocks_nothing(tmp_path: Path) -> None:
     assert _alone(tmp_path, _SILENT_DNS) == ["['name']", "20"]
 
 

@@ -110,14 +110,14 @@ async def test_progress_grows_to_all_of_it_for_each_worker(sshd: Start, tmp_path
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "big").write_bytes(os.urandom(1_000_000))
-    heard: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
+    progress: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
     async with Fleet([server.worker for server in servers], servers[0].access()) as fleet:
-        results = sync_tree(fleet, (0, 1), tree, on_sent=lambda worker, *told: heard[worker].append(told))
+        results = sync_tree(fleet, (0, 1), tree, on_sent=lambda worker, *reports: progress[worker].append(reports))
         assert [result async for result in results]
-    for told in heard.values():
-        assert len(told) > 5
-        assert [sent for sent, _ in told] == sorted(sent for sent, _ in told)
-        assert told[-1][0] == told[-1][1] >= 1_000_000
+    for reports in progress.values():
+        assert len(reports) > 5
+        assert [sent for sent, _ in reports] == sorted(sent for sent, _ in reports)
+        assert reports[-1][0] == reports[-1][1] >= 1_000_000
 
 
 async def test_a_second_sync_sends_nothing(sshd: Start, tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ async def test_a_file_that_changes_meanwhile_is_never_taken_for_the_one_it_was(
     assert not result.skipped
 
 
-async def test_a_file_that_cannot_be_written_is_told_in_the_workers_words(sshd: Start, tmp_path: Path) -> None:
+async def test_the_workers_error_for_a_file_that_cannot_be_written_is_quoted(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     (server.home / ".bashrc").write_text("ulimit -f 4\n")
     (tmp_path / "source").mkdir()
@@ -343,7 +343,7 @@ def test_without_git_caches_and_virtual_environments_stay_behind(tmp_path: Path)
 
 
 @pytest.mark.parametrize("change", ["bytes", "name", "mode", "link"])
-def test_the_hash_tells_any_change_and_nothing_else(tmp_path: Path, change: str) -> None:
+def test_the_hash_depends_on_every_change_and_on_nothing_else(tmp_path: Path, change: str) -> None:
     for root in (tmp_path / "a", tmp_path / "b"):
         root.mkdir()
         (root / "f").write_text("one")

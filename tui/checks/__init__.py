@@ -1,1 +1,1 @@
-"""Checks: whether a slice can work, a row each, named by worker, with what to do about it."""
+"""Checks of a slice before a run: one row each, with the worker, the finding and the remedy."""

@@ -1,4 +1,4 @@
-"""What can fail a launch and is quickly seen, asked over connections that the launch goes on with."""
+"""Quick checks of what can fail a launch, over connections that the launch continues to use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
 LAUNCH_PORTS = {"pjrt": (COORDINATOR_PORT,), "xrt": (MESH_PORT,)}
-"""Where on worker 0 the processes of a run find each other, by runtime; the others as PJRT."""
+"""Ports of worker 0 where a run's processes find each other, by runtime; other runtimes are checked as PJRT."""
 
 
 async def before_launch(
@@ -33,36 +33,35 @@ async def before_launch(
     runtime: str = "pjrt",
     job: Callable[[int], str] | None = None,
     ask: Ask | None = None,
-    told: list[Facts] | None = None,
+    collected: list[Facts] | None = None,
 ) -> AsyncIterator[CheckRow]:
-    """What can fail a launch and is quickly seen: login, room, chips and who holds them, the way to worker 0, clocks.
+    """Check what can fail a launch: login, disk, chips and their users, the ports of worker 0, clocks.
 
-    With `job` (a worker's environment as `job_script.job_text` writes it, by index) also the versions that its
-    interpreter has. `runtime` says which ports of worker 0 the run will need. Connections are kept, and used again by
-    whoever has the fleet. `ask` is how workers are asked about themselves, a session each unless it is given; what
-    they tell is added to `told`.
+    With `job` (a worker's environment as `job_script.job_text` writes it, by index), also the versions of its
+    interpreter's packages. `runtime` decides which ports of worker 0 are needed. Connections stay open in the fleet.
+    `ask` queries a worker's facts, in a session each by default; the facts are added to `collected`.
     """
     limits = CheckThresholds.read(thresholds or {})
-    told = [] if told is None else told
+    collected = [] if collected is None else collected
     ports = LAUNCH_PORTS.get(runtime, LAUNCH_PORTS["pjrt"])
 
     def of_worker(index: int) -> Callable[[Report], Awaitable[None]]:
-        async def ways(tell: Report) -> None:
+        async def check_ports(report: Report) -> None:
             async for row in rows_to_coordinator(index, slice_, fleet, ports):
-                tell(row if runtime != "none" else _advisory(row))
+                report(row if runtime != "none" else _advisory(row))
 
-        async def check(tell: Report) -> None:
+        async def check(report: Report) -> None:
             try:
                 await fleet.connect(index)
             except TpuTuiError as error:
                 detail = f"{error.what}: {error.why}" if error.why else error.what
-                tell(CheckRow("reachability", index, None, None, "fail", None, detail, error.remedy or None))
+                report(CheckRow("reachability", index, None, None, "fail", None, detail, error.remedy or None))
                 return
-            asking = FactsQuery(run_root, versions=JOB if job else NOBODY, job=job(index) if job else "")
+            query = FactsQuery(run_root, versions=JOB if job else NOBODY, job=job(index) if job else "")
             facts = report_facts(
-                index, slice_, ask or over(fleet), asking, limits, told, lambda row: tell(_taken(row))
+                index, slice_, ask or over(fleet), query, limits, collected, lambda row: report(_taken(row))
             )
-            await asyncio.gather(facts, ways(tell))
+            await asyncio.gather(facts, check_ports(report))
 
         return check
 
@@ -70,16 +69,16 @@ async def before_launch(
         yield _advisory(row)
     async for row in gather_rows([of_worker(worker.index) for worker in slice_.workers]):
         yield row
-    known = sorted(told, key=lambda facts: facts.worker)
+    known = sorted(collected, key=lambda facts: facts.worker)
     for row in (*(version_rows(known) if job else ()), *clock_rows(known, limits)):
         yield row
 
 
 def _taken(row: CheckRow) -> CheckRow:
-    """A worker where another run is alive, or holds the chips, works; but it would refuse this one."""
+    """Return the row as a failure if another run is alive or uses the chips: the worker would refuse this launch."""
     return replace(row, status="fail") if row.status == "warn" and row.check in ("runs", "device") else row
 
 
 def _advisory(row: CheckRow) -> CheckRow:
-    """What a run may do without is no reason to stop it: a port when no runtime is ours, the type's usual system."""
+    """Return a failure as a warning, for what a run may not need: a port without a runtime, the usual system."""
     return replace(row, status="warn") if row.status == "fail" else row

@@ -1,6 +1,6 @@
-"""Whether the shards that a command names are there: the first and the last of each range.
+"""Checks that the shards a command names exist: the first and the last of each range.
 
-A range is written as shells and WebDataset do, `gs://bucket/train-{000000..000639}.tar`.
+A range is written as in shells and WebDataset, `gs://bucket/train-{000000..000639}.tar`.
 """
 
 from __future__ import annotations
@@ -8,40 +8,35 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from tui.checks.check_row import CheckRow
+from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.errors import CloudError, TpuTuiError
 from tui.text.printable import one_line
-
-if TYPE_CHECKING:
-    from tui.cloud.storage.buckets import Buckets
 
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _SHARDS = re.compile(r"gs://[a-z0-9][a-z0-9._-]+/(?:[^\s'\"`;|&<>()#,{]*\{\d+\.\.\d+\})+[^\s'\"`;|&<>()#,{}]*")
 _SHELL = re.compile(r"[$*?\[\]~\\]")
-"""What only the worker's shell completes."""
+"""Characters that only the worker's shell expands."""
 
 
 def named_ranges(texts: Iterable[str]) -> tuple[str, ...]:
-    """The ranges of objects in a command's words, each once, in order."""
+    """Return the ranges of objects in a command's words, without repetitions, in order."""
     found = (match[0] for text in texts for match in _SHARDS.finditer(text))
     return tuple(dict.fromkeys(one for one in found if not _SHELL.search(one)))
 
 
 def ends(shards: str) -> tuple[str, str]:
-    """The first and the last address of a range."""
+    """Return the first and the last address of a range."""
     return _RANGE.sub(lambda match: match[1], shards), _RANGE.sub(lambda match: match[2], shards)
 
 
 async def check_inputs(argv: Iterable[str], env: Mapping[str, str], buckets: Buckets) -> list[CheckRow]:
-    """A row for each range of shards that a command or its environment names; none where there is none."""
+    """Return a row for each range of shards that a command or its environment names."""
     return list(await asyncio.gather(*(_check(shards, buckets) for shards in named_ranges((*argv, *env.values())))))
 
 
 async def _check(shards: str, buckets: Buckets) -> CheckRow:
-    from tui.cloud.storage.buckets import parse_url
-
     addresses = [parse_url(address) for address in dict.fromkeys(ends(shards))]
     try:
         there = await asyncio.gather(*(buckets.exists(address) for address in addresses))
@@ -51,7 +46,9 @@ async def _check(shards: str, buckets: Buckets) -> CheckRow:
     missing = [str(address) for address, found in zip(addresses, there, strict=True) if not found]
     shown = one_line(shards)
     if not missing:
-        return CheckRow("data", None, None, None, "pass", None, f"{shown}: the first and the last are there")
+        return CheckRow("data", None, None, None, "pass", None, f"{shown}: the first and the last exist")
     detail = f"{shown}: there is no {one_line(' and no '.join(missing))}"
     folder = one_line(missing[0].rpartition("/")[0])
-    return CheckRow("data", None, None, None, "fail", None, detail, f"see what is there: gcloud storage ls {folder}/")
+    return CheckRow(
+        "data", None, None, None, "fail", None, detail, f"list what is there: gcloud storage ls {folder}/"
+    )

@@ -1,6 +1,6 @@
-"""Whether the buckets that a command names are where the slice is.
+"""Checks that the buckets a command names are in the slice's region.
 
-Data moves fastest, and for nothing, within a region (Cloud TPU documentation, "Training on TPU Pods"; Cloud Storage
+Reading is fastest, and free, within a region (Cloud TPU documentation, "Training on TPU Pods"; Cloud Storage
 documentation, bucket locations and pricing).
 """
 
@@ -39,33 +39,33 @@ _SHELL = "$*{}[]~"
 
 
 def region_of(zone: str | None) -> str | None:
-    """The region of a zone in capitals, as Cloud Storage names it; None when it is no zone's name."""
+    """Return the region of a zone in capitals, as Cloud Storage names it; None if it is not a zone's name."""
     match = _ZONE.fullmatch(zone or "")
     return match["region"].upper() if match else None
 
 
 def named_buckets(argv: Iterable[str], env: Mapping[str, str]) -> tuple[str, ...]:
-    """What stands where a bucket's name should in the `gs://` addresses of a command, each once, in order."""
+    """Return the bucket names in the `gs://` addresses of a command, valid or not, without repetitions, in order."""
     texts = (*argv, *env.values())
     return tuple(dict.fromkeys(match["bucket"] for text in texts for match in _ADDRESS.finditer(text)))
 
 
 def region_row(bucket: str, place: BucketPlace, slice_: Slice) -> CheckRow:
-    """How a bucket's location fits the slice's zone."""
+    """Return how a bucket's location fits the slice's zone."""
     region = region_of(slice_.zone)
     where = f"gs://{bucket} is in {place.location}"
     if region is None:
-        return _row("unknown", f"{where}; where the slice is, its source does not tell")
+        return _row("unknown", f"{where}; the slice's region is unknown")
     if place.location == region:
-        return _row("pass", f"{where}, as the slice is")
+        return _row("pass", f"{where}, as is the slice")
     regions = place.regions or DUAL_REGIONS.get(place.location, ())
     remedy = f"gcloud storage buckets create gs://NAME --location={region.lower()}, and copy the data there"
     if region in regions:
-        told = f"{where}, which holds {region} and {' and '.join(other for other in regions if other != region)}"
-        return _row("warn", f"{told}: a bucket of the one region is faster and cheaper", remedy)
+        detail = f"{where}, which includes {region} and {' and '.join(other for other in regions if other != region)}"
+        return _row("warn", f"{detail}: a bucket in one region is faster and cheaper", remedy)
     if not regions and _within(region, place.location):
         return _row("warn", f"{where}, a multi-region around {region}: a regional bucket is faster", remedy)
-    slow = "every read crosses regions, which is slow and billed by the GiB, and the cores wait for it"
+    slow = "every read crosses regions, which is slow, is billed per GiB and keeps the cores waiting"
     return _row("fail", f"{where}, the slice in {region}: {slow}", remedy)
 
 
@@ -83,11 +83,10 @@ def _row(status: str, detail: str, remedy: str | None = None) -> CheckRow:
 async def check_launch(
     argv: Sequence[str], env: Mapping[str, str], slice_: Slice, buckets: Buckets
 ) -> list[CheckRow]:
-    """A row for each bucket that a command or its environment names, and for each range of shards in one.
+    """Return a row for each bucket that a command or its environment names, and for each range of shards in one.
 
-    Where none is named nothing is asked.
-    A bucket that is not there fails; one whose place may not be read, or a name that only the worker's shell
-    completes, is unknown.
+    A missing bucket fails. A bucket whose location cannot be read is unknown, and so is a name that only the
+    worker's shell expands.
     """
     places = asyncio.gather(*(_check(name, slice_, buckets) for name in named_buckets(argv, env)))
     rows, inputs = await asyncio.gather(places, check_inputs(argv, env, buckets))
@@ -97,9 +96,9 @@ async def check_launch(
 async def _check(name: str, slice_: Slice, buckets: Buckets) -> CheckRow:
     shown = one_line(name)
     if any(sign in name for sign in _SHELL):
-        return _row("unknown", f"gs://{shown}: only the worker's shell knows which bucket that is")
+        return _row("unknown", f"gs://{shown}: only the worker's shell can expand this name")
     if not _BUCKET.fullmatch(name):
-        return _row("fail", f"no bucket is called gs://{shown}", "write it as gs://bucket/path")
+        return _row("fail", f"gs://{shown} is not a valid bucket name", "write it as gs://bucket/path")
     try:
         place = await buckets.place(name)
     except TpuTuiError as error:

@@ -1,4 +1,4 @@
-"""One row of a check's answer."""
+"""One row of a check's result."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """What one check found. `status` is pass, warn, fail or unknown; unknown is never to be read as fine."""
+    """The finding of one check. `status` is pass, warn, fail or unknown; unknown never means that all is well."""
 
     check: str
     """`slice health symptom runtime`; `tcp handshake host_key reachability` (login); `disk memory load chips device
-    lockfile runs worker`; `versions code clock` (workers held against each other); `ports`; `firewall`;
-    `region data` (buckets and what is in them)."""
+    lockfile runs worker`; `versions code clock` (comparisons of workers); `ports`; `firewall`;
+    `region data` (buckets and their objects)."""
     worker: int | None
-    """The worker it was found on; None: the slice."""
+    """The worker; None: the slice."""
     peer: int | None
     """The worker at the other end, where there is one."""
     port: int | None
     status: str
     state: str | None
-    """Of a port, as nmap says it: open, closed or filtered; None when it could not be told."""
+    """State of a port, in nmap's terms: open, closed or filtered; None if unknown."""
     detail: str
     remedy: str | None = None
 
     @property
     def hinders(self) -> bool:
-        """Whether it is a reason not to launch; warnings and what is unknown are not."""
+        """Whether it is a reason not to launch; warnings and unknown findings are not."""
         return self.status == "fail"
 
     def to_json(self) -> dict[str, Any]:
-        """The row as `check --json` prints it (names are stable)."""
+        """Return the row for `check --json`; its names are stable."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""Many rows as few findings: what says the same of several workers is said once, the worst first."""
+"""Rows grouped into findings: the same finding on several workers is one, the worst first."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ STATUSES = tuple(SEVERITY)
 """From the worst to the best."""
 _COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warnings", "pass": "passed"}
 _NUMBER = re.compile(r"(?<![^\s(])\d+(?:\.\d+)?(?=[\s,);%]|$)")
-"""A number that stands by itself: no part of an address, a version or a name."""
-_A_NAME_FOLLOWS = "pid "
-"""A number after this names something: from the least to the greatest of them would say nothing."""
+"""A number that is not part of an address, a version or a name."""
+_NAMES_A_PROCESS = "pid "
+"""A number after this is a name, for which a range would be meaningless."""
 MOST_TEXTS = 2
-"""Sentences that a finding holds side by side, as of the disks of home and /tmp."""
-_STATES = {"fail": "filtered", "unknown": "not told"}
+"""Sentences that one finding may join, e.g. those about the disks of home and /tmp."""
+_STATES = {"fail": "filtered", "unknown": "unknown"}
 
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """Rows that amount to one sentence; `workers` is empty where it is about the slice."""
+    """Rows that share one sentence; `workers` is empty if it is about the slice."""
 
     status: str
     check: str
@@ -43,30 +43,30 @@ class CheckFinding:
 
     @property
     def sentence(self) -> str:
-        """Where, by which check, what."""
+        """The workers, the check and the finding."""
         where = f"{self.where}: " if self.where else ""
         return f"{where}{self.check}: {self.detail}"
 
 
 @dataclass(frozen=True)
 class Digest:
-    """All that was checked: findings with the worst first, how many by status, ports with trouble as squares."""
+    """The result of all checks: findings, the worst first; their number by status; matrices of blocked ports."""
 
     counts: dict[str, int]
-    """Findings, not rows: a check counts once, however many workers there are."""
+    """Number of findings by status; a check that passed counts once for all workers."""
     findings: tuple[CheckFinding, ...]
     matrices: tuple[Matrix, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed; what is unknown did not fail, and is not fine."""
+        """Whether nothing failed; findings may be unknown."""
         return not self.counts["fail"]
 
     @property
     def summary(self) -> str:
         """Return the counts in words, the worst first: `1 warning, 20 passed`."""
-        told = [_in_words(status, self.counts[status]) for status in _COUNTED if self.counts[status]]
-        return ", ".join(told) or "nothing was checked"
+        counts = [_in_words(status, self.counts[status]) for status in _COUNTED if self.counts[status]]
+        return ", ".join(counts) or "nothing was checked"
 
 
 def _in_words(status: str, count: int) -> str:
@@ -74,18 +74,18 @@ def _in_words(status: str, count: int) -> str:
 
 
 def digest(rows: Sequence[CheckRow]) -> Digest:
-    """Gather rows, finished or not: a stream can be digested again whenever more of it has come."""
+    """Group rows into findings; can be called repeatedly while rows arrive."""
     pairs = [row for row in rows if row.check == "ports" and row.peer is not None]
     others = [row for row in rows if not (row.check == "ports" and row.peer is not None)]
-    findings = [*_alike(others), *_of_ports(pairs)]
+    findings = [*_grouped(others), *_port_findings(pairs)]
     findings.sort(key=lambda finding: SEVERITY.get(finding.status, 0))
     counted = Counter(finding.status for finding in findings)
     matrices = tuple(matrix for matrix in port_matrices(rows) if matrix.filtered or matrix.unknown)
     return Digest({status: counted[status] for status in STATUSES}, tuple(findings), matrices)
 
 
-def _alike(rows: Iterable[CheckRow]) -> list[CheckFinding]:
-    """What workers passed is one finding a check; of all else what says the same but for numbers."""
+def _grouped(rows: Iterable[CheckRow]) -> list[CheckFinding]:
+    """Group the passed rows of workers by check, the others by text without its numbers."""
     groups: dict[tuple[str, ...], list[CheckRow]] = {}
     for row in rows:
         passed = row.status == "pass" and row.worker is not None
@@ -106,9 +106,9 @@ def _shape(text: str) -> str:
 
 
 def _together(details: Sequence[str], workers: int) -> str:
-    """One text for all, a number in which they differ as its range.
+    """Return one text for all details, with a range for a number in which they differ.
 
-    Where every worker says the same two things, both; nothing where workers differ in more than numbers.
+    Joins two texts that every worker has; empty if the details differ in more than numbers.
     """
     alike: dict[str, list[str]] = {}
     for detail in details:
@@ -120,11 +120,11 @@ def _together(details: Sequence[str], workers: int) -> str:
 def _in_ranges(details: Sequence[str]) -> str:
     columns = zip(*(_NUMBER.findall(detail) for detail in details), strict=True)
 
-    def told(match: re.Match[str]) -> str:
-        is_a_name = match.string.endswith(_A_NAME_FOLLOWS, 0, match.start())
+    def combined(match: re.Match[str]) -> str:
+        is_a_name = match.string.endswith(_NAMES_A_PROCESS, 0, match.start())
         return (_one_of if is_a_name else _range)(next(columns))
 
-    return _NUMBER.sub(told, details[0])
+    return _NUMBER.sub(combined, details[0])
 
 
 def _one_of(names: Sequence[str]) -> str:
@@ -137,7 +137,7 @@ def _range(numbers: Collection[str]) -> str:
     return low if float(low) == float(high) else f"{low}–{high}"
 
 
-def _of_ports(pairs: Sequence[CheckRow]) -> list[CheckFinding]:
+def _port_findings(pairs: Sequence[CheckRow]) -> list[CheckFinding]:
     tried = Counter(row.port for row in pairs)
     troubled: dict[tuple[str, int | None, str, str | None], list[CheckRow]] = {}
     for row in pairs:
@@ -164,14 +164,14 @@ def _share(count: int, total: int) -> str:
 
 
 def _pairs(group: Sequence[CheckRow], total: int) -> str:
-    """How many of the pairs, and whose they all are when one worker is at the end of each."""
+    """Describe how many pairs are affected, and the worker that all of them have in common."""
     state = _STATES.get(group[0].status, group[0].status)
-    told = f"{state} for {_share(len(group), total)}"
+    text = f"{state} for {_share(len(group), total)}"
     if len(group) == 1:
         return f"{state} from worker {group[0].worker} to worker {group[0].peer}"
     common = set.intersection(*({row.worker, row.peer} for row in group))
     if len(common) != 1 or len(group) == total:
-        return told
+        return text
     culprit = common.pop()
     ends = {"from" if row.worker == culprit else "to" for row in group}
-    return f"{told}, each {' or '.join(sorted(ends))} worker {culprit}"
+    return f"{text}, each {' or '.join(sorted(ends))} worker {culprit}"

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from tui.checks.check_row import CheckRow
 
 Report = Callable[[CheckRow], None]
-"""Hands a row on to whoever reads the stream."""
+"""Adds a row to the stream."""
 
 
 async def gather_rows(work: Sequence[Callable[[Report], Awaitable[None]]]) -> AsyncIterator[CheckRow]:
-    """Do all the work at once and yield what it tells; an end of the reading cancels what is under way."""
+    """Run all checks at once and yield their rows; ending the iteration cancels the checks."""
     rows: asyncio.Queue[CheckRow | None] = asyncio.Queue()
 
     async def do_all() -> None:

@@ -1,7 +1,7 @@
-"""Whether workers can talk to each other: each port of each worker, tried from the others through their own sshd.
+"""Checks that workers can reach each other: each port of each worker, probed from the others by their sshd.
 
-Told as nmap tells it: open (something answers), closed (refused: the way is free and nothing listens yet, which is
-good before a run), filtered (no answer or no way: a firewall, which is bad).
+States are nmap's: open (something answers), closed (refused: reachable, and nothing listens yet, which is good before
+a run), filtered (no answer or no route: a firewall, which is bad).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ MESH_PORT = 8477
 DEFAULT_PORTS = (22, 8470, 8471, COORDINATOR_PORT, MESH_PORT)
 """SSH; TPU Node's gRPC; the TPU runtime; PJRT's controller; xla_dist's mesh service."""
 FULL_MATRIX_WORKERS = 32
-"""Up to this many workers every pair is tried; beyond, worker 0 with all, and a ring."""
+"""Up to this many workers every pair is probed; beyond, worker 0 with all others, and a ring."""
 PROBE_SECONDS = 5.0
 """How long a port may take to answer before it counts as filtered."""
-_PROBES_A_WORKER = 128
-"""Tried at once from one worker; its sshd holds a socket for each."""
+_PROBES_PER_WORKER = 128
+"""Simultaneous probes from one worker; its sshd holds a socket for each."""
 _WIDEST_PREFIX = 8
-"""Workers further apart than this have no one range worth opening a port to."""
+"""Workers in different /8 networks have no common range that a port should be opened to."""
 _FORBIDDEN = "forbidden"
 _STATUS = {"open": "pass", "closed": "pass", "filtered": "fail"}
 
@@ -42,7 +42,7 @@ _STATUS = {"open": "pass", "closed": "pass", "filtered": "fail"}
 async def check_ports(
     slice_: Slice, fleet: Fleet, ports: Sequence[int] = (), *, usual: bool = True
 ) -> AsyncIterator[CheckRow]:
-    """A row for each worker, peer and port (`ports`, and unless not `usual` the usual ones), as the answers come."""
+    """Yield a row for each worker, peer and port (`ports`, and if `usual` the default ones) as answers arrive."""
     wanted = (*DEFAULT_PORTS, *ports) if usual else ports
     for row in scope_rows(slice_):
         yield row
@@ -51,39 +51,39 @@ async def check_ports(
 
 
 def _of_worker(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> Callable[[Report], Awaitable[None]]:
-    async def check(tell: Report) -> None:
+    async def check(report: Report) -> None:
         async for row in rows_from(index, slice_, fleet, ports):
-            tell(row)
+            report(row)
 
     return check
 
 
 def scope_rows(slice_: Slice) -> list[CheckRow]:
-    """What is said before any answer: that there is nobody to talk to, or that pairs are sampled."""
+    """Return the rows about the scope: a single worker needs no ports, or only some pairs are probed."""
     count = len(slice_.workers)
     if count == 1:
         return [CheckRow("ports", 0, None, None, "pass", None, "one worker: no ports between workers are needed")]
     if count <= FULL_MATRIX_WORKERS:
         return []
     tried = sum(len(list(peers_of(worker.index, count))) for worker in slice_.workers)
-    detail = f"sampled: worker 0 with all and each with the next, {tried} of {count * (count - 1)} pairs"
+    detail = f"sampled: worker 0 with all others and each with the next, {tried} of {count * (count - 1)} pairs"
     return [CheckRow("ports", None, None, None, "pass", None, detail)]
 
 
 def peers_of(index: int, count: int) -> Iterator[int]:
-    """The workers that worker `index` of `count` tries to reach."""
+    """Yield the workers that worker `index` of `count` probes."""
     return (peer for peer in range(count) if is_tried(index, peer, count))
 
 
 def is_tried(index: int, peer: int, count: int) -> bool:
-    """Whether worker `index` of `count` tries to reach `peer`: all pairs, or worker 0 with all and each the next."""
+    """Return whether worker `index` of `count` probes `peer`: all pairs, or worker 0 with all and a ring."""
     if peer == index:
         return False
     return count <= FULL_MATRIX_WORKERS or 0 in (index, peer) or peer == (index + 1) % count
 
 
 async def rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> AsyncIterator[CheckRow]:
-    """The rows of one worker; a single unknown one when nothing can be probed from it."""
+    """Yield the rows of one worker; a single unknown row if nothing can be probed from it."""
     peers = [slice_.workers[peer] for peer in peers_of(index, len(slice_.workers))]
     async for row in _rows(index, peers, tuple(dict.fromkeys(ports)), slice_, fleet):
         yield row
@@ -92,7 +92,7 @@ async def rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int
 async def rows_to_coordinator(
     index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int] = (COORDINATOR_PORT,)
 ) -> AsyncIterator[CheckRow]:
-    """Whether a worker reaches worker 0 on the ports where a training's processes find each other."""
+    """Yield whether a worker reaches worker 0 on the ports where a run's processes find each other."""
     if index != slice_.workers[0].index:
         async for row in _rows(index, slice_.workers[:1], ports, slice_, fleet):
             yield row
@@ -106,13 +106,13 @@ async def _rows(
     try:
         await fleet.connect(index)
     except TpuTuiError as error:
-        detail = f"nothing can be tried from it: {error.what}"
+        detail = f"no port can be probed from it: {error.what}"
         yield CheckRow("ports", index, None, None, "unknown", None, detail, error.remedy or None)
         return
-    room = asyncio.Semaphore(_PROBES_A_WORKER)
+    slots = asyncio.Semaphore(_PROBES_PER_WORKER)
 
     async def probe(peer: Worker, port: int) -> tuple[Worker, int, PortState | TpuTuiError]:
-        async with room:
+        async with slots:
             return peer, port, await _probe(index, peer, port, fleet)
 
     tasks = [asyncio.ensure_future(probe(peer, port)) for peer in peers for port in wanted]
@@ -136,13 +136,13 @@ async def _probe(index: int, peer: Worker, port: int, fleet: Fleet) -> PortState
 
 
 def _address(worker: Worker) -> str:
-    """What other workers of the slice call it by."""
+    """Return the address at which other workers of the slice reach it."""
     return worker.internal_ip or worker.external_ip or worker.hostname or ""
 
 
 def _row(index: int, peer: Worker, port: int, answer: PortState | TpuTuiError, slice_: Slice) -> CheckRow:
     if isinstance(answer, TpuTuiError):
-        detail = f"could not be tried: {answer.what}"
+        detail = f"could not be probed: {answer.what}"
         return CheckRow("ports", index, peer.index, port, "unknown", None, detail, answer.remedy or None)
     if answer.cause == _FORBIDDEN:
         return CheckRow("ports", index, None, None, "unknown", None, answer.detail, answer.remedy or None)
@@ -153,21 +153,30 @@ def _row(index: int, peer: Worker, port: int, answer: PortState | TpuTuiError, s
 
 
 def firewall_remedy(slice_: Slice, port: int) -> str:
-    """The gcloud command that lets the workers reach each other on the port; words where gcloud has no say."""
+    """Return the gcloud command that opens the port between the workers; a sentence outside Google Cloud."""
     addresses = [worker.internal_ip for worker in slice_.workers if worker.internal_ip]
     span = smallest_network(addresses)
     if slice_.source != "tpu_api" or span is None or span.is_loopback or span.prefixlen < _WIDEST_PREFIX:
         return f"allow tcp:{port} between the workers in their firewall"
+    return allow_command(slice_, "allow", port, str(span))
+
+
+def allow_command(
+    slice_: Slice, name: str, port: int, ranges: str, direction: str = "INGRESS", priority: int | None = None
+) -> str:
+    """Return the gcloud command for a VPC firewall rule that allows tcp:`port` from (EGRESS: to) the ranges."""
     network = (slice_.network or "default").rpartition("/")[2]
-    project = f" --project={slice_.project}" if slice_.project else ""
+    end = "--source-ranges" if direction == "INGRESS" else "--destination-ranges"
     return (
-        f"gcloud compute firewall-rules create allow-{network}-tcp-{port} --network={network} --direction=INGRESS "
-        f"--allow=tcp:{port} --source-ranges={span}{project}"
+        f"gcloud compute firewall-rules create {name}-{network}-tcp-{port} --network={network} "
+        f"--direction={direction} --allow=tcp:{port} {end}={ranges}"
+        + (f" --priority={priority}" if priority is not None else "")
+        + (f" --project={slice_.project}" if slice_.project else "")
     )
 
 
 def smallest_network(addresses: Sequence[str]) -> ipaddress.IPv4Network | None:
-    """The narrowest IPv4 network that holds all addresses; None for none, or for others than IPv4."""
+    """Return the smallest IPv4 network with all addresses; None without addresses, or if one is not IPv4."""
     try:
         numbers = [int(ipaddress.IPv4Address(address)) for address in addresses]
     except ValueError:

@@ -1,4 +1,4 @@
-"""The ports between workers as a square: from whom, to whom; and rows with the worst first."""
+"""The ports between workers as a matrix of sources and destinations; and rows sorted by severity."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tui.checks.check_row import CheckRow
 from tui.checks.port_checks import is_tried
 
 SEVERITY = {"fail": 0, "unknown": 1, "warn": 2, "pass": 3}
-"""How soon a row is shown; unknown is not fine."""
+"""Sort order of rows by status."""
 SIGNS = {"open": "o", "closed": "·", "filtered": "X", None: "?"}
-"""One character a pair: readable without colour."""
-LEGEND = "from the left to the top: X filtered, ? not told, · closed (nothing listens yet), o open"
+"""One character per pair, readable without colour."""
+LEGEND = "row: source, column: destination; X filtered, ? unknown, · closed (nothing listens yet), o open"
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """One port: `cells[i][j]` is what `workers[i]` found at `workers[j]`: open, closed, filtered, or None (not told).
+    """One port: `cells[i][j]` is its state at `workers[j]` seen from `workers[i]`: open, closed, filtered or None.
 
-    Workers with the most filtered pairs come first, those that reach everybody last.
+    Workers with the most filtered pairs come first.
     """
 
     port: int
@@ -29,10 +29,10 @@ class Matrix:
     unknown: int
 
     def lines(self, columns: int = 80) -> list[str]:
-        """The square as text, a line a worker: blank on the diagonal and for a pair not sampled, `?` where not told.
+        """Return the matrix as text, a line per worker; the diagonal and unsampled pairs are blank.
 
-        Where it would be wider than `columns`, workers stand closer, their numbers above each other; where even that
-        is too wide, the worst are shown.
+        If it is wider than `columns`, the columns have no gaps, and the digits of workers are written downwards; if
+        that is too wide, only the worst workers are shown.
         """
         width = max(len(str(worker)) for worker in self.workers)
         apart = (width + 1) * (len(self.workers) + 1) - 1 <= columns
@@ -57,7 +57,7 @@ class Matrix:
 
 
 def worst_first(rows: Iterable[CheckRow]) -> list[CheckRow]:
-    """The rows by severity, then check, worker, peer and port."""
+    """Return the rows by severity, then check, worker, peer and port."""
 
     def place(row: CheckRow) -> tuple[int, str, int, int, int]:
         numbers = (-1 if number is None else number for number in (row.worker, row.peer, row.port))
@@ -68,7 +68,7 @@ def worst_first(rows: Iterable[CheckRow]) -> list[CheckRow]:
 
 
 def port_matrices(rows: Iterable[CheckRow]) -> list[Matrix]:
-    """A matrix for each port that was probed, the one with the most filtered pairs first."""
+    """Return a matrix for each port that was probed, the one with the most filtered pairs first."""
     by_port: dict[int, dict[tuple[int, int], str | None]] = {}
     workers: set[int] = set()
     for row in rows:

@@ -1,4 +1,4 @@
-"""What the Cloud TPU API says of a slice: its state, its health, and the symptoms of single workers."""
+"""Rows about a slice from the Cloud TPU API: its state, its health, and symptoms of single workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SYMPTOM_REMEDIES = {
 
 
 def slice_rows(slice_: Slice) -> list[CheckRow]:
-    """The rows that need no connection; none for a source that tells no state, as a hosts file."""
+    """Return the rows that need no connection; none for a source without states, such as a hosts file."""
     if slice_.state is None and slice_.source == "hosts_file":
         return []
     rows = [_state_row(slice_)]
@@ -44,14 +44,14 @@ def _state_row(slice_: Slice) -> CheckRow:
         return CheckRow("slice", None, None, None, "pass", None, f"READY, {_count(len(slice_.workers))}")
     if state is None:
         return CheckRow(
-            "slice", None, None, None, "unknown", None, "the API tells no state", "look again in a minute"
+            "slice", None, None, None, "unknown", None, "the API reports no state", "check again in a minute"
         )
     detail = f"{state}: {why}" if why else state
     return CheckRow("slice", None, None, None, "fail", None, detail, state_remedy(slice_))
 
 
 def state_remedy(slice_: Slice) -> str:
-    """What to do about a slice that is not ready."""
+    """Return the remedy for a slice that is not ready."""
     if slice_.state in _ON_THE_WAY:
         return "wait until it is READY"
     if slice_.state in _QUEUED:
@@ -74,7 +74,7 @@ def _health_row(slice_: Slice) -> CheckRow:
     if slice_.health == "HEALTHY":
         return CheckRow("health", None, None, None, "pass", None, "HEALTHY")
     if slice_.health is None:
-        return CheckRow("health", None, None, None, "unknown", None, why or "the API tells no health")
+        return CheckRow("health", None, None, None, "unknown", None, why or "the API reports no health")
     detail = f"{slice_.health}: {why}" if why else slice_.health
     remedy = "wait for the maintenance to end"
     if slice_.health != "UNHEALTHY_MAINTENANCE":
@@ -90,8 +90,8 @@ def _node_row() -> CheckRow:
         None,
         "warn",
         None,
-        "a TPU Node (API version V1): its endpoints are TPUs, not machines to log in to",
-        "name the machines that drive it in a hosts file: tpu-tui --hosts FILE",
+        "a TPU Node (API version V1): its endpoints are TPUs, which have no SSH login",
+        "list the machines that control it in a hosts file: tpu-tui --hosts FILE",
     )
 
 

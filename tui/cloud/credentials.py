@@ -1,7 +1,7 @@
-"""Application default credentials, found without waiting and without noise.
+"""Application default credentials, found without waiting and without output on stderr.
 
-Source: google-auth's documentation of `google.auth.default` for the order of places. Imports Google's libraries:
-import it only where they are needed.
+Source: google-auth's documentation of `google.auth.default` for the search order. Google's libraries are imported by
+the search.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _FILE = "application_default_credentials.json"
 _FILE_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
 _GCLOUD_LOGIN_FILES = ("credentials.db", "access_tokens.db")
-"""What `gcloud auth login` leaves behind; no library but gcloud reads them."""
+"""Files of `gcloud auth login`, which only gcloud reads."""
 _PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
-"""Says `Google Compute Engine` on its machines, containers included."""
+"""Contains `Google Compute Engine` on its machines, also in containers."""
 _QUIET = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "false", "GLOG_minloglevel": "3"}
-"""gRPC writes to file descriptor 2 from C, where the console draws; read when it is first imported."""
+"""gRPC reads these when it is first imported. From C it writes to descriptor 2, where the console draws."""
 
 
 class NoCredentialsError(CloudError):
-    """This machine has no credentials for Google Cloud at all."""
+    """This machine has no credentials for Google Cloud."""
 
 
 @dataclass(frozen=True)
 class FoundCredentials:
-    """Credentials and the project they come with, if any."""
+    """Credentials and their project, if they have one."""
 
     credentials: Any
     project: str | None
 
 
 def silence_libraries() -> None:
-    """Keep Google's libraries off stderr; to be called before they are imported."""
+    """Keep Google's libraries off stderr; call this before they are imported."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     for name in ("google", "grpc"):
@@ -57,9 +57,9 @@ def silence_libraries() -> None:
 
 
 def find_credentials(environ: Mapping[str, str] | None = None) -> FoundCredentials:
-    """The application default credentials. Raises CloudError saying which command makes some.
+    """Return the application default credentials. Raises CloudError naming the command that creates them.
 
-    The metadata server is asked only on Compute Engine: elsewhere its probe waits for seconds.
+    The metadata server is used only on Compute Engine: elsewhere its probe waits for seconds.
     """
     environment = os.environ if environ is None else environ
     silence_libraries()
@@ -116,11 +116,11 @@ def _none_found(directory: Path) -> CloudError:
     if any((directory / name).exists() for name in _GCLOUD_LOGIN_FILES):
         return CloudError(
             "no application default credentials",
-            why="gcloud auth login alone is for gcloud itself; other programs need a login of their own",
+            why="gcloud auth login works for gcloud only; other programs need application default credentials",
             remedy=LOGIN,
         )
     return NoCredentialsError(
         "no credentials for Google Cloud",
-        why=f"neither ${_FILE_VARIABLE} nor {directory / _FILE} is there",
-        remedy=f"{LOGIN} — or try it without an account: tpu-tui demo",
+        why=f"${_FILE_VARIABLE} is not set, and {directory / _FILE} does not exist",
+        remedy=f"{LOGIN}; or try tpu-tui demo, which needs no account",
     )

@@ -1,4 +1,4 @@
-"""A hosts file: any machines reached over SSH, one worker a line, in worker order."""
+"""A hosts file: any machines reached over SSH, one worker per line, in worker order."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from tui.text.numbers import parse_integer
 
 _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _MAX_BYTES = 1 << 20
-"""A hosts file larger than this is some other file."""
+"""A larger file is not a hosts file."""
 _ENTRY_SHOWN = 120
-"""Characters of a line that is no worker which the error repeats."""
+"""Characters of an invalid line that the error repeats."""
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+$-]*")
 _FORM = "[user@]host[:port], an IPv6 address with a port in brackets"
-_WHAT_IT_IS = f"name a text file with one worker a line: {_FORM}"
+_WHAT_IT_IS = f"name a text file with one worker per line: {_FORM}"
 
 
 class HostsFile:
-    """The inventory of a hosts file: one slice, read anew each time it is asked for."""
+    """The inventory of a hosts file: one slice, read again each time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     async def slices(self) -> Listing:
-        """The file's one slice. Raises UsageError naming file and line when it is no hosts file."""
+        """Return the file's one slice. Raises UsageError naming file and line when it is not a hosts file."""
         return Listing((read_hosts(self._path),))
 
     async def get(self, name: str, zone: str | None) -> Slice:
-        """The file's slice under its name. Raises UsageError for another name."""
+        """Return the file's slice under its name. Raises UsageError for another name."""
         return pick(name, zone, await self.slices())
 
     async def host_keys(self, slice_: Slice) -> Slice:
-        """The slice as it is: a hosts file vouches for no key."""
+        """Return the slice unchanged: a hosts file contains no host keys."""
         return slice_
 
     async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:  # noqa: ARG002
-        """Nothing: no firewall of Google's stands before these machines as far as is known."""
+        """Return nothing: no Google firewall is known for these machines."""
         return (), None
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is open."""
 
 
 def slice_name(path: Path) -> str:
-    """The slice's name: the file's without its last suffix, unusual characters replaced by `-`."""
+    """Return the slice's name: the file's without its last suffix, unusual characters replaced by `-`."""
     return _UNSAFE_IN_NAME.sub("-", path.stem)
 
 
 def read_hosts(path: Path) -> Slice:
-    """Read a hosts file. Raises UsageError naming file and line for what is no worker, and for one given twice."""
+    """Read a hosts file. Raises UsageError naming file and line for an invalid line, and for a worker given twice."""
     workers: list[Worker] = []
     lines: dict[tuple[str, int], int] = {}
     for number, line in enumerate(_text(path).splitlines(), 1):
@@ -63,18 +63,22 @@ def read_hosts(path: Path) -> Slice:
         if not entry:
             continue
         worker = _worker(len(workers), entry, f"{path}, line {number}")
-        first = lines.setdefault((_same_for_dns(worker.internal_ip or worker.hostname or ""), worker.port), number)
+        first = lines.setdefault((_dns_name(worker.internal_ip or worker.hostname or ""), worker.port), number)
         if first != number:
             where = f"{path}, lines {first} and {number}"
-            raise UsageError(f"{entry!r} is named twice", why=where, remedy="leave one out: a machine is one worker")
+            raise UsageError(
+                f"{entry!r} is named twice", why=where, remedy="remove one line: a machine is one worker"
+            )
         workers.append(worker)
     if not workers:
-        raise UsageError("the hosts file names no worker", why=str(path), remedy=f"write one worker a line: {_FORM}")
+        raise UsageError(
+            "the hosts file names no worker", why=str(path), remedy=f"write one worker per line: {_FORM}"
+        )
     return Slice(name=slice_name(path), source="hosts_file", workers=tuple(workers))
 
 
-def _same_for_dns(host: str) -> str:
-    """A name as DNS compares it: capitals and a final dot make no other machine."""
+def _dns_name(host: str) -> str:
+    """Return a name as DNS compares it: without capitals and a final dot."""
     return host.lower().removesuffix(".")
 
 
@@ -97,11 +101,11 @@ def _text(path: Path) -> str:
 def _worker(index: int, entry: str, where: str) -> Worker:
     user, at, address = entry.rpartition("@")
     if at and not _USER.fullmatch(user):
-        raise _no_worker(entry, where)
+        raise _invalid_line(entry, where)
     host, port = _host_and_port(address, entry, where)
     is_address = _is_ip(host)
     if not is_address and not _HOST.fullmatch(host):
-        raise _no_worker(entry, where)
+        raise _invalid_line(entry, where)
     return Worker(
         index=index,
         hostname=None if is_address else host,
@@ -115,11 +119,11 @@ def _host_and_port(address: str, entry: str, where: str) -> tuple[str, int]:
     if address.startswith("["):
         host, bracket, rest = address[1:].partition("]")
         if not bracket or not _is_ip(host) or (rest and not rest.startswith(":")):
-            raise _no_worker(entry, where)
+            raise _invalid_line(entry, where)
         return host, _port(rest[1:], entry, where) if rest else SSH_PORT
     if address.count(":") > 1:
         if not _is_ip(address):
-            raise _no_worker(entry, where)
+            raise _invalid_line(entry, where)
         return address, SSH_PORT
     host, colon, port = address.partition(":")
     return host, _port(port, entry, where) if colon else SSH_PORT
@@ -128,7 +132,9 @@ def _host_and_port(address: str, entry: str, where: str) -> tuple[str, int]:
 def _port(text: str, entry: str, where: str) -> int:
     port = parse_integer(text, MOST_PORT)
     if not port:
-        raise UsageError(f"no port in {_shown(entry)}", why=where, remedy=f"a port is a number from 1 to {MOST_PORT}")
+        raise UsageError(
+            f"no valid port in {_shown(entry)}", why=where, remedy=f"a port is a number from 1 to {MOST_PORT}"
+        )
     return port
 
 
@@ -144,5 +150,5 @@ def _shown(entry: str) -> str:
     return repr(entry) if len(entry) <= _ENTRY_SHOWN else f"{entry[:_ENTRY_SHOWN]!r}…"
 
 
-def _no_worker(entry: str, where: str) -> UsageError:
-    return UsageError(f"no worker: {_shown(entry)}", why=where, remedy=f"write {_FORM}")
+def _invalid_line(entry: str, where: str) -> UsageError:
+    return UsageError(f"not a worker: {_shown(entry)}", why=where, remedy=f"write {_FORM}")

@@ -1,4 +1,4 @@
-"""Where slices come from, whatever the source: one protocol, and the choice between its implementations."""
+"""The protocol of every source of slices, and the search for a slice by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CANDIDATES_SHOWN = 8
 
 @dataclass(frozen=True)
 class Listing:
-    """The slices found, and what kept us from finding others; one does not take the other's place."""
+    """The slices found, and the problems that may hide others."""
 
     slices: tuple[Slice, ...] = ()
     problems: tuple[TpuTuiError, ...] = ()
@@ -24,24 +24,24 @@ class Inventory(Protocol):
     """A source of slices."""
 
     async def slices(self) -> Listing:
-        """Every slice there is; a zone that fails is a problem of the listing, the others are listed."""
+        """Return every slice; a zone that fails becomes a problem of the listing."""
 
     async def get(self, name: str, zone: str | None) -> Slice:
-        """One slice. Raises UsageError (none of that name, or several) or CloudError (could not be asked)."""
+        """Return one slice. Raises UsageError (none of that name, or several) or CloudError (the source failed)."""
 
     async def host_keys(self, slice_: Slice) -> Slice:
-        """The slice with hostnames and host keys of its workers where the source vouches for them."""
+        """Return the slice with its workers' hostnames and host keys, if the source has them."""
 
     async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:
-        """Network tags and service account by which firewall rules know the workers; nothing where none are known."""
+        """Return the workers' network tags and service account, which firewall rules may name; empty if unknown."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
 
 
 def pick(name: str, zone: str | None, listing: Listing) -> Slice:
-    """The one slice of that name. Raises UsageError for none or several, or the problem that leaves it open."""
+    """Return the one slice of that name. Raises UsageError for none or several, or a problem that may hide it."""
     found = [slice_ for slice_ in listing.slices if slice_.name == name and zone in (None, slice_.zone)]
     if len(found) == 1:
         return found[0]
@@ -53,18 +53,20 @@ def pick(name: str, zone: str | None, listing: Listing) -> Slice:
     raise no_such_slice(name, zone, listing.slices)
 
 
-def no_such_slice(name: str, zone: str | None, there_are: Sequence[Slice]) -> UsageError:
-    """The error for a slice that does not exist, with the near matches."""
+def no_such_slice(name: str, zone: str | None, known: Sequence[Slice]) -> UsageError:
+    """Return the error for a slice that does not exist, with the near matches."""
     where = f" in {zone}" if zone else ""
-    elsewhere = [slice_.path for slice_ in there_are if slice_.name == name]
+    elsewhere = [slice_.path for slice_ in known if slice_.name == name]
     if elsewhere:
-        return UsageError(f"no such slice{where}: {name}", remedy=f"there is {', '.join(elsewhere)}")
-    near = near_matches(name, (slice_.name for slice_ in there_are))
+        return UsageError(f"no such slice{where}: {name}", remedy=f"it is in another zone: {', '.join(elsewhere)}")
+    near = near_matches(name, (slice_.name for slice_ in known))
     if near:
         remedy = f"did you mean {' or '.join(near)}?"
-    elif there_are:
-        shown = sorted(slice_.path for slice_ in there_are)
-        remedy = f"there are: {', '.join(shown[:_CANDIDATES_SHOWN])}{' …' if len(shown) > _CANDIDATES_SHOWN else ''}"
+    elif known:
+        shown = sorted(slice_.path for slice_ in known)
+        remedy = (
+            f"the slices are: {', '.join(shown[:_CANDIDATES_SHOWN])}{' …' if len(shown) > _CANDIDATES_SHOWN else ''}"
+        )
     else:
-        remedy = "there are no slices; tpu-tui slices create makes one"
+        remedy = "there are no slices; create one with tpu-tui slices create"
     return UsageError(f"no such slice{where}: {name}", remedy=remedy)

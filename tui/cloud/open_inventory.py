@@ -9,5 +9,5 @@ from tui.settings import Settings
 
 
 def open_inventory(settings: Settings) -> Inventory:
-    """Return the source that the settings name: the hosts file where there is one, else the Cloud TPU API."""
+    """Return the source that the settings name: a hosts file, else the Cloud TPU API."""
     return TpuApi(settings) if settings.hosts is None else HostsFile(settings.hosts)

@@ -1,7 +1,6 @@
 """`python -m tui.cloud.token`: print an access token of the application default credentials, for an IAP tunnel.
 
-A process of its own, as kubectl's and docker's credential helpers are: whoever needs a token runs a command and needs
-no Google library.
+A separate process, like the credential helpers of kubectl and docker, so that its callers need no Google library.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from tui.errors import CloudError, TpuTuiError
 
 
 def access_token() -> str:
-    """A fresh access token. Raises CloudError saying which command helps."""
+    """Return a new access token. Raises CloudError naming the command that helps."""
     import google.auth.transport.requests
     from google.auth.exceptions import GoogleAuthError
 
@@ -28,7 +27,7 @@ def access_token() -> str:
 
 
 def main() -> int:
-    """Print the token, or the reason there is none."""
+    """Print the token, or the reason why there is none."""
     try:
         print(access_token())
     except TpuTuiError as error:

@@ -1,1 +1,1 @@
-"""Workers over SSH: who we log in as, whose keys we believe, one connection, a whole slice, the code they run."""
+"""Workers over SSH: accounts and keys, one connection, all workers of a slice, commands, the upload of code."""

@@ -1,4 +1,4 @@
-"""One worker's live connection: commands, streams and probes over it, at most so many at once."""
+"""One worker's live connection: commands, streams and probes over a limited number of sessions."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
     from tui.ssh.transport.client_callbacks import LoginClient
 
 STREAM_WINDOW = 256 * 1024
-"""Bytes a worker may send ahead of a reader of `process`: bounds memory and keeps one worker from starving others."""
+"""Bytes a worker may send ahead of the reader of `process`; bounds memory and keeps workers from starving others."""
 OPEN_ATTEMPTS = 4
-REMOTE_MARGIN = 2
-"""Seconds that a worker waits longer than we do before it ends a command by itself."""
-TERM_GRACE = 0.5
-"""Seconds a command that ran out of time gets between TERM and KILL."""
-CLOSE_TIMEOUT = 3.0
+REMOTE_MARGIN_S = 2
+"""Seconds after this machine's timeout when the worker ends a command by itself."""
+TERM_GRACE_S = 0.5
+"""Seconds between TERM and KILL for a command that ran out of time."""
+CLOSE_TIMEOUT_S = 3.0
 _BY_SH = "exec sh -c '"
-"""How commands begin that any login shell hands on to sh, as those of `answers.Call` do."""
+"""The beginning of commands that any login shell passes on to sh, such as those of `script_protocol.Call`."""
 
 
 def limited(command: str, seconds: float) -> str:
-    """The command as the login shell would run it, ended there too should nobody be left to end it from here.
+    """Return the command with a time limit that the worker enforces even when this machine is gone.
 
-    OpenSSH passes signals on only since 7.9 and never to root's commands; coreutils' timeout needs nobody. Bash reads
-    its start-up files again for the shell in between, which a script of ours can do without.
+    OpenSSH forwards signals only since 7.9, and never to root's commands, so coreutils' `timeout` is used. A command
+    that begins with `_BY_SH` needs no login shell in between, so bash does not read its start-up files again.
     """
-    limit = math.ceil(seconds + REMOTE_MARGIN)
-    ours = command.startswith(_BY_SH)
-    words = '"$@"' if ours else '"${SHELL:-sh}" -c "$1"'
-    script = f"command -v timeout >/dev/null && exec timeout -k {REMOTE_MARGIN} {limit} {words}; exec {words}"
-    return f"exec sh -c '{script}' tpu-tui {command.removeprefix('exec ') if ours else shlex.quote(command)}"
+    limit = math.ceil(seconds + REMOTE_MARGIN_S)
+    by_sh = command.startswith(_BY_SH)
+    words = '"$@"' if by_sh else '"${SHELL:-sh}" -c "$1"'
+    script = f"command -v timeout >/dev/null && exec timeout -k {REMOTE_MARGIN_S} {limit} {words}; exec {words}"
+    return f"exec sh -c '{script}' tpu-tui {command.removeprefix('exec ') if by_sh else shlex.quote(command)}"
 
 
 class Slots:
-    """How many sessions a connection may have open; learns a lower limit when the server refuses one more.
+    """The sessions that a connection may have open; the limit shrinks when the server refuses one more.
 
-    `single`: the server gives one only. Nobody waits for it then, because it may be a run's follower.
+    `single`: the server allows one session only. Callers do not wait for it, because a run's follower may hold it.
     """
 
     def __init__(self, limit: int, single: bool = False) -> None:
@@ -59,7 +59,7 @@ class Slots:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def take(self) -> bool:
-        """Wait for a free slot; first come, first served. False when the single one is taken."""
+        """Wait in turn for a free slot. Return False when the single one is taken."""
         while self.used >= self.limit or (self.single and self.used):
             if self.single:
                 return False
@@ -88,7 +88,7 @@ class Slots:
         return False
 
     def shrink(self) -> bool:
-        """Note that the server had enough of sessions; False when no other of ours is open."""
+        """Lower the limit after the server refused a session. Return False when no other session is open."""
         if self.used <= 1:
             return False
         self.limit = max(1, min(self.limit, self.used - 1))
@@ -99,7 +99,7 @@ class Slots:
 
 
 class WorkerConnection:
-    """A logged-in worker. `closed` is set when the connection is gone, whoever ended it."""
+    """A logged-in worker. `closed` is set when the connection is gone, whichever side ended it."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class WorkerConnection:
         *,
         single: bool = False,
     ) -> None:
-        """`single`: the server is known to give one session only."""
+        """Wrap a connection; `single`: the server is known to allow one session only."""
         self.worker = worker
         self.connection = connection
         self.closed = asyncio.Event()
@@ -121,12 +121,12 @@ class WorkerConnection:
 
     @property
     def alive(self) -> bool:
-        """Whether the connection can still be used, as far as is known here."""
+        """Whether the connection can still be used, as far as this side knows."""
         return not self.closed.is_set() and not self.connection.is_closed()
 
     @property
     def cause(self) -> str:
-        """Why the connection ended, in the library's or the server's words; empty while it lives."""
+        """Why the connection ended, in the library's or the server's words; empty while it is alive."""
         error = self._ended.result() if self._ended.done() else None
         return "" if error is None else errors.quote_remote(str(error))
 
@@ -139,12 +139,11 @@ class WorkerConnection:
         keep: OutputBudget | None = None,
         on_output: OnOutput | None = None,
     ) -> CommandResult:
-        """Run one command to its end; bytes in, bytes out, nothing decoded.
+        """Run one command to its end; input and output are bytes, not decoded.
 
-        After `timeout` seconds it gets TERM, then KILL, and what it wrote until then comes back with `timed_out`; the
-        server has as many to begin it.
-        What `keep` allows stays in memory, `on_output` hears of all. Cancelled, the command gets TERM.
-        Raises SshError when the connection is lost or the server opens no session.
+        After `timeout` seconds the command gets TERM, then KILL, and the output so far is returned with `timed_out`;
+        opening the session may take as long. `keep` bounds the output held in memory, `on_output` gets all of it.
+        Cancelling sends TERM. Raises SshError when the connection is lost or the server opens no session.
         """
         line = command if timeout is None else limited(command, timeout)
         channel, running = await self._open(
@@ -172,9 +171,9 @@ class WorkerConnection:
             self._slots.give()
 
     async def process(self, command: str, *, window: int = STREAM_WINDOW) -> asyncssh.SSHClientProcess[bytes]:
-        """A command whose streams the caller reads and writes, as bytes; its slot is freed when it closes.
+        """Start a command whose streams the caller reads and writes, as bytes; its slot is freed when it closes.
 
-        The caller owns it: `close()` it, or read both streams to their end.
+        The caller must `close()` it, or read both streams to their end.
         """
         process: asyncssh.SSHClientProcess[bytes] = await self._open(
             lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=window)
@@ -183,7 +182,7 @@ class WorkerConnection:
         return process
 
     async def probe(self, host: str, port: int, timeout: float = 5.0) -> PortState:
-        """Whether a TCP port answers, seen from this worker: its sshd tries, no program there is needed."""
+        """Return whether a TCP port answers, seen from this worker. Its sshd connects; no program is needed there."""
         opening = asyncio.ensure_future(
             self.connection.create_connection(asyncssh.SSHTCPSession, host, port, encoding=None)
         )
@@ -205,9 +204,9 @@ class WorkerConnection:
                 opening.cancel()
 
     async def close(self) -> None:
-        """Close the connection and wait (bounded) until it is."""
+        """Close the connection and wait up to `CLOSE_TIMEOUT_S` until it is closed."""
         self.connection.close()
-        await asyncio.wait({self._ended}, timeout=CLOSE_TIMEOUT)
+        await asyncio.wait({self._ended}, timeout=CLOSE_TIMEOUT_S)
         if not self.connection.is_closed():
             self.connection.abort()
         for watcher in list(self._watchers):
@@ -215,10 +214,10 @@ class WorkerConnection:
         await asyncio.gather(*self._watchers, return_exceptions=True)
 
     async def _open(self, opener: Callable[[], Awaitable[Any]], timeout: float | None = None) -> Any:
-        """Take a slot and open a session in it, within `timeout` seconds; a refused one waits for another's end.
+        """Take a slot and open a session within `timeout` seconds; when the server refuses it, retry.
 
-        The caller gives the slot back. Raises SshError with `started` False: nothing was run. Where the server gives
-        one session only, which may be open for as long as a run lasts, that is raised at once (Reason.TAKEN).
+        The caller frees the slot. Raises SshError with `started` False: nothing was run. Raises Reason.TAKEN at once
+        where the server allows a single session, because a run's follower may hold it for as long as the run lasts.
         """
         waits = backoff(0.05, 1.0)
         attempt = 0
@@ -256,7 +255,7 @@ class WorkerConnection:
         for signal in ("TERM", "KILL"):
             with contextlib.suppress(OSError, asyncssh.Error):
                 channel.send_signal(signal)
-            done, _ = await asyncio.wait({running.ended}, timeout=TERM_GRACE)
+            done, _ = await asyncio.wait({running.ended}, timeout=TERM_GRACE_S)
             if done:
                 return
 

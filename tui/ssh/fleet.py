@@ -1,4 +1,4 @@
-"""All workers of a slice: connections made when needed, kept, remade; commands on many at once."""
+"""All workers of a slice: connections opened on demand and reused; commands on many workers at once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh import errors
 from tui.ssh.config.access import Access, Login, Prompter, ask_login_to, configured_logins, login_to
-from tui.ssh.exec.port_probe import LoginResult, PortState
+from tui.ssh.exec.port_probe import LoginResult, LoginTimings, PortState
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys
 from tui.ssh.transport.asyncssh_import import load_asyncssh
+from tui.ssh.transport.iap_tunnel import IapRoute, IapTarget, IapTunnels
 from tui.ssh.transport.jump_hosts import JumpHosts
 from tui.ssh.transport.paused_timeout import PromptClock, wait_for
 from tui.ssh.transport.proxy_command import ProxyCommands
@@ -30,13 +31,12 @@ if TYPE_CHECKING:
     from tui.ssh.connection import WorkerConnection
     from tui.ssh.exec.command import OnOutput, OutputBudget
     from tui.ssh.exec.command_result import CommandResult
-    from tui.ssh.transport.iap_tunnel import IapTunnels
-    from tui.ssh.transport.login import Dialer, LoginTimings, Route
+    from tui.ssh.transport.login import Dialer, Route
 
 EARLY_ATTEMPTS = 4
 """Logins tried when sshd hangs up before its greeting: beyond MaxStartups it does so at random."""
-_TIME_TO_END = 2.0
-"""Seconds that a command whose time is over has to end and to tell how; one that has not begun by then will not."""
+_RESULT_GRACE_S = 2.0
+"""Seconds after a command's timeout within which its result must arrive."""
 _STAGE_OF = {
     errors.Reason.NAME: "name",
     errors.Reason.NO_ROUTE: "connect",
@@ -53,16 +53,16 @@ _Result = TypeVar("_Result")
 
 
 class Fleet:
-    """The workers of one slice over SSH, one connection each, remade when it was lost.
+    """The workers of one slice over SSH: one connection each, opened again when it was lost.
 
-    Use it as an async context, or `close()` it. Not to be shared between event loops.
+    Use it as an async context manager, or call `close()`. It belongs to one event loop.
     """
 
     def __init__(self, workers: Sequence[Worker], access: Access, *, prompter: Prompter | None = None) -> None:
         logging.getLogger("asyncssh").addHandler(logging.NullHandler())
         files = raise_file_limit(len(workers))
         self._room = max(1, files - RESERVED_FILES)
-        """Connections that this process can hold: beyond its limit anything at all may fail to open a file."""
+        """Connections that this process can hold. Beyond its file limit, opening any file may fail."""
         self._dialing = 0
         self.workers = {worker.index: worker for worker in workers}
         self._access = access
@@ -71,7 +71,7 @@ class Fleet:
         self._making_dialer = asyncio.Lock()
         self._host_keys = HostKeys(access)
         self._logins: dict[int, Login] = {}
-        """How workers were reached last, or tried."""
+        """How each worker was last reached, or tried."""
         self._handshake_slots = asyncio.Semaphore(access.handshakes)
         self._live: dict[int, WorkerConnection] = {}
         self._spare: dict[int, WorkerConnection] = {}
@@ -91,11 +91,11 @@ class Fleet:
 
     @property
     def access(self) -> Access:
-        """The access with every key that was opened so far: what a process without a terminal needs."""
+        """The access with every key that was decrypted so far, for a process without a terminal."""
         return self._dialer.keys.access if self._dialer else self._access
 
     async def close(self) -> None:
-        """Close every connection; the jump hosts' last, the workers go through them."""
+        """Close every connection; those to jump hosts last, because workers are reached through them."""
         self._closed = True
         made = self._made()
         self._live, self._spare = {}, {}
@@ -108,17 +108,17 @@ class Fleet:
             self._dialer.keys.close()
 
     def unknown_hosts(self) -> list[int]:
-        """The workers whose host key neither the API nor a known-hosts file vouches for."""
+        """Return the workers without a host key from the API or a known-hosts file."""
         load_asyncssh()
         known = self._host_keys
         trusted = {n: known.trusted(login_to(one, self._access), one.host_keys) for n, one in self.workers.items()}
         return [index for index, trust in trusted.items() if not (trust.keys or trust.authorities)]
 
     async def connect(self, index: int) -> WorkerConnection:
-        """The worker's live connection, made when there is none.
+        """Return the worker's live connection; open one if there is none.
 
-        Raises SshError (a WorkerError whose `reason` programs can tell apart), UsageError for a worker that is not
-        there or a key that is none, OutOfReachError when a passphrase is needed and nobody can be asked.
+        Raises SshError (a WorkerError with a `reason`), UsageError for an unknown worker or an invalid key,
+        OutOfReachError when a passphrase is needed and there is no prompter.
         """
         live = self._live.get(index)
         if live is not None and live.alive:
@@ -130,14 +130,14 @@ class Fleet:
             connection = await self._connect(self._worker(index))
             if self._closed:
                 await connection.close()
-                raise errors.lost_error(index, "closed here")
+                raise errors.lost_error(index, "this side closed it")
             self._live[index] = connection
             return connection
 
     async def connect_within(self, index: int, seconds: float) -> float:
-        """Connect, and the seconds that this leaves of those given; none pass while a person is asked for something.
+        """Connect, and return how many of the `seconds` are left; the clock stops while a person is prompted.
 
-        Raises what `connect` raises, and SshError when they are over.
+        Raises what `connect` raises, and SshError when the time is over.
         """
         try:
             return (await wait_for(seconds, self.connect(index), self._prompter))[1]
@@ -156,7 +156,7 @@ class Fleet:
     ) -> CommandResult:
         """Run one command on one worker to its end, bytes exact; `timeout` (seconds) counts from its start.
 
-        With `keep`, output beyond that budget is left out of its middle; `on_output` hears of all.
+        With `keep`, output beyond that budget is omitted from the middle; `on_output` gets all of it.
         Raises what `connect` raises, and SshError when the connection is lost before the command ended.
         """
         return await self._with(
@@ -174,9 +174,9 @@ class Fleet:
         keep: OutputBudget | None = None,
         on_output: OnOutput | None = None,
     ) -> AsyncIterator[CommandResult | WorkerError]:
-        """Run one command on many workers; what became of each comes as it becomes known.
+        """Run one command on many workers; yield each worker's result or error as it becomes known.
 
-        `timeout` is each worker's, in seconds, for its login and the command together.
+        `timeout` is in seconds, per worker, for its login and the command together.
         """
 
         async def one(index: int) -> CommandResult:
@@ -186,7 +186,7 @@ class Fleet:
             left = await self.connect_within(index, timeout)
             running = self.run(index, command, input=data, timeout=left, keep=keep, on_output=on_output)
             try:
-                return (await wait_for(left + _TIME_TO_END, running, self._prompter))[0]
+                return (await wait_for(left + _RESULT_GRACE_S, running, self._prompter))[0]
             except asyncio.TimeoutError:
                 raise errors.no_session_in_time(index, timeout) from None
 
@@ -194,18 +194,16 @@ class Fleet:
             yield result
 
     async def process(self, index: int, command: str) -> asyncssh.SSHClientProcess[bytes]:
-        """A command whose streams the caller reads and writes, as bytes; the caller closes it."""
+        """Start a command whose streams the caller reads and writes, as bytes; the caller closes it."""
         return await self._with(index, lambda connection: connection.process(command))
 
     async def probe(self, index: int, host: str, port: int, timeout: float = 5.0) -> PortState:
-        """Whether `host:port` answers, seen from the worker. Raises what `connect` raises."""
+        """Return whether `host:port` answers, seen from the worker. Raises what `connect` raises."""
         connection = await self.connect(index)
         return await connection.probe(host, port, timeout)
 
     async def try_login(self, index: int, timeout: float | None = None) -> LoginResult:
-        """How far a fresh login from here comes, within `timeout` seconds of login; never raises for the worker."""
-        from tui.ssh.transport.login import LoginTimings
-
+        """Return how far a new login gets within `timeout` seconds; a failure is in the result, not raised."""
         stages = LoginTimings()
         try:
             connection = await asyncio.wait_for(self._connect(self._worker(index), stages), timeout)
@@ -223,7 +221,7 @@ class Fleet:
         return LoginResult(index, "ready", stages.connected, stages.logged_in)
 
     async def _with(self, index: int, use: Callable[[WorkerConnection], Awaitable[_Result]]) -> _Result:
-        """Use the live connection; one that turns out dead before anything began is made again, once."""
+        """Use the live connection; reconnect once if it turns out to be dead before anything began."""
         connection = await self.connect(index)
         try:
             return await use(connection)
@@ -237,15 +235,15 @@ class Fleet:
     async def _on_either_connection(
         self, index: int, use: Callable[[WorkerConnection], Awaitable[_Result]]
     ) -> _Result:
-        """Use whichever is free first of two connections to a server that gives one session over each.
+        """Use the first free one of two connections to a server that allows one session per connection.
 
-        A run's follower keeps one of them for as long as the run lasts.
+        A run's follower holds one of them for as long as the run lasts.
         """
         for wait in backoff(0.05, 1.0):
             for connect in (self._spare_connection, self.connect):
                 try:
                     return await use(await connect(index))
-                except errors.SshError as error:  # noqa: PERF203 - the next one is tried
+                except errors.SshError as error:  # noqa: PERF203 - try the other connection
                     if error.reason is not errors.Reason.TAKEN or self._closed:
                         raise
             await asyncio.sleep(wait)
@@ -258,7 +256,7 @@ class Fleet:
                 second = await self._connect(self._worker(index), single=True)
                 if self._closed:
                     await second.close()
-                    raise errors.lost_error(index, "closed here")
+                    raise errors.lost_error(index, "this side closed it")
                 self._spare[index] = second
             return second
 
@@ -317,7 +315,7 @@ class Fleet:
         stages: LoginTimings | None,
         single: bool,
     ) -> WorkerConnection:
-        """Log in, again where sshd hangs up before its greeting."""
+        """Log in; try again when sshd hangs up before its greeting."""
         from tui.ssh.connection import WorkerConnection
 
         waits = backoff()
@@ -341,7 +339,7 @@ class Fleet:
         raise AssertionError("unreachable")
 
     def _route(self, worker: Worker, login: Login) -> Route | None:
-        """The way through IAP or a configured command, None where there is a plain one."""
+        """Return the route through IAP or a ProxyCommand; None for a plain connection or a jump host."""
         if self._access.route == "iap":
             return self._iap_route(worker, login.port)
         if self._access.jump is None and login.proxy is not None:
@@ -349,9 +347,7 @@ class Fleet:
         return None
 
     def _iap_route(self, worker: Worker, port: int) -> Route:
-        """How a socket to the worker is had through IAP. Raises SshError for a worker whose machine has no name."""
-        from tui.ssh.transport.iap_tunnel import IapRoute, IapTarget, IapTunnels
-
+        """Return the route to the worker through IAP. Raises SshError when the worker's instance name is unknown."""
         try:
             target = IapTarget.of(worker.instance or "", port)
         except ValueError:
@@ -361,7 +357,7 @@ class Fleet:
         return IapRoute(self._tunnels, target, worker.index)
 
     def _no_login_within(self, index: int, seconds: float) -> errors.SshError:
-        """Nobody let us in, in the time that somebody gave; the jump host is named where it is its doing."""
+        """Return the error for a login that took longer than `seconds`; it names a jump host that is slow."""
         login = self._logins.get(index)
         jump = None if self._access.route == "iap" else self._access.jump or (login.jump if login else None)
         if jump and not self._jumps.lets_through(jump):

@@ -1,42 +1,42 @@
-"""What firewall rules decide: a question at a time, with the rule that decides it.
+"""Decides whether firewall rules let a connection through, and names the rule that decides.
 
-VPC firewall rules and firewall policies (Google Cloud documentation): policies are asked one after the other, and the
-VPC's rules in their midst; in each the lowest priority number decides, deny before allow among equals. What no rule
-means, or one that says `goto_next`, is left to the next; in the end ingress is denied and egress allowed.
+Google Cloud documentation, VPC firewall rules and policies: the levels are evaluated one after the other; in each,
+the matching rule with the lowest priority number decides, deny before allow. A rule with `goto_next`, and a level
+without a match, leave the decision to the next level. In the end ingress is denied and egress allowed.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 
-from tui.cloud.compute.firewall_types import FirewallRule, Traffic
+from tui.cloud.compute.firewall_types import ALLOW, DENY, NEXT, FirewallRule
 from tui.text.printable import one_line
 
-Network = ipaddress.IPv4Network
-_TCP = ("tcp", "6", "all")
+_NONE, _SOME, _ALL = range(3)
+"""How many of the connections a rule matches; _SOME also if that is not known."""
 
 
 @dataclass(frozen=True)
 class FirewallEndpoint:
-    """One end of a connection: an address or a range of them, and what rules may know it by."""
+    """One end of a connection: an address or a range of them, and the names that rules may use for it."""
 
     network: str
-    """An IPv4 address, or a range whose members are all asked about at once."""
-    tags: frozenset[str] = frozenset()
+    """An IPv4 address, or a range whose addresses are all evaluated at once."""
+    tags: frozenset[str] | None = frozenset()
+    """Network tags; None: it may be a machine of the network with any tag or service account."""
     account: str | None = None
     inside: bool = True
-    """Whether it is a machine of the same network; rules by tag or service account mean only those."""
+    """Whether it is a known machine of the network, for which egress rules count too."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether traffic passes, and the rule that says so: None is the implied one.
+    """Whether connections pass, and the rule that decides; None is the implied rule.
 
-    `allowed` None: it depends on which address of the range it is, or on what cannot be known here, as secure tags;
-    `rule` is then the first that tells them apart.
+    `allowed` is None if that depends on the address in a range or on something unknown, such as secure tags; `rule`
+    is then the first one it depends on.
     """
 
     allowed: bool | None
@@ -45,137 +45,82 @@ class Decision:
 
     def __str__(self) -> str:
         if self.rule is None:
-            return "no rule allows it" if self.direction == "INGRESS" else "nothing forbids it"
-        verb = {True: "allowed by", False: "denied by", None: "only partly decided by"}[self.allowed]
-        return f"{verb} {named(self.rule)}"
-
-
-def named(rule: FirewallRule) -> str:
-    """A rule as a person finds it: its name, its priority, and whose it is where that is not the VPC."""
-    policy = f" of the {rule.policy.kind} firewall policy {rule.policy.name}" if rule.policy else ""
-    return one_line(f"{rule.name} (priority {rule.priority}{policy})")
-
-
-@dataclass(frozen=True)
-class _Outcomes:
-    """What may become of a connection from some rule on; `usual` is when doubtful rules do not mean it."""
-
-    usual: Decision
-    possible: frozenset[bool | None]
-    parting: FirewallRule | None = None
-    """The first rule after which it depends."""
-
-    def decision(self) -> Decision:
-        return self.usual if len(self.possible) == 1 else Decision(None, self.parting, self.usual.direction)
+            return "no rule allows it" if self.direction == "INGRESS" else "no rule forbids it"
+        verb = {True: "allowed by", False: "denied by", None: "depends on"}[self.allowed]
+        of = f" of the {self.rule.policy}" if self.rule.policy else ""
+        return one_line(f"{verb} {self.rule.name} (priority {self.rule.priority}{of})")
 
 
 def decide(rules: Iterable[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> Decision:
-    """Whether `source` may open tcp:`port` on `target`: out of the one, where that is of ours, and into the other."""
-    known = list(rules)
-    entering = _decide([rule for rule in known if rule.direction == "INGRESS"], source, target, port, "INGRESS")
-    if not source.inside:
-        return entering
-    leaving = _decide([rule for rule in known if rule.direction == "EGRESS"], source, target, port, "EGRESS")
-    if leaving.allowed is False or (leaving.allowed is None and entering.allowed is not False):
+    """Return whether `source` may connect to tcp:`port` of `target`: out of the one, and into the other."""
+    ordered = sorted(rules, key=lambda rule: (rule.level, rule.priority, rule.action != DENY))
+    entering = _decide(ordered, source, target, port, "INGRESS")
+    leaving = _decide(ordered, source, target, port, "EGRESS") if source.inside else None
+    if leaving and (leaving.allowed is False or (leaving.allowed is None and entering.allowed is not False)):
         return leaving
     return entering
 
 
 def _decide(
-    rules: Sequence[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, port: int, direction: str
+    ordered: Iterable[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, port: int, direction: str
 ) -> Decision:
-    """From the last rule to the first: what a rule leaves open is the fate that comes after it."""
-    owner = target if direction == "INGRESS" else source
-    implied = direction == "EGRESS"
-    fate = _Outcomes(Decision(implied, None, direction), frozenset({implied}))
-    by_level = sorted(rules, key=lambda rule: (rule.level, rule.priority, rule.allows))
-    for _, level in groupby(reversed(by_level), key=lambda rule: rule.level):
-        following = fate
-        for rule in level:
-            share = _coverage(rule, source, target, owner, port, direction)
-            if share == _NONE:
-                continue
-            decided = _Outcomes(Decision(rule.allows, rule, direction), frozenset({rule.allows}))
-            reached = following if rule.goes_on else decided
-            fate = reached if share == _ALL else _either(fate, reached, rule)
-    return fate.decision()
+    decision = Decision(direction == "EGRESS", None, direction)
+    doubtful: list[FirewallRule] = []
+    decided_level = left_level = None
+    for rule in ordered:
+        if rule.direction != direction or rule.level == decided_level:
+            continue
+        share = _matched(rule, source, target, port)
+        if share == _ALL and rule.action != NEXT and rule.level != left_level:
+            decision = Decision(rule.action == ALLOW, rule, direction)
+            break
+        if share == _ALL:
+            decided_level = rule.level
+        if share != _NONE and rule.action != NEXT:
+            doubtful.append(rule)
+        elif share == _SOME:
+            left_level = rule.level  # some connections skip the rest of this level
+    differing = [rule for rule in doubtful if (rule.action == ALLOW) != decision.allowed]
+    return Decision(None, differing[0], direction) if differing else decision
 
 
-def _either(fate: _Outcomes, reached: _Outcomes, rule: FirewallRule) -> _Outcomes:
-    if fate.possible == reached.possible:
-        return fate
-    return _Outcomes(fate.usual, fate.possible | reached.possible, rule)
-
-
-def _coverage(
-    rule: FirewallRule,
-    source: FirewallEndpoint,
-    target: FirewallEndpoint,
-    owner: FirewallEndpoint,
-    port: int,
-    direction: str,
-) -> int:
-    """How much of the connections between the two a rule means: none, some (or who knows), all."""
-    if rule.disabled or not _applies(rule, owner) or not _about(rule.traffic, port):
+def _matched(rule: FirewallRule, source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> int:
+    """Return how many of the connections between the two a rule matches: none, some (or unknown), all."""
+    ingress = rule.direction == "INGRESS"
+    if not any(first <= port <= last for first, last in rule.ports) or not _applies(
+        rule, target if ingress else source
+    ):
         return _NONE
-    share = min(_from(rule, source, direction), _to(rule, target, direction))
-    return min(share, _SOME) if rule.only else share
-
-
-_NONE, _SOME, _ALL = range(3)
+    entering = _by_identity(rule, source) if ingress else _NONE
+    names_others = bool(rule.source_tags or rule.source_accounts or (ingress and rule.also))
+    far = max(entering, _covered(source.network, rule.source_ranges, _NONE if names_others else _ALL))
+    near = _covered(target.network, rule.destination_ranges, _NONE if rule.also and not ingress else _ALL)
+    if rule.also:
+        far, near = (max(far, _SOME), near) if ingress else (far, max(near, _SOME))
+    return min(far, near, _SOME if rule.only else _ALL)
 
 
 def _applies(rule: FirewallRule, owner: FirewallEndpoint) -> bool:
     if rule.target_tags:
-        return not owner.tags.isdisjoint(rule.target_tags)
+        return not (owner.tags or frozenset()).isdisjoint(rule.target_tags)
     return not rule.target_accounts or owner.account in rule.target_accounts
 
 
-def lets_in_by_name(rule: FirewallRule, port: int) -> bool:
-    """Whether a rule is about what enters on tcp:`port` from machines with a tag or a service account."""
-    names = rule.source_tags or rule.source_accounts
-    return bool(names) and rule.direction == "INGRESS" and not rule.disabled and _about(rule.traffic, port)
+def _by_identity(rule: FirewallRule, source: FirewallEndpoint) -> int:
+    """Return whether a rule names the source by tag or service account."""
+    if source.tags is None:
+        return _SOME if rule.source_tags or rule.source_accounts else _NONE
+    named = not source.tags.isdisjoint(rule.source_tags) or source.account in rule.source_accounts
+    return _ALL if named and source.inside else _NONE
 
 
-def _about(traffic: Iterable[Traffic], port: int) -> bool:
-    return any(one.protocol.lower() in _TCP and _has_port(one.ports, port) for one in traffic)
-
-
-def _has_port(ports: Sequence[str], port: int) -> bool:
-    return not ports or any(_in_span(span, port) for span in ports)
-
-
-def _in_span(span: str, port: int) -> bool:
-    first, _, last = span.partition("-")
-    return int(first) <= port <= int(last or first)
-
-
-def _from(rule: FirewallRule, source: FirewallEndpoint, direction: str) -> int:
-    """How much of the source a rule means. Ranges, tags and accounts add up."""
-    known = not source.tags.isdisjoint(rule.source_tags) or source.account in rule.source_accounts
-    if direction == "INGRESS" and source.inside and known:
-        return _ALL
-    others = bool(rule.source_tags or rule.source_accounts)
-    return _end(source, rule.source_ranges, rule.further if direction == "INGRESS" else (), others)
-
-
-def _to(rule: FirewallRule, target: FirewallEndpoint, direction: str) -> int:
-    return _end(target, rule.destination_ranges, rule.further if direction == "EGRESS" else (), False)
-
-
-def _end(machine: FirewallEndpoint, ranges: Sequence[str], further: Sequence[str], others: bool) -> int:
-    """How much of one end the ranges mean, and what else is named there but not known: at most some."""
-    if not ranges and not further:
-        return _NONE if others else _ALL
-    covered = _covered(machine.network, ranges)
-    return max(covered, _SOME) if further else covered
-
-
-def _covered(network: str, ranges: Iterable[str]) -> int:
-    """How much of an IPv4 network lies within the ranges; those of IPv6 mean none of it."""
+def _covered(network: str, ranges: Iterable[str], without_ranges: int) -> int:
+    """Return how much of an IPv4 network lies within the ranges; IPv6 ranges contain none of it."""
+    if not ranges:
+        return without_ranges
     wanted = ipaddress.IPv4Network(network)
-    parts = [Network(text, strict=False) for text in ranges if ":" not in text]
-    held = [part for part in ipaddress.collapse_addresses(parts) if part.overlaps(wanted)]
-    if not held:
+    parts = [ipaddress.IPv4Network(text, strict=False) for text in ranges if ":" not in text]
+    overlapping = [part for part in ipaddress.collapse_addresses(parts) if part.overlaps(wanted)]
+    if not overlapping:
         return _NONE
-    return _ALL if any(wanted.subnet_of(part) for part in held) else _SOME
+    return _ALL if any(wanted.subnet_of(part) for part in overlapping) else _SOME

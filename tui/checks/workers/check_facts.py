@@ -1,4 +1,4 @@
-"""What a worker tells about itself in one exec: room, memory, load, clock, versions, chips and who holds them."""
+"""A worker's facts, from one call: disks, memory, load, clock, versions, chips and the processes that use them."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
 ASK_TIMEOUT = 30.0
-"""Seconds a worker has to tell about itself; a hanging disk or interpreter takes that long."""
-END, SILENT = "end", "it does not tell about itself"
-"""The last answer of each worker, and what is said of one that ends without it."""
+"""Seconds for the whole call; a hanging disk or interpreter takes that long."""
+END, SILENT = "end", "its state could not be read"
+"""The last answer of each worker, and the error's sentence if it is missing."""
 Ask = Callable[[int, Call], Awaitable[list[Answer]]]
-"""Makes a call on a worker; its answers up to END. Raises WorkerError where there are none."""
+"""Makes a call on a worker and returns its answers up to END. Raises WorkerError if that is missing."""
 LOGIN, JOB, NOBODY = "login", "job", ""
-"""Whose interpreter tells versions: the one a login finds, the one a job will run, or none (it costs a start)."""
+"""The interpreter whose versions are read: a login's, a job's, or none (starting one costs time)."""
 RUN_ROOT = "~/.tpu-tui"
 _KIB = 1024
 
 
 @dataclass(frozen=True)
 class Disk:
-    """Room where something is written; bytes. `files_free` is None where the file system does not count files."""
+    """Space of a file system that is written to, in bytes. `files_free` is None if it does not count files."""
 
     place: str
     free: int
     size: int
     files_free: int | None
     writable: bool = True
-    """False for what was mounted to be read only, and what belongs to somebody else."""
+    """False for a read-only mount, and for a directory of another user."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """How far a worker's clock is ahead of this machine's, in seconds, give or take `error`."""
+    """How far a worker's clock is ahead of this machine's, in seconds, plus or minus `error`."""
 
     ahead: float
     error: float
@@ -55,7 +55,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Owner:
-    """A process that holds a chip or the lock open; `age` in seconds, `run` the run it belongs to."""
+    """A process that has a chip or the lock file open; `age` in seconds, `run` is the run it belongs to."""
 
     pid: int
     user: str
@@ -70,7 +70,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Lock:
-    """libtpu's lock file: whose it is, and whether the user we log in as may open it."""
+    """libtpu's lock file: its owner, and whether the login's user can open it."""
 
     path: str
     user: str
@@ -79,7 +79,7 @@ class Lock:
 
 @dataclass(frozen=True)
 class Code:
-    """The tree that was synced last: its hash; `state` is `same`, `changed` since, or `slow` (not looked through)."""
+    """The last synced tree: its hash; `state` is `same`, `changed` since, or `slow` (not checked)."""
 
     hash: str
     state: str
@@ -87,7 +87,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Facts:
-    """One worker's account of itself; None is what it did not tell. Text is fit for a terminal. Memory in bytes."""
+    """The facts of one worker; None is unknown. Text is safe for a terminal. Memory in bytes."""
 
     worker: int
     disks: tuple[Disk, ...] = ()
@@ -98,32 +98,32 @@ class Facts:
     clock: Clock | None = None
     devices: int | None = None
     devices_named: bool = False
-    """Whether its environment says which files are its chips (`TPU_TUI_DEVICES`)."""
+    """Whether its environment names the files of its chips (`TPU_TUI_DEVICES`)."""
     owners: tuple[Owner, ...] = ()
     owners_hidden: bool = False
-    """Whether there are processes of others that could not be looked into."""
+    """Whether processes of other users could not be inspected."""
     lock: Lock | None = None
     runs: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     python_missing: bool = False
     python_fault: str = ""
-    """Why its interpreter could not be asked, in its own last words."""
+    """Why its interpreter failed, from the last line it printed."""
     code: Code | None = None
     origin: str | None = None
-    """The IPv4 address that our login came from, as the worker saw it: ours, or a jump host's."""
+    """The IPv4 address that the login came from, as the worker saw it: this machine's, or a jump host's."""
 
     def owners_of(self, file: str | None) -> tuple[Owner, ...]:
-        """Those that hold the file; with None those that hold a chip."""
+        """Return the processes that have the file open; with None, those that use a chip."""
         lock = self.lock.path if self.lock else None
         return tuple(owner for owner in self.owners if (owner.file == file if file else owner.file != lock))
 
 
 @dataclass(frozen=True)
 class FactsQuery:
-    """What a worker is asked beyond what it always tells.
+    """Facts to query beyond those that are always read.
 
-    `versions` says whose interpreter is asked: a login's, a job's (whose environment `job` is, as
-    `tui.runs.launch.job_script.job_text` writes it), or nobody's. `code` asks for the tree that was synced last.
+    `versions` chooses the interpreter whose versions are read: a login's, a job's (`job` is its environment, as
+    `tui.runs.launch.job_script.job_text` writes it), or none. `code` queries the last synced tree.
     """
 
     run_root: str
@@ -132,11 +132,11 @@ class FactsQuery:
     job: str = ""
 
 
-def make_call(asking: FactsQuery) -> Call:
-    """The one exec that asks for everything."""
-    data = asking.job.encode("utf-8", "surrogateescape")
+def make_call(query: FactsQuery) -> Call:
+    """Return the call that reads all facts."""
+    data = query.job.encode("utf-8", "surrogateescape")
     settings = (
-        f"tt_root={shlex.quote(asking.run_root)} tt_versions={asking.versions} tt_code={'1' * asking.code} "
+        f"tt_root={shlex.quote(query.run_root)} tt_versions={query.versions} tt_code={'1' * query.code} "
         f"tt_job={len(data)}"
     )
     script = load_script(Path(__file__).with_name("worker_check.sh"))
@@ -145,46 +145,46 @@ def make_call(asking: FactsQuery) -> Call:
     return Call(text, nonce, nonce, data)
 
 
-async def ask_facts(index: int, ask: Ask, asking: FactsQuery) -> Facts:
-    """Ask one worker, to which there is a connection: what connecting takes would blur how its clock differs.
+async def ask_facts(index: int, ask: Ask, query: FactsQuery) -> Facts:
+    """Read the facts of one worker. It must be connected: connecting would make the clock's difference inexact.
 
-    Raises WorkerError when it is out of reach or its answer breaks off.
+    Raises WorkerError when it cannot be reached or its answer is incomplete.
     """
-    made = make_call(asking)
+    made = make_call(query)
     sent = time.time()
-    heard = await ask(index, made)
-    return facts_from(index, heard, sent, time.time())
+    answers = await ask(index, made)
+    return facts_from(index, answers, sent, time.time())
 
 
 def over(fleet: Fleet) -> Ask:
-    """Calls that are made by a session each."""
+    """Return a function that makes each call in a session of its own."""
 
     async def ask(index: int, made: Call) -> list[Answer]:
         done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
         if done.timed_out:
             raise late(index)
-        heard = parse_answers(made.nonce, done.stdout)
-        if not any(answer.word == END for answer in heard):
+        answers = parse_answers(made.nonce, done.stdout)
+        if not any(answer.word == END for answer in answers):
             raise no_answer_error(index, SILENT, done.stderr, done.exit_code, done.stdout)
-        return heard
+        return answers
 
     return ask
 
 
 def late(index: int) -> WorkerError:
-    """The error for a worker that does not come to the end of its account in time."""
+    """Return the error for a worker whose answers are not complete in time."""
     return WorkerError(
         SILENT,
         worker=index,
-        why=f"not within {ASK_TIMEOUT:.0f} s",
-        remedy=f"see whether a disk or the interpreter hangs: `tpu-tui exec … --worker {index} --timeout 60 -- df`",
+        why=f"no complete answer within {ASK_TIMEOUT:.0f} s",
+        remedy=f"check whether a disk or the interpreter hangs: `tpu-tui exec … --worker {index} --timeout 60 -- df`",
     )
 
 
-def facts_from(index: int, heard: Sequence[Answer], sent: float, received: float) -> Facts:
-    """Read the answers of one call, made and answered at these Unix times. What makes no sense is left out."""
+def facts_from(index: int, answers: Sequence[Answer], sent: float, received: float) -> Facts:
+    """Parse the answers of one call, sent and received at these Unix times. Invalid answers are ignored."""
     words: dict[str, list[list[str]]] = {}
-    for answer in heard:
+    for answer in answers:
         words.setdefault(answer.word, []).append(answer.text.split(" "))
     memory = {row[0]: _number(row, 1) for row in words.get("memory", [])}
     load = words.get("load", [[]])[0]
@@ -245,7 +245,7 @@ def _disk(row: Sequence[str]) -> Disk | None:
 
 
 def _clock(readings: Sequence[float | None], sent: float, received: float) -> Clock | None:
-    """Two readings between question and answer pin the offset down: what lies between them costs no accuracy."""
+    """Return the offset from the first and the last reading: the time between them does not reduce the accuracy."""
     if len(readings) < 2 or readings[0] is None or readings[-1] is None:
         return None
     most, least = readings[0] - sent, readings[-1] - received

@@ -1,4 +1,4 @@
-"""What only shows when workers are held against each other: other versions, other clocks; and the slice's runtime."""
+"""Comparison of workers: versions, synced code and clocks; and whether the runtime fits the slice."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ COMPARED = ("python", "torch", "torch_xla", "libtpu", "jax", "jaxlib")
 _FRAMEWORKS = ("torch", "jax")
 _ABSENT = "none"
 _ENOUGH_TO_VOTE = 3
-"""With fewer clocks nobody can tell which one is wrong; this machine's decides then."""
+"""With fewer clocks there is no majority; they are compared with this machine's."""
 _RELEASE = re.compile(r"\d+\.\d+")
 _HASH_SHOWN = 12
-"""As much of a hash as a person compares."""
+"""Characters of a hash to show."""
 _RUNTIMES = (
     (re.compile(r"v2-alpha-tpuv5-lite\b.*"), ("v5litepod",)),
     (re.compile(r"v2-alpha-tpuv5\b.*"), ("v5p",)),
@@ -31,7 +31,7 @@ _RUNTIMES = (
     (re.compile(r"tpu-vm-v4-.*|tpu-vm-.*-v4|v2-alpha-tpuv4\b.*"), ("v4",)),
     (re.compile(r"tpu-ubuntu2204-base|v2-alpha|tpu-vm-.*"), ("v2", "v3", "v4")),
 )
-"""Which generations a runtime version is made for (Cloud TPU documentation, TPU software versions)."""
+"""The TPU generations of each runtime version (Cloud TPU documentation, TPU software versions)."""
 _RUNTIME_OF = {
     "v5litepod": "v2-alpha-tpuv5-lite",
     "v5p": "v2-alpha-tpuv5",
@@ -40,52 +40,54 @@ _RUNTIME_OF = {
 
 
 def rows_across(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[CheckRow]:
-    """Versions, synced code and clocks of the workers that answered."""
+    """Return the rows about versions, synced code and clocks of the workers that answered."""
     return [*version_rows(all_facts), *code_rows(all_facts), *clock_rows(all_facts, limits)]
 
 
 def runtime_rows(slice_: Slice) -> list[CheckRow]:
-    """Whether the runtime version is made for the accelerator; nothing where the source tells neither."""
+    """Return whether the runtime version fits the accelerator; nothing if the source has neither."""
     kind = accelerator.parse(slice_.accelerator_type or "")
     runtime = slice_.runtime_version
     if kind is None or not runtime:
         return []
     made_for = next((made for pattern, made in _RUNTIMES if pattern.fullmatch(runtime)), None)
     if made_for is None:
-        detail = f"{runtime} on {kind.name}: whether they fit is not known"
+        detail = f"it is not known whether {runtime} is right for {kind.name}"
         return [CheckRow("runtime", None, None, None, "unknown", None, detail)]
     if kind.generation in made_for:
-        return [CheckRow("runtime", None, None, None, "pass", None, f"{runtime} is made for {kind.name}")]
+        return [
+            CheckRow("runtime", None, None, None, "pass", None, f"{runtime} is the right runtime for {kind.name}")
+        ]
     right = _RUNTIME_OF.get(kind.generation, "tpu-ubuntu2204-base")
-    detail = f"{runtime} is made for {', '.join(made_for)}, and this is a {kind.name}"
-    return [CheckRow("runtime", None, None, None, "fail", None, detail, f"create it again with --version {right}")]
+    detail = f"{runtime} is a runtime for {', '.join(made_for)}, and this is a {kind.name}"
+    return [CheckRow("runtime", None, None, None, "fail", None, detail, f"recreate it with --version {right}")]
 
 
 def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
-    """A row for each odd one out, named with what the others have; one row when all agree.
+    """Return a row for each worker that differs from the majority; one row when all agree.
 
-    Where no version has most of the workers, nobody is called odd: the row names who has which.
+    Without a majority, one row lists the workers of each version.
     """
-    told = [facts for facts in all_facts if facts.versions or facts.python_missing]
+    known = [facts for facts in all_facts if facts.versions or facts.python_missing]
     rows = [_version_unknown(facts) for facts in all_facts if not (facts.versions or facts.python_missing)]
-    if not told:
+    if not known:
         return rows
-    remedy = "install the same {name} everywhere: tpu-tui exec SLICE -- …"
+    remedy = "install the same {name} on all workers: tpu-tui exec SLICE -- …"
     odd = [
         row
         for name in COMPARED
         for row in _differing(
             "versions",
             name,
-            {facts.worker: facts.versions.get(name, _ABSENT) for facts in told},
+            {facts.worker: facts.versions.get(name, _ABSENT) for facts in known},
             _same_minor if name == "python" else _nothing_is_alike,
             remedy.format(name=name),
         )
     ]
     rows += odd
     if not odd:
-        rows.append(_same(told))
-    return [*rows, *(row for facts in told for row in _misfit(facts))]
+        rows.append(_same(known))
+    return [*rows, *(row for facts in known for row in _misfit(facts))]
 
 
 def _version_unknown(facts: Facts) -> CheckRow:
@@ -96,7 +98,7 @@ def _version_unknown(facts: Facts) -> CheckRow:
 def _differing(
     check: str, name: str, having: Mapping[int, str], alike: Callable[[str, str], bool], remedy: str
 ) -> list[CheckRow]:
-    """What differs between workers fails, or warns where the two are `alike`; nothing when all have the same."""
+    """Return failures for values that differ between workers, warnings if they are `alike`; nothing if all agree."""
     workers: dict[str, list[int]] = {}
     for worker, value in having.items():
         workers.setdefault(value, []).append(worker)
@@ -125,7 +127,7 @@ def _differing(
 
 
 def _same_minor(one: str, other: str) -> bool:
-    """Python 3.10.12 runs what 3.10.13 does (PEP 440, PEP 387: patch releases keep compatibility)."""
+    """Return whether two versions have the same minor release; patch releases are compatible (PEP 387)."""
     first, second = _RELEASE.match(one), _RELEASE.match(other)
     return first is not None and second is not None and first[0] == second[0]
 
@@ -142,25 +144,27 @@ def _workers(ranks: Sequence[int]) -> str:
     return f"worker {ranks[0]}" if len(ranks) == 1 else f"workers {format_ranks(ranks)}"
 
 
-def _same(told: Sequence[Facts]) -> CheckRow:
-    where = "" if len(told) == 1 else f" on all {len(told)} workers"
-    if told[0].python_missing:
+def _same(known: Sequence[Facts]) -> CheckRow:
+    where = "" if len(known) == 1 else f" on all {len(known)} workers"
+    if known[0].python_missing:
         remedy = "install python3, or launch with --conda-env or --venv"
         return CheckRow("versions", None, None, None, "warn", None, f"no python3 on the PATH{where}", remedy)
-    having = told[0].versions
+    having = known[0].versions
     versions = ", ".join(f"{name} {having[name]}" for name in COMPARED if name in having)
     missing = "" if any(name in having for name in _FRAMEWORKS) else "; no torch"
     return CheckRow("versions", None, None, None, "pass", None, f"{versions}{missing}{where}")
 
 
 def code_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
-    """Whether every worker has the tree that was synced last, unchanged; nothing where none was ever synced."""
+    """Return whether every worker has the last synced tree, unchanged; nothing if none was ever synced."""
     synced = {facts.worker: facts.code for facts in all_facts}
     if not any(synced.values()):
         return []
-    again = "tpu-tui sync SLICE DIR brings it to all"
+    again = "copy it to all workers with tpu-tui sync SLICE DIR"
     rows = [
-        CheckRow("code", worker, None, None, "warn", None, f"{_short(code.hash)} was changed after it came", again)
+        CheckRow(
+            "code", worker, None, None, "warn", None, f"{_short(code.hash)} was changed after it was synced", again
+        )
         for worker, code in synced.items()
         if code is not None and code.state == "changed"
     ]
@@ -177,20 +181,20 @@ def _short(hash_: str) -> str:
 
 
 def _misfit(facts: Facts) -> list[CheckRow]:
-    """torch_xla works with the torch of its own release only (PyTorch/XLA's installation notes)."""
+    """Return a failure if torch and torch_xla are not of the same release (PyTorch/XLA's installation notes)."""
     torch, xla = (_RELEASE.match(facts.versions.get(name, "")) for name in ("torch", "torch_xla"))
     if torch is None or xla is None or torch[0] == xla[0]:
         return []
-    detail = f"torch {facts.versions['torch']} and torch_xla {facts.versions['torch_xla']} are of different releases"
+    detail = f"torch {facts.versions['torch']} and torch_xla {facts.versions['torch_xla']} are different releases"
     remedy = f"pip install 'torch~={xla[0]}.0' 'torch_xla[tpu]~={xla[0]}.0'"
     return [CheckRow("versions", facts.worker, None, None, "fail", None, detail, remedy)]
 
 
 def clock_rows(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[CheckRow]:
-    """A row for each clock that is off, one more when it is this machine's; one row when all agree."""
+    """Return a row for each clock that is off, one for this machine's if that is off; one row when all agree."""
     clocks = {facts.worker: facts.clock for facts in all_facts if facts.clock is not None}
     rows = [
-        CheckRow("clock", facts.worker, None, None, "unknown", None, "it does not tell the time")
+        CheckRow("clock", facts.worker, None, None, "unknown", None, "could not read its clock")
         for facts in all_facts
         if facts.clock is None
     ]
@@ -211,14 +215,14 @@ def clock_rows(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[Chec
 
 
 def _apart(ahead: float, error: float) -> float:
-    """Seconds that two clocks are apart for certain."""
+    """Return the seconds by which two clocks certainly differ."""
     return max(0.0, abs(ahead) - error)
 
 
 def _clock_row(worker: int | None, ahead: float, error: float, others: str, limits: CheckThresholds) -> CheckRow:
     status = "fail" if _apart(ahead, error) > limits.clock_fail_seconds else "warn"
-    whose = "this machine's clock" if worker is None else "its clock"
-    detail = f"{whose} is {format_duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} {others}"
+    clock = "this machine's clock" if worker is None else "its clock"
+    detail = f"{clock} is {format_duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} {others}"
     where = "here" if worker is None else "there"
     return CheckRow(
         "clock", worker, None, None, status, None, detail, f"set it {where}: sudo systemctl restart chrony"
@@ -227,5 +231,5 @@ def _clock_row(worker: int | None, ahead: float, error: float, others: str, limi
 
 def _agreed(clocks: Mapping[int, Clock]) -> CheckRow:
     furthest = max(abs(clock.ahead) + clock.error for clock in clocks.values())
-    detail = f"{'clock is' if len(clocks) == 1 else 'clocks are'} within {furthest:.2f} s of this machine's"
+    detail = f"{'clock agrees' if len(clocks) == 1 else 'clocks agree'} with this machine to {furthest:.2f} s"
     return CheckRow("clock", None, None, None, "pass", None, detail)

@@ -1,4 +1,4 @@
-"""Whether this machine can log in to each worker, step by step, and where it ends when it cannot."""
+"""Checks that this machine can log in to each worker, step by step."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
 _STEPS = (("connect", "tcp"), ("greeting", "handshake"), ("host_key", "host_key"), ("login", "reachability"))
-"""The stages of a login and the checks they amount to; `reachability` is the last, being let in."""
+"""The stages of a login and their checks; `reachability`, the last, is the complete login."""
 _COUNTED_AS = {"name": "connect", **{stage: stage for stage, _ in _STEPS}}
 
 
 async def check_reachability(slice_: Slice, fleet: Fleet) -> AsyncIterator[CheckRow]:
-    """The steps of every worker's login, as they answer; a fresh login each, so that what is told holds now."""
+    """Yield the steps of a new login to every worker, as they answer."""
     async for row in gather_rows([_of_worker(worker.index, fleet) for worker in slice_.workers]):
         yield row
 
 
 def _of_worker(index: int, fleet: Fleet) -> Callable[[Report], Awaitable[None]]:
-    async def check(tell: Report) -> None:
+    async def check(report: Report) -> None:
         for row in await reach_rows(index, fleet):
-            tell(row)
+            report(row)
 
     return check
 
 
 async def reach_rows(index: int, fleet: Fleet) -> list[CheckRow]:
-    """One worker's rows; the last passes when it let us in, else it carries the sentence why not."""
+    """Return one worker's rows; the last one passes, or has the reason why the login failed."""
     return rows_of_reach(await fleet.try_login(index))
 
 
 def rows_of_reach(reach: LoginResult) -> list[CheckRow]:
-    """The rows that a try to log in amounts to: the steps that were passed, then the one where it ended."""
+    """Return the rows of a login: the steps that passed, then the one that failed."""
     rows: list[CheckRow] = []
     ended = _COUNTED_AS.get(reach.stage, "login")
     for stage, check in _STEPS:
@@ -55,9 +55,9 @@ def _passed(check: str, reach: LoginResult) -> str:
         return "connected" + _after(reach.connected)
     if check == "handshake":
         took = None if reach.logged_in is None or reach.connected is None else reach.logged_in - reach.connected
-        return "keys exchanged" + (f", with the login {took * 1000:.0f} ms" if took is not None else "")
+        return "keys exchanged" + (f", {took * 1000:.0f} ms including the login" if took is not None else "")
     if check == "host_key":
-        return "the host key is the known one"
+        return "the host key is trusted"
     return "logged in" + _after(reach.logged_in)
 
 

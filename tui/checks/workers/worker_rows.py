@@ -1,4 +1,4 @@
-"""What one worker's account of itself amounts to, a row each."""
+"""Rows about the facts of one worker."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tui.pod.slice_commands import restart_advice
 from tui.ssh.exec.script_protocol import ScriptNotRunError
 
 GIB = 1024**3
-_ALWAYS_TOLD = {"home": "home", "tmp": "/tmp"}
-"""Places that every worker has, by what a person calls them."""
-_WRITE_REMEDY = "see whether it is mounted read only after a disk's error (mount, dmesg), and whose it is (ls -ld)"
-_LEAST_FILES = 1000
-"""Room for fewer files than this is a full disk, whatever its bytes."""
+_USUAL_PLACES = {"home": "home", "tmp": "/tmp"}
+"""Places that every worker has, and how messages name them."""
+_WRITE_REMEDY = "check whether it was remounted read-only after a disk error (mount, dmesg), and its owner (ls -ld)"
+_MIN_FREE_FILES = 1000
+"""A disk with room for fewer files is full, however many bytes are free."""
 
 
 def rows_of_facts(facts: Facts, slice_: Slice, limits: CheckThresholds) -> list[CheckRow]:
-    """The rows of one worker; those that need the other workers are in `tui.checks.workers.consistency`."""
+    """Return the rows of one worker; comparisons of workers are in `tui.checks.workers.consistency`."""
     return [
         *_disk_rows(facts, limits),
         *_memory_rows(facts, limits),
@@ -38,71 +38,71 @@ def _row(check: str, facts: Facts, status: str, detail: str, remedy: str | None 
 
 
 def _on(facts: Facts, slice_: Slice, command: str) -> str:
-    """The command that does it on that worker."""
+    """Return the tpu-tui command that runs this command on that worker."""
     return f"tpu-tui exec {slice_.path} --worker {facts.worker} -- {command}"
 
 
 def _disk_rows(facts: Facts, limits: CheckThresholds) -> list[CheckRow]:
-    told = {disk.place for disk in facts.disks}
-    silent = [name for place, name in _ALWAYS_TOLD.items() if place not in told]
+    known = {disk.place for disk in facts.disks}
+    unknown = [name for place, name in _USUAL_PLACES.items() if place not in known]
     return [
         *(_disk_row(facts, disk, limits) for disk in facts.disks),
-        *(_row("disk", facts, "unknown", f"it does not tell the room on {name}") for name in silent),
+        *(_row("disk", facts, "unknown", f"could not read the free space on {name}") for name in unknown),
     ]
 
 
 def _disk_row(facts: Facts, disk: Disk, limits: CheckThresholds) -> CheckRow:
-    where = _ALWAYS_TOLD.get(disk.place, disk.place)
-    told = f"{disk.free / GIB:.1f} of {disk.size / GIB:.1f} GiB free on {where}"
+    where = _USUAL_PLACES.get(disk.place, disk.place)
+    text = f"{disk.free / GIB:.1f} of {disk.size / GIB:.1f} GiB free on {where}"
     if not disk.writable:
-        needless = disk.place == "home" and any(other.place == "run_root" for other in facts.disks)
-        return _row("disk", facts, "warn" if needless else "fail", f"{where} cannot be written to", _WRITE_REMEDY)
-    if disk.files_free is not None and disk.files_free < _LEAST_FILES:
-        told = f"room for {disk.files_free} more files on {where} ({told})"
-        return _row("disk", facts, "fail", told, _clear_remedy(disk))
+        not_needed = disk.place == "home" and any(other.place == "run_root" for other in facts.disks)
+        return _row("disk", facts, "warn" if not_needed else "fail", f"{where} is not writable", _WRITE_REMEDY)
+    if disk.files_free is not None and disk.files_free < _MIN_FREE_FILES:
+        text = f"room for {disk.files_free} more files on {where} ({text})"
+        return _row("disk", facts, "fail", text, _clear_remedy(disk))
     if disk.free < limits.disk_full_gib * GIB:
-        return _row("disk", facts, "fail", told, _clear_remedy(disk))
+        return _row("disk", facts, "fail", text, _clear_remedy(disk))
     if disk.free < limits.disk_free_gib * GIB:
-        return _row("disk", facts, "warn", told, _clear_remedy(disk))
-    return _row("disk", facts, "pass", told)
+        return _row("disk", facts, "warn", text, _clear_remedy(disk))
+    return _row("disk", facts, "pass", text)
 
 
 def _clear_remedy(disk: Disk) -> str:
     if disk.place != "tmp":
-        return "tpu-tui runs delete --on workers --older-than 7d frees old logs; see also old checkpoints"
+        return "delete old logs (tpu-tui runs delete --on workers --older-than 7d) and old checkpoints"
     return "delete what old jobs left there: /tmp/tpu_logs, data sets, checkpoints"
 
 
 def _memory_rows(facts: Facts, limits: CheckThresholds) -> list[CheckRow]:
     if facts.memory_free is None or not facts.memory_total:
-        return [_row("memory", facts, "unknown", "it does not tell its memory")]
-    told = f"{facts.memory_free / GIB:.1f} of {facts.memory_total / GIB:.1f} GiB free"
+        return [_row("memory", facts, "unknown", "could not read its memory")]
+    text = f"{facts.memory_free / GIB:.1f} of {facts.memory_total / GIB:.1f} GiB free"
     if facts.memory_free < limits.memory_free_share * facts.memory_total:
-        return [_row("memory", facts, "warn", told, "see who uses it: ps aux --sort=-rss")]
-    return [_row("memory", facts, "pass", told)]
+        return [_row("memory", facts, "warn", text, "list the processes that use it: ps aux --sort=-rss")]
+    return [_row("memory", facts, "pass", text)]
 
 
 def _load_rows(facts: Facts, limits: CheckThresholds) -> list[CheckRow]:
     if facts.load is None or not facts.cpus:
-        return [_row("load", facts, "unknown", "it does not tell its load")]
-    told = f"{facts.load:.1f} on {facts.cpus} CPUs"
+        return [_row("load", facts, "unknown", "could not read its load")]
+    text = f"{facts.load:.1f} on {facts.cpus} CPUs"
     if facts.load > limits.load_per_cpu * facts.cpus:
-        return [_row("load", facts, "warn", told, "see who is busy: top -b -n 1")]
-    return [_row("load", facts, "pass", told)]
+        return [_row("load", facts, "warn", text, "list the busy processes: top -b -n 1")]
+    return [_row("load", facts, "pass", text)]
 
 
 def _chips_row(facts: Facts, slice_: Slice) -> CheckRow:
     kind = accelerator.parse(slice_.accelerator_type or "")
     if facts.devices is None:
-        return _row("chips", facts, "unknown", "it does not tell its chips")
-    told = "no chip seen" if not facts.devices else f"{facts.devices} chip{'s' if facts.devices > 1 else ''} seen"
+        return _row("chips", facts, "unknown", "could not read its chips")
+    found = "no chip found" if not facts.devices else f"{facts.devices} chip{'s' if facts.devices > 1 else ''} found"
     if kind is None:
-        detail = f"{told}; how many there should be is not known"
+        detail = f"{found}; the expected number is not known"
         return _row("chips", facts, "pass" if facts.devices else "unknown", detail)
     wanted = {kind.chips_per_worker} | ({kind.devices_per_worker} if facts.devices_named else set())
     if facts.devices in wanted:
-        return _row("chips", facts, "pass", told)
-    detail = f"{told}, {kind.chips_per_worker} should be there ({kind.name})"
+        return _row("chips", facts, "pass", found)
+    detail = f"{found}, expected {kind.chips_per_worker} ({kind.name})"
     return _row("chips", facts, "fail", detail, restart_advice(slice_))
 
 
@@ -114,16 +114,20 @@ def _device_rows(facts: Facts, slice_: Slice) -> list[CheckRow]:
     if rows:
         return rows
     if facts.owners_hidden:
-        detail = "nobody seen to hold a chip, but processes of other users could not be looked into"
+        detail = "no process found that uses a chip, but processes of other users could not be inspected"
         return [_row("device", facts, "unknown", detail, "allow sudo without a password there")]
-    return [_row("device", facts, "pass", "nobody holds a chip")]
+    return [_row("device", facts, "pass", "no process uses a chip")]
 
 
 def _owner_row(facts: Facts, owner: Owner, slice_: Slice) -> CheckRow:
     if owner.run is not None:
-        return _row("device", facts, "warn", f"held by run {owner.run}, pid {owner.pid}", f"tpu-tui stop {owner.run}")
+        return _row(
+            "device", facts, "warn", f"in use by run {owner.run} (pid {owner.pid})", f"tpu-tui stop {owner.run}"
+        )
     kill = _on(facts, slice_, f"kill {owner.pid}")
-    return _row("device", facts, "fail", f"held by {owner}", f"{kill} (not -9 first: that leaves libtpu dirty)")
+    return _row(
+        "device", facts, "fail", f"in use by {owner}", f"{kill} (not -9 at first, which leaves libtpu's lock behind)"
+    )
 
 
 def _lock_rows(facts: Facts, slice_: Slice) -> list[CheckRow]:
@@ -134,11 +138,11 @@ def _lock_rows(facts: Facts, slice_: Slice) -> list[CheckRow]:
     if owners:
         return [_row("lockfile", facts, "pass", f"{lock.path}, in use by pid {owners[0].pid}")]
     if facts.owners_hidden:
-        detail = f"{lock.path} of {lock.user}; whether somebody uses it could not be seen"
+        detail = f"{lock.path} of {lock.user}; it is not known whether a process uses it"
         return [_row("lockfile", facts, "unknown", detail, "allow sudo without a password there")]
-    told = f"{lock.path} of {lock.user} was left behind: nobody holds it or a chip"
+    detail = f"{lock.path} of {lock.user} was left behind: no process uses it or a chip"
     remedy = _on(facts, slice_, f"sudo rm {lock.path}")
-    return [_row("lockfile", facts, "warn" if lock.writable else "fail", told, remedy)]
+    return [_row("lockfile", facts, "warn" if lock.writable else "fail", detail, remedy)]
 
 
 def _run_rows(facts: Facts) -> list[CheckRow]:
@@ -146,16 +150,22 @@ def _run_rows(facts: Facts) -> list[CheckRow]:
 
 
 async def report_facts(
-    index: int, slice_: Slice, ask: Ask, asking: FactsQuery, limits: CheckThresholds, told: list[Facts], tell: Report
+    index: int,
+    slice_: Slice,
+    ask: Ask,
+    query: FactsQuery,
+    limits: CheckThresholds,
+    collected: list[Facts],
+    report: Report,
 ) -> None:
-    """Ask one worker; `told` gets its account and `tell` the rows of it, or the row why there is none."""
+    """Read one worker's facts into `collected` and pass their rows, or the row of the error, to `report`."""
     try:
-        facts = await ask_facts(index, ask, asking)
+        facts = await ask_facts(index, ask, query)
     except TpuTuiError as error:
         detail = f"{error.what}: {error.why}" if error.why else error.what
         status = "fail" if isinstance(error, ScriptNotRunError) else "unknown"
-        tell(CheckRow("worker", index, None, None, status, None, detail, error.remedy or None))
+        report(CheckRow("worker", index, None, None, status, None, detail, error.remedy or None))
         return
-    told.append(facts)
+    collected.append(facts)
     for row in rows_of_facts(facts, slice_, limits):
-        tell(row)
+        report(row)

@@ -1,6 +1,6 @@
-"""The Compute Engine API v1 over google-auth's own session: the generated client takes seconds to import.
+"""The Compute Engine API v1 by REST over google-auth's session: the generated client takes seconds to import.
 
-It blocks, so it is for a thread. Google's libraries are imported when a session is opened.
+It blocks, so use it in a thread. Google's libraries are imported when a session is opened.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tui.cloud.credentials import find_credentials
 from tui.settings import Settings
 
 _COMPUTE = "https://compute.googleapis.com"
 
 
 class ComputeClient:
-    """One login's session with the API, or with that of a local pod, which takes its token; `with` closes it.
+    """A session with the API, or with a local pod's, which requires the pod's token; a context manager closes it.
 
-    Opening one raises CloudError without credentials. `project` is that of the settings, else the login's.
+    Opening one raises CloudError without credentials. `project` is that of the settings, else of the credentials.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -25,9 +26,9 @@ class ComputeClient:
         self.project = settings.project or its_project or ("local" if self.endpoint else "")
 
     def get(self, path: str, *, patience: float, **query: str) -> dict[str, Any]:
-        """What the API tells of `path`, which begins behind `projects/`; asked once, `patience` seconds at most.
+        """Return the resource at `path`, without its `projects/`; one request, which may take `patience` seconds.
 
-        Raises GoogleAPICallError for a refusal, RequestException where there is no answer, GoogleAuthError.
+        Raises GoogleAPICallError for a refusal, RequestException without an answer, GoogleAuthError.
         """
         from google.api_core.exceptions import from_http_response
         from requests.exceptions import InvalidJSONError
@@ -38,11 +39,11 @@ class ComputeClient:
             raise from_http_response(answer)  # type: ignore[no-untyped-call]
         document = answer.json()
         if not isinstance(document, dict):
-            raise InvalidJSONError(f"{url} answers something else")
+            raise InvalidJSONError(f"{url} does not answer with an object")
         return document
 
     def items(self, path: str, *, patience: float) -> Iterator[dict[str, Any]]:
-        """The items of a list, page by page."""
+        """Yield the items of a list, page by page."""
         query: dict[str, str] = {}
         while True:
             page = self.get(path, patience=patience, **query)
@@ -59,21 +60,19 @@ class ComputeClient:
 
 
 def _local_session(token: str | None) -> tuple[Any, None]:
-    """Return a session that bears a local pod's token."""
+    """Return a session that sends a local pod's token."""
     import requests
 
     session = requests.Session()
-    session.trust_env = False  # neither a proxy of the network gets the token, nor .netrc a word in it
+    session.trust_env = False  # no proxy gets the token, and .netrc does not replace it
     if token:
         session.headers["Authorization"] = f"Bearer {token}"
     return session, None
 
 
 def _session() -> tuple[Any, str | None]:
-    """Return a session that is logged in, and the project that the login comes with."""
+    """Return a session with credentials, and their project."""
     from google.auth.transport.requests import AuthorizedSession
-
-    from tui.cloud.credentials import find_credentials
 
     found = find_credentials()
     return AuthorizedSession(found.credentials), found.project  # type: ignore[no-untyped-call]

@@ -1,8 +1,8 @@
-"""What the Compute Engine API says of firewalls in its JSON, as rules of ours in the order in which they are asked.
+"""The Compute Engine API's firewall messages as one list of rules, in the order of evaluation.
 
-VPC and hierarchical firewall policies (Google Cloud documentation, "Policy and rule evaluation order"): policies of
-the organisation and its folders, then Google's own, then the VPC's rules, then policies of the network, then those of
-the region; or both of the last before the VPC's rules, where the network says so.
+Google Cloud documentation, "Policy and rule evaluation order": policies of the organisation and its folders, then
+Google's own, then VPC firewall rules, then policies of the network, then those of the region; a network may put the
+last two before the VPC firewall rules.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tui.cloud.compute.firewall_types import DEFAULT_PRIORITY, FirewallRule, Policy, Traffic
+from tui.cloud.compute.firewall_types import ALLOW, ANY_PORT, DENY, NEXT, FirewallRule
+
+Message = Mapping[str, Any]
 
 _KINDS = {
     "HIERARCHY": "organisation",
@@ -24,131 +26,120 @@ _KINDS = {
 _VPC = "vpc"
 _ORDER = ("organisation", "system", _VPC, "network", "regional")
 _ORDER_POLICIES_FIRST = ("organisation", "system", "network", "regional", _VPC)
-_OF_A_NETWORK = ("network", "regional")
-_ALLOWING = ("allow", "apply_security_profile_group")
-"""The second lets traffic on to an inspection, which drops what is malicious."""
-_MACHINES = ("", "INSTANCES")
+_ACTIONS = {"allow": ALLOW, "apply_security_profile_group": ALLOW, "deny": DENY}
+"""The second sends traffic to an inspection, which drops what is malicious."""
+_TCP = ("tcp", "6", "all")
+_INSTANCES = ("", "INSTANCES")
 """Targets that are virtual machines; the others are load balancers."""
-_INEFFECTIVE = "INEFFECTIVE"
 _ANY_NETWORK = ("", "UNSPECIFIED")
-_FURTHER = {
+_UNKNOWN_MEMBERS = {
     "Fqdns": "domain names",
     "RegionCodes": "countries",
     "ThreatIntelligences": "threat lists",
     "AddressGroups": "address groups",
     "Networks": "networks",
+    "SecureTags": "secure tags",
 }
-"""Ways to name the other end whose members this API does not tell."""
+"""Ways to name one end of a connection whose members the API does not list."""
 
 
-Message = Mapping[str, Any]
+def depends_on_order(found: Message) -> bool:
+    """Return whether there are both VPC firewall rules and network policies, whose order a network can change."""
+    kinds = {_KINDS.get(policy.get("type", "")) for policy in found.get("firewallPolicys", ())}
+    return bool(found.get("firewalls")) and not kinds.isdisjoint(("network", "regional"))
 
 
-def needs_order(found: Message) -> bool:
-    """Whether it matters if network policies come before the VPC's rules: there are both."""
-    kinds = {_kind(policy) for policy in found.get("firewallPolicys", ())}
-    return bool(found.get("firewalls")) and not kinds.isdisjoint(_OF_A_NETWORK)
+def effective_rules(found: Message, network: str, *, vpc_first: bool = True) -> tuple[FirewallRule, ...]:
+    """Return the rules in a message with effective firewalls; `network` is `projects/…/global/networks/…`.
 
-
-def rules_with_policies(found: Message, network: str, vpc_first: bool) -> tuple[FirewallRule, ...]:
-    """The rules of an answer with effective firewalls; `network` is `projects/…/global/networks/…`.
-
-    Policies of one kind stand in the answer in the order in which they are asked.
+    The message has the policies of one kind in the order of evaluation.
     """
-    levels: list[tuple[FirewallRule, ...]] = []
+    levels: list[list[FirewallRule]] = []
     for kind in _ORDER if vpc_first else _ORDER_POLICIES_FIRST:
         if kind == _VPC:
-            levels.append(rules_of(found.get("firewalls", ()), network))
-            continue
+            levels.append(vpc_rules(found.get("firewalls", ()), network))
         for policy in found.get("firewallPolicys", ()):
-            if _kind(policy) == kind:
-                told = Policy(_name(policy), kind, after_vpc=kind in _OF_A_NETWORK and vpc_first)
-                levels.append(
-                    tuple(_policy_rule(one, told) for one in policy.get("rules", ()) if _is_about(one, network))
+            if _KINDS.get(policy.get("type", "")) == kind:
+                name = policy.get("shortName") or policy.get("displayName") or policy.get("name") or "?"
+                rules = (
+                    _policy_rule(one, f"{kind} firewall policy {name}", network) for one in policy.get("rules", ())
                 )
+                levels.append([rule for rule in rules if rule])
     return tuple(replace(rule, level=level) for level, rules in enumerate(levels) for rule in rules)
 
 
-def _kind(policy: Message) -> str | None:
-    return _KINDS.get(policy.get("type", ""))
-
-
-def rules_of(found: Iterable[Message], network: str) -> tuple[FirewallRule, ...]:
-    """The VPC firewall rules of one network among the API's messages."""
+def vpc_rules(found: Iterable[Message], network: str) -> list[FirewallRule]:
+    """Return the VPC firewall rules of one network."""
     name = network.rpartition("/")[2]
-    return tuple(_rule(one) for one in found if one.get("network", "").rpartition("/")[2] == name)
+    rules = (_vpc_rule(one) for one in found if one.get("network", "").rpartition("/")[2] == name)
+    return [rule for rule in rules if rule]
 
 
-def _rule(one: Message) -> FirewallRule:
-    entries = one.get("allowed") or one.get("denied") or ()
+def _vpc_rule(one: Message) -> FirewallRule | None:
+    ports = _tcp_ports(one.get("allowed") or one.get("denied") or (), "IPProtocol")
+    if one.get("disabled") or not ports:
+        return None
     return FirewallRule(
         name=one["name"],
-        allows=bool(one.get("allowed")),
-        traffic=tuple(Traffic(entry.get("IPProtocol", ""), _all(entry, "ports")) for entry in entries),
+        action=ALLOW if one.get("allowed") else DENY,
+        ports=ports,
         direction=one.get("direction") or "INGRESS",
-        priority=one.get("priority", DEFAULT_PRIORITY),
-        source_ranges=_all(one, "sourceRanges"),
-        destination_ranges=_all(one, "destinationRanges"),
-        source_tags=_all(one, "sourceTags"),
-        target_tags=_all(one, "targetTags"),
-        source_accounts=_all(one, "sourceServiceAccounts"),
-        target_accounts=_all(one, "targetServiceAccounts"),
-        disabled=bool(one.get("disabled")),
+        priority=one.get("priority", 1000),
+        source_ranges=tuple(one.get("sourceRanges", ())),
+        destination_ranges=tuple(one.get("destinationRanges", ())),
+        source_tags=tuple(one.get("sourceTags", ())),
+        target_tags=tuple(one.get("targetTags", ())),
+        source_accounts=tuple(one.get("sourceServiceAccounts", ())),
+        target_accounts=tuple(one.get("targetServiceAccounts", ())),
     )
 
 
-def _all(message: Message, name: str) -> tuple[Any, ...]:
-    """The values of a field that may be repeated, and that the API leaves out where it has none."""
-    return tuple(message.get(name, ()))
-
-
-def _name(policy: Message) -> str:
-    """What people call it; a policy of an organisation has a number for its name."""
-    return str(policy.get("shortName") or policy.get("displayName") or policy.get("name") or "?")
-
-
-def _is_about(one: Message, network: str) -> bool:
-    """Whether a policy's rule is about machines, and those of this network."""
-    tags = _all(one, "targetSecureTags")
-    if one.get("targetType", "") not in _MACHINES or (tags and not _effective(tags)):
-        return False
-    meant = _all(one, "targetResources")
-    return not meant or any(address.endswith(network) for address in meant)
-
-
-def _effective(tags: Iterable[Message]) -> bool:
-    return any(tag.get("state") != _INEFFECTIVE for tag in tags)
-
-
-def _policy_rule(one: Message, policy: Policy) -> FirewallRule:
-    """A rule whose other end cannot be told in full says so in `further` and `only`."""
-    match, action, priority = one.get("match", {}), one.get("action"), one.get("priority", 0)
+def _policy_rule(one: Message, policy: str, network: str) -> FirewallRule | None:
+    """Return a policy's rule; None if it is disabled, or not about TCP, machines or this network."""
+    match, priority = one.get("match", {}), one.get("priority", 0)
+    ports = _tcp_ports(match.get("layer4Configs", ()), "ipProtocol")
+    networks, tags = one.get("targetResources"), one.get("targetSecureTags")
+    if one.get("disabled") or not ports or one.get("targetType", "") not in _INSTANCES:
+        return None
+    if (networks and not any(path.endswith(network) for path in networks)) or (tags and not _is_effective(tags)):
+        return None
     ingress = one.get("direction") != "EGRESS"
-    further, only = _unknown(match, "src" if ingress else "dest")
-    near_further, near_only = _unknown(match, "dest" if ingress else "src")
-    layers = _all(match, "layer4Configs")
+    far, near = ("src", "dest") if ingress else ("dest", "src")
+    only = [*_network_kinds(match, far), *_unknown_members(match, near), *_network_kinds(match, near)]
     return FirewallRule(
         name=one.get("ruleName") or f"rule {priority}",
-        allows=action in _ALLOWING,
-        traffic=tuple(Traffic(entry.get("ipProtocol", ""), _all(entry, "ports")) for entry in layers),
+        action=_ACTIONS.get(one.get("action", ""), NEXT),
+        ports=ports,
         direction="INGRESS" if ingress else "EGRESS",
         priority=priority,
-        source_ranges=_all(match, "srcIpRanges"),
-        destination_ranges=_all(match, "destIpRanges"),
-        target_accounts=_all(one, "targetServiceAccounts"),
-        disabled=bool(one.get("disabled")),
+        source_ranges=tuple(match.get("srcIpRanges", ())),
+        destination_ranges=tuple(match.get("destIpRanges", ())),
+        target_accounts=tuple(one.get("targetServiceAccounts", ())),
         policy=policy,
-        goes_on=action not in (*_ALLOWING, "deny"),
-        further=further,
-        only=(*only, *near_further, *near_only, *(("secure tags",) if one.get("targetSecureTags") else ())),
+        also=tuple(_unknown_members(match, far)),
+        only=(*only, *(("secure tags",) if tags else ())),
     )
 
 
-def _unknown(match: Message, end: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What widens one end beyond its ranges, and what narrows it, where neither's members are told."""
-    further = [words for name, words in _FURTHER.items() if match.get(f"{end}{name}")]
-    if end == "src" and _effective(_all(match, "srcSecureTags")):
-        further.append("secure tags")
+def _tcp_ports(entries: Iterable[Message], protocol: str) -> tuple[tuple[int, int], ...]:
+    """Return the spans of TCP ports in the entries; none if they are about other protocols."""
+    spans: list[tuple[int, int]] = []
+    for entry in entries:
+        if entry.get(protocol, "").lower() in _TCP:
+            ends = (text.partition("-") for text in entry.get("ports", ()))
+            spans += [(int(first), int(last or first)) for first, _, last in ends] or ANY_PORT
+    return tuple(spans)
+
+
+def _is_effective(tags: Iterable[Message]) -> bool:
+    return any(tag.get("state") != "INEFFECTIVE" for tag in tags)
+
+
+def _unknown_members(match: Message, end: str) -> list[str]:
+    named = [(text, match.get(f"{end}{name}")) for name, text in _UNKNOWN_MEMBERS.items()]
+    return [text for text, values in named if values and (text != "secure tags" or _is_effective(values))]
+
+
+def _network_kinds(match: Message, end: str) -> list[str]:
     kinds = (match.get(f"{end}Network{name}", "") for name in ("Type", "Context"))
-    only = [f"{kind.lower().replace('_', '-')} addresses" for kind in kinds if kind not in _ANY_NETWORK]
-    return tuple(further), tuple(only)
+    return [f"{kind.lower().replace('_', '-')} addresses" for kind in kinds if kind not in _ANY_NETWORK]

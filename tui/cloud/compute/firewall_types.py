@@ -1,4 +1,4 @@
-"""Firewall rules as the Compute Engine API defines them: rules, the policies they belong to, and their traffic."""
+"""Firewall rules of the Compute Engine API, as far as they concern TCP over IPv4."""
 
 from __future__ import annotations
 
@@ -6,62 +6,42 @@ from dataclasses import dataclass
 
 from tui.errors import CloudError
 
-DEFAULT_PRIORITY = 1000
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """What a rule is about: a protocol's name, number or `all`, and ports (`22`, `8470-8477`); no ports: every."""
-
-    protocol: str
-    ports: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Policy:
-    """A firewall policy that rules belong to.
-
-    `kind` is `organisation` (a hierarchical one, of the organisation or a folder), `network`, `regional` or `system`.
-    `name` is what gcloud calls it by. `after_vpc` says that VPC firewall rules are asked before it.
-    """
-
-    name: str
-    kind: str
-    after_vpc: bool = False
+ALLOW, DENY, NEXT = "allow", "deny", "next"
+"""What a rule does with the traffic it matches; NEXT leaves the decision to the following levels."""
+ANY_PORT = ((0, 65535),)
 
 
 @dataclass(frozen=True)
 class FirewallRule:
-    """A firewall rule as the Compute Engine API has it; empty ranges, tags and accounts restrict nothing.
+    """An enabled rule about TCP; empty ranges, tags and accounts restrict nothing.
 
-    Rules of a lower `level` are asked first; within one the lower priority number. One that `goes_on` neither allows
-    nor denies: what it means is left to the next level. VPC firewall rules have no policy.
+    Rules of a lower `level` are evaluated first; within a level, those with a lower priority number.
     """
 
     name: str
-    allows: bool
-    traffic: tuple[Traffic, ...]
+    action: str
+    ports: tuple[tuple[int, int], ...] = ANY_PORT
+    """Spans of ports, the first and the last one."""
     direction: str = "INGRESS"
-    priority: int = DEFAULT_PRIORITY
+    priority: int = 1000
     source_ranges: tuple[str, ...] = ()
     destination_ranges: tuple[str, ...] = ()
     source_tags: tuple[str, ...] = ()
     target_tags: tuple[str, ...] = ()
     source_accounts: tuple[str, ...] = ()
     target_accounts: tuple[str, ...] = ()
-    disabled: bool = False
     level: int = 0
-    policy: Policy | None = None
-    goes_on: bool = False
-    further: tuple[str, ...] = ()
-    """What else it may mean at the other end, beside the ranges, and whose members are not known: `secure tags`, …"""
+    policy: str = ""
+    """The rule's policy, e.g. `organisation firewall policy base`; empty for a VPC firewall rule."""
+    also: tuple[str, ...] = ()
+    """Other ways in which the far end may match, whose members are unknown, e.g. `domain names`."""
     only: tuple[str, ...] = ()
-    """What it is restricted to besides, where whom that means is not known."""
+    """Further conditions that are unknown here, e.g. `secure tags`."""
 
 
 @dataclass(frozen=True)
 class Ruleset:
-    """The rules that hold for a network, and what could not be read of them."""
+    """The rules in force for a network, and the errors for those that could not be read."""
 
     rules: tuple[FirewallRule, ...]
     gaps: tuple[CloudError, ...] = ()

@@ -1,18 +1,19 @@
-"""What a project says to all its machines: its common instance metadata (Compute Engine API v1, projects.get)."""
+"""A project's common instance metadata (Compute Engine API v1, projects.get)."""
 
 from __future__ import annotations
 
 import asyncio
 
+from tui.cloud.compute.compute_client import ComputeClient
 from tui.settings import Settings
 
-PATIENCE_SECONDS = 10.0
+TIMEOUT_S = 10.0
 
 
 async def project_metadata(settings: Settings) -> dict[str, str] | None:
-    """The metadata by name; None where it cannot be read, which takes compute.projects.get.
+    """Return the metadata by name; None if it cannot be read, which requires compute.projects.get.
 
-    Raises CloudError without credentials. Imports Google's libraries, in the thread that asks.
+    Raises CloudError without credentials. Imports Google's libraries, in a thread.
     """
     return await asyncio.to_thread(_read, settings)
 
@@ -22,11 +23,9 @@ def _read(settings: Settings) -> dict[str, str] | None:
     from google.auth.exceptions import GoogleAuthError
     from requests.exceptions import RequestException
 
-    from tui.cloud.compute.compute_client import ComputeClient
-
     with ComputeClient(settings) as compute:
         try:
-            found = compute.get(compute.project, patience=PATIENCE_SECONDS, fields="commonInstanceMetadata")
+            found = compute.get(compute.project, patience=TIMEOUT_S, fields="commonInstanceMetadata")
         except (GoogleAPICallError, GoogleAuthError, RequestException):
             return None
     items = found.get("commonInstanceMetadata", {}).get("items", [])

@@ -1,7 +1,7 @@
-"""Public SSH keys in the metadata, where Compute Engine's guest agent finds them.
+"""Public SSH keys in instance metadata, which Compute Engine's guest agent installs.
 
 Source: Compute Engine's documentation, "Add SSH keys to VMs" for the lines of `ssh-keys` and "About OS Login" for
-`enable-oslogin`. gcloud's `tpu-vm ssh` looks for its key in the project's metadata, and adds it to the node's.
+`enable-oslogin`. gcloud's `tpu-vm ssh` searches the project's metadata for its key, and adds it to the node's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SSH_KEYS = "ssh-keys"
 OS_LOGIN = "enable-oslogin"
 BLOCK_PROJECT_KEYS = "block-project-ssh-keys"
 _GOOGLE_COMMENT = "google-ssh"
-"""Begins the comment of a line whose key may expire; a JSON document with `expireOn` follows."""
+"""The first word in the comment of a key that may expire; a JSON document with `expireOn` follows."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class KeyEntry:
 
     user: str
     key: str
-    """Type and base64, as `ssh-ed25519 AAAA…`."""
+    """Type and base64, e.g. `ssh-ed25519 AAAA…`."""
     expires: datetime | None = None
 
 
 def entries(text: str) -> Iterator[KeyEntry]:
-    """The lines that let somebody in; what is no such line is left aside, as the guest agent does."""
+    """Yield the valid entries; other lines are skipped, as the guest agent does."""
     for line in text.splitlines():
         user, colon, rest = line.strip().partition(":")
         words = rest.split(None, 3)
@@ -40,7 +40,7 @@ def entries(text: str) -> Iterator[KeyEntry]:
 
 
 def lets_in(text: str, user: str, key: str, now: datetime | None = None) -> bool:
-    """Whether `ssh-keys` holds this key for this user, not expired."""
+    """Return whether `ssh-keys` holds this key for this user, not expired."""
     now = now or datetime.now(timezone.utc)
     return any(
         (entry.user, entry.key) == (user, _bare(key)) and (entry.expires is None or entry.expires > now)
@@ -49,18 +49,18 @@ def lets_in(text: str, user: str, key: str, now: datetime | None = None) -> bool
 
 
 def with_key(text: str, user: str, key: str) -> str:
-    """`ssh-keys` with one more line; every other line stays byte for byte."""
+    """Return `ssh-keys` with one more line; the other lines stay unchanged."""
     line = f"{user}:{_bare(key)} {user}"
     return f"{text.rstrip(chr(10))}\n{line}" if text.strip() else line
 
 
 def is_user(name: str) -> bool:
-    """Whether a user of that name can stand in a line of `ssh-keys`: neither blank nor colon parts it."""
+    """Return whether a line of `ssh-keys` can have this user: the name contains no blank and no colon."""
     return bool(name) and not any(letter.isspace() or letter == ":" for letter in name)
 
 
 def os_login(slice_metadata: Mapping[str, str], project_metadata: Mapping[str, str]) -> bool:
-    """Whether OS Login decides who gets in: then keys in the metadata are ignored. The slice's own value wins."""
+    """Return whether OS Login is enabled, which ignores keys in the metadata. The slice's own value wins."""
     for metadata in (slice_metadata, project_metadata):
         if OS_LOGIN in metadata:
             return _is_true(metadata[OS_LOGIN])
@@ -68,7 +68,7 @@ def os_login(slice_metadata: Mapping[str, str], project_metadata: Mapping[str, s
 
 
 def blocks_project_keys(slice_metadata: Mapping[str, str]) -> bool:
-    """Whether the slice takes no keys from the project's metadata."""
+    """Return whether the slice ignores the keys in the project's metadata."""
     return _is_true(slice_metadata.get(BLOCK_PROJECT_KEYS, ""))
 
 
@@ -81,9 +81,9 @@ def _bare(key: str) -> str:
 
 
 def _expiry(text: str) -> datetime | None:
-    """When a key stops to count; one whose time cannot be read does not count at all, so that a new one is added."""
+    """Return when a key expires; a key with an unreadable time has expired, so that a new one is added."""
     try:
-        told = parse_json(text)["expireOn"]
-        return datetime.strptime(told, "%Y-%m-%dT%H:%M:%S%z").astimezone(timezone.utc)
+        expiry = parse_json(text)["expireOn"]
+        return datetime.strptime(expiry, "%Y-%m-%dT%H:%M:%S%z").astimezone(timezone.utc)
     except (ValueError, KeyError, TypeError):
         return datetime.min.replace(tzinfo=timezone.utc)

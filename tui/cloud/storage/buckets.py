@@ -1,4 +1,4 @@
-"""Cloud Storage: where a bucket is, whether an object is there, and a file uploaded whole or not at all.
+"""Cloud Storage: the location of a bucket, whether an object exists, downloads, and uploads that are all or nothing.
 
 The client of google-cloud-storage is synchronous, so each call runs in a thread of its own.
 """
@@ -17,26 +17,28 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from tui.cloud.api_errors import ApiRequest, explain
+from tui.cloud.credentials import find_credentials, silence_libraries
 from tui.errors import CloudError, TpuTuiError, UsageError
 from tui.settings import Settings
 
 Answer = TypeVar("Answer")
 
-PATIENCE_SECONDS = 20.0
+RETRY_S = 20.0
 """How long one request is repeated while the service is unavailable."""
-LOCAL_PATIENCE_SECONDS = 4.0
-REQUEST_SECONDS = 60.0
-"""How long one request, one chunk of an upload, may take."""
-_LIST_BUCKETS = "look for a typing error; gcloud storage ls lists yours"
+LOCAL_RETRY_S = 4.0
+REQUEST_TIMEOUT_S = 60.0
+"""How long one request, or one chunk of an upload, may take."""
+_LIST_BUCKETS = "check the spelling; list buckets with gcloud storage ls"
 _SERVICE = "storage.googleapis.com"
 _ROLE = "roles/storage.objectAdmin"
 _READER = "roles/storage.bucketViewer"
-"""What it takes to read where a bucket is (storage.buckets.get)."""
+"""The role that permits reading a bucket's location (storage.buckets.get)."""
 _OBJECT_READER = "roles/storage.objectViewer"
 _OWNER = "tpu-tui-report-of"
-"""The metadata that says what an object is a report of."""
-PART = 32 * 1024 * 1024
-"""Bytes of an object asked for at once: each part is tried again by itself when the connection breaks."""
+"""The metadata key that holds what an object is a report of."""
+PART_BYTES = 32 * 1024 * 1024
+"""The part of an object requested at once; each part is retried by itself when the connection breaks."""
 _URL = re.compile(r"gs://(?P<bucket>[a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(?P<name>.*))?", re.DOTALL)
 
 
@@ -51,7 +53,7 @@ class BucketUrl:
         return f"gs://{self.bucket}/{self.name}" if self.name else f"gs://{self.bucket}"
 
     def __truediv__(self, name: str) -> BucketUrl:
-        """The object of that name beneath."""
+        """Return the object of that name below this one."""
         return BucketUrl(self.bucket, f"{self.name.rstrip('/')}/{name}".lstrip("/"))
 
 
@@ -59,27 +61,27 @@ def parse_url(text: str) -> BucketUrl:
     """Read `gs://bucket[/name]`. Raises UsageError for anything else."""
     match = _URL.fullmatch(text)
     if match is None:
-        raise UsageError(f"no Cloud Storage address: {text!r}", remedy="write it as gs://bucket/path")
+        raise UsageError(f"not a Cloud Storage address: {text!r}", remedy="write it as gs://bucket/path")
     return BucketUrl(match["bucket"], match["name"] or "")
 
 
 @dataclass(frozen=True)
 class ObjectVersion:
-    """One state of an object; whatever is uploaded over it has another generation."""
+    """One version of an object; each upload creates another generation."""
 
     url: BucketUrl
     generation: int
     size: int
-    """Bytes as they are stored, packed where they were uploaded so."""
+    """Stored bytes; compressed if the object was uploaded compressed."""
     updated: float
     """When it was written (Unix time)."""
     crc32c: str
-    """The checksum in base64; empty where the service has none."""
+    """The checksum in base64; empty if the service has none."""
 
 
 @dataclass(frozen=True)
 class BucketPlace:
-    """Where a bucket's objects are: `location` in the API's words, `regions` where that names several by itself."""
+    """The location of a bucket, as the API names it; `regions` for a dual-region with its own choice of regions."""
 
     location: str
     """A region (`US-CENTRAL1`), a dual-region (`NAM4`, or a continent with `regions`) or a multi-region (`EU`)."""
@@ -88,10 +90,10 @@ class BucketPlace:
 
 
 class _ChangedError(Exception):
-    """An object is no longer the one that was to be replaced."""
+    """The object to replace was changed."""
 
 
-def _refusing_changed(call: Callable[[], None]) -> None:
+def _detect_change(call: Callable[[], None]) -> None:
     from google.api_core.exceptions import PreconditionFailed
 
     try:
@@ -101,58 +103,60 @@ def _refusing_changed(call: Callable[[], None]) -> None:
 
 
 def _not_replaced(url: BucketUrl, why: str) -> UsageError:
-    return UsageError(f"{url} is not replaced", why=why, remedy="--force replaces it; another folder keeps both")
+    return UsageError(
+        f"{url} is not replaced", why=why, remedy="replace it with --force, or choose another folder to keep both"
+    )
 
 
 class Buckets:
-    """The project's Cloud Storage; on a local pod its own, without credentials."""
+    """The project's Cloud Storage; a local pod has its own, without credentials."""
 
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
         self._endpoint = settings.endpoints.get("storage", "")
-        self._patience = patience or (LOCAL_PATIENCE_SECONDS if self._endpoint else PATIENCE_SECONDS)
+        self._retry_s = patience or (LOCAL_RETRY_S if self._endpoint else RETRY_S)
         self._project = settings.project
         self._client: Any = None
         self._opening = asyncio.Lock()
 
     async def location(self, bucket: str) -> str:
-        """Where a bucket is, in the API's words: a region (`US-CENTRAL1`), a dual- or a multi-region (`EU`).
+        """Return a bucket's location as the API names it: a region (`US-CENTRAL1`), a dual- or a multi-region (`EU`).
 
         Raises what `place` raises.
         """
         return (await self.place(bucket)).location
 
     async def place(self, bucket: str) -> BucketPlace:
-        """Where a bucket is, with the regions of a dual-region that names its own.
+        """Return a bucket's location, with the regions of a configurable dual-region.
 
-        Raises UsageError when there is no such bucket, CloudError when it could not be asked or may not be.
+        Raises UsageError for an unknown bucket, CloudError when the service fails or refuses.
         """
         client = await self._open()
         found = await self._ask(
             f"bucket {bucket} cannot be read",
-            lambda: client.get_bucket(bucket, **self._options(self._patience)),
+            lambda: client.get_bucket(bucket, **self._options(self._retry_s)),
             _READER,
         )
         regions = tuple(str(region).upper() for region in found.data_locations or ())
         return BucketPlace(str(found.location).upper(), regions)
 
     async def exists(self, url: BucketUrl) -> bool:
-        """Whether the object is there, or the bucket where the address names no object."""
+        """Return whether the object exists; for an address without an object, whether the bucket exists."""
         client = await self._open()
         bucket = client.bucket(url.bucket)
         thing = bucket.blob(url.name) if url.name else bucket
-        return bool(await self._ask(f"{url} cannot be read", lambda: thing.exists(**self._options(self._patience))))
+        return bool(await self._ask(f"{url} cannot be read", lambda: thing.exists(**self._options(self._retry_s))))
 
     async def version(self, url: BucketUrl) -> ObjectVersion:
-        """What the object is at present.
+        """Return the object's present version.
 
-        Raises UsageError when there is no such bucket or object, CloudError when it may not be read or could not be.
+        Raises UsageError for an unknown bucket or object, CloudError when the service fails or refuses.
         """
         what = f"{url} cannot be read"
         if not url.name or url.name.endswith("/"):
             raise UsageError(what, why="it names no object", remedy=f"gcloud storage ls {url} shows what is there")
         client = await self._open()
         bucket = client.bucket(url.bucket)
-        options = self._options(self._patience)
+        options = self._options(self._retry_s)
         blob = await self._ask(what, lambda: bucket.get_blob(url.name, **options), _OBJECT_READER)
         if blob is None:
             raise await self._missing(url, what)
@@ -160,7 +164,7 @@ class Buckets:
         return ObjectVersion(url, int(blob.generation), int(blob.size), written, blob.crc32c or "")
 
     async def _missing(self, url: BucketUrl, what: str) -> UsageError:
-        """Why there is no such object; who may not look at the bucket is told of the object only."""
+        """Return why there is no such object: the bucket is missing, or else the object."""
         with contextlib.suppress(CloudError):
             if not await self.exists(BucketUrl(url.bucket)):
                 return UsageError(what, why="there is no such bucket", remedy=_LIST_BUCKETS)
@@ -170,9 +174,9 @@ class Buckets:
         )
 
     async def download(self, version: ObjectVersion, file: IO[bytes]) -> None:
-        """Write the object's bytes as they are stored into a file; what was written before an error is no good.
+        """Write the object's stored bytes to a file; after an error the file's content is invalid.
 
-        Raises UsageError when that version is gone, CloudError when the service cannot be read or sent other bytes.
+        Raises UsageError when that version is gone, CloudError when the service fails or sends wrong bytes.
         """
         from google_crc32c import Checksum
 
@@ -185,15 +189,15 @@ class Buckets:
         try:
             while sink.size < version.size:
                 first = sink.size
-                last = min(version.size, first + PART) - 1
+                last = min(version.size, first + PART_BYTES) - 1
                 part = partial(blob.download_to_file, sink, start=first, end=last, raw_download=True, checksum=None)
                 await self._ask(what, partial(part, **options), _OBJECT_READER)
                 if sink.size != last + 1:
-                    raise CloudError(what, why="the service sent another number of bytes than asked for")
+                    raise CloudError(what, why="the service sent a wrong number of bytes")
         finally:
             sink.abandoned = sink.size < version.size
         if version.crc32c and base64.b64encode(bytes(digest.digest())).decode() != version.crc32c:
-            raise CloudError(what, why="its bytes do not have its checksum", remedy="try again")
+            raise CloudError(what, why="the checksum does not match", remedy="try again")
 
     async def upload(
         self,
@@ -204,14 +208,13 @@ class Buckets:
         owner: str | None = None,
         force: bool = False,
     ) -> BucketUrl:
-        """Upload a file under the address, or beneath it where that ends in `/` or is a bucket.
+        """Upload a file to the address, or below it if that ends in `/` or is a bucket.
 
-        The service compares the checksum and keeps nothing when it differs. With an `owner`, which the object then
-        carries as metadata, an object that does not carry the same is replaced with `force` only. Raises UsageError,
-        CloudError.
+        The service rejects the upload when the checksum differs. `owner` is stored in the object's metadata; an
+        object with another owner is replaced with `force` only. Raises UsageError, CloudError.
         """
         if not path.is_file():
-            raise UsageError(f"{path} cannot be uploaded", why="it is no file")
+            raise UsageError(f"{path} cannot be uploaded", why="it is not a file")
         target = url / path.name if not url.name or url.name.endswith("/") else url
         client = await self._open()
         blob = client.bucket(target.bucket).blob(target.name)
@@ -223,28 +226,31 @@ class Buckets:
         try:
             await self._ask(
                 f"{path.name} cannot be uploaded to {target}",
-                lambda: _refusing_changed(
+                lambda: _detect_change(
                     partial(
                         blob.upload_from_filename, str(path), content_type=content_type, checksum="crc32c", **options
                     )
                 ),
             )
         except _ChangedError:
-            # Perhaps by this very request, whose first answer was lost.
+            # This request may have changed it, if its first answer was lost.
             if owner is None or not await self._generation_of(target, owner):
-                raise _not_replaced(target, "it was changed at this very moment") from None
+                raise _not_replaced(target, "another upload changed it at the same time") from None
         return target
 
     async def _generation_of(self, url: BucketUrl, owner: str) -> int:
-        """The generation of an object that its owner may replace, 0 where there is none. Raises UsageError."""
+        """Return the generation of the object that `owner` may replace, 0 if there is none. Raises UsageError."""
         client = await self._open()
-        bucket, options = client.bucket(url.bucket), self._options(self._patience)
+        bucket, options = client.bucket(url.bucket), self._options(self._retry_s)
         blob = await self._ask(f"{url} cannot be read", lambda: bucket.get_blob(url.name, **options), _OBJECT_READER)
         if blob is None:
             return 0
         found = (blob.metadata or {}).get(_OWNER)
         if found != owner:
-            raise _not_replaced(url, f"it is a report of {found}" if found else "nothing says that it is this one's")
+            raise _not_replaced(
+                url,
+                f"it is a report of {found}" if found else "it is not known to be a report of the same run or log",
+            )
         return int(blob.generation)
 
     async def close(self) -> None:
@@ -253,10 +259,10 @@ class Buckets:
         if client is not None:
             await asyncio.to_thread(client.close)
 
-    def _options(self, seconds: float = REQUEST_SECONDS) -> dict[str, Any]:
+    def _options(self, seconds: float = REQUEST_TIMEOUT_S) -> dict[str, Any]:
         from google.cloud.storage.retry import DEFAULT_RETRY
 
-        return {"timeout": min(REQUEST_SECONDS, seconds), "retry": DEFAULT_RETRY.with_timeout(self._patience)}
+        return {"timeout": min(REQUEST_TIMEOUT_S, seconds), "retry": DEFAULT_RETRY.with_timeout(self._retry_s)}
 
     async def _open(self) -> Any:
         async with self._opening:
@@ -265,8 +271,6 @@ class Buckets:
             return self._client
 
     def _connect(self) -> Any:
-        from tui.cloud.credentials import find_credentials, silence_libraries
-
         silence_libraries()
         import google.cloud.storage as storage
         from google.auth.credentials import AnonymousCredentials
@@ -301,28 +305,26 @@ class Buckets:
         from requests.exceptions import RequestException
         from urllib3.exceptions import HTTPError
 
-        from tui.cloud import api_errors
-
         cause = error.cause if isinstance(error, RetryError) else error
         if isinstance(cause, (RequestException, HTTPError)):
             where = f" at {self._endpoint}" if self._endpoint else ""
             return CloudError(
                 what,
-                why=f"Cloud Storage{where} is down or out of reach, tried for {tried:.0f} s",
-                remedy="is the local pod still there? tpu-tui local up starts one"
+                why=f"Cloud Storage{where} is down or cannot be reached (tried for {tried:.0f} s)",
+                remedy="check that the local pod is up; tpu-tui local up starts one"
                 if self._endpoint
-                else "look at the network, and at https://status.cloud.google.com",
+                else "check the network, and https://status.cloud.google.com",
             )
         if isinstance(cause, NotFound):
             return UsageError(what, why="there is no such bucket", remedy=_LIST_BUCKETS)
-        asked = api_errors.ApiRequest(what, self._project or "", _SERVICE, "Cloud Storage", role, self._endpoint)
-        return api_errors.explain(error, asked, tried)
+        request = ApiRequest(what, self._project or "", _SERVICE, "Cloud Storage", role, self._endpoint)
+        return explain(error, request, tried)
 
 
 class _Sink:
-    """The file that an object is written into; gives up when nobody waits for it any more.
+    """The file that an object is written to; writing fails once the download is abandoned.
 
-    A thread that downloads cannot be cancelled from outside, and the interpreter waits for it at its end.
+    A downloading thread cannot be cancelled from outside, and the interpreter waits for it before it exits.
     """
 
     def __init__(self, file: IO[bytes], note: Callable[[bytes], None]) -> None:
@@ -332,9 +334,9 @@ class _Sink:
         self._note = note
 
     def write(self, data: bytes) -> int:
-        """Take the next bytes. Raises InterruptedError once the download was given up."""
+        """Write the next bytes. Raises InterruptedError once the download was abandoned."""
         if self.abandoned:
-            raise InterruptedError(errno.EINTR, "the download was given up")
+            raise InterruptedError(errno.EINTR, "the download was abandoned")
         self._file.write(data)
         self._note(data)
         self.size += len(data)

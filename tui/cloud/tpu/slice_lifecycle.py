@@ -1,4 +1,4 @@
-"""The life of a slice: create, delete, start, stop, each told as it goes until the API says that it is done."""
+"""Create, delete, start and stop slices; each yields its progress until the operation is done."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tui.cloud.api_errors import ApiRequest, explain
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.tpu_client import TpuConnection, request_options
 from tui.errors import TpuTuiError, UsageError, near_matches
@@ -18,30 +19,30 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-_FIRST_POLL_SECONDS = 0.25
-_LONGEST_POLL_SECONDS = 5.0
+_FIRST_POLL_S = 0.25
+_LONGEST_POLL_S = 5.0
 _POLL_GROWTH = 1.5
-_TELL_AGAIN_SECONDS = 15.0
-"""A state that lasts is told again with its age."""
-_BUSY_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0)
-"""Seconds to wait for another operation on the same node."""
+_REPEAT_S = 15.0
+"""A state that lasts is reported again after this time, with its age."""
+_BUSY_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+"""Pauses while another operation on the same node is in progress."""
 
 
 class Lifecycle:
-    """Asks for a change and waits on its long-running operation."""
+    """Requests a change and waits for its long-running operation."""
 
     def __init__(self, api: TpuConnection) -> None:
         self._api = api
 
     async def create(self, zone: str, name: str, node: tpu_v2.Node, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Make a slice. Raises UsageError (name taken, no such type or runtime) or CloudError (quota, capacity)."""
+        """Create a slice. Raises UsageError (name taken, no such type or runtime) or CloudError (quota, capacity)."""
         path = await self._path(zone, name)
         parent = path.rpartition("/nodes/")[0]
         what = f"slice {name} cannot be created in {zone}"
         spot = ", spot" if node.scheduling_config.spot else ""
         if dry_run:
-            await self._refuse_what_is_not_there(what, path, node)
-            yield f"would ask for {name}: {node.accelerator_type} with {node.runtime_version} in {zone}{spot}"
+            await self._check_creation(what, path, node)
+            yield f"would request {name}: {node.accelerator_type} with {node.runtime_version} in {zone}{spot}"
             return
         try:
             started = await self._api.ask(
@@ -52,15 +53,15 @@ class Lifecycle:
             )
         except UsageError as error:
             raise await self._with_near_types(error, parent, node) from error.__cause__
-        yield f"asked for {name}: {node.accelerator_type} with {node.runtime_version} in {zone}{spot}"
-        async for told in self._wait(started.operation, what, path):
-            yield told
-        yield f"{name} is {await self._state(path) or 'made'}"
+        yield f"requested {name}: {node.accelerator_type} with {node.runtime_version} in {zone}{spot}"
+        async for progress in self._wait(started.operation, what, path):
+            yield progress
+        yield f"{name} is {await self._state(path) or 'created'}"
 
     async def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Delete a slice, and its queued resource with the last node of it; yield what is done and what stays.
+        """Delete a slice, and its queued resource with the last node of that; yield what is done and what stays.
 
-        Raises UsageError where there is nothing to delete, CloudError where the API refuses.
+        Raises UsageError if there is nothing to delete, CloudError if the API refuses.
         """
         path = await self._path(zone, name)
         what = f"slice {name} cannot be deleted"
@@ -82,15 +83,15 @@ class Lifecycle:
             started = await self._api.ask(
                 what, lambda client, timeout: client.delete_node(name=path, **request_options(timeout))
             )
-            yield f"asked to delete {name}"
-            async for told in self._wait(started.operation, what, path):
-                yield told
+            yield f"requested the deletion of {name}"
+            async for progress in self._wait(started.operation, what, path):
+                yield progress
             yield f"{name} is deleted"
         if queued is not None and others:
             yield _stays(queued, others)
         elif queued is not None:
-            async for told in self._delete_queued(queued, name):
-                yield told
+            async for progress in self._delete_queued(queued, name):
+                yield progress
 
     def start(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Start a stopped slice."""
@@ -116,13 +117,13 @@ class Lifecycle:
             return call({"name": path}, **request_options(timeout))
 
         started = await self._api.ask(what, ask)
-        yield f"asked to {verb} {name}"
-        async for told in self._wait(started.operation, what, path):
-            yield told
+        yield f"requested the {verb} of {name}"
+        async for progress in self._wait(started.operation, what, path):
+            yield progress
         yield f"{name} is {await self._state(path) or done}"
 
     async def metadata(self, zone: str, name: str) -> dict[str, str]:
-        """A slice's metadata as it is now. Raises UsageError when there is no such slice."""
+        """Return a slice's present metadata. Raises UsageError when there is no such slice."""
         path = await self._path(zone, name)
         node = await self._node(path)
         if node is None:
@@ -136,10 +137,10 @@ class Lifecycle:
     async def set_metadata(
         self, zone: str, name: str, change: Callable[[dict[str, str]], dict[str, str]]
     ) -> AsyncIterator[str]:
-        """Change a slice's metadata: `change` is given what is there when it is written, and gives all of it back.
+        """Change a slice's metadata: `change` gets the present metadata and returns all of the new.
 
-        The API replaces the whole map, and takes one update of a node at a time: one that has to wait is tried again
-        on what the other left behind.
+        The API replaces the whole map, and accepts one update of a node at a time: an update that has to wait is
+        tried again on the result of the other.
         """
         from google.api_core.exceptions import Aborted
         from google.cloud import tpu_v2
@@ -147,7 +148,7 @@ class Lifecycle:
 
         path = await self._path(zone, name)
         what = f"metadata of {name} cannot be changed"
-        for pause in (*_BUSY_PAUSES, None):
+        for pause in (*_BUSY_PAUSES_S, None):
             node = tpu_v2.Node(name=path, metadata=change(await self.metadata(zone, name)))
             request = tpu_v2.UpdateNodeRequest(node=node, update_mask=FieldMask(paths=["metadata"]))
             try:
@@ -158,8 +159,8 @@ class Lifecycle:
                     raise
             yield f"{name} is busy with another operation"
             await asyncio.sleep(pause)
-        async for told in self._wait(started.operation, what, None):
-            yield told
+        async for progress in self._wait(started.operation, what, None):
+            yield progress
 
     async def _path(self, zone: str, name: str) -> str:
         await self._api.open()
@@ -173,12 +174,12 @@ class Lifecycle:
         started = await self._api.ask(
             what, lambda client, timeout: client.delete_queued_resource(request, **request_options(timeout))
         )
-        async for told in self._wait(started.operation, what, None):
-            yield told
+        async for progress in self._wait(started.operation, what, None):
+            yield progress
         yield f"{_described(queued, name)} is deleted"
 
     async def _other_nodes(self, queued: tpu_v2.QueuedResource, path: str) -> list[str]:
-        """Return the nodes of a queued resource that exist beside the one at `path`, by name."""
+        """Return the names of the other nodes of a queued resource that exist, without the one at `path`."""
         parent = path.rpartition("/nodes/")[0]
         pager = await self._api.ask(
             f"nodes of queued resource {_short(queued)} cannot be read",
@@ -189,17 +190,17 @@ class Lifecycle:
         return sorted({node.name.rpartition("/")[2] for node in found} - {name})
 
     async def _wait(self, operation: Operation, what: str, path: str | None) -> AsyncIterator[str]:
-        """Poll until the operation is done, telling each new state of the slice; raises what it failed with."""
+        """Poll until the operation is done and yield each new state of the slice. Raises the operation's error."""
         clock = asyncio.get_running_loop().time
-        began = told_at = clock()
-        pause, last = _FIRST_POLL_SECONDS, None
+        began = reported_at = clock()
+        pause, last = _FIRST_POLL_S, None
         while not operation.done:
             await asyncio.sleep(pause)
-            pause = min(pause * _POLL_GROWTH, _LONGEST_POLL_SECONDS)
+            pause = min(pause * _POLL_GROWTH, _LONGEST_POLL_S)
             operation = await self._operation(operation.name, what)
             state = await self._state(path) if path and not operation.done else last
-            if state and (state != last or clock() - told_at >= _TELL_AGAIN_SECONDS):
-                last, told_at = state, clock()
+            if state and (state != last or clock() - reported_at >= _REPEAT_S):
+                last, reported_at = state, clock()
                 yield f"{state}, {clock() - began:.0f} s"
         if operation.HasField("error"):
             raise self._failed(operation.error, what)
@@ -210,20 +211,18 @@ class Lifecycle:
         )
 
     def _failed(self, status: Any, what: str) -> TpuTuiError:
-        """The error that an operation ended with, explained as one of a call would be."""
+        """Return the error of an operation, explained like the error of a call."""
         from google.api_core.exceptions import from_grpc_status
 
-        from tui.cloud import api_errors
-
         error = from_grpc_status(status.code, status.message)  # type: ignore[no-untyped-call]
-        return api_errors.explain(error, api_errors.ApiRequest(what, self._api.project))
+        return explain(error, ApiRequest(what, self._api.project))
 
     async def _state(self, path: str) -> str | None:
         node = await self._node(path)
         return None if node is None else tpu_messages.enum_name(node.state)
 
     async def _required(self, path: str, what: str) -> tpu_v2.Node:
-        """The node of a slice that must be there; raises UsageError when it is not."""
+        """Return the node of a slice. Raises UsageError if there is none."""
         node = await self._node(path)
         if node is None:
             raise UsageError(what, why="there is no such slice", remedy="tpu-tui slices lists them")
@@ -236,7 +235,7 @@ class Lifecycle:
         )
 
     async def _queued_for(self, node: tpu_v2.Node | None, path: str, name: str) -> tpu_v2.QueuedResource | None:
-        """The queued resource that a slice came from; for one without a node, the one still to make it."""
+        """Return the queued resource of a slice: the one that created its node, or that will create it."""
         parent = path.rpartition("/nodes/")[0]
         what = f"queued resources of {name} cannot be read"
         if node is not None:
@@ -268,7 +267,7 @@ class Lifecycle:
             raise
 
     async def _with_near_types(self, error: UsageError, parent: str, node: tpu_v2.Node) -> UsageError:
-        """The refusal, with the near matches where the type or the runtime is not one the zone has."""
+        """Return the error with near matches if the zone does not have the type or the runtime."""
         from google.api_core.exceptions import InvalidArgument, NotFound
 
         if not isinstance(error.__cause__, (InvalidArgument, NotFound)):
@@ -278,10 +277,10 @@ class Lifecycle:
                 return UsageError(error.what, why=error.why, remedy=f"did you mean {' or '.join(near)}?")
         return error
 
-    async def _refuse_what_is_not_there(self, what: str, path: str, node: tpu_v2.Node) -> None:
-        """Raise UsageError for what a dry run can know that the API would refuse."""
+    async def _check_creation(self, what: str, path: str, node: tpu_v2.Node) -> None:
+        """Raise UsageError for what the API would refuse, as far as a dry run can know."""
         if await self._node(path) is not None:
-            raise UsageError(what, why="there is one of that name already")
+            raise UsageError(what, why="a slice of that name exists already")
         parent = path.rpartition("/nodes/")[0]
         for kind, wanted, known in await self._missing(what, parent, node):
             near = near_matches(wanted, known)
@@ -292,7 +291,7 @@ class Lifecycle:
             )
 
     async def _missing(self, what: str, parent: str, node: tpu_v2.Node) -> list[tuple[str, str, list[str]]]:
-        """Type and runtime that the zone does not have: kind, name, all there are; none where it does not tell."""
+        """Return the type and runtime that the zone does not have: kind, name and all it has; empty if unknown."""
         try:
             types = await self._api.ask(
                 what, lambda client, timeout: client.list_accelerator_types(parent=parent, timeout=timeout)
@@ -314,9 +313,9 @@ def _short(queued: tpu_v2.QueuedResource) -> str:
 
 
 def _described(queued: tpu_v2.QueuedResource, name: str) -> str:
-    """Name a queued resource, with the slices beside `name` that it asks for and that do not exist."""
+    """Describe a queued resource, with its slices beside `name` that do not exist."""
     others = sorted({row.name for row in tpu_messages.slices_of_queued(queued)} - {name})
-    also = f", which asks for {', '.join(others)} too," if others else ""
+    also = f", which also requests {', '.join(others)}," if others else ""
     return f"queued resource {_short(queued)}{also}"
 
 

@@ -1,6 +1,6 @@
 """The Cloud TPU API as an inventory: nodes and queued resources of every configured zone, in parallel.
 
-Importing it imports none of Google's libraries; asking does.
+Google's libraries are imported by the first request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tui.cloud.inventory import Listing, no_such_slice, pick
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.slice_lifecycle import Lifecycle
-from tui.cloud.tpu.slice_names import refuse_what_is_no_name
+from tui.cloud.tpu.slice_names import check_slice_name
 from tui.cloud.tpu.tpu_client import TpuConnection, UnknownZone, request_options, unreadable
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, near_matches
 from tui.pod.slice import Slice
@@ -27,7 +27,7 @@ _ZONES_SHOWN = 8
 
 
 class TpuApi:
-    """The slices of a project. `patience` is how many seconds a question is repeated while the API is unavailable."""
+    """The slices of a project. Requests are repeated for `patience` seconds while the API is unavailable."""
 
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
         self._zones = settings.zones
@@ -35,12 +35,12 @@ class TpuApi:
         self._life = Lifecycle(self._api)
 
     async def slices(self) -> Listing:
-        """Every slice of the configured zones, or of all; raises only when nothing could be asked at all."""
+        """Return the slices of the configured zones, or of all. Raises CloudError only without a connection."""
         await self._api.open()
         return await self._list(self._zones or (EVERY_ZONE,))
 
     async def get(self, name: str, zone: str | None) -> Slice:
-        """One slice. Raises UsageError for none or several of that name, CloudError when it could not be asked."""
+        """Return one slice. Raises UsageError for none or several of that name, CloudError when the API fails."""
         await self._api.open()
         if zone is None:
             return await self._pick(name)
@@ -58,9 +58,9 @@ class TpuApi:
         raise no_such_slice(name, zone, [*everywhere.slices])
 
     async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:
-        """The network tags and the service account by which firewall rules know the slice's workers.
+        """Return the network tags and service account of the slice's workers, which firewall rules may name.
 
-        Nothing for a slice that has no node yet. Raises CloudError when it could not be asked.
+        Empty for a slice that has no node yet. Raises CloudError when the API fails.
         """
         if slice_.zone is None:
             return (), None
@@ -71,9 +71,9 @@ class TpuApi:
         return tuple(node.tags), node.service_account.email or None
 
     async def host_keys(self, slice_: Slice) -> Slice:
-        """The slice with what its workers published as guest attributes; unchanged where there is nothing.
+        """Return the slice with its workers' guest attributes; unchanged if there are none.
 
-        Raises CloudError when the API is out of reach or the login no longer holds.
+        Raises CloudError when the API cannot be reached or the login has expired.
         """
         if not slice_.workers or slice_.zone is None:
             return slice_
@@ -86,7 +86,7 @@ class TpuApi:
                 lambda client, timeout: client.get_guest_attributes(request, **request_options(timeout)),
             )
         except TpuTuiError as error:
-            if _says_there_are_none(error):
+            if _has_none(error):
                 return slice_
             raise
         return tpu_messages.with_guest_attributes(slice_, list(answer.guest_attributes))
@@ -103,8 +103,8 @@ class TpuApi:
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> AsyncIterator[str]:
-        """Make a slice and tell how it goes until it is ready. Leaving early does not undo it."""
-        refuse_what_is_no_name(name, f"slice {name} cannot be created in {zone}")
+        """Create a slice and yield its progress until it is ready. Stopping early does not undo it."""
+        check_slice_name(name, f"slice {name} cannot be created in {zone}")
         await self._api.open()
         from google.cloud import tpu_v2
 
@@ -116,11 +116,11 @@ class TpuApi:
             labels=dict(labels or {}),
             metadata=dict(metadata or {}),
         )
-        async for told in self._life.create(zone, name, node, dry_run=dry_run):
-            yield told
+        async for progress in self._life.create(zone, name, node, dry_run=dry_run):
+            yield progress
 
     def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Delete a slice, and the queued resource that was made for it alone."""
+        """Delete a slice, and a queued resource that belongs to it alone."""
         return self._life.delete(zone, name, dry_run=dry_run)
 
     def start(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
@@ -128,15 +128,15 @@ class TpuApi:
         return self._life.start(zone, name, dry_run=dry_run)
 
     def stop(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Stop a slice: its disk stays, its TPU is given back."""
+        """Stop a slice: this keeps its disk and releases its TPU."""
         return self._life.stop(zone, name, dry_run=dry_run)
 
     async def metadata(self, slice_: Slice) -> dict[str, str]:
-        """A slice's metadata as it is now."""
+        """Return a slice's present metadata."""
         return await self._life.metadata(slice_.zone or "", slice_.name)
 
     def set_metadata(self, slice_: Slice, change: Callable[[dict[str, str]], dict[str, str]]) -> AsyncIterator[str]:
-        """Change a slice's metadata, telling how it goes; `change` gives all of it back, it may be called again."""
+        """Change a slice's metadata and yield the progress; `change` returns all of it and may be called again."""
         return self._life.set_metadata(slice_.zone or "", slice_.name, change)
 
     async def close(self) -> None:
@@ -144,7 +144,7 @@ class TpuApi:
         await self._api.close()
 
     async def _pick(self, name: str) -> Slice:
-        """By name alone, in the configured zones; where it is in none of them, say in which other it is."""
+        """Find a slice by its name in the configured zones. The error names other zones that have one."""
         listing = await self.slices()
         if self._zones and not listing.problems and all(slice_.name != name for slice_ in listing.slices):
             everywhere = await self._list((EVERY_ZONE,))
@@ -200,7 +200,7 @@ class TpuApi:
         return rows, [place for page in pages for place in page.unreachable]
 
     async def _pages(self, zone: str, call: Callable[[TpuAsyncClient, str, float], Awaitable[Any]]) -> list[Any]:
-        """Every page of a list, each asked for with the patience of a question of its own."""
+        """Return every page of a list; each page is a request with retries of its own."""
         pages: list[Any] = []
         token = ""
         while token or not pages:
@@ -226,8 +226,8 @@ class TpuApi:
             raise
 
     async def _with_near_zones(self, error: UnknownZone, zone: str) -> UsageError:
-        """The error for a zone that does not exist, with those that do."""
-        remedy = "tpu-tui slices without --zone looks in every zone"
+        """Return the error for a zone that does not exist, with the zones that do."""
+        remedy = "tpu-tui slices without --zone lists every zone"
         try:
             answer = await self._api.ask(
                 "zones cannot be listed",
@@ -242,9 +242,9 @@ class TpuApi:
         if near:
             remedy = f"did you mean {' or '.join(near)}?"
         elif zones:
-            remedy = f"there are: {', '.join(zones[:_ZONES_SHOWN])}{' …' if len(zones) > _ZONES_SHOWN else ''}"
+            remedy = f"the zones are: {', '.join(zones[:_ZONES_SHOWN])}{' …' if len(zones) > _ZONES_SHOWN else ''}"
         return UsageError(
-            f"no such zone: {zone}", why=f"project {self._api.project} cannot use a zone of that name", remedy=remedy
+            f"no such zone: {zone}", why=f"project {self._api.project} has no zone of that name", remedy=remedy
         )
 
     def _parent(self, zone: str) -> str:
@@ -255,7 +255,7 @@ class TpuApi:
 
 
 class _ZoneAnswer:
-    """What one zone told: nodes, queued rows, and what went wrong."""
+    """One zone's nodes, queued rows and problems."""
 
     def __init__(self) -> None:
         self.nodes: list[Slice] = []
@@ -263,7 +263,7 @@ class _ZoneAnswer:
         self.problems: list[TpuTuiError] = []
 
     def add_problem(self, problem: TpuTuiError) -> None:
-        """Keep it unless the zone's other question met the same."""
+        """Add a problem unless the zone's other request had the same."""
         if all((problem.what, problem.remedy) != (other.what, other.remedy) for other in self.problems):
             self.problems.append(problem)
 
@@ -283,8 +283,8 @@ def _did_not_answer(place: str) -> CloudError:
     return CloudError(f"slices in {zone} cannot be listed", why="the zone did not answer", remedy="try again")
 
 
-def _says_there_are_none(error: TpuTuiError) -> bool:
-    """Whether the source has no host keys, rather than being out of reach."""
+def _has_none(error: TpuTuiError) -> bool:
+    """Return whether the error means that there are no host keys, rather than that the API failed."""
     from google.api_core import exceptions
 
     none = (exceptions.NotFound, exceptions.FailedPrecondition, exceptions.MethodNotImplemented, exceptions.Forbidden)

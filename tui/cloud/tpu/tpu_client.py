@@ -1,4 +1,4 @@
-"""The connection to the Cloud TPU API: opened on first use, asked with back-off and deadline, errors as sentences."""
+"""The connection to the Cloud TPU API: opened on first use; requests with retries, a deadline and readable errors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import importlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location
+from tui.cloud.credentials import find_credentials, silence_libraries
 from tui.errors import CloudError, UsageError
 from tui.procs.lazy_imports import without
 from tui.settings import Settings
@@ -17,30 +19,30 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-PATIENCE_SECONDS = 20.0
-"""How long one question is asked again while the API is unavailable."""
-LOCAL_PATIENCE_SECONDS = 4.0
-"""The same on a local pod, which is there or is not."""
-_FIRST_PAUSE_SECONDS = 0.2
-_LONGEST_PAUSE_SECONDS = 4.0
+RETRY_S = 20.0
+"""How long one request is repeated while the API is unavailable."""
+LOCAL_RETRY_S = 4.0
+"""The same for a local pod, which is either up or not."""
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 4.0
 _ASYNC_REST = "google.auth.aio.transport.sessions"
-"""REST over aiohttp, which google.api_core goes without where it cannot be imported: a third of its start-up."""
-_NO_PROJECT = "name one with --project, TPU_TUI_PROJECT, a profile or gcloud config set project"
+"""REST over aiohttp, optional in google.api_core and a third of its import time."""
+_NO_PROJECT = "set one with --project, TPU_TUI_PROJECT, a profile or gcloud config set project"
 
 
 class UnknownZone(UsageError):
-    """The API knows no such zone, or not for this login."""
+    """The zone does not exist, or this login cannot use it."""
 
 
 class TpuConnection:
-    """A TpuAsyncClient that is made on first use, and asked with patience.
+    """A TpuAsyncClient that is created on first use, and whose requests are retried.
 
-    Google's libraries are imported in a thread: half a second during which the screen would else stand still.
+    Google's libraries are imported in a thread: that takes half a second, which would freeze the screen.
     """
 
     def __init__(self, settings: Settings, patience: float | None = None) -> None:
         self._endpoint = settings.endpoints.get("tpu", "")
-        self._patience = patience or (LOCAL_PATIENCE_SECONDS if self._endpoint else PATIENCE_SECONDS)
+        self._retry_s = patience or (LOCAL_RETRY_S if self._endpoint else RETRY_S)
         self._token = settings.token
         self._project = settings.project
         self._client: TpuAsyncClient | None = None
@@ -48,16 +50,16 @@ class TpuConnection:
 
     @property
     def is_local(self) -> bool:
-        """Whether a local pod answers."""
+        """Whether it is connected to a local pod."""
         return bool(self._endpoint)
 
     @property
     def project(self) -> str:
-        """The project asked about, known once `open` has returned."""
+        """The project, known once `open` has returned."""
         return self._project or ""
 
     async def open(self) -> TpuAsyncClient:
-        """The client. Raises CloudError without credentials, UsageError without a project."""
+        """Return the client. Raises CloudError without credentials, UsageError without a project."""
         async with self._opening:
             if self._client is None:
                 await asyncio.to_thread(_import_google)
@@ -67,35 +69,33 @@ class TpuConnection:
     async def ask(self, what: str, call: Callable[[TpuAsyncClient, float], Awaitable[Answer]]) -> Answer:
         """Call the API, again while it is unavailable; `call` gets the client and the seconds it may take.
 
-        Raises CloudError or UsageError whose `what` that is ("slice x cannot be read"); UnknownZone among them.
+        Raises CloudError or UsageError, among them UnknownZone, with this `what` ("slice x cannot be read").
         """
         client = await self.open()
         from google.api_core.exceptions import GoogleAPIError
         from google.api_core.retry import AsyncRetry
         from google.auth.exceptions import GoogleAuthError
 
-        from tui.cloud import api_errors
-
         clock = asyncio.get_running_loop().time
         started = clock()
         retry = AsyncRetry(
-            predicate=api_errors.is_passing,
-            initial=_FIRST_PAUSE_SECONDS,
-            maximum=_LONGEST_PAUSE_SECONDS,
-            timeout=self._patience,
+            predicate=is_passing,
+            initial=_FIRST_PAUSE_S,
+            maximum=_LONGEST_PAUSE_S,
+            timeout=self._retry_s,
         )
 
         async def once() -> Answer:
-            return await call(client, max(1.0, started + self._patience - clock()))
+            return await call(client, max(1.0, started + self._retry_s - clock()))
 
         try:
             answer = await retry(once)()
         except (GoogleAPIError, GoogleAuthError) as error:
-            asked = api_errors.ApiRequest(what, self.project, endpoint=self._endpoint)
-            told = api_errors.explain(error, asked, clock() - started)
-            if api_errors.is_unknown_location(error):
-                raise UnknownZone(told.what, why=told.why, remedy=told.remedy) from error
-            raise told from error
+            request = ApiRequest(what, self.project, endpoint=self._endpoint)
+            explained = explain(error, request, clock() - started)
+            if is_unknown_location(error):
+                raise UnknownZone(explained.what, why=explained.why, remedy=explained.remedy) from error
+            raise explained from error
         if answer is None:
             raise unreadable(what)
         return answer
@@ -121,8 +121,6 @@ class TpuConnection:
     async def _open_google(self) -> TpuAsyncClient:
         from google.cloud.tpu_v2 import TpuAsyncClient
 
-        from tui.cloud.credentials import find_credentials
-
         found = await asyncio.to_thread(find_credentials)
         self._project = self._project or found.project
         if not self._project:
@@ -131,7 +129,7 @@ class TpuConnection:
 
 
 def _local_channel(endpoint: str, token: str) -> grpc.aio.Channel:
-    """Return a channel that bears a local pod's token, and opens within this machine only."""
+    """Return a channel that sends a local pod's token, and connects within this machine only."""
     import grpc.aio
 
     channel = grpc.local_channel_credentials(grpc.LocalConnectionType.LOCAL_TCP)
@@ -141,20 +139,18 @@ def _local_channel(endpoint: str, token: str) -> grpc.aio.Channel:
 
 
 def unreadable(what: str) -> CloudError:
-    """gRPC hands out None for bytes that are no message of the API's."""
-    why = "what answers there does not speak the Cloud TPU API"
-    return CloudError(what, why=why, remedy="look at endpoints in tpu-tui config show, and at proxies on the way")
+    """Return the error for an answer that is not one of the API's messages, for which gRPC returns None."""
+    why = "the service at that address is not the Cloud TPU API"
+    return CloudError(what, why=why, remedy="check endpoints in tpu-tui config show, and proxies on the way")
 
 
 def _import_google() -> None:
-    from tui.cloud.credentials import silence_libraries
-
     silence_libraries()
     with without(_ASYNC_REST):
-        for name in ("grpc.aio", "google.cloud.tpu_v2", "tui.cloud.api_errors"):
+        for name in ("grpc.aio", "google.cloud.tpu_v2", "google.api_core.retry", "google.auth.exceptions"):
             importlib.import_module(name)
 
 
 def request_options(timeout: float) -> dict[str, Any]:
-    """What every call is made with: its time, and no retry of the library's own."""
+    """Return the options of every call: its timeout, and no retries by the library."""
     return {"timeout": timeout, "retry": None}

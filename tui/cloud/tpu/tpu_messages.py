@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from google.cloud import tpu_v2
 
 CORES_LABEL = "cores-per-worker"
-"""Label or metadata key that tells the XLA devices a worker where the type does not (a local pod's `local-N`)."""
+"""Label or metadata key with the number of XLA devices per worker if the type does not define it (`local-N`)."""
 
 _HOSTNAME_INDEX = re.compile(r"-w-(\d+)$")
 _KEY_TYPE = re.compile(r"[a-z0-9@.-]+")
@@ -30,9 +30,9 @@ _NUMBER_COUNTS_CHIPS = {"V5LITE_POD": "v5litepod", "V6E": "v6e"}
 
 
 def slice_of_node(node: tpu_v2.Node, *, local: bool = False) -> Slice:
-    """The slice that a node is.
+    """Convert a node to a slice.
 
-    On a local pod an endpoint's port is the one its worker's SSH server listens on; elsewhere it is the TPU's own.
+    On a local pod an endpoint's port is that of the worker's SSH server; elsewhere it is the TPU's own.
     """
     project, zone, name = split_name(node.name)
     workers = tuple(_worker(node, index, local) for index in range(len(node.network_endpoints)))
@@ -61,7 +61,7 @@ def slice_of_node(node: tpu_v2.Node, *, local: bool = False) -> Slice:
 
 
 def slices_of_queued(queued: tpu_v2.QueuedResource) -> list[Slice]:
-    """A row for each node that a queued resource asks for, whether or not it exists yet."""
+    """Return a slice for each node that a queued resource requests, whether or not it exists yet."""
     project, zone, name = split_name(queued.name)
     state = queued.state
     failure = state.failed_data.error.message if "failed_data" in state else ""
@@ -92,7 +92,7 @@ def slices_of_queued(queued: tpu_v2.QueuedResource) -> list[Slice]:
 
 
 def merge(nodes: Iterable[Slice], queued: Iterable[Slice]) -> tuple[Slice, ...]:
-    """Nodes, and of the queued rows those whose node does not exist; by zone and name."""
+    """Return the nodes, and the queued rows whose node does not exist, sorted by zone and name."""
     found = {(slice_.zone, slice_.name): slice_ for slice_ in nodes}
     for row in queued:
         node = found.setdefault((row.zone, row.name), row)
@@ -102,18 +102,18 @@ def merge(nodes: Iterable[Slice], queued: Iterable[Slice]) -> tuple[Slice, ...]:
 
 
 def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttributes]) -> Slice:
-    """The slice with each worker's hostname, SSH host keys and machine, as its machine published them.
+    """Return the slice with each worker's hostname, SSH host keys and instance, as its machine published them.
 
-    A hostname (`t1v-n-…-w-3`) tells whose answer it is. Without one the place in the list does, and only when
-    every worker answered: a missing worker must not give its neighbour another's key.
+    An answer belongs to the worker in its hostname (`t1v-n-…-w-3`). Without a hostname its place in the list counts,
+    if every worker answered: otherwise a worker could get its neighbour's key.
     """
     by_place = len(answers) == len(slice_.workers)
     workers = list(slice_.workers)
     for place, answer in enumerate(answers):
         items = [(item.namespace, item.key, item.value.strip()) for item in answer.query_value.items]
         hostname = next((value for space, key, value in items if (space, key) == ("deviceInfo", "hostname")), None)
-        told = _HOSTNAME_INDEX.search(hostname or "")
-        index = int(told[1]) if told else place if by_place else None
+        number = _HOSTNAME_INDEX.search(hostname or "")
+        index = int(number[1]) if number else place if by_place else None
         if index is None or index >= len(workers):
             continue
         keys = tuple(
@@ -133,7 +133,7 @@ def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttribute
 
 
 def split_name(name: str) -> tuple[str | None, str | None, str]:
-    """Project, zone and last part of `projects/P/locations/Z/nodes/N`."""
+    """Return project, zone and last part of `projects/P/locations/Z/nodes/N`."""
     parts = name.split("/")
     if len(parts) >= 6 and parts[0] == "projects" and parts[2] == "locations":
         return parts[1], parts[3], parts[-1]
@@ -141,7 +141,7 @@ def split_name(name: str) -> tuple[str | None, str | None, str]:
 
 
 def enum_name(value: Any) -> str | None:
-    """The API's own name of an enum's value; None for UNSPECIFIED, the number for one newer than the library."""
+    """Return the API's name of an enum value; None for UNSPECIFIED, the number for one unknown to the library."""
     name = getattr(value, "name", None)
     if name is None:
         return str(int(value)) if value else None
@@ -175,16 +175,16 @@ def _accelerator_type(node: tpu_v2.Node) -> str | None:
 
 
 def _cores(node: tpu_v2.Node, kind: str | None, workers: int) -> int | None:
-    """XLA devices of the whole slice: by the type's arithmetic where it is known, else as the label says."""
+    """Return the XLA devices of the whole slice: from the type if it is known, else from the label."""
     known = accelerator.parse(kind) if kind else None
     if known is not None:
         return known.devices
-    told = node.labels.get(CORES_LABEL) or node.metadata.get(CORES_LABEL) or ""
-    return int(told) * workers if told.isascii() and told.isdecimal() and workers else None
+    label = node.labels.get(CORES_LABEL) or node.metadata.get(CORES_LABEL) or ""
+    return int(label) * workers if label.isascii() and label.isdecimal() and workers else None
 
 
 def _network(node: tpu_v2.Node) -> str | None:
-    """The network as the API names it; of several interfaces the first."""
+    """Return the network of the first interface, as the API names it."""
     config = node.network_configs[0] if node.network_configs else node.network_config
     return config.network or None
 
@@ -206,7 +206,7 @@ def _node_ids(spec: tpu_v2.QueuedResource.Tpu.NodeSpec, queued: str) -> list[str
 
 
 def _time(moment: Any) -> str | None:
-    """RFC 3339 in UTC, to the second."""
+    """Format a time as RFC 3339 in UTC, to the second."""
     if not isinstance(moment, datetime) or moment.timestamp() <= 0:
         return None
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

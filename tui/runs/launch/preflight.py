@@ -61,7 +61,7 @@ async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Prefl
         runtime=run.job.runtime,
         job=(lambda index: job_text(run, by_index[index], spec.env)) if wanted.versions else None,
         ask=ask,
-        told=facts,
+        collected=facts,
     )
     rows = [row async for row in checks if row.hinders or row.status == "warn"]
     record_versions(directory, facts)

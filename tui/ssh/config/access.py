@@ -1,4 +1,4 @@
-"""Who we log in as and with what, as plain data that can be handed to another process."""
+"""The account, keys and routes of SSH logins, as plain data that can be passed to another process."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ GOOGLE_KEY = "google_compute_engine"
 GOOGLE_KNOWN_HOSTS = "google_compute_known_hosts"
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 TOKEN_COMMAND = (sys.executable, "-m", "tui.cloud.token")
-"""Prints an access token of the application default credentials."""
+"""The command that prints an access token of the application default credentials."""
 STRICT = "strict"
 ACCEPT_NEW = "accept-new"
 THRESHOLD_NAMES = ("connect_timeout", "login_timeout", "keepalive", "keepalive_count", "handshakes", "sessions")
 
 
 class Prompter(Protocol):
-    """Somebody who can be asked: a terminal, or the console's dialog."""
+    """A way to ask the person: a terminal, or the console's dialog."""
 
     async def secret(self, text: str) -> str | None:
-        """A passphrase or one-time code; None when the person would rather not."""
+        """Return a passphrase or one-time code; None when the person declines."""
         ...
 
     async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
-        """Whether a host key that nobody vouches for is to be believed from now on."""
+        """Return whether the person trusts an unknown host key from now on."""
         ...
 
 
 @dataclass(frozen=True)
 class ClientKey:
-    """One decrypted private key in OpenSSH's format, with its certificate where it has one."""
+    """One decrypted private key in OpenSSH's format, with its certificate if it has one."""
 
     path: str
     private: str = field(repr=False)
@@ -55,8 +55,8 @@ class ClientKey:
 class Access:
     """Everything needed to log in to the workers of one slice, host key checking included.
 
-    `identity` is the key that was asked for by name, `identities` those that are tried where they exist; paths are
-    absolute. `client_keys` are the decrypted keys once `keys.unlock` has read them, None before. Times in seconds.
+    `identity` is the key that the user named, `identities` are tried if they exist; paths are absolute. `client_keys`
+    are the decrypted keys after `client_keys.unlock` has read them, None before. Times in seconds.
     """
 
     user: str | None = None
@@ -77,23 +77,23 @@ class Access:
     keepalive: float = 15.0
     keepalive_count: int = 3
     handshakes: int = 16
-    """Logins at once: OpenSSH drops connections at random beyond its MaxStartups (10:30:100)."""
+    """Simultaneous logins: OpenSSH drops connections at random beyond its MaxStartups (10:30:100)."""
     sessions: int = 8
-    """Commands at once over one connection: OpenSSH's MaxSessions is 10."""
+    """Simultaneous commands over one connection: OpenSSH's MaxSessions is 10."""
     slice: str | None = None
-    """The slice that the workers belong to, for what messages advise."""
+    """The slice that the workers belong to, for the remedies in messages."""
     iap_url: str | None = None
-    """Where IAP's tunnels begin, when not at Google's own place."""
+    """The address of IAP's tunnel service, if it is not Google's."""
     token_command: tuple[str, ...] = ()
-    """A command that prints the access token which IAP asks for; none: no token."""
+    """A command that prints the access token for IAP; empty: no token."""
 
     def to_json(self) -> dict[str, Any]:
-        """A document for a pipe to a process of ours; it holds private keys, so it belongs in no file."""
+        """Return a document for a pipe to another process; it holds private keys, so never write it to a file."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Access:
-        """Read what `to_json` gave; unknown fields are left aside. Raises ValueError when it is no access."""
+        """Read what `to_json` returned; unknown fields are ignored. Raises ValueError for any other document."""
         try:
             known = {item.name: document[item.name] for item in fields(cls) if item.name in document}
             for name in ("identities", "known_hosts", "token_command"):
@@ -107,7 +107,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Login:
-    """Where and as whom one worker is reached, after the configuration file had its say."""
+    """The host, port and account of one worker, with the OpenSSH configuration applied."""
 
     host: str
     port: int
@@ -116,15 +116,15 @@ class Login:
     proxy: str | None = None
     """A command whose standard input and output lead to the host (ssh_config(5), ProxyCommand)."""
     agent: str | None = None
-    """The agent that is configured for it; empty: none is to be asked."""
+    """The agent socket that the configuration names; empty: use no agent."""
     aliases: tuple[str, ...] = ()
-    """Names under which its host key may be filed besides the address, the most telling first."""
+    """Names under which its host key may be stored besides the address, the most specific first."""
     identities: tuple[str, ...] = ()
     known_hosts: tuple[str, ...] = ()
 
 
 def local_user() -> str:
-    """The name we are logged in with here, which gcloud uses on the workers too."""
+    """Return the user name on this machine, which gcloud uses on the workers too."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -132,7 +132,7 @@ def local_user() -> str:
 
 
 def access_from(settings: Settings, environ: Mapping[str, str] | None = None) -> Access:
-    """The access that settings, the agent, `~/.ssh` and gcloud's conventions give; no file is read yet."""
+    """Return the access from settings, the agent, `~/.ssh` and gcloud's conventions; reads no file yet."""
     environ = os.environ if environ is None else environ
     ssh = Path("~/.ssh").expanduser()
     config = ssh / "config"
@@ -162,16 +162,16 @@ def access_from(settings: Settings, environ: Mapping[str, str] | None = None) ->
 
 
 def address_of(worker: Worker, route: str) -> str | None:
-    """The address that a route leads to, None where the worker has none."""
+    """Return the worker's address for a route, None if it has none."""
     if route in ("internal", "iap"):
         return worker.internal_ip or worker.external_ip or worker.hostname
     return worker.external_ip or worker.internal_ip or worker.hostname
 
 
 def login_for(host: str, port: int | None, user: str | None, access: Access, *, alias: str | None = None) -> Login:
-    """Ask the configuration file about one host; explicit values win over it.
+    """Apply the OpenSSH configuration to one host; explicit values win over it.
 
-    `port` None means that nobody named one. Raises UsageError for a configuration that cannot be read.
+    `port` and `user` are None if not given. Raises UsageError for a configuration that cannot be read.
     """
     if access.config is None:
         return Login(host, port or SSH_PORT, user or local_user(), aliases=(alias,) if alias else ())
@@ -181,7 +181,7 @@ def login_for(host: str, port: int | None, user: str | None, access: Access, *, 
 async def ask_login_for(
     host: str, port: int | None, user: str | None, access: Access, *, alias: str | None = None
 ) -> Login:
-    """As `login_for`, the event loop free meanwhile."""
+    """Do the same as `login_for` without blocking the event loop."""
     if access.config is None:
         return login_for(host, port, user, access, alias=alias)
     return _configured(await ask_config(access.config, host, port, user, local_user()), host, alias)
@@ -206,17 +206,17 @@ def _configured(found: HostConfig, host: str, alias: str | None) -> Login:
 
 
 def login_to(worker: Worker, access: Access) -> Login:
-    """Where and as whom this worker is reached. Raises SshError when it has no address."""
-    return login_for(*_named(worker, access), access, alias=worker.host_key_alias)
+    """Return the login for this worker. Raises SshError when it has no address."""
+    return login_for(*_explicit(worker, access), access, alias=worker.host_key_alias)
 
 
 async def ask_login_to(worker: Worker, access: Access) -> Login:
-    """As `login_to`, the event loop free meanwhile."""
-    return await ask_login_for(*_named(worker, access), access, alias=worker.host_key_alias)
+    """Do the same as `login_to` without blocking the event loop."""
+    return await ask_login_for(*_explicit(worker, access), access, alias=worker.host_key_alias)
 
 
 async def configured_logins(workers: Iterable[Worker], access: Access) -> list[Login]:
-    """What the configuration says about these workers, those left out of which it says nothing that can be read."""
+    """Return these workers' logins; empty without a configuration, and without workers whose entry cannot be read."""
     turns = asyncio.Semaphore(access.handshakes)
 
     async def ask(worker: Worker) -> Login | None:
@@ -229,8 +229,8 @@ async def configured_logins(workers: Iterable[Worker], access: Access) -> list[L
     return [login for login in found if login is not None]
 
 
-def _named(worker: Worker, access: Access) -> tuple[str, int | None, str | None]:
-    """The host, port and user of a worker, as far as somebody named them."""
+def _explicit(worker: Worker, access: Access) -> tuple[str, int | None, str | None]:
+    """Return the host, port and user of a worker; None for a port or user that was not given."""
     host = address_of(worker, access.route)
     if host is None:
         raise NO_ADDRESS.error(worker.index)

@@ -1,7 +1,6 @@
-"""What OpenSSH's client configuration says about one host.
+"""OpenSSH's client configuration for one host.
 
-Read here where that gives what ssh(1) makes of it; what is written in ways that only ssh(1) understands, it is asked
-about (`ssh -G`).
+Plain files are read here. Files with directives that only ssh(1) can evaluate are evaluated by `ssh -G`.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from tui.errors import UsageError
 from tui.text.printable import one_line
 
 SSH_TIMEOUT_S = 10.0
-"""Seconds that ssh(1) may take: a `Match exec` runs a program of the person's."""
+"""Seconds that `ssh -G` may take: a `Match exec` runs one of the user's programs."""
 CACHE_S = 60.0
-"""Seconds for which its answer is taken again: such a program may look which network this machine is in."""
+"""Seconds for which its answer is reused: such a program may test which network this machine is in."""
 _ONLY_SSH = re.compile(rb"^\s*(match|canonicalize)", re.IGNORECASE | re.MULTILINE)
-"""Lines that mean more to ssh(1) than to a reader of one file: a second pass, tokens in conditions, networks."""
+"""Directives that only ssh(1) can evaluate: conditions, a second pass, name lookups."""
 _NOWHERE = ("none", "/dev/null")
 _USUAL_KEYS = re.compile(r"~/\.ssh/id_(rsa|dsa|ecdsa|ecdsa_sk|ed25519|ed25519_sk|xmss)")
-"""What ssh(1) tells where no key is configured; we try them in an order of our own."""
+"""The keys `ssh -G` lists when none is configured; tpu-tui tries them in its own order."""
 _USUAL_HOSTS = re.compile(r".*/\.ssh/known_hosts2?")
 _TOKEN = re.compile(r"%(.)")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -39,7 +38,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 @dataclass(frozen=True)
 class HostConfig:
-    """One host's settings; None and nothing where the configuration says nothing."""
+    """One host's settings; None or empty where the configuration does not set them."""
 
     hostname: str | None = None
     port: int | None = None
@@ -48,14 +47,14 @@ class HostConfig:
     proxy: str | None = None
     """A command whose standard input and output lead to the server."""
     agent: str | None = None
-    """The agent's socket; empty for none at all."""
+    """The agent's socket; empty: use no agent."""
     alias: str | None = None
     identities: tuple[str, ...] = ()
     known_hosts: tuple[str, ...] = ()
 
 
 class _Query(NamedTuple):
-    """What is asked: a file, and the host as far as somebody named port and user."""
+    """A configuration file and a host, with port and user if they were given."""
 
     path: str
     host: str
@@ -65,63 +64,63 @@ class _Query(NamedTuple):
 
 
 _Stamp = tuple[int, int]
-"""A file's time of change and size."""
+"""A file's modification time (ns) and size."""
 _answers: dict[_Query, tuple[float, _Stamp, HostConfig]] = {}
-"""What ssh(1) answered, and when."""
+"""Answers of `ssh -G`, with the time and the file's stamp."""
 
 
 def read_config(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
-    """What a configuration file says about a host. Raises UsageError when it cannot be read."""
-    asked = _Query(path, host, port, user, local_user)
-    found = _from_cache(asked)
-    return found if isinstance(found, HostConfig) else _from_ssh(asked, found)
+    """Return a configuration file's settings for a host. Raises UsageError when it cannot be read."""
+    query = _Query(path, host, port, user, local_user)
+    found = _from_cache(query)
+    return found if isinstance(found, HostConfig) else _from_ssh(query, found)
 
 
 async def ask_config(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
-    """The same, the event loop free while ssh(1) is asked: a `Match exec` runs a program of the person's."""
-    asked = _Query(path, host, port, user, local_user)
-    found = _from_cache(asked)
+    """Do the same as `read_config`, without blocking the event loop while `ssh -G` runs."""
+    query = _Query(path, host, port, user, local_user)
+    found = _from_cache(query)
     if isinstance(found, HostConfig):
         return found
-    return await run_in_thread(f"ssh -G {host}", partial(_from_ssh, asked, found))
+    return await run_in_thread(f"ssh -G {host}", partial(_from_ssh, query, found))
 
 
-def _from_cache(asked: _Query) -> HostConfig | str:
-    """What is read here, or was answered by ssh(1) a moment ago; else why ssh(1) is to be asked."""
-    stamp, now = _stamp(asked.path), time.monotonic()
-    when, answered_for, answer = _answers.get(asked, (now, stamp, None))
+def _from_cache(query: _Query) -> HostConfig | str:
+    """Return the settings read here or cached from `ssh -G`; otherwise the reason to run `ssh -G`."""
+    stamp, now = _stamp(query.path), time.monotonic()
+    when, answered_for, answer = _answers.get(query, (now, stamp, None))
     if answer is not None and answered_for == stamp and now - when < CACHE_S:
         return answer
-    return _read(asked, stamp)
+    return _read(query, stamp)
 
 
 def _stamp(path: str) -> _Stamp:
     try:
-        status = os.stat(path)  # noqa: PTH116 - once a login; a Path takes thrice as long to make
+        status = os.stat(path)  # noqa: PTH116 - runs for each login; a Path takes three times as long
     except OSError as error:
         raise _unreadable(path, str(error)) from error
     return status.st_mtime_ns, status.st_size
 
 
 @functools.lru_cache(maxsize=4096)
-def _read(asked: _Query, _: _Stamp) -> HostConfig | str:
-    """What the file says as far as that can be read here, else why it cannot."""
-    problem = "it uses what only ssh understands"
+def _read(query: _Query, _: _Stamp) -> HostConfig | str:
+    """Return the file's settings if they can be read here, else the reason why not."""
+    problem = "it uses directives that only ssh understands"
     with suppress(OSError):
-        if not _ONLY_SSH.search(Path(asked.path).read_bytes()):
+        if not _ONLY_SSH.search(Path(query.path).read_bytes()):
             try:
-                return _read_here(asked)
-            except ValueError as error:  # asyncssh's own error, and text that is not UTF-8, are such
+                return _read_here(query)
+            except ValueError as error:  # includes asyncssh's own error and text that is not UTF-8
                 problem = str(error)
     return problem
 
 
-def _read_here(asked: _Query) -> HostConfig:
-    """By asyncssh's reader. Raises ValueError where it does not understand the file."""
+def _read_here(query: _Query) -> HostConfig:
+    """Read the file with asyncssh. Raises ValueError when that does not understand it."""
     from asyncssh.config import SSHClientConfig
 
-    who = (asked.local_user, asked.user or (), asked.host, asked.port or ())
-    config = SSHClientConfig.load(None, [asked.path], False, False, False, *who)
+    who = (query.local_user, query.user or (), query.host, query.port or ())
+    config = SSHClientConfig.load(None, [query.path], False, False, False, *who)
 
     def text(option: str) -> str | None:
         value = config.get(option)
@@ -132,9 +131,9 @@ def _read_here(asked: _Query) -> HostConfig:
         return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
 
     if text("ProxyJump") and text("ProxyCommand"):
-        raise ValueError("which of ProxyJump and ProxyCommand comes first only ssh knows")
+        raise ValueError("only ssh knows which of ProxyJump and ProxyCommand comes first")
     if any("%" in name for name in several("UserKnownHostsFile")):
-        raise ValueError("tokens in UserKnownHostsFile are filled in by ssh only")
+        raise ValueError("only ssh expands tokens in UserKnownHostsFile")
     agent = config.get("IdentityAgent", ())
     return HostConfig(
         hostname=text("Hostname"),
@@ -149,12 +148,12 @@ def _read_here(asked: _Query) -> HostConfig:
     )
 
 
-def _from_ssh(asked: _Query, problem: str) -> HostConfig:
-    path, host = asked.path, asked.host
+def _from_ssh(query: _Query, problem: str) -> HostConfig:
+    path, host = query.path, query.host
     stamp = _stamp(path)
     words = ["ssh", "-G", "-T", "-F", path]
-    words += ["-p", str(asked.port)] if asked.port else []
-    words += ["-l", asked.user] if asked.user else []
+    words += ["-p", str(query.port)] if query.port else []
+    words += ["-l", query.user] if query.user else []
     try:
         done = subprocess.run(
             [*words, "--", host], stdin=subprocess.DEVNULL, capture_output=True, timeout=SSH_TIMEOUT_S
@@ -164,30 +163,30 @@ def _from_ssh(asked: _Query, problem: str) -> HostConfig:
     except OSError:
         raise _unreadable(path, problem) from None
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise _unreadable(path, one_line(said.splitlines()[0]) if said else problem)
-    told: dict[str, list[str]] = {}
+        message = done.stderr.decode("utf-8", "replace").strip()
+        raise _unreadable(path, one_line(message.splitlines()[0]) if message else problem)
+    options: dict[str, list[str]] = {}
     for line in done.stdout.decode("utf-8", "surrogateescape").splitlines():
         name, _, value = line.partition(" ")
-        told.setdefault(name.lower(), []).append(value)
-    answer = _of_answer(told, host, asked.local_user)
-    _answers[asked] = (time.monotonic(), stamp, answer)
+        options.setdefault(name.lower(), []).append(value)
+    answer = _parse_answer(options, host, query.local_user)
+    _answers[query] = (time.monotonic(), stamp, answer)
     return answer
 
 
-def _of_answer(told: Mapping[str, list[str]], host: str, local_user: str) -> HostConfig:
-    """Read ssh's answer, which fills in what ssh takes where nothing is configured and leaves tokens as they are."""
+def _parse_answer(options: Mapping[str, list[str]], host: str, local_user: str) -> HostConfig:
+    """Read the answer of `ssh -G`, which includes ssh's defaults and unexpanded tokens."""
 
     def one(name: str) -> str | None:
-        value = next(iter(told.get(name, [])), "")
+        value = next(iter(options.get(name, [])), "")
         return value if value and value.lower() != "none" else None
 
     tokens = _tokens(one("hostname") or host, host, one("port") or "22", one("user") or local_user, local_user)
     tokens["k"] = one("hostkeyalias") or host
     tokens["j"] = one("proxyjump") or ""
-    keys = [key for key in told.get("identityfile", []) if not _USUAL_KEYS.fullmatch(key)]
-    hosts = [name for line in told.get("userknownhostsfile", []) for name in line.split()]
-    agent = next(iter(told.get("identityagent", [])), None)
+    keys = [key for key in options.get("identityfile", []) if not _USUAL_KEYS.fullmatch(key)]
+    hosts = [name for line in options.get("userknownhostsfile", []) for name in line.split()]
+    agent = next(iter(options.get("identityagent", [])), None)
     proxy = one("proxycommand")
     return HostConfig(
         hostname=one("hostname"),
@@ -203,7 +202,7 @@ def _of_answer(told: Mapping[str, list[str]], host: str, local_user: str) -> Hos
 
 
 def _tokens(hostname: str, host: str, port: str, user: str, local_user: str) -> dict[str, str]:
-    """ssh_config(5), TOKENS, those that name no connection of ssh's own."""
+    """Return the values of ssh_config(5)'s TOKENS, except those about ssh's own connection."""
     here = socket.gethostname()
     return {
         "%": "%",
@@ -225,7 +224,7 @@ def _expanded(text: str, tokens: Mapping[str, str]) -> str:
 
 
 def _agent(named: str) -> str:
-    """An agent's socket as `IdentityAgent` names it: a path, none, or the variable that holds one."""
+    """Return the socket that `IdentityAgent` names: a path, a variable that holds one, or `none` (empty)."""
     if named.lower() == "none":
         return ""
     if named == "SSH_AUTH_SOCK" or named.startswith("$"):

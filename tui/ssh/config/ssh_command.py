@@ -1,4 +1,4 @@
-"""The `ssh` command that a person would type to be where we are: same user, key, route and host key checking."""
+"""The `ssh` command that is equivalent to tpu-tui's login: same user, key, route and host key checking."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tui.ssh.config.access import Access, address_of, login_to
 from tui.ssh.keys.known_hosts import HostKeys, host_key_name
 
 VOUCHED_FILE = "vouched_hosts"
-"""Beside our known_hosts: host keys the API vouched for, in OpenSSH's format, for `ssh` to read."""
+"""A file beside tpu-tui's known_hosts: host keys from the API, in OpenSSH's format, for `ssh` to read."""
 
 
 def shell_command(worker: Worker, access: Access) -> list[str]:
-    """`ssh …` to one worker, with a host key the API vouched for where there is one.
+    """Return the `ssh …` command for one worker, with the API's host key if there is one.
 
-    Raises UsageError where the route needs a tunnel that `ssh` alone does not make.
+    Raises UsageError for a route whose tunnel `ssh` cannot open by itself.
     """
     if access.route == "iap":
         raise UsageError(
-            "ssh alone does not go through IAP",
+            "ssh cannot connect through IAP by itself",
             worker=worker.index,
             remedy=f"gcloud compute tpus tpu-vm ssh NAME --worker={worker.index} --tunnel-through-iap",
         )
@@ -42,12 +42,12 @@ def shell_command(worker: Worker, access: Access) -> list[str]:
     if alias:
         words += ["-o", f"HostKeyAlias={alias}"]
     words += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in files)]
-    # By the name that the configuration knows it by: ssh reads there how to reach it, as we did.
+    # The name in the configuration: ssh reads there how to reach it, as tpu-tui did.
     return [*words, address_of(worker, access.route) or login.host]
 
 
 def _file_vouched(path: Path, alias: str, worker: Worker) -> Path:
-    """Replace the alias's lines by what the API says now; 0600, atomic."""
+    """Replace the alias's lines with the API's present keys; 0600, atomic."""
     make_private(path.parent)
     try:
         others = [line for line in path.read_text().splitlines() if not line.startswith(f"{alias} ")]

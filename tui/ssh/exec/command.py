@@ -1,4 +1,4 @@
-"""One command while it runs on a worker: what it wrote so far, kept in memory within bounds."""
+"""One command while it runs on a worker: its output so far, in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import asyncssh
 from tui.ssh import errors
 from tui.ssh.exec.command_result import CommandResult
 
-CHUNK = 64 * 1024
+CHUNK_BYTES = 64 * 1024
 OUTPUT_LIMIT = 256 * 1024 * 1024
-"""Bytes of output that are kept of one command when nobody says how many; a command that writes more is ended."""
+"""Bytes of output that one command may write when no budget is given; a command that writes more is ended."""
 
 MOST_SHARE_BYTES = 64 * 1024
-"""Bytes of a budget that are one stream's alone, at most."""
+"""The largest part of a budget that is reserved for one stream."""
 
 OnOutput = Callable[["RunningCommand", bool, bytes], None]
-"""Told what just came, and whether it came on stderr."""
+"""Called with new output, and whether it came on stderr."""
 
 
 class OutputBudget:
-    """Bytes of output that several commands keep together: what one does not use is there for the others.
+    """A number of bytes of output that several commands share.
 
-    Each stream has a small share that no other can take, so that one which begins late is not silent.
+    Each stream has a small share of its own, so that a command that starts late still shows some output.
     """
 
     def __init__(self, total: int, streams: int = 1) -> None:
@@ -33,14 +33,14 @@ class OutputBudget:
         self._left = total - self.share * streams
 
     def take(self, wanted: int) -> int:
-        """Take so many bytes, or what is left; how many that were."""
+        """Take up to `wanted` bytes and return how many were left to take."""
         granted = min(wanted, self._left)
         self._left -= granted
         return granted
 
 
 class BoundedOutput:
-    """Bytes of one stream: all of them, or the first and the last of them where the budget is used up."""
+    """The bytes of one stream: all of them, or the first and the last when the budget is used up."""
 
     def __init__(self, budget: OutputBudget | None = None) -> None:
         self._budget = budget
@@ -54,7 +54,7 @@ class BoundedOutput:
         return len(self._first) + len(self._last)
 
     def add(self, data: bytes) -> None:
-        """Take in what came; what is too much is left out of the middle."""
+        """Add data; when the budget is used up, omit bytes from the middle."""
         if self._most_last is not None:
             self._last += data
         elif (granted := self._granted(len(data))) == len(data):
@@ -79,16 +79,16 @@ class BoundedOutput:
         return own + self._budget.take(wanted - own)
 
     def bytes(self) -> bytes:
-        """What was kept, with a line that tells what is missing where something is."""
+        """Return the bytes, with a line in the middle that says how many were omitted."""
         gap = b"\n[... %d bytes left out ...]\n" % self.omitted if self.omitted else b""
         return b"".join((self._first, gap, self._last))
 
 
 class RunningCommand(asyncssh.SSHClientSession[bytes]):
-    """A command whose output is collected: cheaper than stream readers by half.
+    """A command whose output is collected, at half the cost of stream readers.
 
-    With `keep` its output is cut in the middle beyond that budget and the command goes on; without, one that writes
-    more than `OUTPUT_LIMIT` is ended and counts as `flooded`.
+    With `keep`, output beyond that budget is omitted from the middle and the command continues. Without it, a command
+    that writes more than `OUTPUT_LIMIT` is ended and `output_limit_exceeded` is set.
     """
 
     def __init__(self, worker: int, keep: OutputBudget | None = None, on_output: OnOutput | None = None) -> None:
@@ -105,7 +105,7 @@ class RunningCommand(asyncssh.SSHClientSession[bytes]):
         self._writable.set()
 
     def partial_result(self, *, timed_out: bool = False) -> CommandResult:
-        """What there is of it now; the exit code is None while it runs, and when time ran out."""
+        """Return the result so far; the exit code is None while the command runs, and after a timeout."""
         return CommandResult(
             worker=self.worker,
             exit_code=None if timed_out else self.exit_code,
@@ -117,11 +117,11 @@ class RunningCommand(asyncssh.SSHClientSession[bytes]):
         )
 
     def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
-        """The session is open."""
+        """Keep the channel of the open session."""
         self._channel = chan
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
-        """Keep what came, and pass it on."""
+        """Collect output and pass it on."""
         if self._keep is None and len(self.out) + len(self.err) + len(data) > OUTPUT_LIMIT:
             self.output_limit_exceeded = True
             self._channel.abort()
@@ -131,39 +131,39 @@ class RunningCommand(asyncssh.SSHClientSession[bytes]):
             self._on_output(self, datatype is not None, data)
 
     def exit_status_received(self, status: int) -> None:
-        """The command ended by itself."""
+        """Record that the command ended by itself."""
         self.exit_code = status
 
     def exit_signal_received(self, signal: str, _dumped: bool, _message: str, _lang: str) -> None:
-        """A signal ended the command."""
+        """Record the signal that ended the command."""
         self.signal = errors.quote_remote(signal)
 
     def pause_writing(self) -> None:
-        """The worker takes no more input now."""
+        """Stop writing: the worker takes no more input now."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """The worker takes input again."""
+        """Resume writing: the worker takes input again."""
         self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The session is closed: nothing more will come."""
+        """Record that the session is closed: no more output will come."""
         self._writable.set()
         if not self.ended.done():
             self.ended.set_result(exc)
 
     async def send(self, channel: asyncssh.SSHClientChannel[bytes], data: bytes) -> None:
-        """Write it all and the end of input, no faster than the worker takes it."""
-        for start in range(0, len(data), CHUNK):
+        """Write the data and the end of input, no faster than the worker reads it."""
+        for start in range(0, len(data), CHUNK_BYTES):
             await self._writable.wait()
             if self.ended.done() or channel.is_closing():
                 return
             with contextlib.suppress(BrokenPipeError, OSError):
-                channel.write(data[start : start + CHUNK])
+                channel.write(data[start : start + CHUNK_BYTES])
         self.end_input(channel)
 
     def end_input(self, channel: asyncssh.SSHClientChannel[bytes]) -> None:
-        """Write the end of input, where somebody is left to read it."""
+        """Write the end of input, unless the command has ended."""
         if not (self.ended.done() or channel.is_closing()):
             with contextlib.suppress(BrokenPipeError, OSError):
                 channel.write_eof()

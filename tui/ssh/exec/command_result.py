@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What became of one command on one worker; after a timeout the output is what came until then.
+    """The result of one command on one worker; after a timeout, the output up to then.
 
-    `exit_code` is None when a `signal` ended it, when it timed out, or when the server did not say.
+    `exit_code` is None when a `signal` ended it, when it timed out, or when the server did not report it.
     """
 
     worker: int
@@ -19,7 +19,7 @@ class CommandResult:
     stderr: bytes
     timed_out: bool
     omitted: int = 0
-    """Bytes of output that were not kept; a line in it says where they are missing."""
+    """Bytes of output that were dropped; a line in the output says where."""
 
     @property
     def ok(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a failed direct-tcpip channel says about a port: open, closed, filtered, or nothing."""
+"""Results of probes: how far a login got, and the state of a port seen from a worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tui.ssh.errors import quote_remote
 ADMINISTRATIVELY_PROHIBITED = 1
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1): the server's configuration forbids it."""
 _FAILED_AT_ONCE = "open failed"
-"""OpenSSH's words when connect failed before a packet was answered; it keeps the errno to itself then."""
+"""OpenSSH's text when connect failed without any answer; it does not pass the errno on."""
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 CONNECT_FAILED = 2
 """SSH_OPEN_CONNECT_FAILED (RFC 4254, 5.1)."""
@@ -47,12 +47,12 @@ _WORDS = (
 _VERDICTS = {
     "refused": (
         "closed",
-        "refused: the way is free and nothing listens (a firewall that rejects with port-unreachable looks the same)",
+        "refused: reachable, but nothing listens (a firewall that rejects with port-unreachable looks the same)",
     ),
     "no route": ("filtered", "no route: the host is down, or a firewall rejects (host unreachable or prohibited)"),
     "unreachable": ("filtered", "network unreachable from this worker"),
     "prohibited": ("filtered", "a firewall rejects (protocol unreachable)"),
-    "no way": ("filtered", "the worker has no way there: no route from it, or its own firewall forbids"),
+    "no way": ("filtered", "the worker cannot send there: it has no route, or its own firewall forbids it"),
     "timed out": ("filtered", "no answer: the host is down, or a firewall drops"),
     "denied": ("filtered", "the worker's own firewall forbids the connection"),
     "name": ("unknown", "the name does not resolve on this worker"),
@@ -61,9 +61,9 @@ _VERDICTS = {
 
 @dataclass(frozen=True)
 class PortState:
-    """A port as seen from a worker: `state` is open, closed, filtered or unknown, `cause` the finer reason.
+    """A port as seen from a worker: `state` is open, closed, filtered or unknown, `cause` a more exact reason.
 
-    Closed means refused: a firewall let the question through, and nothing listens yet.
+    Closed means refused: no firewall blocks the port, and nothing listens yet.
     """
 
     state: str
@@ -72,11 +72,19 @@ class PortState:
     remedy: str = ""
 
 
+@dataclass
+class LoginTimings:
+    """When each step of a login was reached, in seconds from its start; None: not reached."""
+
+    connected: float | None = None
+    logged_in: float | None = None
+
+
 @dataclass(frozen=True)
 class LoginResult:
-    """How far a login from this client came: `stage` is where it ended, `ready` when it succeeded.
+    """How far a login from this machine got: `stage` is where it ended, `ready` when it succeeded.
 
-    Stages: name, connect, greeting, host_key, login, ready. Times in seconds since the beginning, None: not reached.
+    Stages: name, connect, greeting, host_key, login, ready. Times are seconds since the start, None if not reached.
     """
 
     worker: int
@@ -87,11 +95,11 @@ class LoginResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the worker let us in."""
+        """Whether the login succeeded."""
         return self.stage == "ready"
 
     def to_json(self) -> dict[str, Any]:
-        """The row as `--json` outputs carry it."""
+        """Return the row for `--json`."""
         return {
             "worker": self.worker,
             "stage": self.stage,
@@ -102,9 +110,9 @@ class LoginResult:
 
 
 def classify_port(code: int | None, words: str, seconds: float) -> PortState:
-    """Read the code and text of a refused channel; code None means no answer within `seconds`.
+    """Return the port's state from a refused channel's code and text; code None: no answer within `seconds`.
 
-    OpenSSH hands back strerror's text, asyncssh's server `[Errno N] …`.
+    OpenSSH returns strerror's text, asyncssh's server `[Errno N] …`.
     """
     if code is None:
         return PortState(
@@ -113,9 +121,9 @@ def classify_port(code: int | None, words: str, seconds: float) -> PortState:
     if code == ADMINISTRATIVELY_PROHIBITED:
         return PortState(
             "unknown",
-            "its SSH server forbids forwarding, so nothing can be probed from it",
+            "its SSH server forbids forwarding, so no port can be probed from it",
             "forbidden",
-            "AllowTcpForwarding yes (and no PermitOpen) in its sshd_config",
+            "set AllowTcpForwarding yes (and no PermitOpen) in its sshd_config",
         )
     match = _ERRNO.search(words)
     cause = _LINUX.get(int(match[1])) if match else None

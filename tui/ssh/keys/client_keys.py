@@ -1,4 +1,4 @@
-"""Our own keys: the agent's first, then files, decrypted once and kept in memory."""
+"""The keys to log in with: the agent's first, then files, decrypted once and held in memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tui.ssh.transport.asyncssh_import import load_asyncssh
 if TYPE_CHECKING:
     import asyncssh
 
-ATTEMPTS = 3
-"""Wrong passphrases in a row before a key is given up, as ssh(1) does."""
-AGENT_TIMEOUT = 5.0
+PASSPHRASE_TRIES = 3
+"""Wrong passphrases before a key is skipped, as ssh(1) does."""
+AGENT_TIMEOUT_S = 5.0
 _FEW_AGENT_KEYS = 4
 """OpenSSH hangs up after six refused keys (MaxAuthTries): a crowded agent must not hide gcloud's key."""
 _OPENSSH = b"-----BEGIN OPENSSH PRIVATE KEY-----"
@@ -32,7 +32,7 @@ _NEEDS_PASSPHRASE = "Passphrase must be specified"
 
 @dataclass(frozen=True)
 class _LoadedKey:
-    """A key that can be used, its certificates, and what is tried of them: the certificates first."""
+    """A decrypted key, its certificates, and the pairs to try: certificates first."""
 
     key: asyncssh.SSHKey
     certificates: list[asyncssh.SSHCertificate]
@@ -40,7 +40,7 @@ class _LoadedKey:
 
     @classmethod
     def of(cls, key: asyncssh.SSHKey, certificates: list[asyncssh.SSHCertificate]) -> _LoadedKey:
-        """The key with those of the certificates that are its own, as ssh(1) has it."""
+        """Return the key with those of the certificates that belong to it, as ssh(1) does."""
         import asyncssh
 
         own = [certificate for certificate in certificates if certificate.key.public_data == key.public_data]
@@ -51,7 +51,7 @@ class _LoadedKey:
 class ClientKeys:
     """The keys of one fleet, read once for all its connections.
 
-    `locked` names the encrypted files that nobody opened yet.
+    `locked` lists the key files that are still encrypted.
     """
 
     def __init__(self, access: Access, prompter: Prompter | None = None, more: Iterable[str] = ()) -> None:
@@ -64,15 +64,15 @@ class ClientKeys:
         self._agent: asyncssh.SSHAgentClient | None = None
         self._agent_pairs: list[asyncssh.SSHKeyPair] = []
         self._named: set[bytes | None] = set()
-        """The public halves of the keys that the configuration names: the agent's of these are tried first."""
+        """Public halves of the keys that the configuration names; the agent's keys among them are tried first."""
         self._files: dict[str, _LoadedKey] = {}
         self.locked: list[str] = []
 
     async def load(self) -> None:
         """Read the agent and the key files; later calls return at once.
 
-        Raises UsageError when the key that was asked for cannot be read, OutOfReachError when it is encrypted and
-        there is nobody to ask.
+        Raises UsageError when the key named by the user cannot be read, OutOfReachError when it is encrypted and
+        there is no prompter.
         """
         async with self._lock:
             if self._loaded:
@@ -92,11 +92,11 @@ class ClientKeys:
 
     @property
     def count(self) -> int:
-        """How many key files are open."""
+        """The number of decrypted key files."""
         return len(self._files)
 
     async def unlock_more(self, seen: int) -> bool:
-        """Ask, once, for the passphrases of the keys still encrypted; whether there are more than `seen` now."""
+        """Ask once for the passphrases of the encrypted keys. Return whether more than `seen` are decrypted now."""
         async with self._lock:
             if self._prompter is not None and self.locked and self.count == seen and not self._declined:
                 await self._ask(list(self.locked))
@@ -104,17 +104,17 @@ class ClientKeys:
             return self.count > seen
 
     def candidates(self) -> list[asyncssh.SSHKeyPair]:
-        """The keys in the order they are tried, for one connection: asyncssh notes on them what a server wants."""
+        """Return copies of the keys in the order to try, for one connection: asyncssh changes them per server."""
         return [copy.copy(pair) for pair in self._in_order()]
 
     def _in_order(self) -> list[asyncssh.SSHKeyPair]:
-        asked = self._access.identity
-        by_file = {path: opened.pairs for path, opened in self._files.items()}
-        public = {opened.key.public_data for opened in self._files.values()}
+        named = self._access.identity
+        by_file = {path: loaded.pairs for path, loaded in self._files.items()}
+        public = {loaded.key.public_data for loaded in self._files.values()}
         from_agent = [pair for pair in self._agent_pairs if pair.public_data not in public]
-        first = by_file.pop(asked, []) if asked else []
-        if asked and not first:
-            wanted = _public_half(asked)
+        first = by_file.pop(named, []) if named else []
+        if named and not first:
+            wanted = _public_half(named)
             first = [pair for pair in from_agent if pair.public_data == wanted]
             from_agent = [pair for pair in from_agent if pair.public_data != wanted]
         files = [pair for pairs in by_file.values() for pair in pairs]
@@ -125,7 +125,7 @@ class ClientKeys:
 
     @property
     def access(self) -> Access:
-        """The access with the keys that are open by now, fit to be handed to another process."""
+        """The access with the keys that are decrypted by now, to pass to another process."""
         if not self._loaded:
             return self._access
         return replace(
@@ -133,15 +133,15 @@ class ClientKeys:
             client_keys=tuple(
                 ClientKey(
                     path,
-                    opened.key.export_private_key().decode(),
-                    "".join(one.export_certificate().decode() for one in opened.certificates) or None,
+                    loaded.key.export_private_key().decode(),
+                    "".join(one.export_certificate().decode() for one in loaded.certificates) or None,
                 )
-                for path, opened in self._files.items()
+                for path, loaded in self._files.items()
             ),
         )
 
     def close(self) -> None:
-        """Let go of the agent."""
+        """Close the connection to the agent."""
         if self._agent is not None:
             self._agent.close()
             self._agent = None
@@ -152,21 +152,21 @@ class ClientKeys:
         import asyncssh
 
         with suppress(OSError, ValueError, asyncio.TimeoutError, asyncssh.Error):
-            self._agent = await asyncio.wait_for(asyncssh.connect_agent(self._access.agent), AGENT_TIMEOUT)
+            self._agent = await asyncio.wait_for(asyncssh.connect_agent(self._access.agent), AGENT_TIMEOUT_S)
             if self._agent is not None:
-                self._agent_pairs = list(await asyncio.wait_for(self._agent.get_keys(), AGENT_TIMEOUT))
+                self._agent_pairs = list(await asyncio.wait_for(self._agent.get_keys(), AGENT_TIMEOUT_S))
 
     def _read_files(self) -> None:
-        asked = self._access.identity
+        named = self._access.identity
         held = {pair.public_data for pair in self._agent_pairs}
-        for path in dict.fromkeys(([asked] if asked else []) + [*self._more, *self._access.identities]):
-            if path == asked and not Path(path).exists() and _public_half(path) not in held:
+        for path in dict.fromkeys(([named] if named else []) + [*self._more, *self._access.identities]):
+            if path == named and not Path(path).exists() and _public_half(path) not in held:
                 raise UsageError("no such key file", why=path, remedy="give `--identity` the path of a private key")
-            if not Path(path).exists() or (_public_half(path) in held and path != asked):
+            if not Path(path).exists() or (_public_half(path) in held and path != named):
                 continue
-            self._read_file(path, asked == path, held)
+            self._read_file(path, named == path, held)
 
-    def _read_file(self, path: str, asked: bool, held: set[bytes]) -> None:
+    def _read_file(self, path: str, named: bool, held: set[bytes]) -> None:
         import asyncssh
 
         try:
@@ -176,10 +176,10 @@ class ClientKeys:
             if _NEEDS_PASSPHRASE in str(error) or isinstance(error, asyncssh.KeyEncryptionError):
                 if _public_half(path) not in held:
                     self.locked.append(path)
-            elif asked and _public_half(path) not in held:
+            elif named and _public_half(path) not in held:
                 raise UsageError("this is not a private key", why=f"{path}: {error}") from error
         except OSError as error:
-            if asked:
+            if named:
                 raise UsageError("the key file cannot be read", why=str(error)) from error
 
     def _take(self, key: ClientKey) -> None:
@@ -193,19 +193,19 @@ class ClientKeys:
 
         if self._prompter is None:
             raise OutOfReachError(
-                "the SSH key is encrypted and there is nobody to ask for its passphrase",
+                "the SSH key is encrypted, and there is no terminal to ask for its passphrase",
                 why=paths[0],
                 remedy=f"ssh-add {paths[0]}",
             )
         for path in paths:
-            for attempt in range(ATTEMPTS):
-                again = "wrong passphrase, once more: " if attempt else ""
+            for attempt in range(PASSPHRASE_TRIES):
+                again = "wrong passphrase, try again: " if attempt else ""
                 secret = await self._prompter.secret(f"{again}Passphrase for {path}: ")
                 if secret is None:
                     break
                 with suppress(asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError):
                     data = await asyncio.to_thread(Path(path).read_bytes)
-                    # bcrypt takes 0.1 s and more by design: not on the event loop.
+                    # bcrypt takes 0.1 s and more by design, so it runs in a thread.
                     key = await asyncio.to_thread(asyncssh.import_private_key, data, secret)
                     self._files[path] = _LoadedKey.of(key, _certificates(path))
                     self.locked.remove(path)
@@ -213,7 +213,7 @@ class ClientKeys:
 
 
 def _certificates(path: str) -> list[asyncssh.SSHCertificate]:
-    """The certificate beside a key (`KEY-cert.pub`), as ssh-keygen writes it."""
+    """Return the certificates in the file beside a key (`KEY-cert.pub`), as ssh-keygen writes it."""
     import asyncssh
 
     with suppress(OSError, asyncssh.KeyImportError, ValueError):
@@ -222,7 +222,7 @@ def _certificates(path: str) -> list[asyncssh.SSHCertificate]:
 
 
 def _public_half(path: str) -> bytes | None:
-    """The public key of a key file, from `KEY.pub` beside it or the file itself."""
+    """Return the public key of a key file, from `KEY.pub` beside it or from the file itself."""
     import asyncssh
 
     for candidate in (f"{path}.pub", path):
@@ -232,16 +232,16 @@ def _public_half(path: str) -> bytes | None:
 
 
 def has_unencrypted_key(access: Access) -> bool:
-    """Whether the key that was asked for, else one of the usual ones, is there unencrypted: nobody has to be asked.
+    """Return whether the key named by the user, or else one of the default keys, exists unencrypted.
 
-    Seen from the file's first lines, without asyncssh; a doubtful file counts as locked.
+    Reads the file's first lines, without asyncssh; a doubtful file counts as encrypted.
     """
     paths = [access.identity] if access.identity else list(access.identities)
     return access.client_keys is None and any(_is_open(Path(path)) for path in paths)
 
 
 def _is_open(path: Path) -> bool:
-    """Whether a file is a private key without a passphrase, by OpenSSH's PROTOCOL.key or by PEM's headers."""
+    """Return whether a file is a private key without a passphrase, by OpenSSH's PROTOCOL.key or PEM's headers."""
     try:
         head, *lines = path.read_bytes().strip().split(b"\n")
         if head.strip() in _PLAIN_PEM:
@@ -252,7 +252,7 @@ def _is_open(path: Path) -> bool:
 
 
 async def _with_configured_agent(access: Access) -> Access:
-    """The access with the agent that the SSH configuration names for every host, where it names one."""
+    """Return the access with the agent that the SSH configuration names for every host, if it names one."""
     if access.config is None:
         return access
     agent = (await ask_config(access.config, "*", None, None, local_user())).agent
@@ -260,10 +260,10 @@ async def _with_configured_agent(access: Access) -> Access:
 
 
 async def unlock(access: Access, prompter: Prompter | None = None) -> Access:
-    """The access with its key files read and decrypted, so that a process without a terminal can use it.
+    """Return the access with its key files read and decrypted, so that a process without a terminal can use it.
 
-    Raises OutOfReachError (saying `ssh-add`) when a passphrase is needed and cannot be asked for, UsageError when the
-    key that was asked for is no key.
+    Raises OutOfReachError (naming `ssh-add`) when a passphrase is needed and there is no prompter, UsageError when
+    the file named by the user is not a key.
     """
     keys = ClientKeys(await _with_configured_agent(access), prompter)
     try:

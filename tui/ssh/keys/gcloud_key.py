@@ -1,4 +1,4 @@
-"""The one key a person logs in with, as gcloud has it: found, or made where there is none."""
+"""The key that gcloud logs in with: find it, or create it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 KEY_TYPE = "ssh-rsa"
 KEY_BITS = 3072
-"""What `gcloud compute ssh` makes, so that it goes on using the same key."""
+"""The type and size `gcloud compute ssh` creates, so that gcloud keeps using the same key."""
 
 
 @dataclass(frozen=True)
 class LoginKey:
-    """The public half of a key: `public` is its line (type, base64, comment); nothing of it while it is not made."""
+    """A key file and its public half: `public` is its line (type, base64, comment), None without a key."""
 
     path: Path
     public: str | None = None
@@ -30,30 +30,32 @@ class LoginKey:
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a key."""
+        """Whether the key exists."""
         return self.public is not None
 
 
 def find_login_key(access: Access) -> LoginKey:
-    """The key asked for by name, else gcloud's own. Raises UsageError when it is there and cannot be read.
+    """Return the key named by the user, else gcloud's. Raises UsageError when it exists and cannot be read.
 
-    Only its public half is read, so an encrypted key needs no passphrase where `KEY.pub` lies beside it.
+    Only its public half is read, so an encrypted key with `KEY.pub` beside it needs no passphrase.
     """
     path = Path(access.identity or access.identities[0])
     public = _public_of(path)
     if public is not None:
         return _with_public_half(path, public)
     if path.exists():
-        raise UsageError("this is not a private key", why=str(path), remedy=f"ssh-keygen -y -f {path} shows more")
+        raise UsageError(
+            "this is not a private key", why=str(path), remedy=f"ssh-keygen -y -f {path} shows the reason"
+        )
     if access.identity:
         raise UsageError("no such key file", why=str(path), remedy="give `--identity` the path of a private key")
     return LoginKey(path)
 
 
 def make_login_key(key: LoginKey) -> LoginKey:
-    """Make the key pair, without a passphrase, readable by its owner only; takes a second of CPU.
+    """Create the key pair, without a passphrase, readable by its owner only; takes a second of CPU.
 
-    Raises UsageError when it cannot be written; a file that is there is never overwritten.
+    Raises UsageError when it cannot be written; an existing file is never overwritten.
     """
     import asyncssh
 
@@ -65,7 +67,7 @@ def make_login_key(key: LoginKey) -> LoginKey:
         _write_new(Path(f"{key.path}.pub"), private.export_public_key(), 0o644)
     except OSError as error:
         raise UsageError(
-            "the SSH key cannot be made", why=str(error), remedy="or name one with --identity"
+            "the SSH key cannot be created", why=str(error), remedy="name another key with --identity"
         ) from error
     return _with_public_half(key.path, private)
 

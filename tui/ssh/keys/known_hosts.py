@@ -1,4 +1,4 @@
-"""Whose host keys we believe: the API's first, then gcloud's file, OpenSSH's, ours; never anybody's unseen."""
+"""Trusted host keys: from the API first, then from gcloud's file, OpenSSH's and tpu-tui's own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOST_KEY_ALGORITHMS = (
     "rsa-sha2-512",
     "rsa-sha2-256",
 )
-"""Host key algorithms in the order we ask for them where no key is known, as OpenSSH prefers them."""
+"""Host key algorithms in the order to request where no key is known, as OpenSSH prefers them."""
 CERTIFICATE_ALGORITHMS = (
     "ssh-ed25519-cert-v01@openssh.com",
     "ecdsa-sha2-nistp256-cert-v01@openssh.com",
@@ -40,22 +40,22 @@ CERTIFICATE_ALGORITHMS = (
 
 @dataclass(frozen=True)
 class TrustedKeys:
-    """What is known about one host: its keys, the authorities that may sign them, the revoked ones."""
+    """The known keys of one host, the authorities that may sign them, and the revoked keys."""
 
     keys: tuple[asyncssh.SSHKey, ...] = ()
     authorities: tuple[asyncssh.SSHKey, ...] = ()
     revoked: tuple[asyncssh.SSHKey, ...] = ()
     vouched: bool = False
-    """Whether the cloud's API told the keys; then no file has a say."""
+    """Whether the keys come from the cloud's API; then known-hosts files are ignored."""
     names: tuple[str, ...] = ()
-    """Under which names the files were asked."""
+    """The names searched for in the files."""
     files: tuple[str, ...] = field(default=())
 
     @property
     def algorithms(self) -> list[str]:
-        """Host key algorithms to ask for: those of the keys we know first.
+        """Host key algorithms to request, those of the known keys first.
 
-        The others follow, so that a server which only has another key is seen as changed and not as mute.
+        The others follow, so that a server with only another key is reported as changed, not as incompatible.
         """
         known = [name.decode() for key in self.keys for name in key.sig_algorithms]
         certified = CERTIFICATE_ALGORITHMS if self.authorities else ()
@@ -64,14 +64,14 @@ class TrustedKeys:
 
 
 class HostKeys:
-    """The known-hosts files of one access, read when they change."""
+    """The known-hosts files of one access, read again when they change."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._read: dict[str, tuple[tuple[int, int], SSHKnownHosts]] = {}
 
     def trusted(self, login: Login, vouched: Sequence[str] = ()) -> TrustedKeys:
-        """What is known about this host; `vouched` are public key lines of the API and win over every file."""
+        """Return the trusted keys of this host; `vouched` are public key lines of the API and win over every file."""
         import asyncssh
 
         keys: list[asyncssh.SSHKey] = []
@@ -88,18 +88,18 @@ class HostKeys:
         return replace(found, revoked=by_alias.revoked + by_address.revoked)
 
     def accept(self, login: Login, key: asyncssh.SSHKey) -> None:
-        """File a key as known from now on, in our own file (0600); several processes may do so at once."""
+        """Add a key to tpu-tui's own known-hosts file (0600); several processes may do so at once."""
         if self._access.own_known_hosts is None:
             return
         add_known_host(Path(self._access.own_known_hosts), host_key_name(login), key)
 
     def alias_of(self, login: Login) -> str | None:
-        """The alias under which a file has the host's key; None where it is known by its address only, or not."""
+        """Return the alias under which a file has the host's key; None if no file has it under an alias."""
         files = self.files(login)
         return next((name for name in login.aliases if self._search((name,), files).keys), None)
 
     def files(self, login: Login) -> tuple[str, ...]:
-        """The files that are asked, in order; ours, to which keys are added, is the last."""
+        """Return the known-hosts files in order; tpu-tui's own, to which keys are added, is the last."""
         own = (self._access.own_known_hosts,) if self._access.own_known_hosts else ()
         return tuple(dict.fromkeys([*self._access.known_hosts, *login.known_hosts, *own]))
 
@@ -126,9 +126,9 @@ class HostKeys:
         )
 
     def _load(self, path: str) -> SSHKnownHosts | None:
-        """Return what a file holds, None where there is none. Raises UsageError where others may write to ours."""
+        """Read a file; None if there is none. Raises UsageError if others can write to tpu-tui's own file."""
         try:
-            status = os.stat(path)  # noqa: PTH116 - once a login and file; a Path takes thrice as long to make
+            status = os.stat(path)  # noqa: PTH116 - runs for each login and file; a Path takes three times as long
         except OSError:
             return None
         if path == self._access.own_known_hosts:
@@ -143,7 +143,7 @@ class HostKeys:
 
 
 def _parse(path: str) -> SSHKnownHosts:
-    """Read a known-hosts file; a line that is none is left aside, as OpenSSH does."""
+    """Read a known-hosts file; invalid lines are skipped, as OpenSSH does."""
     import asyncssh
 
     known = asyncssh.import_known_hosts("")
@@ -161,29 +161,29 @@ def _lines(path: str) -> list[str]:
 
 
 def address_name(host: str, port: int) -> str:
-    """An address as known-hosts files write it: bare on port 22, else `[host]:port` (sshd(8))."""
+    """Return an address as known-hosts files write it: bare on port 22, else `[host]:port` (sshd(8))."""
     return host.lower() if port == 22 else f"[{host.lower()}]:{port}"
 
 
 def host_key_name(login: Login) -> str:
-    """The name a host's key is filed under: its alias where it has one, else its address."""
+    """Return the name a host's key is stored under: its alias if it has one, else its address."""
     return login.aliases[0] if login.aliases else address_name(login.host, login.port)
 
 
 def fingerprint(key: asyncssh.SSHKey) -> str:
-    """A key's SHA256 fingerprint as ssh-keygen -l prints it."""
+    """Return a key's SHA256 fingerprint as ssh-keygen -l prints it."""
     return key.get_fingerprint("sha256")
 
 
 def key_type(key: asyncssh.SSHKey) -> str:
-    """A key's type as people know it, `ssh-ed25519`."""
+    """Return a key's type, e.g. `ssh-ed25519`."""
     return key.get_algorithm()
 
 
 def add_known_host(path: Path, name: str, key: asyncssh.SSHKey) -> None:
-    """Append `name key` to a known-hosts file of ours unless it is there already.
+    """Append `name key` to a known-hosts file unless it is there already.
 
-    The file is made 0600; writers take turns, so several processes add no line twice and tear none.
+    The file is created with mode 0600 and locked, so several processes add no line twice and write whole lines.
     """
     line = f"{name} {key.export_public_key().decode().split(chr(10))[0]}"
     line = " ".join(line.split()[:3])
@@ -200,7 +200,7 @@ def add_known_host(path: Path, name: str, key: asyncssh.SSHKey) -> None:
 
 
 def find_key_lines(trusted: TrustedKeys) -> Iterator[tuple[str, int, asyncssh.SSHKey]]:
-    """Where the known keys of a host stand: file, line number from 1, key."""
+    """Yield where the known keys of a host are stored: file, line number from 1, key."""
     import asyncssh
 
     for path in trusted.files:
@@ -213,7 +213,7 @@ def find_key_lines(trusted: TrustedKeys) -> Iterator[tuple[str, int, asyncssh.SS
 
 
 def host_key_error(worker: int | str | None, login: Login, trusted: TrustedKeys, key: asyncssh.SSHKey) -> SshError:
-    """Why an offered host key was not believed, both fingerprints told where there are two."""
+    """Return why an offered host key was not trusted, with both fingerprints if a key is known."""
     offered = f"{key_type(key)} {fingerprint(key)}"
     where = f"{login.host}:{login.port}"
     if key in trusted.revoked:
@@ -222,7 +222,7 @@ def host_key_error(worker: int | str | None, login: Login, trusted: TrustedKeys,
             "its host key is revoked",
             worker=worker,
             why=f"{where} offers {offered}, which {', '.join(trusted.files)} marks as revoked",
-            remedy="do not connect before you know why; ask whoever maintains that file",
+            remedy="do not connect before you know why; ask the maintainer of that file",
         )
     if not (trusted.keys or trusted.authorities):
         return SshError(
@@ -230,19 +230,19 @@ def host_key_error(worker: int | str | None, login: Login, trusted: TrustedKeys,
             "its host key is unknown",
             worker=worker,
             why=f"{where} offers {offered}",
-            remedy="compare the fingerprint with the machine's own, then `--host-keys accept-new`",
+            remedy="compare the fingerprint with the machine's own, then pass `--host-keys accept-new`",
         )
     known = "; ".join(f"{key_type(old)} {fingerprint(old)}" for old in trusted.keys) or "a certificate"
     if trusted.vouched:
-        remedy = "somebody may be in between, or the worker was made anew: list the slice again and compare"
+        remedy = "the connection may be intercepted, or the worker was recreated: list the slice again and compare"
     else:
         spots = list(dict.fromkeys((path, number) for path, number, _ in find_key_lines(trusted)))
         lines = ", ".join(f"{path} line {number}" for path, number in spots)
         remove = "; ".join(
             f"ssh-keygen -R '{trusted.names[0]}' -f {path}" for path in dict.fromkeys(p for p, _ in spots)
         )
-        remedy = f"if the worker was made anew, remove the old key ({lines}): {remove}"
-    source = "the Cloud TPU API says" if trusted.vouched else "known is"
+        remedy = f"if the worker was recreated, remove the old key ({lines}): {remove}"
+    source = "the Cloud TPU API reports" if trusted.vouched else "the known key is"
     return SshError(
         Reason.HOST_KEY_CHANGED,
         "its host key has changed",
@@ -253,10 +253,10 @@ def host_key_error(worker: int | str | None, login: Login, trusted: TrustedKeys,
 
 
 def host_key_not_saved(worker: int | str | None, path: str | None, error: OSError) -> TpuTuiError:
-    """An accepted key that could not be written down."""
+    """Return the error for an accepted key that could not be saved."""
     return SshError(
         Reason.HOST_KEY_UNKNOWN,
-        "its host key was accepted and could not be filed",
+        "its host key was accepted but could not be saved",
         worker=worker,
         why=str(error),
         remedy=f"make {path} writable",

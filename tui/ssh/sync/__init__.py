@@ -1,1 +1,1 @@
-"""A source tree from this machine to every worker: what belongs to it, one bundle, its upload."""
+"""Sending a source tree to every worker: which files belong to it, one bundle, its upload."""

@@ -1,4 +1,4 @@
-"""A tree as it travels: the sh program that makes it, and the bytes of files that it cuts out of the stream."""
+"""A tree as it is sent: an sh program that creates it, and the bytes of files that it cuts out of the stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLOCK_BYTES = 1 << 16
 _LENGTH_DIGITS = 20
 """Digits of a length in the stream, padded with zeros."""
 _MAX_INLINE_BYTES = 32 * 1024
-"""Bytes of a text that a shell still writes by itself."""
+"""The largest text that the program contains and the shell writes itself."""
 _MAX_INLINE_TOTAL_BYTES = 8 * 1024 * 1024
 _NAMES_PER_COMMAND = 100
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
@@ -25,7 +25,7 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 
 @dataclass(frozen=True)
 class Bundle:
-    """A tree ready to be sent: `script` makes it out of itself and of the `streamed` files' bytes."""
+    """A tree ready to be sent: `script` creates it from its own text and the bytes of the `streamed` files."""
 
     tree: SourceTree
     script: bytes
@@ -34,12 +34,12 @@ class Bundle:
 
     @property
     def size(self) -> int:
-        """Bytes that travel to a worker."""
+        """Bytes sent to a worker."""
         texts = len(self.manifest) + len(self.script) + 2 * _LENGTH_DIGITS
         return texts + sum(entry.size for entry in self.streamed)
 
     def blocks(self, worker: int) -> Iterator[bytes]:
-        """Those bytes. Raises WorkerError for that worker when a file has become shorter."""
+        """Yield the bytes to send. Raises WorkerError for that worker when a file has become shorter."""
         for text in (self.manifest, self.script):
             yield encode_length(len(text))
             yield from (text[start : start + BLOCK_BYTES] for start in range(0, len(text), BLOCK_BYTES))
@@ -56,7 +56,7 @@ class Bundle:
                         "the code did not arrive",
                         worker=worker,
                         why=f"{quote_remote(entry.path)} became shorter while it was sent",
-                        remedy="sync again when nothing writes there",
+                        remedy="sync again when nothing writes to it",
                     )
                 left -= len(block)
                 yield block
@@ -66,19 +66,19 @@ class Bundle:
 
 
 def encode_length(value: int) -> bytes:
-    """A length as the stream carries it."""
+    """Encode a length for the stream."""
     return b"%0*d" % (_LENGTH_DIGITS, value)
 
 
 def read_bundle(directory: Path) -> Bundle:
-    """Read a directory and make it ready to be sent. Blocks; raises UsageError when it cannot be read."""
+    """Read a directory and prepare it for sending. Blocks; raises UsageError when it cannot be read."""
     return build_bundle(read_tree(directory))
 
 
 def build_bundle(tree: SourceTree) -> Bundle:
-    """Make a tree ready to be sent: its program has every name quoted, directories first. Blocks while it reads.
+    """Prepare a tree for sending: a program with every name quoted, directories first. Blocks while it reads.
 
-    Small texts stand in it as they are, written by the shell itself: a process a file would cost far more. All other
+    The program contains small texts, which the shell writes itself: a process per file would cost far more. All other
     files are cut out of the stream that follows, in order.
     """
     entries = tree.entries
@@ -110,7 +110,7 @@ def _in_groups(command: bytes, names: list[bytes]) -> list[bytes]:
 
 
 def _small_text(tree: SourceTree, entry: TreeEntry) -> bytes | None:
-    """A file's bytes where a shell can carry them: short, no NUL or other control character, valid UTF-8."""
+    """Return a file's bytes if they fit in a shell program: short, valid UTF-8, no control characters; else None."""
     if entry.size > _MAX_INLINE_BYTES:
         return None
     try:
@@ -126,7 +126,7 @@ def _shell_quoted(path: bytes, *, here: bool = True) -> bytes:
 
 
 def _manifest(entries: Iterable[TreeEntry]) -> bytes:
-    """What `sha256sum -c` reads: a name with a backslash or newline is escaped and its line begins with one."""
+    """Return the input of `sha256sum -c`: a line whose name needs escapes (backslash, newline) begins with `\\`."""
     lines = []
     for entry in entries:
         if entry.kind not in ("f", "x") or b"\r" in entry.path:

@@ -1,4 +1,4 @@
-"""A directory of code as it would be shared: git's view of it, with a hash that says when two are the same."""
+"""The files of a directory of code as git sees them, with a hash that identifies their content."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CACHES = frozenset(
         ".tox", ".nox", ".DS_Store",
     }
 )  # fmt: skip
-"""Left out where there is no git to say what belongs to the code."""
+"""Names excluded where git does not know which files belong to the code."""
 _CACHE_TAG = "CACHEDIR.TAG"
-"""Marks a cache directory (Cache Directory Tagging Specification)."""
+"""The mark of a cache directory (Cache Directory Tagging Specification)."""
 _VENV_MARK = "pyvenv.cfg"
-"""A virtual environment holds this machine's paths and serves no other."""
+"""The mark of a virtual environment, which works only at its own path."""
 _BLOCK = 1 << 20
 HASH_DIGITS = 40
 
@@ -43,7 +43,7 @@ class TreeEntry:
 
 @dataclass(frozen=True)
 class SourceTree:
-    """What is sent of a directory; `hash` depends on paths, kinds, executable bits and bytes only."""
+    """The files to send from a directory; `hash` depends on paths, kinds, executable bits and bytes only."""
 
     directory: Path
     entries: tuple[TreeEntry, ...]
@@ -51,12 +51,12 @@ class SourceTree:
 
     @property
     def bytes(self) -> int:
-        """Content of all files together."""
+        """Total size of all files."""
         return sum(entry.size for entry in self.entries)
 
 
 def read_tree(directory: Path) -> SourceTree:
-    """Read a directory: tracked and untracked-but-not-ignored files where git knows it, else all but caches.
+    """Read a directory: tracked and untracked files that git does not ignore; without git, all but caches.
 
     Blocks while it reads every file. Raises UsageError when the directory or a file in it cannot be read.
     """
@@ -72,7 +72,7 @@ def read_tree(directory: Path) -> SourceTree:
 
 
 def _listed(root: Path) -> Iterator[Path]:
-    """The paths that belong to the code, relative to its root."""
+    """Yield the paths that belong to the code, relative to its root."""
     listed = _git_listed(root)
     if listed is None:
         yield from _walked(root)
@@ -87,11 +87,11 @@ def _listed(root: Path) -> Iterator[Path]:
 
 
 def _git_listed(root: Path) -> list[Path] | None:
-    """What git tracks or would; None where git is missing, knows nothing of the directory, or ignores all of it."""
+    """Return the files that git tracks or does not ignore; None without git or a repository, or if there are none."""
     git = shutil.which("git")
     if git is None:
         return None
-    # A repository may belong to somebody else (a mounted home): reading its index is harmless, running its
+    # A repository may belong to another user (a mounted home): reading its index is harmless, running its
     # file system monitor is not.
     command = [git, "-c", "safe.directory=*", "-c", "core.fsmonitor=false", "ls-files", "-z"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -128,7 +128,7 @@ def _left_out(folder: Path) -> bool:
 
 
 def _entry(root: Path, path: bytes) -> TreeEntry | None:
-    """One path read; None for what is gone (deleted but still tracked) or is neither file, link nor directory."""
+    """Read one path; None if it is gone (deleted but still tracked), or is not a file, link or directory."""
     full = root / os.fsdecode(path)
     try:
         status = full.lstat()

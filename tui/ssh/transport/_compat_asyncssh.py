@@ -27,18 +27,18 @@ _SIGNED = b"\1"
 """The flag in a request to log in with a key which says that its signature follows (RFC 4252, section 7)."""
 
 _CHAINED = "-cbc"
-"""How the names of ciphers end whose packets' first block an eavesdropper could choose."""
+"""The end of the names of ciphers that need an empty packet before each other one (RFC 4251, section 9.3.1)."""
 
 
 class Tunnel(Protocol):
-    """What a connection goes over: a socket (`SocketTunnel`), or a connection to a jump host."""
+    """The carrier of a connection: a socket (`SocketTunnel`), or a connection to a jump host."""
 
     async def create_connection(self, session_factory: Any, remote_host: str, remote_port: int, /) -> Any:
-        """Connect what the factory makes to the host."""
+        """Create a protocol with the factory and connect it to the host."""
 
 
 class SocketTunnel:
-    """A connected socket in the form in which asyncssh takes a tunnel."""
+    """A connected socket with the interface of an asyncssh tunnel."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -46,7 +46,7 @@ class SocketTunnel:
     async def create_connection(
         self, protocol_factory: Callable[[], asyncio.Protocol], _host: str, _port: int
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        """Connect the protocol that the factory makes to the socket."""
+        """Create a protocol with the factory and connect it to the socket."""
         return await asyncio.get_running_loop().create_connection(protocol_factory, sock=self._sock)
 
 
@@ -56,10 +56,10 @@ def connect(
     keys: Sequence[asyncssh.SSHKeyPair],
     **differing: Any,
 ) -> asyncio.Future[asyncssh.SSHClientConnection]:
-    """Begin a login with the options of `template`, those that differ, and the keys in the order they are tried.
+    """Begin a login with the options of `template`, the `differing` ones, and the keys in the order to try.
 
-    asyncssh stores on a key which signature a server wants, so each login needs copies of its own. Cancelling closes
-    the connection. The result raises what `asyncssh.connect` raises.
+    asyncssh stores on each key which signature the server wants, so every login needs its own copies. Cancelling
+    closes the connection. The result raises what `asyncssh.connect` raises.
     """
     options: Any = copy.copy(template)
     options.client_keys = keys
@@ -86,9 +86,9 @@ async def _logged_in(options: Any, carrier: Tunnel) -> asyncssh.SSHClientConnect
 
 
 class FastConnection(asyncssh.SSHClientConnection):
-    """Offer the first key at once, signed; if the server refuses it, ask as usual about the others.
+    """A connection that offers the first key at once, signed, and asks about the others as usual.
 
-    A key that an agent or a device holds is asked about first: its owner may have to confirm each signature, and
+    A key that an agent or a device holds is not signed at once: its owner may have to confirm each signature, and
     asyncssh signs with a device's key in an executor.
     """
 
@@ -98,24 +98,24 @@ class FastConnection(asyncssh.SSHClientConnection):
         self._offered: Any = None
         self._may_sign_at_once = bool(options.client_keys)
         self.wanted: tuple[str, ...] = ()
-        """The login methods that the server listed last, of those that asyncssh knows."""
+        """The login methods in the server's last list that asyncssh supports."""
         self.unsigned = 0
-        """Keys that the server would have taken and whose owner, an agent or a device, did not sign with them."""
+        """Number of keys that the server would accept and with which an agent or a device did not sign."""
         if options.client_keys:
             self._auth_methods = [_PUBLIC_KEY, *self._auth_methods]
 
     @property
     def has_received(self) -> bool:
-        """Whether the server sent anything before its greeting, or instead of one."""
+        """Whether the server sent anything before, or instead of, its greeting."""
         return bool(self._banner_lines or self._inpbuf)
 
     @property
     def untried(self) -> int:
-        """How many of the keys, the last ones, were not offered."""
+        """How many of the last keys were not offered."""
         return len(self._client_keys)
 
     def try_next_auth(self, *, next_method: bool = False) -> None:
-        """Go on with the next key or method."""
+        """Try the next key or method."""
         if not next_method:
             self.wanted = tuple(name.decode("ascii", "replace") for name in self._auth_methods)
         super().try_next_auth(next_method=next_method)
@@ -130,7 +130,7 @@ class FastConnection(asyncssh.SSHClientConnection):
         if method == _PUBLIC_KEY and self._may_sign_at_once:
             self._may_sign_at_once = False
             if isinstance(self._offered, SSHLocalKeyPair) and not self._offered.use_executor:
-                with contextlib.suppress(ValueError):  # a key that cannot sign is asked about, as asyncssh does
+                with contextlib.suppress(ValueError):  # for a key that cannot sign, ask as asyncssh does
                     signed = (_SIGNED, *args[1:])
                     await super().send_userauth_request(method, *signed, key=self._offered, trivial=False)
                     return
@@ -141,7 +141,7 @@ class FastConnection(asyncssh.SSHClientConnection):
             raise
 
     def send_packet(self, pkttype: int, *args: bytes, handler: Any = None) -> None:
-        """Send a packet, without the empty one before it that only CBC ciphers need (RFC 4251, 9.3.1)."""
+        """Send a packet, without the empty packet before it that only CBC ciphers need."""
         if pkttype != MSG_IGNORE or str(self.get_extra_info("send_cipher")).endswith(_CHAINED):
             super().send_packet(pkttype, *args, handler=handler)
 
@@ -169,12 +169,12 @@ class _QuietLogger(SSHLogger):
         return self
 
     def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
-        """Log what matters."""
+        """Log warnings and errors."""
         if level >= logging.WARNING:
             super().log(level, msg, *args, **kwargs)
 
     def debug1(self, msg: str, *args: Any, **kwargs: Any) -> None:
-        """Skip a message."""
+        """Drop a message."""
 
     debug2 = packet = debug1  # type: ignore[assignment]
     info = debug1  # type: ignore[assignment]

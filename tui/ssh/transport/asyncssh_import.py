@@ -1,4 +1,4 @@
-"""Import asyncssh quickly, and without starting other programs: it is half of what a short command costs."""
+"""Import asyncssh quickly and without starting other programs: half the cost of a short command."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any
 from tui.procs.lazy_imports import without
 
 _UNUSED = "asyncssh.crypto.x509"
-"""X.509 certificates, which asyncssh treats as optional and no worker of a pod has: a third of its loading time."""
+"""X.509 certificates: optional in asyncssh, unused by pods, and a third of its import time."""
 _LINKER_CACHE = Path("/etc/ld.so.cache")
 """The names of all shared libraries of the machine: ldconfig(8)."""
 
 
 @functools.cache
 def load_asyncssh() -> None:
-    """Import asyncssh without X.509; `make bench` (fanout: exec against pdsh) needs it. Importing it later works too.
+    """Import asyncssh without X.509, which `make bench` (fanout: exec against pdsh) needs.
 
-    A server that only offers finite-field Diffie-Hellman still gets in, without a warning on the screen.
+    Its warning about servers that only offer finite-field Diffie-Hellman is kept off the screen.
     """
     with _find_library_without_compilers(), without(_UNUSED):
         importlib.import_module("asyncssh")
@@ -36,7 +36,7 @@ def load_asyncssh() -> None:
 def _find_library_without_compilers() -> Iterator[None]:
     """Answer `ctypes.util.find_library` from the linker's cache for libraries that the cache does not list.
 
-    asyncssh looks for optional libraries (nettle, oqs) when it is imported. For each missing one, ctypes starts
+    asyncssh searches for optional libraries (nettle, oqs) when it is imported. For each missing one, ctypes starts
     ldconfig, gcc and ld: 28 programs, which inherit the environment with its secrets and need a writable /tmp.
     """
     util: Any = ctypes.util

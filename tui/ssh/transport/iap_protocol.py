@@ -1,6 +1,6 @@
-"""The messages of an IAP tunnel, and what is sent until the other side confirms it. Pure.
+"""The messages of an IAP tunnel, and the buffer of bytes that the other side has not confirmed. Pure.
 
-Source: Identity-Aware Proxy's TCP forwarding as gcloud's client speaks it: WebSocket messages of the subprotocol
+Source: Identity-Aware Proxy's TCP forwarding as implemented by gcloud's client: WebSocket messages of the subprotocol
 `relay.tunnel.cloudproxy.app`, each a 16-bit tag and its content, numbers big-endian.
 """
 
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 SUBPROTOCOL = "relay.tunnel.cloudproxy.app"
-MOST_DATA = 16 * 1024
-"""Bytes of content one DATA message may carry."""
-ACK_AFTER = 2 * MOST_DATA
-"""Bytes received after which they are confirmed."""
+MAX_DATA_BYTES = 16 * 1024
+"""The largest content of one DATA message."""
+ACK_AFTER_BYTES = 2 * MAX_DATA_BYTES
+"""Bytes to receive before confirming them."""
 _TAG = struct.Struct(">H")
 _LENGTH = struct.Struct(">I")
 _COUNT = struct.Struct(">Q")
 
 
 class Tag(IntEnum):
-    """What a message is."""
+    """The kinds of message."""
 
     CONNECT_SUCCESS_SID = 1
     RECONNECT_SUCCESS_ACK = 2
@@ -32,21 +32,21 @@ class Tag(IntEnum):
 
 @dataclass(frozen=True)
 class Frame:
-    """One message: `data` of DATA and CONNECT_SUCCESS_SID, `count` (bytes in all) of the two ACKs."""
+    """One message: `data` for DATA and CONNECT_SUCCESS_SID, `count` (total bytes) for the two ACKs."""
 
     tag: int
     data: bytes = b""
     count: int = 0
 
     def encode(self) -> bytes:
-        """The message as it travels."""
+        """Encode the message for the wire."""
         if self.tag in (Tag.ACK, Tag.RECONNECT_SUCCESS_ACK):
             return _TAG.pack(self.tag) + _COUNT.pack(self.count)
         return _TAG.pack(self.tag) + _LENGTH.pack(len(self.data)) + self.data
 
 
 def decode(message: bytes) -> Frame | None:
-    """Read a message; None for a tag that is not known. Raises ValueError for one that is cut short."""
+    """Decode a message; None for an unknown tag. Raises ValueError for one that is cut short."""
     try:
         (tag,) = _TAG.unpack_from(message)
         if tag in (Tag.ACK, Tag.RECONNECT_SUCCESS_ACK):
@@ -63,44 +63,44 @@ def decode(message: bytes) -> Frame | None:
 
 
 class ResendBuffer:
-    """What we send, kept until it is confirmed: after a new connection the rest is sent again."""
+    """Bytes to send, kept until they are confirmed: after a reconnection the rest is sent again."""
 
     def __init__(self) -> None:
         self._waiting: deque[bytes] = deque()
-        self._flying: deque[bytes] = deque()
+        self._unconfirmed: deque[bytes] = deque()
         self.confirmed = 0
-        """Bytes the other side has."""
+        """Bytes the other side confirmed."""
         self.held = 0
-        """Bytes it has not confirmed yet, sent or not."""
+        """Bytes not confirmed yet, sent or not."""
 
     def add(self, data: bytes) -> None:
-        """Take in what is to be sent."""
+        """Add bytes to send."""
         self.held += len(data)
-        for start in range(0, len(data), MOST_DATA):
-            self._waiting.append(data[start : start + MOST_DATA])
+        for start in range(0, len(data), MAX_DATA_BYTES):
+            self._waiting.append(data[start : start + MAX_DATA_BYTES])
 
     def take(self) -> bytes | None:
-        """The next piece to send, None when all was sent."""
+        """Return the next piece to send, None when everything was sent."""
         if not self._waiting:
             return None
-        self._flying.append(self._waiting.popleft())
-        return self._flying[-1]
+        self._unconfirmed.append(self._waiting.popleft())
+        return self._unconfirmed[-1]
 
     def confirm(self, count: int) -> None:
-        """Note how many bytes arrived in all. Raises ValueError for fewer than before, or more than were sent."""
+        """Confirm a total of `count` bytes. Raises ValueError for fewer than before, or more than were sent."""
         if count < self.confirmed:
-            raise ValueError("an IAP tunnel confirms less than before")
+            raise ValueError("the IAP tunnel confirms fewer bytes than before")
         while count > self.confirmed:
-            if not self._flying:
-                raise ValueError("an IAP tunnel confirms more than was sent")
-            piece = self._flying.popleft()
+            if not self._unconfirmed:
+                raise ValueError("the IAP tunnel confirms more bytes than were sent")
+            piece = self._unconfirmed.popleft()
             arrived = min(len(piece), count - self.confirmed)
             if arrived < len(piece):
-                self._flying.appendleft(piece[arrived:])
+                self._unconfirmed.appendleft(piece[arrived:])
             self.confirmed += arrived
             self.held -= arrived
 
     def rewind(self) -> None:
-        """Send again, in order, what was sent and not confirmed."""
-        self._waiting.extendleft(reversed(self._flying))
-        self._flying.clear()
+        """Queue the bytes that were sent but not confirmed again, in order."""
+        self._waiting.extendleft(reversed(self._unconfirmed))
+        self._unconfirmed.clear()

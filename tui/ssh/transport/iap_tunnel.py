@@ -1,7 +1,7 @@
 """SSH through Identity-Aware Proxy: a socket whose other end is a worker's port 22, without an external address.
 
-The worker's firewall must let 35.235.240.0/20 in, and the login needs roles/iap.tunnelResourceAccessor. Tried against
-a local server that speaks the protocol; not on Google's own.
+The worker's firewall must admit 35.235.240.0/20, and the login needs roles/iap.tunnelResourceAccessor. Tested against
+a local server that speaks the protocol, not against Google's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from urllib.parse import urlencode
 from tui.aio.backoff import backoff
 from tui.ssh import errors
 from tui.ssh.errors import SshError
-from tui.ssh.transport.iap_protocol import ACK_AFTER, MOST_DATA, SUBPROTOCOL, Frame, ResendBuffer, Tag, decode
+from tui.ssh.transport.iap_protocol import (
+    ACK_AFTER_BYTES,
+    MAX_DATA_BYTES,
+    SUBPROTOCOL,
+    Frame,
+    ResendBuffer,
+    Tag,
+    decode,
+)
 
 if TYPE_CHECKING:
     import aiohttp
@@ -28,21 +36,21 @@ if TYPE_CHECKING:
 URL = "wss://tunnel.cloudproxy.app/v4"
 ORIGIN = "bot:iap-tunneler"
 INTERFACE = "nic0"
-TOKEN_SECONDS = 1800.0
-"""How long an access token is used again; Google's hold for an hour."""
-RECONNECT_SECONDS = 120.0
-"""How long a tunnel that broke off is tried to be resumed; SSH's own keep-alive gives up sooner by default."""
-MOST_HELD = 32 * 1024 * 1024
-"""Bytes on their way that nobody confirmed yet: beyond, SSH waits."""
+TOKEN_REUSE_S = 1800.0
+"""How long an access token is reused; Google's are valid for an hour."""
+RECONNECT_S = 120.0
+"""How long to try to resume a broken tunnel; SSH's own keep-alive gives up sooner by default."""
+MAX_UNCONFIRMED_BYTES = 32 * 1024 * 1024
+"""Unconfirmed bytes beyond which SSH has to wait."""
 RESUMABLE = (4004, 1006)
-"""Close codes after which the session lives on: log in anew, and a connection that broke without a word."""
+"""Close codes after which the session can be resumed: log in again; the connection broke without a close code."""
 _UNAUTHORIZED = 401
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 
 
 @dataclass(frozen=True)
 class IapTarget:
-    """One machine's port, as Compute Engine names it; for TPU VMs the name is the guest attribute `hostname`."""
+    """One machine's port, as Compute Engine names it; a TPU VM's name is its guest attribute `hostname`."""
 
     project: str
     zone: str
@@ -54,12 +62,12 @@ class IapTarget:
         """Read `projects/P/zones/Z/instances/NAME`; raises ValueError for anything else."""
         words = resource.split("/")
         if len(words) != 6 or words[::2] != ["projects", "zones", "instances"] or not all(words):
-            raise ValueError(f"no instance: {resource!r}")
+            raise ValueError(f"not an instance: {resource!r}")
         return cls(words[1], words[3], words[5], port)
 
 
 class TunnelClosedError(Exception):
-    """The tunnel's WebSocket is closed, or never opened; `code` is the close code or HTTP status."""
+    """The tunnel's WebSocket is closed, or could not be opened; `code` is the close code or HTTP status."""
 
     def __init__(self, code: int, words: str = "") -> None:
         super().__init__(f"{code} {words}".strip())
@@ -80,12 +88,12 @@ class IapTunnels:
         self._relays: set[asyncio.Task[None]] = set()
 
     async def open(self, target: IapTarget, worker: int) -> socket.socket:
-        """A connected socket to the target. Raises SshError, the worker named."""
+        """Return a connected socket to the target. Raises SshError naming the worker."""
         relay = _Relay(self, target, worker)
         try:
             outside = await asyncio.wait_for(relay.open(), self._timeout)
         except asyncio.TimeoutError:
-            raise errors.iap_error(worker, target.instance, 0, f"nothing within {self._timeout:g} s") from None
+            raise errors.iap_error(worker, target.instance, 0, f"no answer within {self._timeout:g} s") from None
         except TunnelClosedError as error:
             raise errors.iap_error(worker, target.instance, error.code, error.words) from None
         task = asyncio.get_running_loop().create_task(relay.run())
@@ -104,7 +112,7 @@ class IapTunnels:
             await session.close()
 
     async def dial(self, path: str, query: dict[str, Any], worker: int) -> aiohttp.ClientWebSocketResponse[Any]:
-        """Open a WebSocket; an access token that is no longer taken is asked for once more. Raises Closed."""
+        """Open a WebSocket; fetch a new access token if this one is refused. Raises TunnelClosedError."""
         try:
             return await self._connect_socket(path, query, await self._access_token(worker))
         except TunnelClosedError as error:
@@ -138,7 +146,7 @@ class IapTunnels:
             return ""
         async with self._asking:
             now = asyncio.get_running_loop().time()
-            if self._token is None or now - self._token[0] > TOKEN_SECONDS:
+            if self._token is None or now - self._token[0] > TOKEN_REUSE_S:
                 self._token = (now, await self._fetch_token(worker))
             return self._token[1]
 
@@ -147,14 +155,14 @@ class IapTunnels:
         process = await asyncio.create_subprocess_exec(
             *self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
         )
-        told, said = await process.communicate()
+        token, complaint = await process.communicate()
         if process.returncode:
-            raise errors.IAP_NO_TOKEN.error(worker, words=said.decode("utf-8", "replace"))
-        return told.decode().strip()
+            raise errors.IAP_NO_TOKEN.error(worker, words=complaint.decode("utf-8", "replace"))
+        return token.decode().strip()
 
 
 class IapRoute:
-    """One worker's way through IAP: a tunnel for each try, which ends when its socket is closed."""
+    """One worker's route through IAP: a tunnel for each attempt, which ends when its socket is closed."""
 
     def __init__(self, tunnels: IapTunnels, target: IapTarget, worker: int) -> None:
         self._tunnels = tunnels
@@ -162,24 +170,24 @@ class IapRoute:
         self._worker = worker
 
     async def open(self) -> socket.socket:
-        """A connected socket to the target. Raises SshError, the worker named."""
+        """Return a connected socket to the target. Raises SshError naming the worker."""
         return await self._tunnels.open(self._target, self._worker)
 
     async def failure(self) -> None:
-        """What goes wrong with a tunnel is told when it is opened."""
+        """Return None: `open` raises what goes wrong with a tunnel."""
 
     def end(self) -> None:
-        """Nothing to do: the socket is closed."""
+        """Do nothing: the socket is closed."""
 
 
 class _Relay:
-    """Carries bytes between a local socket and one tunnel session, over as many WebSockets as it takes."""
+    """Copies bytes between a local socket and one tunnel session, over as many WebSockets as necessary."""
 
     def __init__(self, tunnels: IapTunnels, target: IapTarget, worker: int) -> None:
         self._tunnels = tunnels
         self._target = target
         self._worker = worker
-        self._ledger = ResendBuffer()
+        self._outgoing = ResendBuffer()
         self._received = 0
         self._acknowledged = 0
         self._news = asyncio.Event()
@@ -188,7 +196,7 @@ class _Relay:
         """Whether the local side has closed its end."""
 
     async def open(self) -> socket.socket:
-        """Begin the session; the local socket that leads through it. Raises Closed and SshError."""
+        """Begin the session and return the local socket to it. Raises TunnelClosedError and SshError."""
         target = self._target
         query = {
             "project": target.project,
@@ -206,7 +214,7 @@ class _Relay:
         return outside
 
     async def run(self) -> None:
-        """Carry until the local side or the session ends; what is left is closed."""
+        """Copy until the local side or the session ends, then close both."""
         reading = asyncio.get_running_loop().create_task(self._read())
         try:
             while await self._carry() and await self._resume():
@@ -219,26 +227,26 @@ class _Relay:
             await self._socket.close()
 
     async def _read(self) -> None:
-        """Take in what the local side sends, as far as there is room for what may have to be sent again."""
+        """Read what the local side sends, while there is room for bytes that may have to be sent again."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
-            while data := await loop.sock_recv(self._inside, MOST_DATA):
-                self._ledger.add(data)
+            while data := await loop.sock_recv(self._inside, MAX_DATA_BYTES):
+                self._outgoing.add(data)
                 self._news.set()
-                while self._ledger.held > MOST_HELD:
+                while self._outgoing.held > MAX_UNCONFIRMED_BYTES:
                     self._room.clear()
                     await self._room.wait()
         self._ended = True
         self._news.set()
 
     async def _carry(self) -> bool:
-        """Use one WebSocket up; whether the session may go on over another one."""
+        """Use one WebSocket until it ends. Return whether the session may continue over another one."""
         loop = asyncio.get_running_loop()
         sending, receiving = loop.create_task(self._send()), loop.create_task(self._receive())
         try:
             done, _ = await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
             if done == {sending} and sending.result():
-                # Cut short, it would lose what it counted as received and was still handing on.
+                # Cancelled, it would lose bytes that it counted as received and was still passing on.
                 await self._socket.close()
                 await asyncio.wait({receiving})
             return all(task.result() for task in done)
@@ -248,10 +256,10 @@ class _Relay:
             await asyncio.gather(sending, receiving, return_exceptions=True)
 
     async def _send(self) -> bool:
-        """Send what there is until the local side is done; True when the WebSocket gave out first."""
+        """Send until the local side is done. Return True when the WebSocket failed first."""
         try:
             while True:
-                while (data := self._ledger.take()) is not None:
+                while (data := self._outgoing.take()) is not None:
                     await self._socket.send_bytes(Frame(Tag.DATA, data).encode())
                 if self._ended:
                     return False
@@ -261,35 +269,35 @@ class _Relay:
             return True
 
     async def _receive(self) -> bool:
-        """Hand on what comes; whether the session outlives this WebSocket."""
+        """Pass on what arrives. Return whether the session can continue after this WebSocket."""
         try:
             while True:
                 frame = await self._next(self._socket)
                 if frame is None:
                     continue
                 if frame.tag == Tag.DATA:
-                    await self._take_in(frame.data)
+                    await self._pass_on(frame.data)
                 elif frame.tag == Tag.ACK:
-                    self._ledger.confirm(frame.count)
+                    self._outgoing.confirm(frame.count)
                     self._room.set()
         except TunnelClosedError as error:
             return error.code in RESUMABLE
         except (OSError, ValueError):
             return False
 
-    async def _take_in(self, data: bytes) -> None:
+    async def _pass_on(self, data: bytes) -> None:
         self._received += len(data)
         await asyncio.get_running_loop().sock_sendall(self._inside, data)
-        if self._received - self._acknowledged > ACK_AFTER:
+        if self._received - self._acknowledged > ACK_AFTER_BYTES:
             with contextlib.suppress(OSError, RuntimeError):
                 await self._socket.send_bytes(Frame(Tag.ACK, count=self._received).encode())
                 self._acknowledged = self._received
 
     async def _resume(self) -> bool:
-        """Go on with the session over a new WebSocket; False when it cannot be, or nobody is left to use it."""
+        """Continue the session over a new WebSocket. Return False when that fails or the local side has ended."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + RECONNECT_SECONDS
-        for pause in backoff(_FIRST_PAUSE, _LONGEST_PAUSE):
+        deadline = loop.time() + RECONNECT_S
+        for pause in backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S):
             if self._ended or loop.time() > deadline:
                 return False
             with contextlib.suppress(TunnelClosedError):
@@ -314,12 +322,12 @@ class _Relay:
         }
         self._socket = await self._tunnels.dial("reconnect", query, self._worker)
         self._acknowledged = self._received
-        self._ledger.confirm((await self._first(self._socket, Tag.RECONNECT_SUCCESS_ACK)).count)
+        self._outgoing.confirm((await self._first(self._socket, Tag.RECONNECT_SUCCESS_ACK)).count)
         self._room.set()
-        self._ledger.rewind()
+        self._outgoing.rewind()
 
     async def _first(self, ws: aiohttp.ClientWebSocketResponse[Any], tag: Tag) -> Frame:
-        """The message that a connection begins with; others that are not known may come before it."""
+        """Return the first message of a connection, which must have this tag; unknown messages are skipped."""
         while True:
             try:
                 frame = await self._next(ws)
@@ -331,7 +339,7 @@ class _Relay:
                 raise TunnelClosedError(0, f"it begins with message {frame.tag}")
 
     async def _next(self, ws: aiohttp.ClientWebSocketResponse[Any]) -> Frame | None:
-        """The next message, None for one of no meaning here. Raises Closed and ValueError."""
+        """Return the next message, None for one to ignore. Raises TunnelClosedError and ValueError."""
         from aiohttp import WSMsgType
 
         message = await ws.receive()

@@ -1,4 +1,4 @@
-"""Jump hosts: one connection to each, all workers tunnelled through it."""
+"""Jump hosts: one connection to each, through which all its workers are tunnelled."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from tui.ssh.transport.login import Dialer
     from tui.ssh.transport.proxy_command import ProxyCommands
 
-CLOSE_TIMEOUT = 3.0
+CLOSE_TIMEOUT_S = 3.0
 
 
 class JumpHosts:
-    """The connections to the jump hosts of one fleet, made when needed and again when lost."""
+    """The connections to the jump hosts of one fleet, opened when needed and again when lost."""
 
     def __init__(self, access: Access, dialer: Callable[[], Awaitable[Dialer]], proxies: ProxyCommands) -> None:
         self._access = access
@@ -37,37 +37,37 @@ class JumpHosts:
     async def through(
         self, jump: str, worker: int, behind: frozenset[str] = frozenset()
     ) -> asyncssh.SSHClientConnection:
-        """The connection to a jump host, for a worker behind it; `a,b` goes through a to b, as ProxyJump has it.
+        """Return the connection to a jump host for a worker behind it; `a,b` goes through a to b, as in ProxyJump.
 
-        `behind` are those that are already on the way from there to the worker: none of them twice.
-        Raises SshError, the worker named; workers that waited for the same attempt share its failure.
+        `behind` are the jump hosts already on the way from there to the worker; none is used twice.
+        Raises SshError naming the worker; workers that waited for the same attempt share its failure.
         """
-        asked = asyncio.get_running_loop().time()
+        began = asyncio.get_running_loop().time()
         async with self._locks.setdefault(jump, asyncio.Lock()):
             if self.lets_through(jump):
                 return self._live[jump][0]
             when, failure = self._failed.get(jump, (0.0, None))
-            if failure is None or when < asked:
+            if failure is None or when < began:
                 failure = await self._dial(jump, worker, behind | {jump})
             if failure is None:
                 return self._live[jump][0]
             raise _blamed(failure, jump.rpartition(",")[2], worker)
 
     def lets_through(self, jump: str) -> bool:
-        """Whether we are logged in to a jump host."""
+        """Return whether there is a live login on a jump host."""
         live = self._live.get(jump)
         return live is not None and not live[1].ended.done()
 
     async def close(self) -> None:
-        """Close them, the last of a chain first."""
+        """Close all connections, the last of a chain first."""
         live, self._live = list(self._live.values()), {}
         for connection, _ in reversed(live):
             connection.close()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(connection.wait_closed(), CLOSE_TIMEOUT)
+                await asyncio.wait_for(connection.wait_closed(), CLOSE_TIMEOUT_S)
 
     async def _dial(self, jump: str, worker: int, behind: frozenset[str]) -> errors.SshError | None:
-        """Log in to the last of a chain; the first may have a way of its own, from the configuration."""
+        """Log in to the last host of a chain; the configuration may name further jump hosts before the first."""
         before, _, last = jump.rpartition(",")
         login = await parse_jump(last, self._access)
         if not before and login.jump not in behind:
@@ -84,12 +84,12 @@ class JumpHosts:
 
 
 def _blamed(error: errors.SshError, host: str, worker: int) -> errors.SshError:
-    what = f"the jump host {host} did not let us through: {error.what}"
+    what = f"the jump host {host} failed: {error.what}"
     return errors.SshError(error.reason, what, worker=worker, why=error.why, remedy=error.remedy)
 
 
 async def parse_jump(text: str, access: Access) -> Login:
-    """`[user@]host[:port]`; the profile's user and port are the workers', not the jump host's."""
+    """Parse `[user@]host[:port]`; the profile's user and port apply to workers, not to jump hosts."""
     user, _, rest = text.strip().rpartition("@")
     host, _, port = rest.rpartition(":")
     number = parse_integer(port, MOST_PORT)

@@ -1,4 +1,4 @@
-"""One login: a socket or a tunnel, the handshake, the host key, our keys; each failure told for what it is."""
+"""One login: a socket or a tunnel, the handshake, the host key, the client keys; and why it failed."""
 
 from __future__ import annotations
 
@@ -15,57 +15,50 @@ from tui.errors import TpuTuiError
 from tui.ssh import errors
 from tui.ssh.config.access import ACCEPT_NEW, Access, Login, Prompter
 from tui.ssh.errors import SshError
+from tui.ssh.exec.port_probe import LoginTimings
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, fingerprint, host_key_error, host_key_not_saved, key_type
 from tui.ssh.transport._compat_asyncssh import SocketTunnel, connect
 from tui.ssh.transport.client_callbacks import LoginClient
-from tui.ssh.transport.tcp import SLOT_PATIENCE_S, HandshakeSlot, connect_in_turn, read_banner
+from tui.ssh.transport.tcp import SLOT_TIMEOUT_S, HandshakeSlot, connect_in_turn, read_banner
 
 KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
-"""Asked for first because it costs 1 ms of CPU where post-quantum exchanges cost tens; the others stay."""
+"""Requested first because it costs 1 ms of CPU and post-quantum exchanges cost tens; the others stay allowed."""
 CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com"
 KEY_LOGINS = 3
-"""Connections that our keys are tried on, as many on each as the server bears: more look like an attack."""
+"""Connections on which to try the keys, as many on each as the server allows: more look like an attack."""
 MAX_AUTH_TRIES_WORDS = "too many authentication failures"
-GREETING_TIMEOUT = 3.0
+GREETING_TIMEOUT_S = 3.0
 _BUSY = (b"MaxStartups", b"Not allowed at this time")
-"""What OpenSSH says instead of a greeting when it turns somebody away."""
-_SPOKEN = (b"SSH-2.0-", b"SSH-1.99-")
-"""How servers greet that speak SSH 2 (RFC 4253, section 5.1)."""
+"""OpenSSH's text instead of a greeting when it refuses a connection."""
+_SSH_2 = (b"SSH-2.0-", b"SSH-1.99-")
+"""Greetings of servers that speak SSH 2 (RFC 4253, section 5.1)."""
 
 
 class Route(Protocol):
-    """A way to a worker's SSH port that is neither a plain connection nor a jump host."""
+    """A route to a worker's SSH port other than a plain connection or a jump host."""
 
     async def open(self) -> socket.socket:
-        """A socket whose other end is the port. Raises SshError."""
+        """Return a socket connected to the port. Raises SshError."""
         ...
 
     async def failure(self) -> SshError | None:
-        """Why nothing came through what was opened last, where that is known."""
+        """Return why nothing came through the last socket, if that is known."""
         ...
 
     def end(self) -> None:
-        """What was opened last is needed no more."""
-
-
-@dataclass
-class LoginTimings:
-    """How far a login came, and how long each step took (seconds; None: not reached)."""
-
-    connected: float | None = None
-    logged_in: float | None = None
+        """Release what was opened last."""
 
 
 @dataclass
 class Dialer:
-    """Logs in to hosts with one access, one set of keys and one view of the known hosts."""
+    """Logs in to hosts with one access, one set of keys and one set of known hosts."""
 
     access: Access
     keys: ClientKeys
     host_keys: HostKeys
     slots: asyncio.Semaphore
-    """Handshakes at once."""
+    """Limits simultaneous handshakes."""
     prompter: Prompter | None = None
     _questions: asyncio.Lock = field(default_factory=asyncio.Lock)
     _options: asyncssh.SSHClientConnectionOptions | None = None
@@ -80,15 +73,15 @@ class Dialer:
         through: Route | None = None,
         stages: LoginTimings | None = None,
     ) -> tuple[asyncssh.SSHClientConnection, LoginClient]:
-        """A logged-in connection, over `tunnel` or what `through` opens where one is given.
+        """Return a logged-in connection, over `tunnel` or the route `through` if given.
 
-        Raises SshError, or UsageError where our own key is no key. A person who can be asked is asked here: for an
-        unknown host key, for the passphrases of further keys.
+        Asks the prompter about an unknown host key and for the passphrases of further keys. Raises SshError, or
+        UsageError for an invalid client key.
         """
         await self.keys.load()
         stages = stages or LoginTimings()
         trusted = self.host_keys.trusted(login, vouched)
-        asked, untried, logins = False, 0, 0
+        has_asked, untried, logins = False, 0, 0
         while True:
             logins += 1
             seen = self.keys.count
@@ -96,9 +89,9 @@ class Dialer:
             try:
                 return await self._attempt(login, worker, trusted, tunnel, through, stages, offered)
             except _UnknownHostKey as unknown:
-                if asked:
+                if has_asked:
                     raise unknown.error from None
-                asked = True
+                has_asked = True
                 trusted = await self._ask(login, worker, vouched, unknown.key, unknown.error)
             except _AuthTriesExhausted as exhausted:
                 if logins >= KEY_LOGINS:
@@ -198,7 +191,7 @@ class Dialer:
         via = self.access.jump or login.jump or "configured"
         try:
             connecting = self._connecting(login, trusted, tunnel, sock, client, offered)
-            connection = await self._bounded(connecting, client, slot)
+            connection = await self._with_login_timeout(connecting, client, slot)
         except asyncio.TimeoutError:
             if client.connection is None:
                 raise errors.JUMP_SILENT.error(worker, login, jump=via, seconds=self.access.login_timeout) from None
@@ -230,7 +223,7 @@ class Dialer:
         client: LoginClient,
         offered: list[Any],
     ) -> asyncio.Future[asyncssh.SSHClientConnection]:
-        """Begin the handshake, with what differs from one worker to the next."""
+        """Begin the handshake with this worker's own options."""
         carrier = tunnel if sock is None else SocketTunnel(sock)
         assert carrier is not None
         return connect(
@@ -246,7 +239,7 @@ class Dialer:
         )
 
     def _shared_options(self) -> asyncssh.SSHClientConnectionOptions:
-        """What all connections have in common; every option is given, so no file of the user's changes it."""
+        """Return the options of all connections; every option is explicit, so no configuration file changes them."""
         if self._options is None:
             self._options = asyncssh.SSHClientConnectionOptions(
                 config=None,
@@ -269,15 +262,15 @@ class Dialer:
             )
         return self._options
 
-    async def _bounded(
+    async def _with_login_timeout(
         self, task: asyncio.Future[asyncssh.SSHClientConnection], client: LoginClient, slot: HandshakeSlot
     ) -> asyncssh.SSHClientConnection:
-        """The login within its time; the clock stands still while a person is being asked.
+        """Wait for the login within its time limit; the clock stops while a person is prompted.
 
-        A frozen server's port is open, and its greeting does not come: that is waited for without a slot.
+        A frozen server accepts the connection and sends no greeting: wait for that without holding a slot.
         """
         left = self.access.login_timeout
-        patience = min(SLOT_PATIENCE_S, left)
+        patience = min(SLOT_TIMEOUT_S, left)
         try:
             done, _ = await asyncio.wait({task}, timeout=patience)
             if not done and not client.greeted:
@@ -301,12 +294,12 @@ class Dialer:
         raise asyncio.TimeoutError
 
     async def _diagnosed(self, login: Login, worker: int | str | None) -> SshError:
-        """Look once more at a server that never said it speaks SSH: does it say something else?"""
+        """Connect again to a server that sent no SSH greeting, and return the error for what it sends instead."""
         try:
-            words = await asyncio.wait_for(read_banner(login.host, login.port), GREETING_TIMEOUT)
+            words = await asyncio.wait_for(read_banner(login.host, login.port), GREETING_TIMEOUT_S)
         except (OSError, asyncio.TimeoutError):
             words = b""
-        if words.startswith(b"SSH-") and not words.startswith(_SPOKEN):
+        if words.startswith(b"SSH-") and not words.startswith(_SSH_2):
             return errors.NO_ALGORITHMS.error(worker, login, words=f"it speaks {errors.quote_remote(words)}")
         if not words or words.startswith(b"SSH-") or any(text in words for text in _BUSY):
             return errors.CLOSED_EARLY.error(worker, login)
@@ -336,7 +329,7 @@ class Dialer:
         if isinstance(error, asyncssh.PermissionDenied):
             return errors.denied_error(worker, login, everything, self.keys.locked, self.access.slice, client.remark)
         if MAX_AUTH_TRIES_WORDS in words.lower():
-            words = "too many keys were tried: --identity names one"
+            words = "too many keys were tried: choose one with --identity"
             problem = errors.denied_error(worker, login, everything, self.keys.locked, self.access.slice, words)
             return _AuthTriesExhausted(client.untried, problem) if 0 < client.untried < tried else problem
         if isinstance(error, asyncssh.KeyExchangeFailed):
@@ -346,8 +339,8 @@ class Dialer:
         if isinstance(error, (asyncssh.DisconnectError, OSError)):
             if not client.encrypted:
                 return errors.CUT_IN_KEY_EXCHANGE.error(worker, login)
-            told = "" if isinstance(error, (asyncssh.ConnectionLost, OSError)) else words
-            remark = client.banner or told
+            reason = "" if isinstance(error, (asyncssh.ConnectionLost, OSError)) else words
+            remark = client.banner or reason
             return errors.CUT_IN_LOGIN.error(
                 worker, login, remark=f": {errors.quote_remote(remark)}" if remark else ""
             )
@@ -355,16 +348,16 @@ class Dialer:
 
 
 def _is_direct(sock: socket.socket | None) -> bool:
-    """Whether a socket leads to the server itself, so that another one would too."""
+    """Return whether a socket leads to the server directly, so that a second connection can be tried."""
     return sock is not None and sock.family != socket.AF_UNIX
 
 
 _UNGREETED = (errors.Reason.NOT_SSH, errors.Reason.CLOSED_EARLY)
-"""How a login ends to which nobody ever said that they speak SSH."""
+"""Failures of a login without an SSH greeting."""
 
 
 class _UnknownHostKey(Exception):
-    """A host key nobody vouches for: the person may be asked before this becomes `error`."""
+    """An unknown host key: the person may be asked before this becomes `error`."""
 
     def __init__(self, key: asyncssh.SSHKey, error: SshError) -> None:
         super().__init__(error.what)
@@ -373,7 +366,7 @@ class _UnknownHostKey(Exception):
 
 
 class _AuthTriesExhausted(Exception):
-    """The server had enough of keys that it does not know while some, the last ones, were not offered yet."""
+    """The server refused further keys while the last `untried` ones were not offered yet."""
 
     def __init__(self, untried: int, error: SshError) -> None:
         super().__init__(error.what)

@@ -1,4 +1,4 @@
-"""Time that a person gave a worker: it stands still while that person is being asked for something."""
+"""Timeouts that pause while a person is prompted."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from tui.ssh.config.access import Prompter
 
-_GLANCE = 0.2
-"""Seconds between two looks whether a question is still open."""
+_CHECK_INTERVAL_S = 0.2
+"""Seconds between checks whether a prompt is still open."""
 _Result = TypeVar("_Result")
 
 
 class PromptClock:
-    """Hands questions to a person, and knows for how long one or more of them have been open."""
+    """Passes prompts on, and measures for how long at least one of them was open."""
 
     def __init__(self, prompter: Prompter) -> None:
         self._prompter = prompter
@@ -26,21 +26,21 @@ class PromptClock:
 
     @property
     def seconds(self) -> float:
-        """Seconds that a person was being asked so far."""
+        """Seconds during which a prompt was open so far."""
         return self._seconds + (time.monotonic() - self._since if self._open else 0.0)
 
     async def secret(self, text: str) -> str | None:
-        """A passphrase or one-time code; None when the person would rather not."""
-        with self._asking():
+        """Return a passphrase or one-time code; None when the person declines."""
+        with self._prompting():
             return await self._prompter.secret(text)
 
     async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
-        """Whether a host key that nobody vouches for is to be believed from now on."""
-        with self._asking():
+        """Return whether the person trusts an unknown host key from now on."""
+        with self._prompting():
             return await self._prompter.trust(worker, key_type, fingerprint)
 
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _prompting(self) -> Iterator[None]:
         if not self._open:
             self._since = time.monotonic()
         self._open += 1
@@ -53,19 +53,19 @@ class PromptClock:
 
 
 async def wait_for(
-    seconds: float, work: Coroutine[Any, Any, _Result], asked: PromptClock | None
+    seconds: float, work: Coroutine[Any, Any, _Result], prompts: PromptClock | None
 ) -> tuple[_Result, float]:
-    """What the work comes to, and the seconds that it left of those it had; cancelled it is when they are over.
+    """Return the result of `work` and the seconds left; cancel it when they are over.
 
-    Raises asyncio.TimeoutError then.
+    Raises asyncio.TimeoutError then. Time during which `prompts` has a prompt open does not count.
     """
-    before = time.monotonic() - (asked.seconds if asked else 0.0)
+    before = time.monotonic() - (prompts.seconds if prompts else 0.0)
     working = asyncio.ensure_future(work)
     left = seconds
     try:
         while left > 0:
-            await asyncio.wait({working}, timeout=max(left, _GLANCE) if asked else left)
-            left = seconds + before - time.monotonic() + (asked.seconds if asked else 0.0)
+            await asyncio.wait({working}, timeout=max(left, _CHECK_INTERVAL_S) if prompts else left)
+            left = seconds + before - time.monotonic() + (prompts.seconds if prompts else 0.0)
             if working.done():
                 return working.result(), max(left, 0.0)
         raise asyncio.TimeoutError

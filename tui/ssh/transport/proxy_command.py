@@ -1,4 +1,4 @@
-"""`ProxyCommand`: programs of the person's whose standard input and output lead to a host's SSH port."""
+"""`ProxyCommand`: programs whose standard input and output are connected to a host's SSH port."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import subprocess
 from tui.ssh import errors
 from tui.ssh.errors import SshError
 
-_WORDS = 1000
-"""Bytes of its complaints that are kept, the last ones."""
-_PARTING = 1.0
-"""Seconds in which one that broke off may say why, and in which one that is told to end does so."""
-_GLANCE = 0.02
+_STDERR_TAIL_BYTES = 1000
+"""The part of its error output that is kept."""
+_END_TIMEOUT_S = 1.0
+"""Seconds to wait for a program to end, by itself or after SIGTERM."""
+_POLL_INTERVAL_S = 0.02
 
 
 class ProxyCommands:
-    """The programs of one fleet, ended when their connections are, at the latest with the fleet."""
+    """The programs of one fleet; each ends with its connection, at the latest with the fleet."""
 
     def __init__(self) -> None:
         self._running: set[_Program] = set()
 
     def route_for(self, command: str, worker: int | str | None) -> ProxyRoute:
-        """How a socket through this command is had."""
+        """Return a route through this command."""
         return ProxyRoute(self, command, worker)
 
     def start(self, command: str) -> tuple[_Program, socket.socket]:
-        """Start one; the socket leads through it. Raises OSError."""
+        """Start a program and return it with a socket connected to it. Raises OSError."""
         for ended in [program for program in self._running if program.has_ended]:
             ended.release()
             self._running.discard(ended)
@@ -40,10 +40,10 @@ class ProxyCommands:
         return program, sock
 
     async def close(self) -> None:
-        """End them all."""
+        """End all programs."""
         for program in self._running:
             program.end()
-        await asyncio.gather(*(program.wait(_PARTING) for program in self._running))
+        await asyncio.gather(*(program.wait(_END_TIMEOUT_S) for program in self._running))
         for program in self._running:
             program.kill()
             program.release()
@@ -51,7 +51,7 @@ class ProxyCommands:
 
 
 class ProxyRoute:
-    """One worker's way through its command: a program for each try."""
+    """One worker's route through its command: a program for each attempt."""
 
     def __init__(self, commands: ProxyCommands, command: str, worker: int | str | None) -> None:
         self._commands = commands
@@ -60,7 +60,7 @@ class ProxyRoute:
         self._program: _Program | None = None
 
     async def open(self) -> socket.socket:
-        """A connected socket that leads through the program. Raises SshError."""
+        """Start the program and return a socket connected to it. Raises SshError."""
         try:
             self._program, sock = self._commands.start(self._command)
         except OSError as error:
@@ -68,17 +68,17 @@ class ProxyRoute:
         return sock
 
     async def failure(self) -> SshError | None:
-        """Why nothing came through; None where the program ended as if all were well: the host hung up."""
+        """Return why nothing came through; None if the program ended without an error: the host hung up."""
         program = self._program
         if program is None:
             return None
-        await program.wait(_PARTING)
+        await program.wait(_END_TIMEOUT_S)
         if program.ended_well and not program.words:
             return None
         return errors.PROXY_FAILED.error(self._worker, command=self._command, words=program.words or program.fate)
 
     def end(self) -> None:
-        """The connection is over, and so is its program."""
+        """End the program: its connection is over."""
         if self._program is not None:
             self._program.end()
 
@@ -93,68 +93,68 @@ class _Program:
         self._stderr_tail = b""
 
     def start(self, command: str) -> socket.socket:
-        """Start it; the socket leads to its standard input and output. Raises OSError."""
-        ours, theirs = socket.socketpair()
+        """Start it and return a socket connected to its standard input and output. Raises OSError."""
+        local, remote = socket.socketpair()
         self._stderr, stderr = os.pipe()
         try:
-            # As ssh(1) runs it: by the person's shell, which it takes the place of.
+            # As ssh(1) does: the user's shell replaces itself with the command.
             shell = os.environ.get("SHELL") or "/bin/sh"
             words = [shell, "-c", f"exec {command}"]
-            end = theirs.fileno()
+            end = remote.fileno()
             self._process = subprocess.Popen(words, stdin=end, stdout=end, stderr=stderr, start_new_session=True)
         except OSError:
-            ours.close()
+            local.close()
             os.close(self._stderr)
             raise
         finally:
-            theirs.close()
+            remote.close()
             os.close(stderr)
-        ours.setblocking(False)
+        local.setblocking(False)
         os.set_blocking(self._stderr, False)
         self._loop.add_reader(self._stderr, self._read_stderr)
-        return ours
+        return local
 
     @property
     def words(self) -> str:
-        """The last that it complained of."""
+        """The last line of its error output."""
         lines = self._stderr_tail.decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else ""
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is there no more."""
+        """Whether it has ended."""
         return self._process is None or self._process.poll() is not None
 
     @property
     def ended_well(self) -> bool:
-        """Whether it ended, and says that nothing is wrong."""
+        """Whether it ended with exit code 0."""
         return self._process is not None and self._process.poll() == 0
 
     @property
     def fate(self) -> str:
-        """How it ended, or that it did not."""
+        """How it ended, or that it did not, as text."""
         code = self._process.poll() if self._process is not None else None
-        return "it goes on and nothing comes" if code is None else f"it ended with {code}"
+        return "it is running, but sends nothing" if code is None else f"it ended with {code}"
 
     async def wait(self, seconds: float) -> None:
-        """Wait for its end, for so many seconds at most."""
-        for _ in range(round(seconds / _GLANCE)):
+        """Wait up to `seconds` for its end."""
+        for _ in range(round(seconds / _POLL_INTERVAL_S)):
             if self.has_ended:
                 return
-            await asyncio.sleep(_GLANCE)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     def end(self) -> None:
-        """Have it end, what it started included."""
+        """Send SIGTERM to it and to what it started."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it for certain."""
+        """Kill it."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
 
     def release(self) -> None:
-        """Hear its last words, and listen no more: what it left behind may hold its standard error for ever."""
+        """Read the rest of its error output and close it: processes it left behind may hold it open."""
         if self._stderr >= 0:
             self._read_stderr()
         self._close_stderr()
@@ -166,11 +166,11 @@ class _Program:
 
     def _read_stderr(self) -> None:
         try:
-            heard = os.read(self._stderr, 4096)
+            data = os.read(self._stderr, 4096)
         except BlockingIOError:
             return
-        self._stderr_tail = (self._stderr_tail + heard)[-_WORDS:]
-        if not heard:
+        self._stderr_tail = (self._stderr_tail + data)[-_STDERR_TAIL_BYTES:]
+        if not data:
             self._close_stderr()
 
     def _close_stderr(self) -> None:

@@ -13,7 +13,7 @@ from aiohappyeyeballs import AddrInfoType, start_connection
 
 from tui.aio.threads import run_in_thread
 
-SLOT_PATIENCE_S = 1.0
+SLOT_TIMEOUT_S = 1.0
 """How long a connection attempt may hold its slot: hosts behind a firewall are silent for much longer."""
 _NEXT_ADDRESS_DELAY_S = 0.25
 """How long one address of several may be silent before the next is tried too (RFC 8305, section 8)."""
@@ -89,14 +89,14 @@ async def connect_in_turn(
 ) -> AsyncIterator[tuple[socket.socket, HandshakeSlot]]:
     """Yield a connected socket and a handshake slot, which is held while the body runs.
 
-    A host that does not answer within `SLOT_PATIENCE_S` is waited for without a slot, so that a pod with many silent
+    A host that does not answer within `SLOT_TIMEOUT_S` is waited for without a slot, so that a pod with many silent
     workers does not delay the others. Raises what `open_socket` raises; after `timeout` seconds
     asyncio.TimeoutError, or socket.gaierror when the name was not resolved by then.
     """
     async with HandshakeSlot(slots) as slot:
         resolved = asyncio.Event()
         opening = asyncio.ensure_future(open_socket(host, port, resolved))
-        patience = min(SLOT_PATIENCE_S, timeout)
+        patience = min(SLOT_TIMEOUT_S, timeout)
         try:
             done, _ = await asyncio.wait({opening}, timeout=patience)
             if not done:
@@ -112,10 +112,6 @@ async def connect_in_turn(
         except BaseException:
             _discard(opening)
             raise
-
-
-def _no_dns_answer() -> socket.gaierror:
-    return socket.gaierror(socket.EAI_AGAIN, "no answer")
 
 
 def _discard(opening: asyncio.Future[socket.socket]) -> None:
