@@ -25,8 +25,12 @@ LOOK_INTERVAL = 2.0
 SIZE = (160, 46)
 
 
+FAILURE = ("--steps", "300", "--interval", "0.1", "--straggler", "1", "--crash-at", "240", "--crash-worker", "2")
+"""The rehearsal of a run whose worker 2 fails, with a slow core 1."""
+
+
 async def trained(operator: Operator, directory: RunDirectory) -> None:
-    """Wait until every core has told enough steps."""
+    """Wait until every core has printed enough steps."""
     while True:
         snapshot = await operator.logs.snapshot(directory)
         if len(snapshot) == WORKERS and snapshot.samples >= STEPS_TO_SHOW * WORKERS:
@@ -36,24 +40,41 @@ async def trained(operator: Operator, directory: RunDirectory) -> None:
         await asyncio.sleep(LOOK_INTERVAL)
 
 
+async def ended(operator: Operator, directory: RunDirectory) -> None:
+    """Wait until the run has ended."""
+    while True:
+        if operator.runs.status_of(directory).state.is_over:
+            return
+        await asyncio.sleep(LOOK_INTERVAL)
+
+
+async def show(operator: Operator, run: RunDirectory | None, pictures: dict[str, str], directory: Path) -> None:
+    """Open the console and take a picture after each key; `pictures` maps names to keys, "" for none."""
+    app = ConsoleApp(operator, open_run=run)
+    async with app.run_test(size=SIZE) as pilot:
+        for name, key in pictures.items():
+            if key:
+                await pilot.press(key)
+            await pilot.pause(6.0)
+            app.save_screenshot(f"{name}.svg", path=str(directory))
+
+
 async def take(pod: dict[str, Any], directory: Path) -> None:
-    """Train until there is something to see, and take both screens."""
+    """Train until there is something to see and take the screens of the run, the pod and a launch; then a failure."""
     operator = Operator(load({"profile": LOCAL_PROFILE}))
     slice_ = await operator.slices.get(pod["slices"][0])
     request = LaunchRequest(slice_, JobOptions(tuple(demo.train_command(pod)), runtime="cpu"), name="resnet")
     run = await operator.launches.start(await operator.launches.plan(request))
     await trained(operator, run)
-    app = ConsoleApp(operator, open_run=run)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.pause(6.0)
-        app.save_screenshot("run.svg", path=str(directory))
-        await pilot.press("escape")
-        await pilot.pause(6.0)
-        app.save_screenshot("pod.svg", path=str(directory))
-    stopper = Operator(load({"profile": LOCAL_PROFILE}))
-    async for answer in stopper.runs.stop(run, grace=5.0):
+    await show(operator, run, {"run": "", "pod": "escape", "launch": "n"}, directory)
+    operator = Operator(load({"profile": LOCAL_PROFILE}))
+    async for answer in operator.runs.stop(run, grace=5.0):
         print(f"worker {answer.worker}: stopped {answer.confirmed}")
-    await stopper.close()
+    rehearsal = (*demo.rehearsal_command(), *FAILURE)
+    request = LaunchRequest(slice_, JobOptions(rehearsal, runtime="cpu"), name="resnet", look=False)
+    run = await operator.launches.start(await operator.launches.plan(request))
+    await ended(operator, run)
+    await show(operator, run, {"failure": ""}, directory)
 
 
 def main() -> int:
@@ -66,7 +87,7 @@ def main() -> int:
         with demo.local_pod(WORKERS, 1) as pod:
             demo.make_shards(pod, WORKERS, Output())
             asyncio.run(take(pod, directory))
-    print(f"{directory}/run.svg and pod.svg")
+    print(f"{directory}: run.svg, pod.svg, launch.svg and failure.svg")
     return 0
 
 

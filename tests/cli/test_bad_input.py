@@ -125,7 +125,7 @@ async def test_what_the_api_refuses_is_a_sentence(
     newcomer: Shell, api: TpuService, knobs: dict[str, Any], words: tuple[str, ...], code: int, said: tuple[str, ...]
 ) -> None:
     for name, value in knobs.items():
-        setattr(api.behaviour, name, value)
+        setattr(api.faults, name, value)
     told(await run(newcomer, *words), code, *said)
 
 
@@ -140,14 +140,14 @@ async def test_of_two_slices_of_one_name_the_zone_says_which(newcomer: Shell, ap
 
 
 async def test_a_slice_that_is_being_made_is_not_reached_yet(newcomer: Shell, api: TpuService) -> None:
-    api.behaviour.hold_operations()
+    api.faults.hold_operations()
     making = asyncio.ensure_future(run(newcomer, *CREATE))
     try:
         while (await run(newcomer, "slices", "--json")).document == []:
             pass
         told(await run(newcomer, "exec", "pod", "--", "true"), 3, "pod is CREATING", "wait until it is READY")
     finally:
-        api.behaviour.release_operations()
+        api.faults.release_operations()
         assert (await making).code == 0
 
 

@@ -94,14 +94,14 @@ async def test_an_unknown_type_or_runtime_gets_the_near_match(cloud: Cloud) -> N
 
 
 async def test_too_little_quota_and_no_capacity_are_two_sentences(cloud: Cloud) -> None:
-    cloud.service.behaviour.worker_quota = 1
+    cloud.service.faults.worker_quota = 1
     with pytest.raises(CloudError) as caught:
         await cloud.make("pod", "v3-32")
     assert "Quota limit" in caught.value.why
     assert "quotas?project=local" in caught.value.remedy
 
-    cloud.service.behaviour.worker_quota = 64
-    cloud.service.behaviour.worker_capacity = 1
+    cloud.service.faults.worker_quota = 64
+    cloud.service.faults.worker_capacity = 1
     with pytest.raises(CloudError) as caught:
         await cloud.make("pod", "v3-32")
     assert "no more capacity" in caught.value.why
@@ -177,7 +177,7 @@ async def test_a_queued_resource_of_several_slices_goes_with_its_last_one(cloud:
 
 
 async def test_a_queued_resource_none_of_whose_slices_exists_yet_can_be_deleted(cloud: Cloud) -> None:
-    cloud.service.behaviour.worker_capacity = 0
+    cloud.service.faults.worker_capacity = 0
     client = await queue_a_pair(cloud)
 
     assert (await deleted(cloud, "pair-1"))[-1] == "queued resource wish, which also requests pair-0, is deleted"
@@ -193,7 +193,7 @@ async def test_what_is_not_there_cannot_be_changed(cloud: Cloud, verb: str, dry_
 
 
 async def test_leaving_early_does_not_undo_it(cloud: Cloud) -> None:
-    cloud.service.behaviour.operation_seconds = 0.3
+    cloud.service.faults.operation_seconds = 0.3
     steps = cloud.api.create("local-a", "pod", "v2-8", "tpu-ubuntu2204-base")
     await steps.__anext__()
     await steps.aclose()  # type: ignore[attr-defined]

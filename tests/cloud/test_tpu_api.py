@@ -101,7 +101,7 @@ async def test_only_configured_zones_are_listed_and_none_means_all(cloud: Cloud)
 
 async def test_a_zone_that_fails_is_a_problem_and_the_others_are_listed(cloud: Cloud) -> None:
     await asyncio.gather(cloud.make("near"), cloud.make("next", zone="local-b"))
-    cloud.service.behaviour.unavailable["local-b"] = FOREVER
+    cloud.service.faults.unavailable["local-b"] = FOREVER
 
     listing = await cloud.connect(patience=0.5, zones=("local-a", "local-b")).slices()
 
@@ -114,7 +114,7 @@ async def test_a_zone_that_fails_is_a_problem_and_the_others_are_listed(cloud: C
 
 async def test_asking_every_zone_names_those_that_did_not_answer(cloud: Cloud) -> None:
     await asyncio.gather(cloud.make("near"), cloud.make("next", zone="local-b"))
-    cloud.service.behaviour.unavailable["local-b"] = FOREVER
+    cloud.service.faults.unavailable["local-b"] = FOREVER
 
     listing = await cloud.connect(zones=()).slices()
 
@@ -124,13 +124,13 @@ async def test_asking_every_zone_names_those_that_did_not_answer(cloud: Cloud) -
 
 async def test_a_passing_outage_is_sat_out(cloud: Cloud) -> None:
     await cloud.make("pod")
-    cloud.service.behaviour.unavailable["local-a"] = 3
+    cloud.service.faults.unavailable["local-a"] = 3
 
     listing = await cloud.api.slices()
 
     assert [slice_.name for slice_ in listing.slices] == ["pod"]
     assert listing.problems == ()
-    assert cloud.service.behaviour.unavailable["local-a"] == 0
+    assert cloud.service.faults.unavailable["local-a"] == 0
 
 
 async def test_an_api_that_is_down_is_reported_with_the_time_it_was_tried(cloud: Cloud) -> None:
@@ -147,7 +147,7 @@ async def test_an_api_that_is_down_is_reported_with_the_time_it_was_tried(cloud:
 
 
 async def test_an_expired_token_says_how_to_log_in_again(cloud: Cloud) -> None:
-    cloud.service.behaviour.expired_token = FOREVER
+    cloud.service.faults.expired_token = FOREVER
 
     (problem,) = (await cloud.api.slices()).problems
 
@@ -235,7 +235,7 @@ async def test_a_name_no_slice_could_have_is_just_not_there(cloud: Cloud) -> Non
 async def test_a_queued_resource_shows_until_its_node_is_there(cloud: Cloud) -> None:
     from google.cloud import tpu_v2
 
-    cloud.service.behaviour.worker_capacity = 0
+    cloud.service.faults.worker_capacity = 0
     client = await cloud.api._api.open()
     node = {"accelerator_type": "v2-8", "runtime_version": "tpu-ubuntu2204-base"}
     parent = "projects/local/locations/local-a"
@@ -253,7 +253,7 @@ async def test_a_queued_resource_shows_until_its_node_is_there(cloud: Cloud) -> 
     assert (waiting.name, waiting.queued_resource, len(waiting.workers)) == ("pod", "wish", 0)
     assert (await cloud.api.get("pod", "local-a")).state == "WAITING_FOR_RESOURCES"
 
-    cloud.service.behaviour.worker_capacity = None
+    cloud.service.faults.worker_capacity = None
     ready = await row_where("READY")
     assert (ready.name, ready.queued_resource, len(ready.workers)) == ("pod", "wish", 1)
 
@@ -264,7 +264,7 @@ async def test_a_queued_resource_shows_until_its_node_is_there(cloud: Cloud) -> 
 
 async def test_asking_a_slow_api_leaves_the_loop_free(cloud: Cloud) -> None:
     await cloud.api.slices()
-    cloud.service.behaviour.latency_seconds = 0.3
+    cloud.service.faults.latency_seconds = 0.3
     asking = asyncio.ensure_future(cloud.api.slices())
     turns = 0
     while not asking.done():

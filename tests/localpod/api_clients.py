@@ -114,7 +114,7 @@ async def pod(transport: str, **options: Any) -> AsyncIterator[Pod]:
 async def serving(**options: Any) -> AsyncIterator[tuple[TpuService, SocketHosts]]:
     """A service of its own over socket hosts, with quick operations."""
     hosts = SocketHosts()
-    options.setdefault("behaviour", ServiceFaults(operation_seconds=0.02))
+    options.setdefault("faults", ServiceFaults(operation_seconds=0.02))
     service = TpuService(hosts, **options)
     await service.start()
     try:

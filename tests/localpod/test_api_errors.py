@@ -45,7 +45,7 @@ async def test_a_second_node_of_the_same_name_exists_already(transport: str) -> 
 
 @over_each_transport
 @pytest.mark.parametrize(
-    ("node_id", "wanted", "told"),
+    ("node_id", "wanted", "message"),
     [
         ("", node(), "not a valid id"),
         ("-dash", node(), "not a valid id"),
@@ -67,20 +67,20 @@ async def test_a_second_node_of_the_same_name_exists_already(transport: str) -> 
     ],
 )
 async def test_a_node_that_makes_no_sense_is_refused(
-    transport: str, node_id: str, wanted: tpu.Node, told: str
+    transport: str, node_id: str, wanted: tpu.Node, message: str
 ) -> None:
     async with pod(transport) as one:
         with pytest.raises(BadRequest) as caught:
             await one.call("create_node", parent=PLACE, node_id=node_id, node=wanted)
         assert "Cloud TPU received a bad request." in caught.value.message
-        assert told in caught.value.message
+        assert message in caught.value.message
         assert "node" in str(detail(caught.value, "field_violations"))
         assert await one.call.all("list_nodes", parent=PLACE) == []
 
 
 @over_each_transport
 async def test_more_workers_than_the_quota_are_refused_at_once(transport: str) -> None:
-    async with pod(transport, behaviour=ServiceFaults(operation_seconds=0.02, worker_quota=5)) as one:
+    async with pod(transport, faults=ServiceFaults(operation_seconds=0.02, worker_quota=5)) as one:
         await one.create("four", node("v3-32"))
         with pytest.raises((exceptions.ResourceExhausted, exceptions.TooManyRequests)) as caught:
             await one.call("create_node", parent=PLACE, node_id="two", node=node("v4-16"))
@@ -90,7 +90,7 @@ async def test_more_workers_than_the_quota_are_refused_at_once(transport: str) -
 
 @over_each_transport
 async def test_a_zone_without_capacity_fails_the_operation_and_leaves_no_node(transport: str) -> None:
-    async with pod(transport, behaviour=ServiceFaults(operation_seconds=0.02, worker_capacity=1)) as one:
+    async with pod(transport, faults=ServiceFaults(operation_seconds=0.02, worker_capacity=1)) as one:
         finished = await one.call.done(
             await one.call("create_node", parent=PLACE, node_id="large", node=node("v4-16"))
         )
@@ -100,7 +100,7 @@ async def test_a_zone_without_capacity_fails_the_operation_and_leaves_no_node(tr
 
 
 async def test_a_stopped_node_leaves_its_room_to_another_and_cannot_start_without_it() -> None:
-    async with pod("grpc_asyncio", behaviour=ServiceFaults(operation_seconds=0.02, worker_capacity=1)) as one:
+    async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_capacity=1)) as one:
         await one.create("first", node("v2-8"))
         await one.call.succeeded(await one.call("stop_node", name=named("first")))
         await one.create("second", node("v2-8"))
@@ -126,11 +126,11 @@ async def test_a_running_node_cannot_be_started_nor_a_stopped_one_stopped(transp
 @over_each_transport
 async def test_a_second_operation_on_a_node_is_refused_while_one_runs(transport: str) -> None:
     async with pod(transport) as one:
-        one.service.behaviour.hold_operations()
+        one.service.faults.hold_operations()
         operation = await one.call("create_node", parent=PLACE, node_id="busy", node=node())
         with pytest.raises((exceptions.Aborted, exceptions.Conflict), match="unable to queue the operation"):
             await one.call("delete_node", name=named("busy"))
-        one.service.behaviour.release_operations()
+        one.service.faults.release_operations()
         await one.call.succeeded(operation)
 
 

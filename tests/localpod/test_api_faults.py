@@ -22,7 +22,7 @@ over_grpc = pytest.mark.parametrize("transport", ["grpc", "grpc_asyncio"])
 @over_each_transport
 async def test_a_zone_is_unavailable_as_often_as_was_asked(transport: str) -> None:
     async with pod(transport) as one:
-        one.service.behaviour.unavailable["local-a"] = 2
+        one.service.faults.unavailable["local-a"] = 2
         for _ in range(2):
             with pytest.raises(exceptions.ServiceUnavailable, match="currently unavailable"):
                 await one.call("list_nodes", parent=PLACE)
@@ -31,17 +31,17 @@ async def test_a_zone_is_unavailable_as_often_as_was_asked(transport: str) -> No
 
 async def test_a_zone_can_be_away_until_it_is_told_to_come_back() -> None:
     async with pod("grpc_asyncio") as one:
-        one.service.behaviour.unavailable["local-a"] = FOREVER
+        one.service.faults.unavailable["local-a"] = FOREVER
         for _ in range(3):
             with pytest.raises(exceptions.ServiceUnavailable):
                 await one.call("get_node", name=named("x"))
-        del one.service.behaviour.unavailable["local-a"]
+        del one.service.faults.unavailable["local-a"]
         assert list((await one.call("list_nodes", parent=PLACE)).nodes) == []
 
 
 @over_grpc
 async def test_an_expired_token_is_told_as_such(transport: str) -> None:
-    async with pod(transport, behaviour=ServiceFaults(expired_token=1)) as one:
+    async with pod(transport, faults=ServiceFaults(expired_token=1)) as one:
         with pytest.raises(exceptions.Unauthenticated) as caught:
             await one.call("list_nodes", parent=PLACE)
         assert caught.value.reason == "ACCESS_TOKEN_EXPIRED"
@@ -50,7 +50,7 @@ async def test_an_expired_token_is_told_as_such(transport: str) -> None:
 
 
 async def test_an_expired_token_over_http_is_a_401_that_asks_for_a_bearer() -> None:
-    async with pod("rest", behaviour=ServiceFaults(expired_token=FOREVER)) as one, aiohttp.ClientSession() as session:
+    async with pod("rest", faults=ServiceFaults(expired_token=FOREVER)) as one, aiohttp.ClientSession() as session:
         url = f"http://127.0.0.1:{one.service.rest_port}/v2/{PLACE}/nodes"
         for _ in range(2):
             async with session.get(url, headers={"Authorization": f"Bearer {one.service.token}"}) as answer:
@@ -63,7 +63,7 @@ async def test_an_expired_token_over_http_is_a_401_that_asks_for_a_bearer() -> N
 
 async def test_latency_holds_every_answer_back_until_a_client_gives_up() -> None:
     async with pod("grpc_asyncio") as one:
-        one.service.behaviour.latency_seconds = 60.0
+        one.service.faults.latency_seconds = 60.0
         request = tpu.ListNodesRequest(parent=PLACE)
         with pytest.raises(exceptions.DeadlineExceeded):
             await one.call.client.list_nodes(request=request, timeout=0.1)
@@ -71,10 +71,10 @@ async def test_latency_holds_every_answer_back_until_a_client_gives_up() -> None
 
 async def test_a_slow_answer_does_not_hold_up_the_machines_or_other_calls() -> None:
     async with pod("grpc_asyncio") as one:
-        one.service.behaviour.latency_seconds = 60.0
+        one.service.faults.latency_seconds = 60.0
         slow = asyncio.ensure_future(one.call("list_nodes", parent=PLACE))
         await asyncio.sleep(0)
-        one.service.behaviour.latency_seconds = 0.0
+        one.service.faults.latency_seconds = 0.0
         made = await one.create("meanwhile", node())
         assert made.state == tpu.Node.State.READY
         slow.cancel()

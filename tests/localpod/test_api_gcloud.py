@@ -87,9 +87,9 @@ async def test_gcloud_lists_creates_describes_changes_and_deletes_a_slice(tmp_pa
         assert (await run.json(*VM, "describe", "made"))["labels"] == {"team": "vision", "stage": "test"}
         await run.json(*VM, "delete", "made")
         assert run.hosts.running() == ["local"]
-        code, _, told = await run(*VM, "describe", "made")
+        code, _, errors = await run(*VM, "describe", "made")
         assert code == 1
-        assert "NOT_FOUND: Resource 'projects/local/locations/local-a/nodes/made' was not found" in told
+        assert "NOT_FOUND: Resource 'projects/local/locations/local-a/nodes/made' was not found" in errors
 
 
 async def test_gcloud_reads_the_host_keys_of_every_worker(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ async def test_gcloud_queues_and_forces_away_several_slices(tmp_path: Path, trac
 
 async def test_gcloud_tells_a_wrong_zone_and_knows_the_right_ones(tmp_path: Path) -> None:
     async with gcloud(tmp_path) as run:
-        code, _, told = await run(*VM, "list", "--zone=moon-a")
+        code, _, errors = await run(*VM, "list", "--zone=moon-a")
         assert code == 1
-        assert "PERMISSION_DENIED: Location moon-a is not found or access is unauthorized." in told
+        assert "PERMISSION_DENIED: Location moon-a is not found or access is unauthorized." in errors
         assert [row["locationId"] for row in await run.json("compute", "tpus", "locations", "list")] == ["local-a"]

@@ -69,8 +69,8 @@ async def test_every_zone_is_listed_at_once_and_nodes_of_one_name_stay_apart(tra
 
 @over_each_transport
 async def test_a_zone_that_does_not_answer_is_unreachable_and_the_others_are_listed(transport: str) -> None:
-    behaviour = ServiceFaults(operation_seconds=0.02, unavailable={"local-b": 1})
-    async with pod(transport, more_zones=("local-b",), behaviour=behaviour) as one:
+    faults = ServiceFaults(operation_seconds=0.02, unavailable={"local-b": 1})
+    async with pod(transport, more_zones=("local-b",), faults=faults) as one:
         await add_slices(one.service, "here")
         partly = await one.call("list_nodes", parent=EVERYWHERE)
         assert list(partly.unreachable) == [PLACE_B]

@@ -26,10 +26,10 @@ async def state_of(one: Pod, node_id: str) -> Any:
 @over_each_transport
 async def test_a_created_node_is_seen_creating_and_then_ready(transport: str) -> None:
     async with pod(transport) as one:
-        one.service.behaviour.hold_operations()
+        one.service.faults.hold_operations()
         operation = await one.call("create_node", parent=PLACE, node_id="fresh", node=node("v2-8"))
         assert await state_of(one, "fresh") == State.CREATING
-        one.service.behaviour.release_operations()
+        one.service.faults.release_operations()
         await one.call.succeeded(operation)
         assert await state_of(one, "fresh") == State.READY
 
@@ -123,10 +123,10 @@ async def test_a_local_type_has_the_cores_that_were_asked_for_and_tells_them(
 async def test_a_deleted_node_is_seen_deleting_and_then_gone_with_its_machines(transport: str) -> None:
     async with pod(transport) as one:
         await one.create("brief", node("v2-8"))
-        one.service.behaviour.hold_operations()
+        one.service.faults.hold_operations()
         operation = await one.call("delete_node", name=named("brief"))
         assert await state_of(one, "brief") == State.DELETING
-        one.service.behaviour.release_operations()
+        one.service.faults.release_operations()
         await one.call.succeeded(operation)
         with pytest.raises(exceptions.NotFound):
             await one.call("get_node", name=named("brief"))
@@ -138,19 +138,19 @@ async def test_a_node_stops_and_starts_with_the_same_workers(transport: str) -> 
     async with pod(transport) as one:
         await one.create("nap", node("v4-8"))
         before = await one.call("get_guest_attributes", name=named("nap"), query_path="hostkeys/")
-        one.service.behaviour.hold_operations()
+        one.service.faults.hold_operations()
         operation = await one.call("stop_node", name=named("nap"))
         assert await state_of(one, "nap") == State.STOPPING
-        one.service.behaviour.release_operations()
+        one.service.faults.release_operations()
         await one.call.succeeded(operation)
         stopped = await one.call("get_node", name=named("nap"))
         assert (stopped.state, stopped.health) == (State.STOPPED, Health.HEALTH_UNSPECIFIED)
         assert len(stopped.network_endpoints) == 1
         assert one.hosts.running() == []
-        one.service.behaviour.hold_operations()
+        one.service.faults.hold_operations()
         operation = await one.call("start_node", name=named("nap"))
         assert await state_of(one, "nap") == State.STARTING
-        one.service.behaviour.release_operations()
+        one.service.faults.release_operations()
         await one.call.succeeded(operation)
         assert await state_of(one, "nap") == State.READY
         assert await one.call("get_guest_attributes", name=named("nap"), query_path="hostkeys/") == before

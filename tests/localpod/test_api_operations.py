@@ -40,7 +40,7 @@ async def test_the_async_client_waits_for_an_operation_by_itself() -> None:
 
 async def test_the_async_client_raises_what_the_operation_failed_with() -> None:
     async with pod("grpc_asyncio") as one:
-        one.service.behaviour.worker_capacity = 0
+        one.service.faults.worker_capacity = 0
         operation = await one.call("create_node", parent=PLACE, node_id="never", node=node())
         with pytest.raises(exceptions.GoogleAPICallError, match="no more capacity"):
             await operation.result(timeout=20)
@@ -64,10 +64,10 @@ async def test_operations_are_listed_and_forgotten(transport: str) -> None:
 @over_each_transport
 async def test_a_cancellation_is_noted_and_what_has_begun_is_completed(transport: str) -> None:
     async with pod(transport) as one:
-        one.service.behaviour.hold_operations()
+        one.service.faults.hold_operations()
         operation = await one.call("create_node", parent=PLACE, node_id="wanted", node=node())
         await one.call("cancel_operation", name=operation.operation.name)
-        one.service.behaviour.release_operations()
+        one.service.faults.release_operations()
         finished = await one.call.succeeded(operation)
         metadata = tpu.OperationMetadata()
         finished.metadata.Unpack(tpu.OperationMetadata.pb(metadata))
@@ -93,9 +93,9 @@ async def test_host_keys_and_hostnames_are_those_of_the_machines(transport: str)
         machines = await one.hosts.start("keyed", 2, 4)
         found = await one.call("get_guest_attributes", name=named("keyed"))
         for machine, answer in zip(machines, found.guest_attributes, strict=True):
-            told = {(item.namespace, item.key): item.value for item in answer.query_value.items}
-            assert told["hostkeys", "ssh-ed25519"] == machine.host_key_public.split()[1]
-            assert told["deviceInfo", "hostname"] == machine.hostname
+            attributes = {(item.namespace, item.key): item.value for item in answer.query_value.items}
+            assert attributes["hostkeys", "ssh-ed25519"] == machine.host_key_public.split()[1]
+            assert attributes["deviceInfo", "hostname"] == machine.hostname
 
 
 @over_each_transport
@@ -126,7 +126,7 @@ async def test_workers_can_be_asked_one_by_one(transport: str) -> None:
         some = await one.call("get_guest_attributes", name=named("crew"), worker_ids=["2", "0"])
         assert list(some.guest_attributes) == [every.guest_attributes[2], every.guest_attributes[0]]
         refused = exceptions.InvalidArgument if "grpc" in transport else exceptions.BadRequest
-        with pytest.raises(refused, match="there is no worker '4'"):
+        with pytest.raises(refused, match="worker '4' does not exist"):
             await one.call("get_guest_attributes", name=named("crew"), worker_ids=["4"])
 
 

@@ -52,13 +52,13 @@ async def nodes(one: Pod) -> dict[str, Any]:
 @over_each_transport
 async def test_a_request_is_accepted_then_provisioned_then_active_with_its_node(transport: str) -> None:
     async with pod(transport) as one:
-        one.service.behaviour.hold_operations()
+        one.service.faults.hold_operations()
         await ask(one, one_node(spot=tpu.QueuedResource.Spot()))
         accepted = await one.call("get_queued_resource", name=NAME)
         assert accepted.state.state == State.ACCEPTED
         assert "accepted_data" in accepted.state
         assert await nodes(one) == {}
-        one.service.behaviour.release_operations()
+        one.service.faults.release_operations()
         active = await reached(one, State.ACTIVE)
         assert active.create_time.timestamp() > 0  # type: ignore[attr-defined]
         made = (await nodes(one))[named("granted")]
@@ -69,14 +69,14 @@ async def test_a_request_is_accepted_then_provisioned_then_active_with_its_node(
 
 
 async def test_its_node_is_creating_while_it_is_provisioned() -> None:
-    async with pod("grpc_asyncio", behaviour=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
+    async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
         await ask(one, one_node())
         await reached(one, State.WAITING_FOR_RESOURCES)
-        one.service.behaviour.hold_operations()
-        one.service.behaviour.worker_capacity = 1
+        one.service.faults.hold_operations()
+        one.service.faults.worker_capacity = 1
         await reached(one, State.PROVISIONING)
         assert (await nodes(one))[named("granted")].state == tpu.Node.State.CREATING
-        one.service.behaviour.release_operations()
+        one.service.faults.release_operations()
         await reached(one, State.ACTIVE)
 
 
@@ -119,15 +119,15 @@ async def test_an_active_one_is_deleted_by_force_only_and_takes_its_nodes_along(
 
 
 async def test_one_that_is_being_provisioned_can_be_deleted_by_force() -> None:
-    async with pod("grpc_asyncio", behaviour=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
+    async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
         await ask(one, one_node())
         await reached(one, State.WAITING_FOR_RESOURCES)
-        one.service.behaviour.hold_operations()
-        one.service.behaviour.worker_capacity = 1
+        one.service.faults.hold_operations()
+        one.service.faults.worker_capacity = 1
         await reached(one, State.PROVISIONING)
         operation = await one.call("delete_queued_resource", name=NAME, force=True)
         assert (await one.call("get_queued_resource", name=NAME)).state.state == State.DELETING
-        one.service.behaviour.release_operations()
+        one.service.faults.release_operations()
         await one.call.succeeded(operation)
         assert await nodes(one) == {}
         assert one.hosts.running() == []
@@ -135,10 +135,10 @@ async def test_one_that_is_being_provisioned_can_be_deleted_by_force() -> None:
 
 async def test_one_that_is_being_deleted_makes_no_nodes_any_more() -> None:
     async with pod("grpc_asyncio") as one:
-        one.service.behaviour.hold_operations()
+        one.service.faults.hold_operations()
         await ask(one, one_node())
         operation = await one.call("delete_queued_resource", name=NAME)
-        one.service.behaviour.release_operations()
+        one.service.faults.release_operations()
         await one.call.succeeded(operation)
         assert await nodes(one) == {}
         assert one.hosts.cores == {}
@@ -160,10 +160,10 @@ async def test_one_of_several_nodes_that_cannot_start_takes_the_others_down() ->
 
 async def test_a_node_that_took_the_name_meanwhile_fails_it_and_stays() -> None:
     async with pod("grpc_asyncio") as one:
-        one.service.behaviour.hold_operations()
+        one.service.faults.hold_operations()
         await ask(one, one_node("granted"))
         await one.service.add_slice("granted", 1, 8)
-        one.service.behaviour.release_operations()
+        one.service.faults.release_operations()
         failed = await reached(one, State.FAILED)
         assert failed.state.failed_data.error.code == 6
         assert (await nodes(one))[named("granted")].state == tpu.Node.State.READY
@@ -172,11 +172,11 @@ async def test_a_node_that_took_the_name_meanwhile_fails_it_and_stays() -> None:
 
 
 async def test_a_quota_used_up_meanwhile_fails_it_and_leaves_none_of_its_nodes() -> None:
-    async with pod("grpc_asyncio", behaviour=ServiceFaults(operation_seconds=0.02, worker_quota=2)) as one:
-        one.service.behaviour.hold_operations()
+    async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_quota=2)) as one:
+        one.service.faults.hold_operations()
         await ask(one, several(2))
         await one.service.add_slice("other", 1, 8)
-        one.service.behaviour.release_operations()
+        one.service.faults.release_operations()
         failed = await reached(one, State.FAILED)
         assert "Quota limit" in failed.state.failed_data.error.message
         assert list(await nodes(one)) == [named("other")]
@@ -184,7 +184,7 @@ async def test_a_quota_used_up_meanwhile_fails_it_and_leaves_none_of_its_nodes()
 
 @over_each_transport
 async def test_a_waiting_one_is_deleted_without_force(transport: str) -> None:
-    async with pod(transport, behaviour=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
+    async with pod(transport, faults=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
         await ask(one, one_node())
         await reached(one, State.WAITING_FOR_RESOURCES)
         await one.call.succeeded(await one.call("delete_queued_resource", name=NAME))
@@ -192,7 +192,7 @@ async def test_a_waiting_one_is_deleted_without_force(transport: str) -> None:
 
 
 async def test_one_that_waited_too_long_has_failed_and_says_why() -> None:
-    async with pod("grpc_asyncio", behaviour=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
+    async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
         policy = tpu.QueuedResource.QueueingPolicy(valid_until_duration=timedelta(milliseconds=1))
         await ask(one, one_node(queueing_policy=policy))
         failed = await reached(one, State.FAILED)
@@ -240,7 +240,7 @@ async def test_a_node_deleted_by_hand_suspends_it_by_its_user() -> None:
 
 @over_each_transport
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "message"),
     [
         (tpu.QueuedResource(), "at least one node spec"),
         (several(1), "node_count must be greater than 1"),
@@ -248,16 +248,16 @@ async def test_a_node_deleted_by_hand_suspends_it_by_its_user() -> None:
         (one_node("x", "v9-8"), "the accelerator v9-8 was not found"),
     ],
 )
-async def test_a_request_that_makes_no_sense_is_refused(transport: str, wanted: Any, told: str) -> None:
+async def test_a_request_that_makes_no_sense_is_refused(transport: str, wanted: Any, message: str) -> None:
     refused = exceptions.InvalidArgument if "grpc" in transport else exceptions.BadRequest
     async with pod(transport) as one:
-        with pytest.raises(refused, match=told):
+        with pytest.raises(refused, match=message):
             await ask(one, wanted)
         assert await one.call.all("list_queued_resources", parent=PLACE) == []
 
 
 async def test_more_workers_than_the_quota_are_refused_at_once() -> None:
-    async with pod("grpc_asyncio", behaviour=ServiceFaults(worker_quota=2)) as one:
+    async with pod("grpc_asyncio", faults=ServiceFaults(worker_quota=2)) as one:
         with pytest.raises(exceptions.ResourceExhausted, match="Quota limit"):
             await ask(one, several(3))
 

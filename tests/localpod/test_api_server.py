@@ -55,7 +55,7 @@ async def test_a_taken_rest_port_is_told() -> None:
 
 async def test_the_first_slices_are_there_before_any_client() -> None:
     async with serving() as (service, hosts):
-        service.behaviour.hold_operations()
+        service.faults.hold_operations()
         made = await service.add_slice("local", 4, 8)
         assert (made.state, made.accelerator_type) == (tpu.Node.State.READY, "v3-32")
         odd = await service.add_slice("odd", 4, 2)
@@ -90,7 +90,7 @@ async def test_grpc_and_rest_show_one_state() -> None:
 async def test_closing_ends_operations_and_leaves_no_task() -> None:
     before = asyncio.all_tasks()
     async with serving() as (service, hosts):
-        service.behaviour.hold_operations()
+        service.faults.hold_operations()
         async with connected(service, "grpc_asyncio") as call:
             await call("create_node", parent=PLACE, node_id="half", node=node())
     left = [task.get_coro().__qualname__ for task in asyncio.all_tasks() - before]
@@ -103,5 +103,5 @@ def test_what_the_rest_of_the_pod_asks_of_it_needs_no_google_library() -> None:
         "import sys, tui.localpod.api.host_protocol, tui.localpod.api.resources.accelerator_types;"
         "print(sorted(name for name in sys.modules if name.split('.')[0] in ('google', 'grpc', 'aiohttp')))"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

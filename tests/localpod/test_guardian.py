@@ -98,7 +98,7 @@ def is_listening(place: str) -> bool:
 
 @pytest.fixture
 def bystander() -> Iterator[int]:
-    """A process that is none of ours."""
+    """A process that does not belong to the pod."""
     process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     yield process.pid
     process.kill()
@@ -125,7 +125,7 @@ def test_no_process_port_or_file_is_left_however_the_parent_ends(
     wait_until(lambda: pid_in(homes[0] / "stubborn"), "the stubborn job runs")
     stubborn = pid_in(homes[0] / "stubborn")
     assert stubborn is not None
-    assert len(processes_of(name)) >= 5  # nursery, two hosts, the bucket, the job
+    assert len(processes_of(name)) >= 5  # fork server, two hosts, the bucket, the job
     places = [*pod.announcement["tpu_api"].values(), pod.announcement["storage"]]
     assert all(is_listening(place) for place in places)
 
@@ -160,7 +160,7 @@ def test_jobs_get_default_signals_whatever_the_pods_terminal_ignored(pod_home: P
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
-async def test_a_killed_worker_takes_its_jobs_along_and_nobody_elses(local_pod: LocalPod, bystander: int) -> None:
+async def test_a_killed_worker_ends_its_own_jobs_and_no_others(local_pod: LocalPod, bystander: int) -> None:
     homes = local_pod.machines.homes("local")
     for index in (0, 1):
         async with log_in(local_pod, index) as connection:

@@ -21,7 +21,7 @@ def is_running(pid: int | None) -> bool:
         return False
 
 
-def test_when_local_up_has_returned_nobody_keeps_its_runs_any_more(tmp_path: Path) -> None:
+def test_when_local_up_has_returned_its_runs_have_no_keeper(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     words = ("local", "up", "--workers", "1", "--cores", "1", "--json", "--with-parent")
     with shell.start(*words, stdin=subprocess.PIPE) as pod:

@@ -102,7 +102,7 @@ def http_as_nobody(url: str, verb: str, path: str, body: Any = None, **headers: 
 def http_as_owner(
     up: PodProcess, verb: str, path: str, body: bytes | None = None, url: str = "", **headers: str
 ) -> tuple[int, str]:
-    """The owner's own browser or program, on this user's connection; it bears the token unless told otherwise."""
+    """The owner's own browser or program, on this user's connection; it carries the token by default."""
     rest = url or up.announcement["tpu_api"]["rest"]
     bears = {"Authorization": f"Bearer {up.announcement['token']}"} | headers
     sent = {name.replace("_", "-"): value for name, value in bears.items() if value}

@@ -28,14 +28,14 @@ ANNOUNCED = ["token", "profile", "project", "zone", "slices", "tpu_api", "comput
 
 
 def test_the_announcement_says_where_everything_is(pod_process: PodProcess) -> None:
-    told = pod_process.announcement
-    assert list(told) == ANNOUNCED
-    assert (told["profile"], told["project"], told["zone"]) == ("local", "local", "local-a")
-    assert told["slices"] == ["local"]
-    assert told["pid"] == pod_process.pid
-    assert told["tpu_api"]["grpc"].startswith("127.0.0.1:")
-    assert all(url.startswith("http://127.0.0.1:") for url in (told["tpu_api"]["rest"], told["storage"]))
-    assert told["bucket"].startswith("gs://")
+    announced = pod_process.announcement
+    assert list(announced) == ANNOUNCED
+    assert (announced["profile"], announced["project"], announced["zone"]) == ("local", "local", "local-a")
+    assert announced["slices"] == ["local"]
+    assert announced["pid"] == pod_process.pid
+    assert announced["tpu_api"]["grpc"].startswith("127.0.0.1:")
+    assert all(url.startswith("http://127.0.0.1:") for url in (announced["tpu_api"]["rest"], announced["storage"]))
+    assert announced["bucket"].startswith("gs://")
 
 
 @pytest.mark.parametrize(("cores", "kind", "chips"), [(1, "v6e-1", 1), (4, "v4-8", 4), (8, "v3-8", 4)])
@@ -125,7 +125,7 @@ def test_more_workers_than_one_net_holds_get_the_next_one_too() -> None:
     assert len({address for address, _ in net.addresses}) == loopback_addresses.HOSTS_PER_NET + 5
 
 
-def test_a_port_that_somebody_uses_everywhere_is_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_on_every_address_is_left_to_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as other:
         other.bind(("0.0.0.0", 0))
         other.listen()
@@ -160,7 +160,7 @@ def test_the_demos_memory_grows_with_its_cores() -> None:
     assert memory_needed(4, 2) > 1.7 * memory_needed(4, 1)
 
 
-def test_too_little_memory_is_said_with_what_would_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_reported_with_what_would_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "memory_available", lambda: 3 * GIB)
     with pytest.raises(TpuTuiError, match=r"3\.0 GiB are free") as refused:
         check_memory(4, 1)
@@ -185,7 +185,9 @@ def test_a_cgroups_limit_counts_where_it_is_less(tmp_path: Path) -> None:
     assert memory_available(tmp_path, tmp_path) == 8 * GIB
 
 
-async def test_another_system_is_told_what_it_can_do(pod_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_on_another_system_the_error_names_an_alternative(
+    pod_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(UsageError, match="needs Linux") as refused:
         await LocalPod(pod_home).start(1, 1, 1)
@@ -199,7 +201,7 @@ async def test_more_workers_than_the_api_lists_are_refused_in_its_words(pod_home
 
 
 def test_asking_for_the_demos_memory_imports_no_ssh_and_no_google_library() -> None:
-    code = "import sys, tui.localpod.pod; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    code = "import sys, tui.localpod.requirements; print(sorted({name.partition('.')[0] for name in sys.modules}))"
     names = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode()
     for heavy in ("asyncssh", "google", "grpc", "aiohttp", "cryptography", "textual"):
         assert f"'{heavy}'" not in names

@@ -56,7 +56,7 @@ def start(*options: str, **streams: int) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("dialect", sorted(LOG_FORMATS))
-def test_it_says_first_that_nothing_is_trained(dialect: str) -> None:
+def test_the_first_line_says_that_nothing_is_trained(dialect: str) -> None:
     done = rehearse("--steps", "1", "--epochs", "1", "--dialect", dialect)
     first, *_, last = done.stdout.decode().splitlines()
     assert first.startswith("REHEARSAL: nothing is trained")
@@ -70,7 +70,7 @@ def test_every_dialect_has_its_shape(dialect: str) -> None:
     assert sum(bool(re.fullmatch(SHAPES[dialect], line)) for line in lines) >= 3, lines
 
 
-def test_each_core_of_each_worker_speaks_once_a_step() -> None:
+def test_each_core_of_each_worker_prints_once_per_step() -> None:
     done = rehearse("--steps", "5", "--epochs", "2", TPU_TUI_WORKER="2", TPU_TUI_WORKERS="4", TPU_TUI_CORES="8")
     assert cores_in(done) == list(range(16, 24))
     assert len(training_lines(done)) == 8 * 5 * 2
@@ -81,7 +81,7 @@ def test_ordinals_can_be_dealt_out_worker_by_worker() -> None:
     assert cores_in(done) == [1, 5, 9]
 
 
-def test_only_the_first_worker_tells_the_epochs() -> None:
+def test_only_the_first_worker_prints_epochs() -> None:
     first = rehearse("--steps", "2", "--epochs", "2", "--worker", "0").stdout.decode()
     second = rehearse("--steps", "2", "--epochs", "2", "--worker", "1").stdout.decode()
     for said in (
@@ -95,7 +95,7 @@ def test_only_the_first_worker_tells_the_epochs() -> None:
         assert said not in second
 
 
-def test_the_loss_falls_and_the_same_seed_says_the_same() -> None:
+def test_the_loss_falls_and_the_same_seed_prints_the_same() -> None:
     runs = [training_lines(rehearse("--steps", "30", "--cores", "2", "--seed", seed)) for seed in ("4", "4", "5")]
     losses = [[line["loss"] for line in lines] for lines in runs]
     assert losses[0] == losses[1] != losses[2]
@@ -125,7 +125,7 @@ def test_a_crash_comes_at_its_step_on_its_worker_with_its_code() -> None:
     assert other.stderr == b""
 
 
-def test_a_silent_worker_hangs_without_a_word_until_it_is_told_to_end() -> None:
+def test_a_silent_worker_prints_nothing_until_sigterm() -> None:
     process = start("--interval", "0", "--silent", "0@2", "--worker", "0", stdout=subprocess.PIPE)
     assert process.stdout is not None
     while b"Step=1 " not in process.stdout.readline():
@@ -207,11 +207,11 @@ def test_every_line_has_the_launchers_prefix(prefix: str, shape: str) -> None:
 
 
 def test_each_line_is_one_write() -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours:
-        process = start("--interval", "0", "--steps", "20", "--epochs", "1", "--cores", "4", stdout=theirs.fileno())
-        theirs.close()
-        writes = list(iter(lambda: ours.recv(1 << 16), b""))
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with reader:
+        process = start("--interval", "0", "--steps", "20", "--epochs", "1", "--cores", "4", stdout=writer.fileno())
+        writer.close()
+        writes = list(iter(lambda: reader.recv(1 << 16), b""))
     assert process.wait(10) == 0
     assert len(writes) > 80
     assert all(data.count(b"\n") == 1 and data.endswith(b"\n") for data in writes)

@@ -67,7 +67,7 @@ def owner_of(server: socket.socket) -> int | None:
 def test_it_is_the_user_of_the_process_that_connected_until_that_closes(
     listener: socket.socket, family: str, address: str
 ) -> None:
-    """A socket without a process is shown as root's: one's own request could come from nobody."""
+    """A socket without a process is shown as root's: a request of root's own could have no process."""
     port = str(listener.getsockname()[1])
     words = [*AS_NOBODY, str(NOBODYS_PYTHON), "-I", "-c", _CONNECT, family, address, port]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/") as other:
@@ -88,7 +88,7 @@ def test_ones_own_connection_is_ones_own(listener: socket.socket) -> None:
         assert owner_of(server) == os.geteuid()
 
 
-def test_a_connection_that_is_not_there_is_nobodys(listener: socket.socket) -> None:
+def test_a_connection_that_does_not_exist_has_no_user(listener: socket.socket) -> None:
     owners = SocketOwners()
     try:
         assert owners.uid_of(("127.0.0.1", 1), listener.getsockname()) is None

@@ -71,11 +71,11 @@ async def test_the_exit_code_is_the_commands(pod: LocalPod, code: int) -> None:
     assert (done.exit_status, done.exit_signal) == (code, None)
 
 
-@pytest.mark.parametrize(("name", "told"), [("KILL", "KILL"), ("SEGV", "SEGV"), ("XCPU", "XCPU@openssh.com")])
-async def test_a_signal_that_ended_the_command_is_named(pod: LocalPod, name: str, told: str) -> None:
+@pytest.mark.parametrize(("name", "reported"), [("KILL", "KILL"), ("SEGV", "SEGV"), ("XCPU", "XCPU@openssh.com")])
+async def test_a_signal_that_ended_the_command_is_named(pod: LocalPod, name: str, reported: str) -> None:
     async with log_in(pod) as connection:
         done = await connection.run(f"kill -s {name} $$")
-    assert done.exit_signal[0] == told
+    assert done.exit_signal[0] == reported
 
 
 async def test_a_signal_sent_over_the_channel_reaches_the_process_group(pod: LocalPod) -> None:
@@ -170,7 +170,7 @@ async def test_strangers_are_not_let_in(pod: LocalPod) -> None:
     with pytest.raises(asyncssh.PermissionDenied):
         await log_in(pod, client_keys=[stranger])
     with pytest.raises(asyncssh.PermissionDenied):
-        await log_in(pod, username="nobody-here")
+        await log_in(pod, username="unknown-user")
 
 
 async def test_a_key_added_to_authorized_keys_lets_in_at_once(pod: LocalPod) -> None:
@@ -222,7 +222,7 @@ async def openssh(*words: str) -> tuple[int | None, str, str]:
     return process.returncode, out.decode(), errors.decode()
 
 
-async def test_a_closed_port_is_told_in_the_words_of_the_errno(pod: LocalPod) -> None:
+async def test_a_closed_port_is_reported_with_the_text_of_its_errno(pod: LocalPod) -> None:
     other = pod.machines.workers("local")[1].address
     async with log_in(pod) as connection:
         with pytest.raises(asyncssh.ChannelOpenError) as refused:

@@ -372,3 +372,8 @@ def test_a_spec_travels_as_json(pod: Pod) -> None:
     again = LaunchSpec.from_json(json.loads(json.dumps(spec.to_json())))
     assert (again.env, again.access, again.run.job.argv) == (spec.env, spec.access, spec.run.job.argv)
     assert SECRET not in repr(spec)
+
+
+def test_a_relative_directory_to_sync_is_absolute_for_the_keeper(pod: Pod) -> None:
+    spec = replace(pod.spec("a"), sync=Path("code"))
+    assert LaunchSpec.from_json(spec.to_json()).sync == Path.cwd() / "code"

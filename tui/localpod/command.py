@@ -15,8 +15,8 @@ from tui.localpod.cleanup.keeper_sweep import await_keepers, living_keepers
 from tui.localpod.pod import LocalPod
 
 EXPOSED = (
-    "The pod's bucket is open to the other users of this machine: its server cannot have a network namespace of its "
-    "own here ({}). What lies in the bucket can be read and replaced by them."
+    "Other users of this machine can read and replace what is in the pod's bucket: its server cannot have a network "
+    "namespace of its own here ({})."
 )
 
 
@@ -30,11 +30,11 @@ def run_local_up(
     warn: Callable[[str], None] = lambda _: None,
     with_parent: bool = False,
 ) -> int:
-    """Run a local pod until SIGINT, SIGTERM or SIGHUP; returns the exit code when nothing of it is left.
+    """Run a local pod until SIGINT, SIGTERM or SIGHUP; return the exit code once nothing of it is left.
 
-    `announce` is called once with `LocalPod.announcement()` when it is ready, before it `warn` with what is not as
-    safe as it should be. `with_parent` also ends it when standard input ends. Raises TpuTuiError when it cannot be
-    started.
+    `announce` is called once, with `LocalPod.announcement()`, when the pod is ready; before it, `warn` is called for
+    each security problem. `with_parent` also ends the pod when standard input ends. Raises TpuTuiError if the pod
+    cannot start.
     """
     asyncio.run(_run(home, (workers, cores, slices), announce, warn, with_parent))
     return 0
@@ -75,7 +75,7 @@ def _end_on_signals(end: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, end.set)
     loop.add_signal_handler(signal.SIGTERM, end.set)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it stays ignored
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup, it stays ignored
         loop.add_signal_handler(signal.SIGHUP, end.set)
 
 

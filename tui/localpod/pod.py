@@ -1,17 +1,22 @@
-"""The local pod: API, workers, bucket and guardian together. Other commands find it by the profile `local`."""
+"""The local pod: API, workers, bucket and guardian. Other commands find it by the profile `local`."""
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import os
 import secrets
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tui.errors import TpuTuiError, UsageError
+from tui.localpod.api.compute_api import ComputeService
 from tui.localpod.api.owner import make_token
+from tui.localpod.api.rpc_errors import ApiError
+from tui.localpod.api.server import TpuService
 from tui.localpod.bucket.bucket import DEFAULT_LOCATION, Bucket, find_binary
 from tui.localpod.cleanup.guardian_client import GuardianClient
 from tui.localpod.cleanup.process_sweep import POD_VARIABLE, WORKER_VARIABLE, Mark
@@ -22,10 +27,6 @@ from tui.procs.python_env import PACKAGE_ROOT, python_path
 from tui.settings import LOCAL_PROFILE, profile_path, save_profile
 from tui.settings.profiles import read_profile
 
-if TYPE_CHECKING:
-    from tui.localpod.api.compute_api import ComputeService
-    from tui.localpod.api.server import TpuService
-
 PROJECT = "local"
 ZONE = "local-a"
 FIRST_SLICE = "local"
@@ -33,16 +34,13 @@ POD_ID_BYTES = 6
 
 
 def _plain_environment() -> dict[str, str]:
-    """This process's environment without another pod's marks, able to import this package from any directory."""
+    """Return this process's environment without another pod's marks, able to import this package from anywhere."""
     environment = {name: value for name, value in os.environ.items() if name not in (POD_VARIABLE, WORKER_VARIABLE)}
     return environment | {"PYTHONPATH": python_path(environment)}
 
 
 def _make_login_key(directory: Path) -> tuple[Path, str]:
-    """A new ed25519 key pair; returns the private key's file and the public key's line."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
+    """Create an ed25519 key pair; return the private key's file and the public key's line."""
     key = Ed25519PrivateKey.generate()
     path = directory / "id_ed25519"
     private = key.private_bytes(
@@ -61,53 +59,53 @@ def _write_secret(path: Path, text: str) -> None:
 
 
 class LocalPod:
-    """A pod on this machine. `home` is where the profile `local` is written; files live in a directory of their own.
+    """A pod on this machine. The profile `local` is written to `home`; the pod's files have their own directory.
 
-    `close` ends every process, port and file of it; so does the guardian when this process dies.
+    `close` removes every process, port and file of the pod; so does the guardian if this process dies.
     """
 
     def __init__(self, home: Path, *, location: str = DEFAULT_LOCATION) -> None:
         self.home = home
         self.id = secrets.token_hex(POD_ID_BYTES)
         self.token = make_token()
-        """What the owner's requests bear; it is in the profile and in `token_file`, for the owner's eyes only."""
+        """The secret of the owner's requests. The profile and `token_file` have it; only the owner can read them."""
         self.directory = Path(tempfile.gettempdir()) / f"tpu-tui-pod-{self.id}"
         self.identity = Path()
         self.slices: tuple[str, ...] = ()
         self._location = location
-        self._wards: GuardianClient | None = None
+        self._guardian: GuardianClient | None = None
         self._machines: Machines | None = None
         self._bucket: Bucket | None = None
         self._service: TpuService | None = None
         self.compute: ComputeService | None = None
-        """Its firewall rules, which can be turned; None until it is started."""
+        """The Compute Engine API with the pod's firewall rules, which tests change; None before the start."""
 
     @property
     def token_file(self) -> Path:
-        """The token alone, as gcloud reads it from CLOUDSDK_AUTH_ACCESS_TOKEN_FILE."""
+        """The file that has only the token, for gcloud's CLOUDSDK_AUTH_ACCESS_TOKEN_FILE."""
         return self.directory / TOKEN_FILE
 
     @property
     def exposure(self) -> str | None:
-        """Why the bucket is open to the machine's other users; None where it is not."""
+        """Why the bucket is open to other users of the machine; None if it is not."""
         return self._bucket.exposure if self._bucket is not None else None
 
     @property
     def machines(self) -> Machines:
-        """The worker hosts, for what only a local pod can do: `preempt`, `pids`, `homes`."""
+        """The worker hosts, with what only a local pod can do: `preempt`, `pids`, `homes`."""
         if self._machines is None:
             raise RuntimeError("the pod is not started")
         return self._machines
 
     @property
     def service(self) -> TpuService:
-        """The Cloud TPU API service, whose behaviour can be turned."""
+        """The Cloud TPU API service, whose `faults` can be set."""
         if self._service is None:
             raise RuntimeError("the pod is not started")
         return self._service
 
     async def start(self, workers: int = 4, cores: int = 1, slices: int = 1) -> None:
-        """Bring everything up and write the profile. Raises TpuTuiError; whatever had started is ended then."""
+        """Start everything and write the profile. Raises TpuTuiError, after ending all that had started."""
         self._require_possible()
         try:
             await self._start(workers, cores, slices)
@@ -121,28 +119,24 @@ class LocalPod:
         path = profile_path(self.home, LOCAL_PROFILE)
         if path.exists() and (owner := _live_owner(self.home)):
             raise UsageError(
-                "A local pod is running already",
-                why=f"process {owner} has written {path}",
-                remedy=f"End it (kill {owner}), or set another TPU_TUI_HOME.",
+                "A local pod is already running",
+                why=f"process {owner} wrote {path}",
+                remedy=f"Stop it (kill {owner}), or set another TPU_TUI_HOME.",
             )
 
     async def _start(self, workers: int, cores: int, slices: int) -> None:
         plain = _plain_environment()
         marked = plain | Mark(self.id).environment
-        self._wards = GuardianClient(self.id, self.directory, profile_path(self.home, LOCAL_PROFILE))
-        await self._wards.open(plain)
+        self._guardian = GuardianClient(self.id, self.directory, profile_path(self.home, LOCAL_PROFILE))
+        await self._guardian.open(plain)
         self.directory.mkdir(mode=0o700)
         self.identity, public_key = _make_login_key(self.directory)
-        self._machines = Machines(self.id, self.directory, public_key, self._wards)
+        self._machines = Machines(self.id, self.directory, public_key, self._guardian)
         await self._machines.open(marked)
         _write_secret(self.token_file, self.token)
         self._bucket = Bucket(self.directory, location=self._location, token=self.token)
-        storage = asyncio.create_task(self._bucket.start(marked))
-        try:
-            await asyncio.sleep(0)  # the bucket's process starts before the API's library is imported here
-            service = await self._start_service(cores)
-        finally:
-            await storage
+        await self._bucket.start(marked)
+        service = await self._start_service(cores)
         self._machines.environment = {"STORAGE_EMULATOR_HOST": self._bucket.endpoint} | _imports()
         self.slices = tuple(FIRST_SLICE if i == 0 else f"{FIRST_SLICE}-{i + 1}" for i in range(slices))
         for name in self.slices:
@@ -150,9 +144,6 @@ class LocalPod:
         save_profile(self.home, LOCAL_PROFILE, self.profile())
 
     async def _start_service(self, cores: int) -> TpuService:
-        from tui.localpod.api.compute_api import ComputeService
-        from tui.localpod.api.server import TpuService
-
         self.compute = ComputeService(self._instances, zone=ZONE)
         routes = self.compute.routes()
         self._service = TpuService(
@@ -162,7 +153,7 @@ class LocalPod:
         return self._service
 
     def _instances(self) -> list[tuple[str, str]]:
-        """Every slice's machines, as Compute Engine lists them."""
+        """Return the machines of all slices, as Compute Engine lists them."""
         workers = [worker for name in self.machines.slices for worker in self.machines.workers(name)]
         return [(worker.hostname, worker.address) for worker in workers]
 
@@ -187,7 +178,7 @@ class LocalPod:
         }
 
     def announcement(self) -> dict[str, Any]:
-        """The JSON line of `local up`."""
+        """Return the JSON line of `local up`."""
         assert self._bucket is not None
         endpoints = self._endpoints()
         return {
@@ -204,17 +195,17 @@ class LocalPod:
         }
 
     async def close(self) -> None:
-        """End everything and remove every file; can be called again."""
+        """End everything and remove every file. It may be called more than once."""
         service, self._service = self._service, None
-        wards, self._wards = self._wards, None
+        guardian, self._guardian = self._guardian, None
         machines, self._machines = self._machines, None
         bucket, self._bucket = self._bucket, None
         try:
             if service is not None:
                 await service.close()
         finally:
-            if wards is not None:
-                await wards.close()
+            if guardian is not None:
+                await guardian.close()
             if machines is not None:
                 await machines.close()
             if bucket is not None:
@@ -222,24 +213,22 @@ class LocalPod:
 
 
 async def _add_slice(service: TpuService, name: str, workers: int, cores: int) -> None:
-    from tui.localpod.api.rpc_errors import ApiError
-
     try:
         await service.add_slice(name, workers, cores)
     except ApiError as error:
         raise UsageError(
-            f"Slice {name} of {workers} workers with {cores} cores each could not be made", why=str(error)
+            f"Slice {name} of {workers} workers with {cores} cores each could not be created", why=str(error)
         ) from error
 
 
 def _imports() -> dict[str, str]:
-    """What makes `python -m trainer.train` work on a worker when the package runs from a clone."""
+    """Return the variables that let `python -m trainer.train` work on a worker when the package runs from a clone."""
     is_installed = PACKAGE_ROOT.name in ("site-packages", "dist-packages")
     return {} if is_installed else {"PYTHONPATH": str(PACKAGE_ROOT)}
 
 
 def _live_owner(home: Path) -> int | None:
-    """The process of the local pod that the profile belongs to, if it lives."""
+    """Return the process of the local pod that wrote the profile, if it is alive."""
     try:
         profile = read_profile(home, LOCAL_PROFILE, Path.home())
     except TpuTuiError:

@@ -1,4 +1,4 @@
-"""What a local pod needs of the machine that it runs on: Linux, and memory for the demo's training."""
+"""The requirements of a local pod: Linux, and memory for the demo's training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tui.errors import TpuTuiError, UsageError
 
 GIB = 1 << 30
 TRAINER_BYTES = int(1.1 * GIB)
-"""One trainer process on XLA's CPU device with the demo's small ResNet: most of it is PyTorch and the compiler."""
+"""One trainer process on XLA's CPU device with the demo's small ResNet; PyTorch and the compiler take most of it."""
 WORKER_BYTES = 20 << 20
 """One worker's host process, and the processes that supervise a job."""
 POD_BYTES = int(0.5 * GIB)
@@ -17,22 +17,22 @@ POD_BYTES = int(0.5 * GIB)
 
 
 def require_linux() -> None:
-    """Raise UsageError where no local pod can run, saying what can be done there instead."""
+    """Raise UsageError on a system where no local pod can run, with an alternative."""
     if not sys.platform.startswith("linux"):
         raise UsageError(
             "A local pod needs Linux",
-            why=f"its guardian looks processes up in /proc, which {sys.platform} has not",
+            why=f"its guardian finds processes in /proc, which {sys.platform} does not have",
             remedy="Run it in a Linux machine or container; tpu-tui replay FILE shows a saved log here.",
         )
 
 
 def memory_needed(workers: int, cores: int) -> int:
-    """Bytes that a pod of this shape takes while the demo trains on it: one trainer process a core."""
+    """Return the bytes that a pod of this shape needs while the demo trains on it: one trainer process per core."""
     return POD_BYTES + workers * (WORKER_BYTES + cores * TRAINER_BYTES)
 
 
 def memory_available(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return the bytes free for new processes: the machine's or this cgroup's (v2), the lesser; None if unknown."""
+    """Return the bytes free for new processes, of the machine or of this cgroup (v2); None if unknown."""
     figures = [figure for figure in (_machine(proc), _cgroup(proc, cgroups)) if figure is not None]
     return min(figures, default=None)
 
@@ -61,7 +61,7 @@ def _cgroup(proc: Path, cgroups: Path) -> int | None:
 
 
 def check_memory(workers: int, cores: int) -> None:
-    """Raise TpuTuiError when the demo's training would not fit; where nothing is known, it is tried."""
+    """Raise TpuTuiError if the demo's training would not fit; unknown memory counts as enough."""
     available, needed = memory_available(), memory_needed(workers, cores)
     if available is None or available >= needed:
         return

@@ -1,4 +1,4 @@
-"""The local pod's Compute Engine API, as far as checks ask it: firewalls and instances.
+"""The local pod's Compute Engine API, as far as checks use it: firewalls and instances.
 
 REST paths and fields are those of the Compute Engine API v1.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 LOOPBACK = "127.0.0.0/8"
-"""Where the pod's workers have their addresses."""
+"""The range of the workers' addresses."""
 _PROJECT = "/compute/v1/projects/{project}"
 _FIREWALLS = _PROJECT + "/global/firewalls"
 _NETWORK = _PROJECT + "/global/networks/{network}"
@@ -35,14 +35,14 @@ _DEFAULTS: tuple[dict[str, Any], ...] = (
         "allowed": [{"IPProtocol": "tcp", "ports": ["22"]}],
     },
 )
-"""What a default network begins with (VPC documentation, pre-populated rules), with the pod's own range."""
+"""The rules of a new default network (VPC documentation, pre-populated rules), for the pod's own range."""
 
 Instances = Callable[[], Iterable[tuple[str, str]]]
 """Return the pod's machines: name and internal address of each."""
 
 
 class ComputeService:
-    """Firewall rules and instances of a pod. Requests that need a permission in `denied` are refused, for tests."""
+    """Firewall rules and instances of a pod. For tests, requests that need a permission in `denied` are refused."""
 
     def __init__(self, instances: Instances, *, zone: str, network: str = "default") -> None:
         self._instances = instances
@@ -53,9 +53,9 @@ class ComputeService:
         """The project's common instance metadata."""
         self.firewalls: dict[str, dict[str, Any]] = {}
         self.policies: list[dict[str, Any]] = []
-        """Firewall policies that hold for the network, in the JSON of the API's effective firewalls."""
+        """The network's firewall policies, in the JSON of the API's effective firewalls."""
         self.policies_first = False
-        """Whether the network's policies are asked before its rules."""
+        """Whether the network's policies are evaluated before its rules."""
         for rule in _DEFAULTS:
             self.add(rule)
 
@@ -66,7 +66,7 @@ class ComputeService:
         self.firewalls[rule["name"]] = {**defaults, "disabled": False, **rule}
 
     def routes(self) -> list[web.RouteDef]:
-        """What the pod's REST port serves of this."""
+        """Return the routes that the pod's REST port serves."""
         return [
             web.get(_PROJECT, self._guard("compute.projects.get", self._get_project)),
             web.get(_FIREWALLS, self._guard("compute.firewalls.list", self._list_firewalls)),
@@ -105,7 +105,7 @@ class ComputeService:
         return _answer({"kind": "compute#project", "name": name, "commonInstanceMetadata": metadata})
 
     async def _list_firewalls(self, request: web.Request) -> web.Response:
-        """A page of the rules; the page token is the place where it begins."""
+        """Return one page of the rules; a page token is the index of the page's first rule."""
         size = int(request.query.get("maxResults", "500"))
         first = int(request.query.get("pageToken") or 0)
         names = sorted(self.firewalls)
@@ -171,7 +171,7 @@ def _answer(document: dict[str, Any], status: int = 200) -> web.Response:
 
 
 def _done(kind: str, name: str) -> web.Response:
-    """An operation that was over as soon as it began."""
+    """Return an operation that is done already."""
     return _answer(
         {"kind": "compute#operation", "name": f"operation-{kind}-{name}", "status": "DONE", "progress": 100}
     )
@@ -182,6 +182,6 @@ def _missing(request: web.Request) -> web.Response:
 
 
 def _error(status: int, reason: str, message: str) -> web.Response:
-    """An error in the shape of Google's JSON APIs."""
+    """Return an error in the form of Google's JSON APIs."""
     errors = [{"domain": "global", "reason": reason, "message": message}]
     return _answer({"error": {"code": status, "message": message, "errors": errors}}, status)

@@ -11,7 +11,7 @@ class HostedWorker:
     """One running worker machine, reachable over SSH at `address:port`.
 
     `hostname` has the shape `t1v-n-<8 hex>-w-<index>`; `host_key_public` is one line as OpenSSH prints it
-    (`ssh-ed25519 AAAA…`), the key that the machine really answers with.
+    (`ssh-ed25519 AAAA…`), the key that the machine really uses.
     """
 
     index: int
@@ -28,20 +28,20 @@ class WorkerHosts(Protocol):
     """
 
     async def start(self, slice_name: str, workers: int, cores: int, chips: int | None = None) -> list[HostedWorker]:
-        """Start `workers` machines with `cores` devices each, on so many chips, and return them in worker order.
+        """Start `workers` machines with `cores` devices and `chips` chips each; return them in worker order.
 
-        All of them or none: when it raises or is cancelled, nothing may be left running. Called again for a
-        slice that was stopped, it brings the same workers back.
+        Start all of them or none: an error or a cancellation leaves nothing running. For a stopped slice, the
+        same workers come back.
         """
 
     async def stop(self, slice_name: str) -> None:
-        """End every machine of the slice and whatever runs on it; a slice that is not there is no error."""
+        """Stop every machine of the slice and all that runs on it; a slice that does not exist is not an error."""
 
     async def remove(self, slice_name: str) -> None:
-        """End the slice's machines for good, their disks included; a slice that is not there is no error."""
+        """Delete the slice's machines and their disks; a slice that does not exist is not an error."""
 
     def alive(self, slice_name: str) -> list[bool]:
-        """Whether each worker's machine still runs, in worker order; empty for a slice that is not there."""
+        """Return whether each worker's machine runs, in worker order; empty for a slice that does not exist."""
 
     def authorize(self, slice_name: str, ssh_keys: str) -> None:
         """Authorize exactly the keys of the node's metadata `ssh-keys`."""

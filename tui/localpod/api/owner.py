@@ -1,4 +1,4 @@
-"""Who may ask a local pod: its owner, known by a bearer token, and no web page in any browser."""
+"""Authentication of a local pod: its owner, by a bearer token; requests of web pages are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXPECTED = (
 
 
 class NotTheOwner(Exception):
-    """A request that is not the owner's: a google.rpc.Code's name, a reason of ErrorInfo, and Google's words."""
+    """A request that is not the owner's: a google.rpc.Code's name, a reason of ErrorInfo, and Google's message."""
 
     def __init__(self, code: str, reason: str, message: str) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ def make_token() -> str:
 
 
 def check_token(expected: str, authorizations: Sequence[str]) -> None:
-    """Raise NotTheOwner unless the request's one Authorization header bears the token."""
+    """Raise NotTheOwner unless the request's only Authorization header carries the token."""
     if not authorizations:
         missing = f"Request is missing required authentication credential. {_EXPECTED}"
         raise NotTheOwner("UNAUTHENTICATED", "CREDENTIALS_MISSING", missing)
@@ -45,20 +45,20 @@ def check_token(expected: str, authorizations: Sequence[str]) -> None:
 def check_site(
     authority: str, hosts: Sequence[str], origins: Sequence[str], sites: Sequence[str], *, any_port: bool = False
 ) -> None:
-    """Raise NotTheOwner for what a web page sends.
+    """Raise NotTheOwner for a request that a web page sends.
 
-    `hosts`, `origins` and `sites` are the values of the headers Host, Origin and Sec-Fetch-Site. A page that had its
-    own name resolve to this machine shows by its Host, any other page by its Origin. With `any_port` the Host may
-    have another port, as a forwarded one has.
+    `hosts`, `origins` and `sites` are the values of the headers Host, Origin and Sec-Fetch-Site. A page whose
+    own name resolves to this machine is detected by its Host, any other page by its Origin. With `any_port`, the Host
+    may have another port, e.g. a forwarded one.
     """
     host = hosts[0] if len(hosts) == 1 else ""
     is_own = host == authority or (any_port and _address(host) == _address(authority))
     if not is_own:
-        raise _foreign(f"the Host header has to be {authority}")
+        raise _foreign(f"the Host header must be {authority}")
     if any(origin != f"http://{authority}" for origin in origins):
-        raise _foreign("requests of web pages are not answered")
+        raise _foreign("requests from web pages are not allowed")
     if any(site.lower() not in _HARMLESS_SITES for site in sites):
-        raise _foreign("requests of web pages are not answered")
+        raise _foreign("requests from web pages are not allowed")
 
 
 def _address(authority: str) -> str:

@@ -1,8 +1,9 @@
-"""The API's methods as gRPC and REST both see them, and what every request goes through first."""
+"""The methods that gRPC and REST both serve, and the checks that every request passes first."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,32 +22,60 @@ LOCATIONS = "google.cloud.location.Locations"
 
 @dataclass(frozen=True)
 class ApiMethod:
-    """One method: its gRPC service, its request's type, the permission it needs, what answers it."""
+    """One method: its gRPC service, its request's type, the permission it needs, and its handler."""
 
     service: str
     request: Any
     permission: str
-    run: Callable[[ApiHandlers, Any], Awaitable[Any]]
+    run: Callable[[ApiHandlers, Any], Any]
+    """Takes the request message and returns the answer, or an awaitable of it."""
 
     @property
     def name(self) -> str:
-        """The method's name, which its request's type is named after."""
+        """Return the method's name, after which its request's type is named."""
         return str(self.request.__name__).removesuffix("Request")
 
 
-METHODS = (
+METHODS: tuple[ApiMethod, ...] = (
     ApiMethod(TPU, tpu.ListNodesRequest, "tpu.nodes.list", ApiHandlers.list_nodes),
-    ApiMethod(TPU, tpu.GetNodeRequest, "tpu.nodes.get", ApiHandlers.get_node),
-    ApiMethod(TPU, tpu.CreateNodeRequest, "tpu.nodes.create", ApiHandlers.create_node),
-    ApiMethod(TPU, tpu.DeleteNodeRequest, "tpu.nodes.delete", ApiHandlers.delete_node),
-    ApiMethod(TPU, tpu.StopNodeRequest, "tpu.nodes.stop", ApiHandlers.stop_node),
-    ApiMethod(TPU, tpu.StartNodeRequest, "tpu.nodes.start", ApiHandlers.start_node),
-    ApiMethod(TPU, tpu.UpdateNodeRequest, "tpu.nodes.update", ApiHandlers.update_node),
+    ApiMethod(TPU, tpu.GetNodeRequest, "tpu.nodes.get", lambda api, one: api.nodes.get(one.name).node),
+    ApiMethod(
+        TPU,
+        tpu.CreateNodeRequest,
+        "tpu.nodes.create",
+        lambda api, one: api.nodes.create(parse_place(one.parent), one.node_id, one.node),
+    ),
+    ApiMethod(TPU, tpu.DeleteNodeRequest, "tpu.nodes.delete", lambda api, one: api.nodes.delete(one.name)),
+    ApiMethod(TPU, tpu.StopNodeRequest, "tpu.nodes.stop", lambda api, one: api.nodes.stop(one.name)),
+    ApiMethod(TPU, tpu.StartNodeRequest, "tpu.nodes.start", lambda api, one: api.nodes.start(one.name)),
+    ApiMethod(
+        TPU,
+        tpu.UpdateNodeRequest,
+        "tpu.nodes.update",
+        lambda api, one: api.nodes.update(one.node, one.update_mask.paths),
+    ),
     ApiMethod(TPU, tpu.ListQueuedResourcesRequest, "tpu.queuedResources.list", ApiHandlers.list_queued_resources),
-    ApiMethod(TPU, tpu.GetQueuedResourceRequest, "tpu.queuedResources.get", ApiHandlers.get_queued_resource),
-    ApiMethod(TPU, tpu.CreateQueuedResourceRequest, "tpu.queuedResources.create", ApiHandlers.create_queued_resource),
-    ApiMethod(TPU, tpu.DeleteQueuedResourceRequest, "tpu.queuedResources.delete", ApiHandlers.delete_queued_resource),
-    ApiMethod(TPU, tpu.ResetQueuedResourceRequest, "tpu.queuedResources.reset", ApiHandlers.reset_queued_resource),
+    ApiMethod(
+        TPU,
+        tpu.GetQueuedResourceRequest,
+        "tpu.queuedResources.get",
+        lambda api, one: api.queued.get(one.name).resource,
+    ),
+    ApiMethod(
+        TPU,
+        tpu.CreateQueuedResourceRequest,
+        "tpu.queuedResources.create",
+        lambda api, one: api.queued.create(parse_place(one.parent), one.queued_resource_id, one.queued_resource),
+    ),
+    ApiMethod(
+        TPU,
+        tpu.DeleteQueuedResourceRequest,
+        "tpu.queuedResources.delete",
+        lambda api, one: api.queued.delete(one.name, one.force),
+    ),
+    ApiMethod(
+        TPU, tpu.ResetQueuedResourceRequest, "tpu.queuedResources.reset", lambda api, one: api.queued.reset(one.name)
+    ),
     ApiMethod(TPU, tpu.ListAcceleratorTypesRequest, "tpu.acceleratortypes.list", ApiHandlers.list_accelerator_types),
     ApiMethod(TPU, tpu.GetAcceleratorTypeRequest, "tpu.acceleratortypes.get", ApiHandlers.get_accelerator_type),
     ApiMethod(TPU, tpu.ListRuntimeVersionsRequest, "tpu.runtimeversions.list", ApiHandlers.list_runtime_versions),
@@ -61,52 +90,64 @@ METHODS = (
     ApiMethod(LOCATIONS, locations_pb2.ListLocationsRequest, "tpu.locations.list", ApiHandlers.list_locations),
     ApiMethod(LOCATIONS, locations_pb2.GetLocationRequest, "tpu.locations.get", ApiHandlers.get_location),
     ApiMethod(OPERATIONS, operations_pb2.ListOperationsRequest, "tpu.operations.list", ApiHandlers.list_operations),
-    ApiMethod(OPERATIONS, operations_pb2.GetOperationRequest, "tpu.operations.get", ApiHandlers.get_operation),
+    ApiMethod(
+        OPERATIONS,
+        operations_pb2.GetOperationRequest,
+        "tpu.operations.get",
+        lambda api, one: api.operations.get(one.name),
+    ),
     ApiMethod(OPERATIONS, operations_pb2.WaitOperationRequest, "tpu.operations.get", ApiHandlers.wait_operation),
     ApiMethod(
-        OPERATIONS, operations_pb2.CancelOperationRequest, "tpu.operations.cancel", ApiHandlers.cancel_operation
+        OPERATIONS,
+        operations_pb2.CancelOperationRequest,
+        "tpu.operations.cancel",
+        lambda api, one: api.operations.cancel(one.name),
     ),
     ApiMethod(
-        OPERATIONS, operations_pb2.DeleteOperationRequest, "tpu.operations.delete", ApiHandlers.delete_operation
+        OPERATIONS,
+        operations_pb2.DeleteOperationRequest,
+        "tpu.operations.delete",
+        lambda api, one: api.operations.delete(one.name),
     ),
 )
-"""Everything that is served (google/cloud/tpu/v2/cloud_tpu.proto and the two mix-ins)."""
+"""Every method that is served (google/cloud/tpu/v2/cloud_tpu.proto and the two mix-ins)."""
 
 _EVERY_ZONE = frozenset({"ListNodes", "ListQueuedResources"})
-"""Methods that take `locations/-`."""
+"""Methods that accept `locations/-`."""
 
 
 class ApiRouter:
-    """Answers requests: latency and faults first, then permissions, then the method itself."""
+    """Answers requests: latency and faults come first, then permissions, then the method's handler."""
 
-    def __init__(self, calls: ApiHandlers) -> None:
-        self._calls = calls
+    def __init__(self, handlers: ApiHandlers) -> None:
+        self._handlers = handlers
 
     async def call(self, method: ApiMethod, request: Any) -> Any:
-        """The answer, a proto-plus or protobuf message; raises ApiError."""
-        await self._calls.behaviour.delay()
-        self._calls.behaviour.check_token()
+        """Return the answer, a proto-plus or protobuf message. Raises ApiError."""
+        await self._handlers.faults.delay()
+        self._handlers.faults.check_token()
         self._authorise(method, resource_of(request))
-        return await method.run(self._calls, request)
+        answer = method.run(self._handlers, request)
+        return await answer if inspect.isawaitable(answer) else answer
 
     def _authorise(self, method: ApiMethod, resource: str) -> None:
         """Raise unless the resource is in the pod's project and in a zone that exists and answers."""
         head, _, rest = resource.partition("/")
-        if head == "projects" and rest.partition("/")[0] != self._calls.project:
+        if head == "projects" and rest.partition("/")[0] != self._handlers.project:
             raise rpc_errors.permission_denied(method.permission, resource)
         if method.name == "ListLocations":
             return
         zone = parse_place(resource).zone
         if zone == ANY_ZONE and method.name in _EVERY_ZONE:
             return
-        if zone not in self._calls.zones:
+        if zone not in self._handlers.zones:
             raise rpc_errors.unknown_location(zone)
-        if self._calls.behaviour.is_unavailable(zone):
+        if self._handlers.faults.is_unavailable(zone):
             raise rpc_errors.unavailable()
 
 
 def resource_of(request: Any) -> str:
-    """The full name, or the parent, that a request is about."""
+    """Return the full name, or the parent, of the resource that a request is about."""
     for field in ("parent", "name"):
         if hasattr(request, field):
             return str(getattr(request, field))

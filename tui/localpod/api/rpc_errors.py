@@ -1,4 +1,4 @@
-"""Errors as Google APIs answer them: a code, a message, details (google.rpc.Status)."""
+"""Errors as Google APIs return them: a code, a message, details (google.rpc.Status)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HTTP = {
 
 
 class ApiError(Exception):
-    """An answer that is not OK; `code` is the name of a google.rpc.Code."""
+    """An answer other than OK; `code` is the name of a google.rpc.Code."""
 
     def __init__(self, code: str, message: str, details: Sequence[Any] = ()) -> None:
         super().__init__(message)
@@ -38,11 +38,11 @@ class ApiError(Exception):
 
     @property
     def http_status(self) -> int:
-        """The HTTP status that goes with the code."""
+        """Return the HTTP status of the code."""
         return _HTTP[self.code]
 
     def to_status(self) -> Any:
-        """The error as google.rpc.Status: what an operation carries, and gRPC in its trailers."""
+        """Return the error as google.rpc.Status, for operations and for gRPC's trailers."""
         packed = []
         for detail in self.details:
             packed.append(any_pb2.Any())
@@ -50,7 +50,7 @@ class ApiError(Exception):
         return status_pb2.Status(code=code_pb2.Code.Value(self.code), message=self.message, details=packed)
 
     def to_json(self) -> dict[str, Any]:
-        """The body of an HTTP answer, as Google's JSON APIs write it."""
+        """Return the body of an HTTP answer, as Google's JSON APIs write it."""
         error: dict[str, Any] = {"code": self.http_status, "message": self.message, "status": self.code}
         if self.details:
             error["details"] = json_format.MessageToDict(self.to_status())["details"]
@@ -58,34 +58,34 @@ class ApiError(Exception):
 
 
 def not_found(resource: str) -> ApiError:
-    """The resource does not exist."""
+    """Return the error of a resource that does not exist."""
     return ApiError("NOT_FOUND", f"Resource '{resource}' was not found", [_resource_info(resource)])
 
 
 def already_exists(resource: str) -> ApiError:
-    """A resource of that name exists."""
+    """Return the error of a name that is taken."""
     return ApiError("ALREADY_EXISTS", f"Resource '{resource}' already exists", [_resource_info(resource)])
 
 
 def invalid(what: str, field: str = "") -> ApiError:
-    """The request makes no sense; `field` is the path of the field that is wrong."""
+    """Return the error of an invalid request; `field` is the path of the invalid field."""
     violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=what)
     details = [error_details_pb2.BadRequest(field_violations=[violation])] if field else []
     return ApiError("INVALID_ARGUMENT", f"Cloud TPU received a bad request. {what} {_event_id()}", details)
 
 
 def precondition(what: str) -> ApiError:
-    """The resource is not in a state for that."""
+    """Return the error of a resource whose state does not allow the request."""
     return ApiError("FAILED_PRECONDITION", f"{what} {_event_id()}")
 
 
 def busy() -> ApiError:
-    """Another operation on the same resource has not ended."""
+    """Return the error of a resource that another operation works on."""
     return ApiError("ABORTED", "unable to queue the operation")
 
 
 def permission_denied(permission: str, resource: str) -> ApiError:
-    """The caller may not do that there, or the project is not one the caller may know of."""
+    """Return the error of a missing permission, or of a project that the caller may not see."""
     info = error_details_pb2.ErrorInfo(
         reason="IAM_PERMISSION_DENIED",
         domain="iam.googleapis.com",
@@ -100,7 +100,7 @@ def unknown_location(zone: str) -> ApiError:
 
 
 def quota_exceeded(generation: str, limit: int, zone: str, project: str) -> ApiError:
-    """More workers than the project may have."""
+    """Return the error of a request for more workers than the project may have."""
     metric = f"TPU{generation.upper()}PerProjectPerZoneForTPUAPI"
     message = f"Quota limit '{metric}' has been exceeded. Limit: {limit} in zone {zone}."
     violation = error_details_pb2.QuotaFailure.Violation(subject=f"project:{project}", description=message)
@@ -108,7 +108,7 @@ def quota_exceeded(generation: str, limit: int, zone: str, project: str) -> ApiE
 
 
 def no_capacity(zone: str) -> ApiError:
-    """The zone has no more of them."""
+    """Return the error of a zone without capacity."""
     return ApiError(
         "RESOURCE_EXHAUSTED",
         f'There is no more capacity in the zone "{zone}"; you can try in another zone where Cloud TPU Nodes are '
@@ -117,12 +117,12 @@ def no_capacity(zone: str) -> ApiError:
 
 
 def unavailable() -> ApiError:
-    """The service does not answer just now; a client tries again."""
+    """Return the error of a service that is down for a moment; clients retry."""
     return ApiError("UNAVAILABLE", "The service is currently unavailable.")
 
 
 def token_expired() -> ApiError:
-    """The access token is not valid any longer."""
+    """Return the error of an expired access token."""
     return not_the_owner(
         "UNAUTHENTICATED",
         "ACCESS_TOKEN_EXPIRED",
@@ -132,13 +132,13 @@ def token_expired() -> ApiError:
 
 
 def not_the_owner(code: str, reason: str, message: str) -> ApiError:
-    """The request does not come from the pod's owner."""
+    """Return the error of a request that is not the pod owner's."""
     info = error_details_pb2.ErrorInfo(reason=reason, domain="googleapis.com", metadata={"service": SERVICE})
     return ApiError(code, message, [info])
 
 
 def unimplemented(what: str) -> ApiError:
-    """The real service knows this, the local one does not."""
+    """Return the error of a feature that the real service has and this one lacks."""
     return ApiError("UNIMPLEMENTED", what)
 
 
@@ -147,5 +147,5 @@ def _resource_info(resource: str) -> Any:
 
 
 def _event_id() -> str:
-    """What Cloud TPU appends for its support to search by."""
+    """Return the event ID that Cloud TPU appends to a message, for its support."""
     return f"[EID: 0x{secrets.token_hex(8)}]"

@@ -26,9 +26,9 @@ from tui.localpod.api.transport.rest_service import RestService
 class TpuService:
     """A Cloud TPU API on `127.0.0.1` whose nodes are the machines that `hosts` runs.
 
-    `zone` is the pod's own, `more_zones` others that exist beside it. `cores` is how many devices a worker of a
-    `local-N` node has when its creator does not say. Ports of 0 take free ones; `grpc_port` and `rest_port` tell
-    them after `start`. `behaviour` may be turned at any time. Requests have to bear `token`; none given, one is made.
+    `zone` is the pod's own; `more_zones` exist beside it. `cores` is the default number of devices per worker of a
+    `local-N` node. Port 0 takes a free one; `grpc_port` and `rest_port` have it after `start`. `faults` can be set at
+    any time. Requests must carry `token`; the default is a new one.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class TpuService:
         zone: str = "local-a",
         more_zones: Sequence[str] = (),
         cores: int = 1,
-        behaviour: ServiceFaults | None = None,
+        faults: ServiceFaults | None = None,
         grpc_port: int = 0,
         rest_port: int = 0,
         rest_routes: Sequence[Any] = (),
@@ -48,27 +48,27 @@ class TpuService:
         self.token = token or make_token()
         self.project = project
         self.zone = zone
-        self.behaviour = behaviour or ServiceFaults()
-        self._operations = Operations(self.behaviour)
-        self._nodes = Nodes(hosts, self._operations, self.behaviour, first_zone=zone, cores=cores)
-        self._queued = QueuedResources(self._nodes, self._operations, self.behaviour)
-        calls = ApiHandlers(project, (zone, *more_zones), self._nodes, self._queued, self._operations, self.behaviour)
+        self.faults = faults or ServiceFaults()
+        self._operations = Operations(self.faults)
+        self._nodes = Nodes(hosts, self._operations, self.faults, first_zone=zone, cores=cores)
+        self._queued = QueuedResources(self._nodes, self._operations, self.faults)
+        calls = ApiHandlers(project, (zone, *more_zones), self._nodes, self._queued, self._operations, self.faults)
         api = ApiRouter(calls)
         self._grpc = GrpcService(api, self.token, grpc_port)
         self._rest = RestService(api, self.token, rest_port, rest_routes)
 
     @property
     def grpc_port(self) -> int:
-        """Where gRPC is served."""
+        """The port of gRPC."""
         return self._grpc.port
 
     @property
     def rest_port(self) -> int:
-        """Where REST is served."""
+        """The port of REST."""
         return self._rest.port
 
     async def start(self) -> None:
-        """Listen on both ports; raises OSError or RuntimeError when one is taken."""
+        """Start listening on both ports. Raises OSError or RuntimeError if one is taken."""
         try:
             await self._rest.start()
             await self._grpc.start()
@@ -77,13 +77,13 @@ class TpuService:
             raise
 
     async def close(self) -> None:
-        """Stop listening and cancel what operations still do; the machines are the hosts' to end."""
+        """Stop listening and cancel running operations; the machines are left to their hosts."""
         await self._grpc.close()
         await self._rest.close()
         await self._operations.close()
 
     def set_health(self, name: str, health: str, description: str = "") -> None:
-        """Have the API say so of a slice in the pod's own zone: `UNHEALTHY_MAINTENANCE`, `HEALTHY`, …"""
+        """Set the health that the API reports of a slice in the pod's zone: `UNHEALTHY_MAINTENANCE`, `HEALTHY`, …"""
         node = self._nodes.get(ResourceLocation(self.project, self.zone).child(COLLECTION, name)).node
         node.health = Health[health]
         node.health_description = description
@@ -97,7 +97,7 @@ class TpuService:
         accelerator_type: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> tpu.Node:
-        """Bring a slice up at once, without an operation's delay: those that the pod begins with.
+        """Bring up one of the pod's first slices, without an operation's delay.
 
         The type is a real one where the shape fits one, else `local-<workers>`. Raises ApiError as CreateNode does.
         """

@@ -1,1 +1,1 @@
-"""The local pod's bucket: fake-gcs-server behind a door that only its owner passes."""
+"""The local pod's bucket: fake-gcs-server behind a proxy that admits only the pod's owner."""

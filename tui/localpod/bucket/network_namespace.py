@@ -1,4 +1,4 @@
-"""A network namespace of a process's own, whose loopback ports no other process of the machine can connect to."""
+"""A process's own network namespace, to whose loopback ports no other process of the machine can connect."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _REQUEST = struct.Struct("16sh22x")
 
 
 def refusal_reason() -> str | None:
-    """Return why this process could not have a network namespace of its own; None where it can.
+    """Return why this process cannot have a network namespace of its own; None if it can.
 
-    A child tries it: a process that gets half way could not go back.
+    A child process tries it, because a process that gets half way cannot go back.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -43,7 +43,7 @@ def refusal_reason() -> str | None:
 def enter_namespace() -> None:
     """Move this process, which has no threads, to a new network namespace with a working loopback device.
 
-    Sockets that are open stay where they are. Raises OSError where the system does not allow it.
+    Open sockets stay in the old namespace. Raises OSError if the system does not allow it.
     """
     try:
         _unshare(_CLONE_NEWNET)
@@ -62,7 +62,7 @@ def _unshare(flags: int) -> None:
 
 
 def _keep_ids(uid: int, gid: int) -> None:
-    """Have user and group go by their own numbers in the new user namespace (user_namespaces(7))."""
+    """Map user and group to their own numbers in the new user namespace (user_namespaces(7))."""
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         Path(f"/proc/self/{name}").write_text(text)
 

@@ -1,6 +1,6 @@
-"""Which HTTP/1.1 requests of a connection may go on to the server behind it. Pure: bytes in, bytes out.
+"""Filter of the HTTP/1.1 requests of a connection. Pure: bytes in, bytes out.
 
-Only what frames a request is read; bodies pass as they come, whatever their size.
+It reads only the framing of requests; bodies of any size pass unread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from http import HTTPStatus
 
 MAX_HEAD_BYTES = 1 << 16
 _MAX_LINE_BYTES = 1 << 12
-"""A chunk's size with its extensions, or one trailer."""
+"""The longest line of a chunk's size and extensions, or of one trailer."""
 _REQUEST_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ (/[^ \r\n]*|\*) HTTP/1\.[01]")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*?)[ \t]*")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
@@ -20,11 +20,11 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 _END = b"\r\n\r\n"
 
 Headers = Mapping[str, Sequence[str]]
-"""The values of each header, names in small letters."""
+"""The values of each header, by its name in lower case."""
 
 
 class Refusal(Exception):
-    """A request that is answered here and not handed on; `reason` is a word of Google's JSON APIs."""
+    """A request that is refused and not forwarded; `reason` is one of Google's JSON APIs."""
 
     def __init__(self, status: HTTPStatus, reason: str, message: str) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class Refusal(Exception):
         self.reason = reason
 
     def to_bytes(self) -> bytes:
-        """Return the answer, after which the connection closes, in the shape of Google's JSON APIs."""
+        """Return the answer, in the form of Google's JSON APIs. The connection closes after it."""
         text = str(self)
         errors = [{"message": text, "domain": "global", "reason": self.reason}]
         document = {"error": {"code": self.status.value, "message": text, "errors": errors}}
@@ -47,7 +47,7 @@ class Refusal(Exception):
 
 
 class RequestGate:
-    """Cuts a client's bytes into requests and asks `check` about the headers of each, which raises Refusal."""
+    """Splits a client's bytes into requests and passes the headers of each to `check`, which may raise Refusal."""
 
     def __init__(self, check: Callable[[Headers], None]) -> None:
         self._check = check
@@ -56,7 +56,7 @@ class RequestGate:
         self._read: Callable[[], bytes | None] = self._read_head
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield what of the bytes so far may go on, in order. Raises Refusal for a request that may not."""
+        """Yield the bytes that may be forwarded, in order. Raises Refusal for a request that may not."""
         self._buffer = self._buffer + data if self._buffer else data
         while self._buffer:
             if self._body_left:
@@ -94,7 +94,7 @@ class RequestGate:
             self._read = self._read_chunk
         elif lengths:
             if len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]):
-                raise _bad("Content-Length is no number")
+                raise _bad("Content-Length is not a number")
             self._body_left = int(lengths[0])
 
     def _line(self) -> bytes | None:
@@ -109,7 +109,7 @@ class RequestGate:
             return None
         match = _CHUNK.fullmatch(line[:-2])
         if match is None:
-            raise _bad("the size of a chunk is no number")
+            raise _bad("the size of a chunk is not a number")
         size = int(match[1], 16)
         self._body_left = size
         self._read = self._read_chunk_end if size else self._read_trailer
@@ -119,7 +119,7 @@ class RequestGate:
         if len(self._buffer) < len(b"\r\n"):
             return None
         if not self._buffer.startswith(b"\r\n"):
-            raise _bad("a chunk is longer than it says")
+            raise _bad("a chunk is longer than its stated size")
         self._read = self._read_chunk
         return self._take(2)
 
@@ -133,10 +133,10 @@ class RequestGate:
 
 
 def _headers(head: bytes) -> Headers:
-    """Return a request's headers. Raises Refusal for what could be read in more than one way."""
+    """Return a request's headers. Raises Refusal for headers that servers could read in different ways."""
     first, *lines = head.split(b"\r\n")
     if not _REQUEST_LINE.fullmatch(first):
-        raise _bad("it is no request for a path of this server")
+        raise _bad("it is not a request for a path of this server")
     headers: dict[str, list[str]] = {}
     for line in lines:
         match = _FIELD.fullmatch(line)

@@ -1,4 +1,4 @@
-"""Whose the other end of a loopback connection is, as the kernel's tables of TCP sockets say (proc(5), net/tcp)."""
+"""The user at the other end of a loopback connection, from the kernel's tables of TCP sockets (proc(5), net/tcp)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ Address = tuple[str, int]
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _MAPPED = bytes(10) + b"\xff\xff"
-"""Begins the IPv6 form of an IPv4 address."""
+"""The first bytes of an IPv4 address in IPv6 form."""
 _UID, _INODE = 7, 9
-"""Columns of a row."""
+"""Columns of a table's row."""
 _READS = 3
-"""A row can be missed while sockets come and go."""
+"""Attempts to find a row: it can be missed while other sockets open and close."""
 _READ_BYTES = 1 << 16
 
 
 class SocketOwners:
-    """Looks up the user of a connection's client among the sockets of the network namespace it was made in.
+    """Looks up the user of a connection's client among the sockets of the network namespace of its creation.
 
-    The tables stay open: a process that moves to another namespace goes on reading those of the first one.
+    The tables stay open: a process that moves to another namespace still reads those of the first one.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class SocketOwners:
         self._tables = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
 
     def uid_of(self, client: Address, server: Address) -> int | None:
-        """Return the user id of the process that holds the client's socket; None where no process does.
+        """Return the user ID of the process that holds the client's socket; None if no process does.
 
         A socket that its process has closed belongs to no user: the kernel shows it as root's.
         """

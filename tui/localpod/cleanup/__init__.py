@@ -1,1 +1,1 @@
-"""What ends with a local pod: its processes and keepers, however its parent ended."""
+"""How a local pod's processes and keepers end, however its parent process ended."""

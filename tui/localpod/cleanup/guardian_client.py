@@ -1,4 +1,4 @@
-"""The parent's side of the guardian: start it, have workers' processes ended, and let it clear up at the end."""
+"""The parent's side of the guardian: it starts the guardian and requests the end of workers and of the pod."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ END_SECONDS = 30.0
 
 
 class GuardianClient:
-    """What a guardian watches over: the pod's directory, its profile, and every process that carries its mark."""
+    """Starts and keeps the guardian of a pod's directory, its profile, and all processes that carry its mark."""
 
     def __init__(self, pod: str, directory: Path, profile: Path) -> None:
         self._pod = pod
@@ -27,11 +27,11 @@ class GuardianClient:
         self._environment: dict[str, str] = {}
         self._guardian: asyncio.subprocess.Process | None = None
         self._numbers = itertools.count()
-        self._asked: dict[int, tuple[bytes, asyncio.Future[list[int]]]] = {}
+        self._requests: dict[int, tuple[bytes, asyncio.Future[list[int]]]] = {}
         self._keeping: asyncio.Task[None] | None = None
 
     async def open(self, environment: dict[str, str]) -> None:
-        """Start the guardian; from then on nothing is left behind. `environment` must not carry the pod's mark."""
+        """Start the guardian, after which nothing is left behind. `environment` must not carry the pod's mark."""
         self._environment = environment
         self._guardian = await self._start()
         self._keeping = asyncio.create_task(self._keep())
@@ -56,17 +56,17 @@ class GuardianClient:
         return guardian
 
     async def _keep(self) -> None:
-        """Read the guardian's answers; when it was killed, start another one with the requests that are open."""
+        """Read the guardian's answers; if it was killed, start another one and repeat the open requests."""
         while self._guardian is not None:
             assert self._guardian.stdout is not None
             while line := await self._guardian.stdout.readline():
                 answer = json.loads(line)
-                _, future = self._asked.pop(answer["request"])
+                _, future = self._requests.pop(answer["request"])
                 if not future.done():
                     future.set_result(answer["left"])
             await self._guardian.wait()
             self._guardian = await self._start()
-            for request, _ in self._asked.values():
+            for request, _ in self._requests.values():
                 self._write(request)
 
     def _write(self, request: bytes) -> None:
@@ -74,9 +74,9 @@ class GuardianClient:
             self._guardian.stdin.write(request)
 
     async def end(self, specs: Sequence[HostSpec]) -> None:
-        """End every process of these workers, their hosts included; returns when none is left.
+        """End every process of these workers, their hosts included; return when none is left.
 
-        Raises TpuTuiError when no guardian can be kept running.
+        Raises TpuTuiError if no guardian can be kept running.
         """
         if self._guardian is None or self._keeping is None or not specs:
             return
@@ -84,7 +84,7 @@ class GuardianClient:
         workers = [{"name": spec.mark.worker, "serial": spec.serial} for spec in specs]
         request = (json.dumps({"request": number, "workers": workers}) + "\n").encode()
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        self._asked[number] = (request, future)
+        self._requests[number] = (request, future)
         self._write(request)
         waited_for: set[asyncio.Future[Any]] = {future, self._keeping}
         await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
@@ -92,7 +92,7 @@ class GuardianClient:
             raise TpuTuiError("The local pod's guardian is gone", remedy="End this pod and start another.")
 
     async def close(self) -> None:
-        """Have the guardian end the whole pod and wait for it; where it was killed, another one does it."""
+        """Let the guardian end the whole pod and wait for that; if it was killed, start another one for it."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
@@ -105,5 +105,5 @@ class GuardianClient:
         guardian.stdin.close()
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(guardian.wait(), END_SECONDS)
-        for _, future in self._asked.values():
+        for _, future in self._requests.values():
             future.cancel()

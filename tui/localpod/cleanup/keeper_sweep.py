@@ -1,4 +1,4 @@
-"""The keepers of a local pod's runs: processes of other commands that end by themselves when the pod has ended."""
+"""The keepers of a local pod's runs. They belong to other commands and end by themselves after the pod."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def living_keepers(runs_home: Path) -> set[int]:
 def _living(runs_home: Path) -> Iterator[int]:
     for directory in list_runs(runs_home):
         if directory.run.profile == LOCAL_PROFILE:
-            attended = directory.keeper_status()
-            if attended.alive and attended.pid is not None and is_running(attended.pid):
-                yield attended.pid
+            status = directory.keeper_status()
+            if status.alive and status.pid is not None and is_running(status.pid):
+                yield status.pid
 
 
 async def await_keepers(pids: set[int], patience: float = KEEPERS_END_S) -> set[int]:
     """Wait at most `patience` seconds until these processes have ended; return those that have not."""
     deadline = time.monotonic() + patience
-    # The end of a process that is no child cannot be awaited.
+    # The end of a process that is not a child cannot be awaited.
     while (left := {pid for pid in pids if is_running(pid)}) and time.monotonic() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(_POLL_INTERVAL_S)
     return left

@@ -2,7 +2,7 @@
 
 `python -m tui.localpod.host.fork_server FD POD`: a datagram on the socket FD is one `HostSpec`, with two descriptors:
 the listening socket, and a pipe on which the host reports that it is ready and which it holds until it ends. A
-fork costs milliseconds and shares the library's memory, where an interpreter of its own costs 0.2 s and 40 MB.
+fork costs milliseconds and shares the library's memory; a new interpreter would cost 0.2 s and 40 MB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one worker is made of, as plain data: the parent writes it, the process that becomes the worker reads it."""
+"""The description of one worker, as plain data: the parent writes it, the worker's host process reads it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tui.cloud.compute.ssh_key_metadata import entries
 from tui.localpod.cleanup.process_sweep import Mark
 
 TOKEN_FILE = "token"
-"""In the pod's directory, next to the login key: what its owner's requests bear."""
+"""The file of the owner's token, in the pod's directory next to the login key."""
 
 
 @dataclass(frozen=True)
 class HostSpec:
-    """What one worker is made of. `directory` holds `home`, `etc` (host key) and `dev` (stand-in devices)."""
+    """One worker. `directory` has `home`, `etc` (host key) and `dev` (files that stand for devices)."""
 
     pod: str
     slice_name: str
@@ -32,36 +32,36 @@ class HostSpec:
 
     @property
     def mark(self) -> Mark:
-        """What every process of this worker carries."""
+        """The mark of every process of this worker."""
         return Mark(self.pod, f"{self.slice_name}/{self.index}", self.serial)
 
     @property
     def home(self) -> Path:
-        """The home directory of the one user."""
+        """The home directory of the worker's only user."""
         return Path(self.directory) / "home"
 
     @property
     def devices(self) -> tuple[Path, ...]:
-        """The stand-ins for /dev/accel*."""
+        """The files that stand for /dev/accel*."""
         return tuple(Path(self.directory) / "dev" / f"accel{chip}" for chip in range(self.chips))
 
     @property
     def metadata_keys(self) -> Path:
-        """The keys that the node's metadata lets in, as lines of authorized_keys; absent until it names one."""
+        """The file of the keys in the node's metadata, as lines of authorized_keys; absent until there is one."""
         return Path(self.directory) / "etc" / "metadata_keys"
 
     def to_bytes(self) -> bytes:
-        """The spec as the nursery is handed it."""
+        """Return the spec in the form that the fork server receives."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> HostSpec:
-        """Read what `to_bytes` made."""
+        """Parse the bytes that `to_bytes` returned."""
         return cls(**json.loads(data))
 
 
 def write_metadata_keys(spec: HostSpec, ssh_keys: str) -> None:
-    """What a machine's guest agent does with `ssh-keys`: the unexpired keys of its one user are let in."""
+    """Write the unexpired keys of the worker's user, as a machine's guest agent does with `ssh-keys`."""
     user, now = getpass.getuser(), datetime.now(timezone.utc)
     mine = [one for one in entries(ssh_keys) if one.user == user and (one.expires is None or one.expires > now)]
     spec.metadata_keys.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

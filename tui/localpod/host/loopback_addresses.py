@@ -1,4 +1,4 @@
-"""Loopback addresses for workers: each its own 127.0.x.y, or where the system has only one, its own port."""
+"""Loopback addresses for workers: an own 127.0.x.y each or, where the system has only one address, an own port."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import socket
 from tui.errors import TpuTuiError
 
 PORTS = (2222, 2022, 22022, 12222)
-"""Tried in this order, so that every worker of a pod has the same, as on a real one."""
+"""Tried in this order. Every worker of a pod has the same port, as on a real one."""
 HOSTS_PER_NET = 250
 _CLAIM = 254
-"""Bound and never listened on while a pod uses the net, so that no other pod takes it when a worker is down."""
+"""The host number that is bound, without listening, while a pod uses the net: no other pod takes the net then."""
 _FIRST_NET, _LAST_NET = 2, 254
 _BACKLOG = 128
 
@@ -39,7 +39,7 @@ class Net:
         self.addresses = addresses
 
     def listeners(self) -> list[socket.socket]:
-        """A listening socket per worker; ports that were 0 are filled in. Raises OSError when one is taken."""
+        """Return a listening socket per worker and fill in ports that were 0. Raises OSError if one is taken."""
         made: list[socket.socket] = []
         try:
             for address, port in self.addresses:
@@ -52,14 +52,14 @@ class Net:
         return made
 
     def close(self) -> None:
-        """Let others have them."""
+        """Free the addresses."""
         for claim in self._claims:
             claim.close()
         self._claims = []
 
 
 def _claim(first: int, workers: int, port: int) -> Net:
-    """Claim as many nets in a row as the workers need. Raises OSError when one is taken."""
+    """Claim as many consecutive nets as the workers need. Raises OSError if one is taken."""
     nets = range(first, first + -(-workers // HOSTS_PER_NET))
     claims: list[socket.socket] = []
     try:
@@ -77,7 +77,7 @@ def _claim(first: int, workers: int, port: int) -> Net:
 def free_net(workers: int) -> Net:
     """Return free addresses for this many workers.
 
-    Raises TpuTuiError when neither a net nor ports are left.
+    Raises TpuTuiError if no net and no port is left.
     """
     last_net = _LAST_NET - (workers - 1) // HOSTS_PER_NET
     try:
@@ -89,7 +89,7 @@ def free_net(workers: int) -> Net:
         if error.errno == errno.EADDRNOTAVAIL:
             return Net([], [("127.0.0.1", 0)] * workers)
         raise _no_room(workers, error.strerror or str(error)) from error
-    raise _no_room(workers, f"ports {', '.join(map(str, PORTS))} are taken on all of 127.0.0.0/16")
+    raise _no_room(workers, f"ports {', '.join(map(str, PORTS))} are in use on all of 127.0.0.0/16")
 
 
 def _claim_if_free(first: int, workers: int, port: int) -> Net | None:

@@ -1,4 +1,4 @@
-"""The worker machines of a pod: host processes, started through the nursery, watched, ended by the guardian."""
+"""The worker machines of a pod: host processes that the fork server starts and the guardian ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tui.localpod.host.loopback_addresses import Net, free_net
 
 READY_SECONDS = 30.0
 CORES_PER_CHIP = 2
-"""Cores per chip of v2 and v3, which number the stand-ins for /dev/accel* where the type has no chip count."""
+"""Cores per chip of v2 and v3: the number of devices of a type without a chip count follows from it."""
 
 
 @dataclass
@@ -49,41 +49,41 @@ class _Slice:
 
 
 class Machines:
-    """Implements `tui.localpod.api.host_protocol.WorkerHosts` with one process a worker."""
+    """Implements `tui.localpod.api.host_protocol.WorkerHosts` with one process per worker."""
 
-    def __init__(self, pod: str, directory: Path, authorized_key: str, wards: GuardianClient) -> None:
+    def __init__(self, pod: str, directory: Path, authorized_key: str, guardian: GuardianClient) -> None:
         self._pod = pod
         self._directory = directory
         self._authorized_key = authorized_key
-        self._wards = wards
+        self._guardian = guardian
         self.environment: dict[str, str] = {}
-        """What every command on every worker sees besides its own worker's variables."""
+        """Variables of every command on every worker, in addition to its worker's own."""
         self._control: socket.socket | None = None
-        self._nursery: asyncio.subprocess.Process | None = None
+        self._fork_server: asyncio.subprocess.Process | None = None
         self._slices: dict[str, _Slice] = {}
         self._serials = iter(range(POD_SERIAL - 1, 0, -1))
 
     async def open(self, environment: dict[str, str]) -> None:
-        """Start the nursery; `environment` is what it and every host process carries."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, (self._directory / "hosts.log").open("ab") as log:
-            self._nursery = await asyncio.create_subprocess_exec(
+        """Start the fork server; `environment` is that of the fork server and of every host process."""
+        control, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with child_end, (self._directory / "hosts.log").open("ab") as log:
+            self._fork_server = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "tui.localpod.host.fork_server",
-                str(theirs.fileno()),
+                str(child_end.fileno()),
                 self._pod,
                 env=environment,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_end.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
-        self._control = ours
+        self._control = control
 
     async def close(self) -> None:
-        """Forget everything; the guardian ends the processes."""
+        """Release everything; the guardian ends the processes."""
         for one in self._slices.values():
             for machine in one.machines:
                 machine.alive = False
@@ -95,42 +95,42 @@ class Machines:
         if self._control is not None:
             self._control.close()
             self._control = None
-        if self._nursery is not None:
-            await self._nursery.wait()
+        if self._fork_server is not None:
+            await self._fork_server.wait()
 
     @property
     def slices(self) -> tuple[str, ...]:
-        """The slices that have machines, as they came."""
+        """The slices that have machines, in the order of their creation."""
         return tuple(self._slices)
 
     def workers(self, slice_name: str) -> list[HostedWorker]:
-        """The workers of a slice as they were started, in worker order."""
+        """Return the workers of a slice as they were started, in worker order."""
         one = self._slices.get(slice_name)
         return [machine.worker for machine in one.machines if machine.worker] if one else []
 
     def pids(self, slice_name: str) -> list[int]:
-        """The host processes of a slice, in worker order; killing one is a preemption."""
+        """Return the host processes of a slice, in worker order; killing one is a preemption."""
         one = self._slices.get(slice_name)
         return [machine.pid for machine in one.machines] if one else []
 
     def homes(self, slice_name: str) -> list[Path]:
-        """The home directories of a slice's workers, in worker order."""
+        """Return the home directories of a slice's workers, in worker order."""
         one = self._slices.get(slice_name)
         return [machine.spec.home for machine in one.machines] if one else []
 
     def alive(self, slice_name: str) -> list[bool]:
-        """Whether each worker's machine still runs, in worker order; empty for a slice that is not there."""
+        """Return whether each worker's machine runs, in worker order; empty for a slice that does not exist."""
         one = self._slices.get(slice_name)
         return [machine.alive for machine in one.machines] if one and one.running else []
 
     async def start(self, slice_name: str, workers: int, cores: int, chips: int | None = None) -> list[HostedWorker]:
-        """Start the machines of a slice, all or none; a stopped slice comes back with its addresses, keys and homes.
+        """Start the machines of a slice, all or none; a stopped slice keeps its addresses, keys and homes.
 
-        Raises TpuTuiError naming the worker that did not come up.
+        Raises TpuTuiError, which names the worker that did not start.
         """
         one = self._slices.get(slice_name)
         if one is not None and one.running:
-            raise TpuTuiError(f"Slice {slice_name} could not be started", why="its workers run already")
+            raise TpuTuiError(f"Slice {slice_name} could not be started", why="its workers are running already")
         if one is None or len(one.machines) != workers:
             await self.remove(slice_name)
             one = _Slice(
@@ -164,7 +164,7 @@ class Machines:
     def _spec(self, one: _Slice, index: int) -> HostSpec:
         serial = next(self._serials, None)
         if serial is None:
-            raise TpuTuiError("No more workers can be made in this local pod", remedy="Start a new one.")
+            raise TpuTuiError("This local pod cannot have more workers", remedy="Start a new one.")
         return HostSpec(
             pod=self._pod,
             slice_name=one.name,
@@ -179,22 +179,22 @@ class Machines:
         )
 
     async def _ask_for(self, one: _Slice, index: int, listener: socket.socket) -> _Machine:
-        """Have the nursery fork one host; neither its listening socket nor its end of the pipe stays open here."""
+        """Let the fork server start one host; its listening socket and its end of the pipe are closed here."""
         spec = self._spec(one, index)
-        ours, theirs = os.pipe()
+        reader, writer = os.pipe()
         try:
-            assert self._control is not None, "the nursery is open"
-            socket.send_fds(self._control, [spec.to_bytes()], [listener.fileno(), theirs])
+            assert self._control is not None, "the fork server runs"
+            socket.send_fds(self._control, [spec.to_bytes()], [listener.fileno(), writer])
         except OSError as error:
-            os.close(ours)
+            os.close(reader)
             raise TpuTuiError(
-                "The local worker could not be started", worker=index, why=f"the nursery is gone ({error})"
+                "The local worker could not be started", worker=index, why=f"the fork server has exited ({error})"
             ) from error
         finally:
-            os.close(theirs)
+            os.close(writer)
         life = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(life), os.fdopen(ours, "rb", buffering=0)
+            lambda: asyncio.StreamReaderProtocol(life), os.fdopen(reader, "rb", buffering=0)
         )
         return _Machine(spec, life, transport)
 
@@ -205,21 +205,21 @@ class Machines:
             line = await asyncio.wait_for(machine.life.readline(), READY_SECONDS)
             answer = json.loads(line) if line else {"error": f"its process ended; see {self._directory}/hosts.log"}
         if "error" in answer:
-            raise TpuTuiError("The local worker did not come up", worker=spec.index, why=answer["error"])
+            raise TpuTuiError("The local worker did not start", worker=spec.index, why=answer["error"])
         address, port = one.net.addresses[spec.index]
         machine.pid = answer["pid"]
         machine.worker = HostedWorker(spec.index, address, port, spec.hostname, answer["host_key"])
         machine.watch = asyncio.create_task(self._watch(machine))
 
     async def _watch(self, machine: _Machine) -> None:
-        """End a worker's jobs when its host is gone: a preempted machine takes everything on it along."""
+        """End a worker's jobs when its host has exited: everything on a preempted machine ends with it."""
         while await machine.life.read(1):
             pass
         machine.alive = False
-        await self._wards.end([machine.spec])
+        await self._guardian.end([machine.spec])
 
     async def stop(self, slice_name: str) -> None:
-        """End every machine of the slice and whatever runs on it; homes, keys and addresses are kept for a start."""
+        """Stop every machine of the slice and all that runs on it; homes, keys and addresses are kept."""
         one = self._slices.get(slice_name)
         if one is None:
             return
@@ -228,12 +228,12 @@ class Machines:
             machine.alive = False
             if machine.watch is not None:
                 machine.watch.cancel()
-        await self._wards.end([machine.spec for machine in one.machines])
+        await self._guardian.end([machine.spec for machine in one.machines])
         for machine in one.machines:
             machine.transport.close()
 
     async def remove(self, slice_name: str) -> None:
-        """End the slice for good, its homes included; a slice that is not there is no error."""
+        """Delete the slice, its homes included; a slice that does not exist is not an error."""
         await self.stop(slice_name)
         one = self._slices.pop(slice_name, None)
         if one is not None:

@@ -21,21 +21,21 @@ from tui.localpod.host.host_spec import HostSpec
 from tui.localpod.host.ssh_session import SshSession
 
 MAX_SESSIONS = 10
-"""Sessions a connection, sshd_config(5) MaxSessions."""
+"""Sessions per connection, sshd_config(5) MaxSessions."""
 LOGIN_SECONDS = 120
 """sshd_config(5) LoginGraceTime."""
 KEY_EXCHANGES = ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
-"""The fast ones: the post-quantum exchange costs 64 ms of CPU a connection, between two processes of one machine."""
+"""The fast ones: the post-quantum exchange would cost 64 ms of CPU per connection."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def login_shell() -> str:
-    """The shell an interactive login gets."""
+    """Return the shell of an interactive login."""
     return "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
 
 
 def environment_of(spec: HostSpec) -> dict[str, str]:
-    """The environment of every command on the worker: nothing of the parent's own gets in."""
+    """Return the environment of every command on the worker, which contains nothing of the parent's own."""
     user = getpass.getuser()
     return {
         "HOME": str(spec.home),
@@ -53,7 +53,7 @@ def environment_of(spec: HostSpec) -> dict[str, str]:
 
 
 def prepare_home(spec: HostSpec) -> asyncssh.SSHKey:
-    """Make home, devices and host key where they are not there yet; returns the host key."""
+    """Create home, devices and host key if they do not exist yet; return the host key."""
     directory = Path(spec.directory)
     for name in ("home/.ssh", "etc", "dev"):
         (directory / name).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -83,18 +83,18 @@ class WorkerServer(asyncssh.SSHServer):
         self._connection: asyncssh.SSHServerConnection | None = None
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
-        """A client is there."""
+        """Keep the connection of a new client."""
         self._connection = conn
 
     def begin_auth(self, username: str) -> bool:
-        """Trust the keys that the home and the metadata name now: keys can be added while the worker runs."""
+        """Accept the keys that the home and the metadata have now: keys can be added while the worker runs."""
         if self._connection is not None and username == getpass.getuser():
             files = (self._spec.home / ".ssh" / "authorized_keys", self._spec.metadata_keys)
             self._connection.set_authorized_keys([str(file) for file in files if file.exists()])
         return True
 
     def session_requested(self) -> SshSession:
-        """A new session, unless there are too many."""
+        """Return a new session. Raises ChannelOpenError if there are too many."""
         if self._sessions >= MAX_SESSIONS:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "open failed")
         self._sessions += 1
@@ -119,7 +119,7 @@ class WorkerServer(asyncssh.SSHServer):
         orig_host: str,  # noqa: ARG002 - asyncssh's names
         orig_port: int,  # noqa: ARG002
     ) -> Awaitable[Any]:
-        """Open a TCP connection from this worker; a failure carries the text of its errno, as with sshd."""
+        """Open a TCP connection from this worker; a failure has the text of its errno, as with sshd."""
         return self._forward(dest_host, dest_port)
 
     async def _forward(self, host: str, port: int) -> SSHForwarder:
@@ -144,7 +144,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def serve_worker(spec: HostSpec, listener: socket.socket, ready: Callable[[str], None]) -> None:
-    """Be the worker until the process is killed. `ready` is called with the public host key once logins work."""
+    """Serve the worker until the process is killed. `ready` gets the public host key once logins work."""
     key = prepare_home(spec)
     os.chdir(spec.home)
     await asyncssh.listen(

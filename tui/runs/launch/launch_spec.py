@@ -63,7 +63,7 @@ class LaunchSpec:
             "run": {**self.run.to_json(), "argv": list(self.run.job.argv)},
             "env": dict(self.env),
             "access": self.access.to_json(),
-            "sync": str(self.sync) if self.sync else None,
+            "sync": str(self.sync.absolute()) if self.sync else None,  # the keeper runs in another directory
             "patience": self.keeper_timeouts.to_json(),
             "timeouts": self.timeouts.to_json(),
             "look": asdict(self.look) if self.look else None,

@@ -1,4 +1,4 @@
-"""Which accelerator types the pod offers, and what each means in workers, devices and topology."""
+"""The accelerator types that the pod offers, with the workers, devices and topology of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tui.pod import accelerator
 MAX_WORKERS = 64
 """The largest slice that is listed, in workers."""
 MAX_CORES = 512
-"""Devices that a worker of a `local-N` slice may have."""
+"""The most devices that a worker of a `local-N` slice may have."""
 
 _2D_CORES = {8: "2x2", 32: "4x4", 64: "4x8", 128: "8x8", 256: "8x16", 512: "16x16"}
 _3D_CORES = {8: "2x2x1", 16: "2x2x2", 32: "2x2x4", 64: "2x4x4", 128: "4x4x4", 256: "4x4x8", 512: "4x8x8"}
@@ -29,14 +29,14 @@ _TOPOLOGIES: Mapping[str, Mapping[int, str]] = {
 
 _CONFIG_TYPES = {"v2": "V2", "v3": "V3", "v4": "V4", "v5litepod": "V5LITE_POD", "v5p": "V5P", "v6e": "V6E"}
 _PREFERRED = ("v3", "v4", "v6e")
-"""Generations to choose from when only the shape is given; the others repeat their shapes."""
+"""Generations to choose from when only the shape is given; the others have the same shapes."""
 
 
 @dataclass(frozen=True)
 class SliceShape:
     """An accelerator type as the pod builds it.
 
-    `cores` are XLA devices a worker, None where the creator or the pod decides (`local-N`). `config_type` is the
+    `cores` are XLA devices per worker, None if the creator or the pod decides (`local-N`). `config_type` is the
     name of an AcceleratorConfig.Type, None for `local-N`, which the real API does not have.
     """
 
@@ -50,20 +50,20 @@ class SliceShape:
 
 @functools.lru_cache(maxsize=1)
 def shapes() -> Mapping[str, SliceShape]:
-    """Every accelerator type on offer, by name."""
+    """Return every accelerator type on offer, by name."""
     found = [_real(f"{generation}-{number}") for generation, table in _TOPOLOGIES.items() for number in table]
     local = [SliceShape(f"local-{workers}", "local", workers, None) for workers in range(1, MAX_WORKERS + 1)]
     return {shape.name: shape for shape in [*found, *local]}
 
 
 def shape_of_config(config_type: str, topology: str) -> SliceShape | None:
-    """The type that an AcceleratorConfig asks for (`V4`, `2x2x2`)."""
+    """Return the type that an AcceleratorConfig requests (`V4`, `2x2x2`), if it exists."""
     wanted = (config_type, topology)
     return next((shape for shape in shapes().values() if (shape.config_type, shape.topology) == wanted), None)
 
 
 def accelerator_type_for(workers: int, cores: int) -> str:
-    """A real type with so many workers and devices a worker, else `local-<workers>`."""
+    """Return a real type with this many workers and devices per worker, else `local-<workers>`."""
     for generation in _PREFERRED:
         for shape in shapes().values():
             if (shape.generation, shape.workers, shape.cores) == (generation, workers, cores):

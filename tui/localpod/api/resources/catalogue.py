@@ -1,4 +1,4 @@
-"""What a zone offers: accelerator types and runtime versions as the API lists them."""
+"""The accelerator types and runtime versions of a zone, as the API lists them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUNTIME_VERSIONS = (
     "v2-alpha-tpuv5-lite",
     "v2-alpha-tpuv6e",
 )
-"""Cloud TPU documentation, TPU software versions; every worker here runs the machine's own system all the same."""
+"""Cloud TPU documentation, TPU software versions. Every worker here runs this machine's own system."""
 
 DEFAULT_RUNTIME_VERSION = "tpu-ubuntu2204-base"
 _RUNTIMES = {
@@ -31,19 +31,19 @@ _RUNTIMES = {
     "v5p": "v2-alpha-tpuv5",
     "v6e": "v2-alpha-tpuv6e",
 }
-"""What later generations are created with (Cloud TPU documentation, TPU software versions)."""
+"""The runtime versions of later generations (Cloud TPU documentation, TPU software versions)."""
 _ConfigType: Any = tpu.AcceleratorConfig.Type
 _DEFAULT_TYPE = "v2-8"
-"""What the API makes of a request that names no accelerator."""
+"""The type of a request that names no accelerator."""
 
 
 def accelerator_types(place: ResourceLocation) -> list[tpu.AcceleratorType]:
-    """Every type on offer in the place."""
+    """Return every type on offer in the place."""
     return [_accelerator_type(place, shape) for shape in shapes().values()]
 
 
 def runtime_versions(place: ResourceLocation) -> list[tpu.RuntimeVersion]:
-    """Every runtime version on offer in the place."""
+    """Return every runtime version on offer in the place."""
     return [
         tpu.RuntimeVersion(name=place.child("runtimeVersions", version), version=version)
         for version in RUNTIME_VERSIONS
@@ -51,24 +51,24 @@ def runtime_versions(place: ResourceLocation) -> list[tpu.RuntimeVersion]:
 
 
 def default_runtime(accelerator_type: str) -> str:
-    """The runtime version that a type is usually created with."""
+    """Return the runtime version that a type is usually created with."""
     return _RUNTIMES.get(accelerator_type.partition("-")[0], DEFAULT_RUNTIME_VERSION)
 
 
 def requested_shape(place: ResourceLocation, node: tpu.Node) -> SliceShape:
-    """The shape that a new node asks for by type or by config; raises INVALID_ARGUMENT."""
+    """Return the shape that a new node requests, by type or by config. Raises INVALID_ARGUMENT."""
     if node.accelerator_type and tpu.Node.pb(node).HasField("accelerator_config"):
         raise rpc_errors.invalid("accelerator_type and accelerator_config are mutually exclusive", "node")
     if tpu.Node.pb(node).HasField("accelerator_config"):
         config = node.accelerator_config
-        asked = f"{_ConfigType(config.type_).name} of topology '{config.topology}'"
+        requested = f"{_ConfigType(config.type_).name} of topology '{config.topology}'"
         shape = shape_of_config(_ConfigType(config.type_).name, config.topology)
     else:
-        asked = node.accelerator_type.rpartition("/")[2] or _DEFAULT_TYPE
-        shape = shapes().get(asked)
+        requested = node.accelerator_type.rpartition("/")[2] or _DEFAULT_TYPE
+        shape = shapes().get(requested)
     if shape is None:
         raise rpc_errors.invalid(
-            f"the accelerator {asked} was not found in zone {place.zone}", "node.accelerator_type"
+            f"the accelerator {requested} was not found in zone {place.zone}", "node.accelerator_type"
         )
     return shape
 
@@ -81,7 +81,7 @@ def check_runtime_version(place: ResourceLocation, version: str) -> None:
 
 
 def accelerator_config(shape: SliceShape) -> tpu.AcceleratorConfig | None:
-    """The shape as type and topology; None for `local-N`, which has neither."""
+    """Return the shape as type and topology; None for `local-N`, which has neither."""
     if shape.config_type is None:
         return None
     return tpu.AcceleratorConfig(type_=_ConfigType[shape.config_type], topology=shape.topology)

@@ -1,4 +1,4 @@
-"""Guest attributes: what each worker's machine publishes about itself, its SSH host key first of all."""
+"""Guest attributes: what each worker's machine publishes about itself, above all its SSH host key."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tui.localpod.api.host_protocol import HostedWorker
 def guest_attributes(
     workers: Sequence[HostedWorker], query_path: str, worker_ids: Sequence[str]
 ) -> tpu.GetGuestAttributesResponse:
-    """The attributes under the path, one answer a worker in worker order.
+    """Return the attributes under the path, one answer per worker, in worker order.
 
-    `query_path` is empty, `<namespace>/` or `<namespace>/<key>`; no ids, or an empty one, ask for all workers.
+    `query_path` is empty, `<namespace>/` or `<namespace>/<key>`; no IDs, or an empty one, select all workers.
     Raises INVALID_ARGUMENT for a worker that the node does not have.
     """
-    asked = [_worker(workers, text) for text in worker_ids if text] or list(workers)
+    selected = [_worker(workers, text) for text in worker_ids if text] or list(workers)
     return tpu.GetGuestAttributesResponse(
         guest_attributes=[
             tpu.GuestAttributes(
                 query_path=query_path,
                 query_value=tpu.GuestAttributesValue(items=_matching(_published(worker), query_path)),
             )
-            for worker in asked
+            for worker in selected
         ]
     )
 
@@ -49,5 +49,5 @@ def _matching(entries: Sequence[tpu.GuestAttributesEntry], query_path: str) -> l
 
 def _worker(workers: Sequence[HostedWorker], text: str) -> HostedWorker:
     if not text.isdecimal() or int(text) >= len(workers):
-        raise rpc_errors.invalid(f"there is no worker '{text}': the node has {len(workers)} workers", "worker_ids")
+        raise rpc_errors.invalid(f"worker '{text}' does not exist: the node has {len(workers)} workers", "worker_ids")
     return workers[int(text)]

@@ -1,4 +1,4 @@
-"""The fields of a node: of a new one, of its workers, and those that an update may change."""
+"""The fields of a node: those of a new node, those of its workers, and those that an update may change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CORES_LABEL = "cores-per-worker"
 MAX_DESCRIPTION = 512
 CIDR_BLOCK = "127.0.0.0/8"
 UPDATABLE = frozenset({"description", "tags", "labels", "metadata", "network_config.enable_external_ips"})
-"""The fields that UpdateNode takes (Cloud TPU API v2, UpdateNodeRequest)."""
+"""The fields that UpdateNode accepts (Cloud TPU API v2, UpdateNodeRequest)."""
 
 State: Any = tpu.Node.State
 Health: Any = tpu.Node.Health
@@ -61,7 +61,7 @@ def new_node(place: ResourceLocation, name: str, wanted: tpu.Node, shape: SliceS
 
 
 def requested_cores(wanted: tpu.Node, shape: SliceShape, default: int) -> int:
-    """Devices a worker: the type's, else as label or metadata say, else the pod's default."""
+    """Return the devices per worker: the type's, else those of label or metadata, else the pod's default."""
     if shape.cores is not None:
         return shape.cores
     text = wanted.labels.get(CORES_LABEL) or wanted.metadata.get(CORES_LABEL)
@@ -73,7 +73,7 @@ def requested_cores(wanted: tpu.Node, shape: SliceShape, default: int) -> int:
 
 
 def set_workers(node: tpu.Node, workers: Sequence[HostedWorker]) -> None:
-    """Write the workers' addresses; endpoint i is worker i, its port the one that its SSH server listens on."""
+    """Write the workers' addresses; endpoint i is worker i, with the port of its SSH server."""
     node.network_endpoints = [_endpoint(node, worker) for worker in workers]
 
 
@@ -93,7 +93,7 @@ def set_preempted(node: tpu.Node, gone: Sequence[int]) -> None:
 
 
 def update_paths(paths: Sequence[str]) -> list[str]:
-    """The mask's paths in snake case; raises INVALID_ARGUMENT for none, or one that may not be changed."""
+    """Return the mask's paths in snake case. Raises INVALID_ARGUMENT for none, or for one that cannot change."""
     snake = [_CAPITAL.sub(r"_\1", path).lower() for path in paths]
     if not snake:
         raise rpc_errors.invalid("the update mask is empty", "update_mask")
@@ -104,7 +104,7 @@ def update_paths(paths: Sequence[str]) -> list[str]:
 
 
 def apply_update(node: tpu.Node, wanted: tpu.Node, paths: Sequence[str], workers: Sequence[HostedWorker]) -> None:
-    """Take over the fields of a checked mask."""
+    """Apply the fields of a checked mask."""
     for path in paths:
         if path == "network_config.enable_external_ips":
             node.network_config.enable_external_ips = wanted.network_config.enable_external_ips

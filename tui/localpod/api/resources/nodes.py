@@ -1,4 +1,4 @@
-"""The nodes of the pod: admitted, brought up, stopped, started, deleted, and lost when a worker dies."""
+"""The nodes of the pod: how they are created, stopped, started, deleted, and preempted when a worker dies."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tui.pod import accelerator
 
 COLLECTION = "nodes"
 SSH_KEYS = "ssh-keys"
-"""The metadata with the keys that the machines accept (Compute Engine, "Add SSH keys to VMs")."""
+"""The metadata key of the SSH keys that the machines accept (Compute Engine, "Add SSH keys to VMs")."""
 State: Any = tpu.Node.State
 Health: Any = tpu.Node.Health
 
 
 @dataclass
 class HostedNode:
-    """A node and the machines behind it; `busy` while an operation works on it."""
+    """A node and its machines; `busy` while an operation works on it."""
 
     place: ResourceLocation
     slice_name: str
@@ -40,7 +40,7 @@ class HostedNode:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has machines, or had until some of them died."""
+        """Return whether the node has machines, or had them until some died."""
         return self.node.state in (State.READY, State.PREEMPTED)
 
 
@@ -48,70 +48,70 @@ class Nodes:
     """Every node of the pod, by full name."""
 
     def __init__(
-        self, hosts: WorkerHosts, operations: Operations, behaviour: ServiceFaults, *, first_zone: str, cores: int
+        self, hosts: WorkerHosts, operations: Operations, faults: ServiceFaults, *, first_zone: str, cores: int
     ) -> None:
         self._hosts = hosts
         self._operations = operations
-        self._behaviour = behaviour
+        self._faults = faults
         self._first_zone = first_zone
         self._cores = cores
         self._nodes: dict[str, HostedNode] = {}
 
     def in_place(self, place: ResourceLocation) -> list[tpu.Node]:
-        """The place's nodes as they are now."""
+        """Return the place's nodes as they are now."""
         return [self._settled(hosted).node for hosted in self._nodes.values() if hosted.place == place]
 
     def get(self, name: str) -> HostedNode:
-        """One node as it is now; raises NOT_FOUND."""
+        """Return one node as it is now. Raises NOT_FOUND."""
         id_of(name, COLLECTION)
         if name not in self._nodes:
             raise rpc_errors.not_found(name)
         return self._settled(self._nodes[name])
 
     def find(self, name: str) -> HostedNode | None:
-        """As `get`, with None where there is no such node."""
+        """Return one node as it is now, None if it does not exist."""
         return self._settled(self._nodes[name]) if name in self._nodes else None
 
     def create(self, place: ResourceLocation, node_id: str, wanted: tpu.Node) -> Any:
-        """CreateNode: the operation that brings the node up."""
+        """Return CreateNode's operation, which brings the node up."""
         hosted = self.admit(place, node_id, wanted)
         return self._operations.start(place, "create", hosted.node.name, lambda: self.bring_up(hosted))
 
     def delete(self, name: str) -> Any:
-        """DeleteNode: the operation at whose end the node is gone."""
+        """Return DeleteNode's operation, at the end of which the node is gone."""
         hosted = self.get(name)
         before = State(hosted.node.state)
         self.claim(hosted, State.DELETING)
         return self._operations.start(hosted.place, "delete", name, lambda: self.tear_down(hosted, before))
 
     def stop(self, name: str) -> Any:
-        """StopNode: raises FAILED_PRECONDITION unless the node has one worker and is READY."""
+        """Return StopNode's operation. Raises FAILED_PRECONDITION unless the node has one worker and is READY."""
         hosted = self._require_single(name, State.READY)
         self.claim(hosted, State.STOPPING)
         return self._operations.start(hosted.place, "stop", name, lambda: self._halt(hosted))
 
     def start(self, name: str) -> Any:
-        """StartNode: raises FAILED_PRECONDITION unless the node has one worker and is STOPPED."""
+        """Return StartNode's operation. Raises FAILED_PRECONDITION unless the node has one worker and is STOPPED."""
         hosted = self._require_single(name, State.STOPPED)
         self.claim(hosted, State.STARTING)
         return self._operations.start(hosted.place, "start", name, lambda: self._restart(hosted))
 
     def update(self, wanted: tpu.Node, mask: Iterable[str]) -> Any:
-        """UpdateNode: only the fields that the mask names."""
+        """Return UpdateNode's operation, which changes only the fields that the mask names."""
         hosted = self.get(wanted.name)
         paths = node_fields.update_paths(list(mask))
         node_fields.check_update(wanted, paths)
         self.claim(hosted, hosted.node.state)
 
-        async def take_over() -> Any:
+        async def apply() -> Any:
             node_fields.apply_update(hosted.node, wanted, paths, hosted.workers)
             self._authorize(hosted)
             return self._released(hosted)
 
-        return self._operations.start(hosted.place, "update", wanted.name, take_over)
+        return self._operations.start(hosted.place, "update", wanted.name, apply)
 
     def check_new(self, place: ResourceLocation, node_id: str, wanted: tpu.Node, field_name: str) -> SliceShape:
-        """Raise what CreateNode raises for such a node, quota aside; the shape that it would get."""
+        """Return the shape that the node would get. Raises as CreateNode does, except for the quota."""
         check_id(node_id, field_name)
         name = place.child(COLLECTION, node_id)
         shape = requested_shape(place, wanted)
@@ -121,20 +121,20 @@ class Nodes:
         return shape
 
     def check_quota(self, place: ResourceLocation, generation: str, more: int) -> None:
-        """Raise RESOURCE_EXHAUSTED when the project may not have so many more workers."""
-        if sum(hosted.shape.workers for hosted in self._nodes.values()) + more > self._behaviour.worker_quota:
-            raise rpc_errors.quota_exceeded(generation, self._behaviour.worker_quota, place.zone, place.project)
+        """Raise RESOURCE_EXHAUSTED if the project may not have this many more workers."""
+        if sum(hosted.shape.workers for hosted in self._nodes.values()) + more > self._faults.worker_quota:
+            raise rpc_errors.quota_exceeded(generation, self._faults.worker_quota, place.zone, place.project)
 
     def has_capacity(self, place: ResourceLocation, workers: int) -> bool:
-        """Whether the zone has so many more workers than those in use."""
-        if self._behaviour.worker_capacity is None:
+        """Return whether the zone has this many workers that are not in use."""
+        if self._faults.worker_capacity is None:
             return True
         in_use = (hosted for hosted in self._nodes.values() if hosted.place == place)
         used = sum(hosted.shape.workers for hosted in in_use if hosted.node.state != State.STOPPED)
-        return used + workers <= self._behaviour.worker_capacity
+        return used + workers <= self._faults.worker_capacity
 
     def admit(self, place: ResourceLocation, node_id: str, wanted: tpu.Node, queued_resource: str = "") -> HostedNode:
-        """Take a new node in as CREATING, claimed for `bring_up`."""
+        """Add a new node as CREATING, reserved for `bring_up`."""
         shape = self.check_new(place, node_id, wanted, "node_id")
         self.check_quota(place, shape.generation, shape.workers)
         cores = node_fields.requested_cores(wanted, shape, self._cores)
@@ -145,7 +145,7 @@ class Nodes:
         return hosted
 
     async def bring_up(self, hosted: HostedNode) -> Any:
-        """Start an admitted node's machines; where that fails the node is gone again."""
+        """Start an admitted node's machines; if that fails, the node is removed."""
         try:
             if not self.has_capacity(hosted.place, 0):
                 raise rpc_errors.no_capacity(hosted.place.zone)
@@ -156,17 +156,17 @@ class Nodes:
         return self._released(hosted)
 
     async def tear_down(self, hosted: HostedNode, before: Any) -> Any:
-        """End a claimed node's machines and forget it; where that fails it is as it was `before`."""
-        await self._or_back(hosted, before, lambda: self._hosts.remove(hosted.slice_name))
+        """Stop a claimed node's machines and remove it; if that fails, it gets its state `before` back."""
+        await self._or_restore(hosted, before, lambda: self._hosts.remove(hosted.slice_name))
         self.discard(hosted)
         return empty_pb2.Empty()
 
     def discard(self, hosted: HostedNode) -> None:
-        """Forget a node that has no machines."""
+        """Remove a node that has no machines."""
         self._nodes.pop(hosted.node.name, None)
 
     def claim(self, hosted: HostedNode, state: Any) -> HostedNode:
-        """Reserve the node for one operation; raises ABORTED while another one has it."""
+        """Reserve the node for one operation. Raises ABORTED while another operation has it."""
         if hosted.busy:
             raise rpc_errors.busy()
         hosted.busy = True
@@ -174,7 +174,7 @@ class Nodes:
         return hosted
 
     async def _halt(self, hosted: HostedNode) -> Any:
-        await self._or_back(hosted, State.READY, lambda: self._hosts.stop(hosted.slice_name))
+        await self._or_restore(hosted, State.READY, lambda: self._hosts.stop(hosted.slice_name))
         hosted.node.state = State.STOPPED
         hosted.node.health = Health.HEALTH_UNSPECIFIED
         return self._released(hosted)
@@ -184,10 +184,10 @@ class Nodes:
             hosted.node.state = State.STOPPED
             hosted.busy = False
             raise rpc_errors.no_capacity(hosted.place.zone)
-        await self._or_back(hosted, State.STOPPED, lambda: self._run_machines(hosted))
+        await self._or_restore(hosted, State.STOPPED, lambda: self._run_machines(hosted))
         return self._released(hosted)
 
-    async def _or_back(self, hosted: HostedNode, before: Any, act: Callable[[], Awaitable[None]]) -> None:
+    async def _or_restore(self, hosted: HostedNode, before: Any, act: Callable[[], Awaitable[None]]) -> None:
         try:
             await act()
         except BaseException:
@@ -211,7 +211,7 @@ class Nodes:
         return tpu.Node.pb(hosted.node)
 
     def _settled(self, hosted: HostedNode) -> HostedNode:
-        """The node after a look at its machines: one that lost any is PREEMPTED, and stays so."""
+        """Return the node after checking its machines: a node that lost one is PREEMPTED, and stays so."""
         if hosted.node.state == State.READY:
             alive = self._hosts.alive(hosted.slice_name)
             gone = [
@@ -227,9 +227,7 @@ class Nodes:
             raise rpc_errors.precondition("This operation is only available with single TPU nodes.")
         if hosted.node.state != state:
             is_now = State(hosted.node.state).name
-            raise rpc_errors.precondition(
-                f"The TPU node '{name}' is {is_now}; it must be {State(state).name} for that."
-            )
+            raise rpc_errors.precondition(f"The TPU node '{name}' is {is_now}; it must be {State(state).name}.")
         return hosted
 
     def _slice_name(self, place: ResourceLocation, node_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Long-running operations: started, looked at, and done after a while."""
+"""Long-running operations: they are started, polled, and done after a while."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 import google.cloud.tpu_v2.types as tpu
 from google.longrunning import operations_pb2
+from google.protobuf import empty_pb2
 
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.faults import ServiceFaults
-from tui.localpod.api.resources.paging import page
 from tui.localpod.api.resources.resource_names import ResourceLocation
 from tui.localpod.api.transport.messages import now
 
@@ -23,7 +23,7 @@ API_VERSION = "v2"
 _LOG = logging.getLogger(__name__)
 
 Work = Callable[[], Awaitable[Any]]
-"""What an operation does; returns the protobuf message that becomes its response."""
+"""The work of an operation; returns the protobuf message that becomes its response."""
 
 
 @dataclass
@@ -36,13 +36,13 @@ class _Entry:
 class Operations:
     """Every operation since the service started."""
 
-    def __init__(self, behaviour: ServiceFaults) -> None:
-        self._behaviour = behaviour
+    def __init__(self, faults: ServiceFaults) -> None:
+        self._faults = faults
         self._entries: dict[str, _Entry] = {}
         self._background: set[asyncio.Task[None]] = set()
 
     def start(self, place: ResourceLocation, verb: str, target: str, work: Work) -> Any:
-        """Begin: `work` runs after the operation's time and its result, or ApiError, becomes the operation's."""
+        """Start an operation: `work` runs after its delay; its result, or ApiError, becomes the operation's."""
         metadata = tpu.OperationMetadata(create_time=now(), target=target, verb=verb, api_version=API_VERSION)
         entry = _Entry(operations_pb2.Operation(name=place.child("operations", _operation_id())), metadata)
         entry.operation.metadata.Pack(tpu.OperationMetadata.pb(metadata))
@@ -51,44 +51,44 @@ class Operations:
         return _copy(entry.operation)
 
     def background(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a coroutine that has no operation until it ends or the service closes."""
+        """Run a coroutine in the background until it ends or the service closes."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
 
     def get(self, name: str) -> Any:
-        """The operation as it is now; raises NOT_FOUND."""
+        """Return the operation as it is now. Raises NOT_FOUND."""
         return _copy(self._entry(name).operation)
 
     async def wait(self, name: str, seconds: float | None) -> Any:
-        """The operation once it is done, or as it is after that many seconds."""
+        """Return the operation once it is done, or as it is after `seconds`."""
         task = self._entry(name).task
         if task is not None:
             await asyncio.wait([task], timeout=seconds)
         return self.get(name)
 
-    def page(self, place: ResourceLocation, page_size: int, page_token: str) -> tuple[list[Any], str]:
-        """One page of the place's operations, and the next page's token."""
+    def in_place(self, place: ResourceLocation) -> list[Any]:
+        """Return the place's operations as they are now."""
         prefix = place.child("operations", "")
-        mine = [entry.operation for name, entry in self._entries.items() if name.startswith(prefix)]
-        found, token = page(mine, page_size, page_token, lambda operation: str(operation.name))
-        return [_copy(operation) for operation in found], token
+        return [_copy(entry.operation) for name, entry in self._entries.items() if name.startswith(prefix)]
 
-    def cancel(self, name: str) -> None:
-        """Ask for cancellation. As on the real service that is a wish: what has begun is completed."""
+    def cancel(self, name: str) -> Any:
+        """Record the wish for a cancellation; as on the real service, work that has begun is completed."""
         entry = self._entry(name)
         if not entry.operation.done:
             entry.metadata.cancel_requested = True
             entry.operation.metadata.Pack(tpu.OperationMetadata.pb(entry.metadata))
+        return empty_pb2.Empty()
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str) -> Any:
         """Forget a result; the work itself is not cancelled."""
         self._entry(name)
         del self._entries[name]
+        return empty_pb2.Empty()
 
     async def close(self) -> None:
-        """Cancel what still runs and wait until it has stopped."""
+        """Cancel all running work and wait until it has stopped."""
         tasks = tuple(self._background)
         for task in tasks:
             task.cancel()
@@ -100,7 +100,7 @@ class Operations:
         return self._entries[name]
 
     async def _run(self, entry: _Entry, work: Work) -> None:
-        await self._behaviour.operation_delay()
+        await self._faults.operation_delay()
         try:
             response = await work()
             entry.operation.response.Pack(response)
@@ -116,7 +116,7 @@ class Operations:
 
 
 def _operation_id() -> str:
-    """The shape of Google's ids: `operation-<milliseconds>-<13 hex>-<8 hex>-<8 hex>`."""
+    """Return an ID in Google's form: `operation-<milliseconds>-<13 hex>-<8 hex>-<8 hex>`."""
     random = secrets.token_hex(15)
     return f"operation-{time.time_ns() // 1_000_000}-{random[:13]}-{random[13:21]}-{random[21:29]}"
 

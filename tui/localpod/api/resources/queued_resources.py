@@ -1,4 +1,4 @@
-"""Queued resources: requests that wait for capacity, then make their nodes."""
+"""Queued resources: requests that wait for capacity, then create their nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tui.localpod.api.transport.messages import now
 
 COLLECTION = "queuedResources"
 CAPACITY_POLL_SECONDS = 0.2
-"""How often a waiting request looks whether there is room now."""
+"""How often a waiting request checks for capacity."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _RESETTABLE = (State.ACTIVE, State.SUSPENDED, State.FAILED)
 
 @dataclass(frozen=True)
 class NodeRequest:
-    """One of the nodes that a queued resource is to make."""
+    """One of the nodes that a queued resource creates."""
 
     node_id: str
     node: tpu.Node
@@ -45,7 +45,7 @@ class NodeRequest:
 
 @dataclass
 class Request:
-    """A queued resource and what brings it about; `task` runs while it waits or provisions."""
+    """A queued resource and its work; `task` runs while it waits or provisions."""
 
     place: ResourceLocation
     resource: tpu.QueuedResource
@@ -56,32 +56,32 @@ class Request:
 
     @property
     def state(self) -> Any:
-        """Where the request stands."""
+        """The state of the request."""
         return State(self.resource.state.state)
 
 
 class QueuedResources:
     """Every queued resource of the pod, by full name."""
 
-    def __init__(self, nodes: Nodes, operations: Operations, behaviour: ServiceFaults) -> None:
+    def __init__(self, nodes: Nodes, operations: Operations, faults: ServiceFaults) -> None:
         self._nodes = nodes
         self._operations = operations
-        self._behaviour = behaviour
+        self._faults = faults
         self._requests: dict[str, Request] = {}
 
     def in_place(self, place: ResourceLocation) -> list[tpu.QueuedResource]:
-        """The place's queued resources as they are now."""
+        """Return the place's queued resources as they are now."""
         return [self._settled(request).resource for request in self._requests.values() if request.place == place]
 
     def get(self, name: str) -> Request:
-        """One queued resource as it is now; raises NOT_FOUND."""
+        """Return one queued resource as it is now. Raises NOT_FOUND."""
         id_of(name, COLLECTION)
         if name not in self._requests:
             raise rpc_errors.not_found(name)
         return self._settled(self._requests[name])
 
     def create(self, place: ResourceLocation, resource_id: str, wanted: tpu.QueuedResource) -> Any:
-        """CreateQueuedResource: the operation ends when the request is queued, not when its nodes are there."""
+        """Return CreateQueuedResource's operation, which ends when the request is queued, before its nodes exist."""
         resource_id = resource_id or f"qr-{secrets.token_hex(4)}"
         check_id(resource_id, "queued_resource_id")
         name = place.child(COLLECTION, resource_id)
@@ -104,7 +104,7 @@ class QueuedResources:
         return self._operations.start(place, "create", name, queued)
 
     def delete(self, name: str, force: bool) -> Any:
-        """DeleteQueuedResource: with `force` its nodes go first, without they must be gone."""
+        """Return DeleteQueuedResource's operation. `force` deletes the nodes first; without it, they must be gone."""
         request = self.get(name)
         if request.busy:
             raise rpc_errors.busy()
@@ -131,7 +131,7 @@ class QueuedResources:
         return self._operations.start(request.place, "delete", name, remove)
 
     def reset(self, name: str) -> Any:
-        """ResetQueuedResource: its nodes are deleted and made again."""
+        """Return ResetQueuedResource's operation, which deletes the nodes and creates them again."""
         request = self.get(name)
         if request.busy:
             raise rpc_errors.busy()
@@ -155,11 +155,11 @@ class QueuedResources:
 
     async def _fulfil(self, request: Request) -> None:
         try:
-            await self._behaviour.operation_delay()
+            await self._faults.operation_delay()
             await self._wait_for_capacity(request)
             self._enter(request, State.PROVISIONING)
             admitted = self._admit(request)
-            await self._behaviour.operation_delay()
+            await self._faults.operation_delay()
             await self._bring_up(admitted)
             self._enter(request, State.ACTIVE)
         except rpc_errors.ApiError as error:
@@ -209,7 +209,7 @@ class QueuedResources:
         return [hosted for hosted in found if hosted and hosted.node.queued_resource == request.resource.name]
 
     def _settled(self, request: Request) -> Request:
-        """An active request that lost a node, deleted or preempted, is SUSPENDED."""
+        """Return the request; an active one that lost a node, deleted or preempted, becomes SUSPENDED."""
         if request.state == State.ACTIVE:
             nodes = self._existing(request)
             if any(hosted.node.state == NodeState.PREEMPTED for hosted in nodes):
@@ -224,18 +224,18 @@ class QueuedResources:
         await self._delete_nodes(request)
 
     def _enter(self, request: Request, state: Any, initiator: Any = None) -> None:
-        """Set the state with the data message that goes with it (`active_data` and so on)."""
+        """Set the state and its data message (`active_data` and so on)."""
         name = f"{state.name.lower()}_data"
-        told = tpu.QueuedResourceState(state=state)
+        entered = tpu.QueuedResourceState(state=state)
         if initiator is not None and state in (State.SUSPENDING, State.SUSPENDED):
-            told.state_initiator = initiator
+            entered.state_initiator = initiator
         if state != State.WAITING_FOR_RESOURCES:
-            getattr(tpu.QueuedResourceState.pb(told), name).SetInParent()
-        request.resource.state = told
+            getattr(tpu.QueuedResourceState.pb(entered), name).SetInParent()
+        request.resource.state = entered
 
 
 def _node_requests(place: ResourceLocation, resource_id: str, wanted: tpu.QueuedResource) -> tuple[NodeRequest, ...]:
-    """The nodes that a request names; raises INVALID_ARGUMENT."""
+    """Return the nodes that a request names. Raises INVALID_ARGUMENT."""
     requests: list[NodeRequest] = []
     for spec in wanted.tpu.node_spec:
         if spec.parent and spec.parent != str(place):
@@ -256,12 +256,12 @@ def _node_requests(place: ResourceLocation, resource_id: str, wanted: tpu.Queued
         raise rpc_errors.invalid("a queued resource needs at least one node spec", "queued_resource.tpu.node_spec")
     ids = [request.node_id for request in requests]
     if len(set(ids)) < len(ids):
-        raise rpc_errors.invalid("the node ids of a queued resource must differ", "queued_resource.tpu.node_spec")
+        raise rpc_errors.invalid("the node IDs of a queued resource must differ", "queued_resource.tpu.node_spec")
     return tuple(requests)
 
 
 def _deadline(wanted: tpu.QueuedResource) -> float | None:
-    """Until when, in seconds since the epoch, the request may wait; None: for ever."""
+    """Return when the request stops waiting, in seconds since the epoch; None if it never does."""
     policy: Any = wanted.queueing_policy
     if "valid_until_duration" in policy:
         return time.time() + float(policy.valid_until_duration.total_seconds())

@@ -1,4 +1,4 @@
-"""Resource names: `projects/P/locations/Z/nodes/N` taken apart and put together."""
+"""Resource names: `projects/P/locations/Z/nodes/N` parsed and built."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from tui.localpod.api import rpc_errors
 
 ANY_ZONE = "-"
-"""As a location: every zone (lists only)."""
+"""As a location, every zone (lists only)."""
 MAX_ID_LENGTH = 63
 
 _PLACE = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<zone>[^/]+)(?:/(?P<collection>[^/]+)/(?P<id>[^/]+))?")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~+%-]*")
-"""The documented characters of a queued resource's id; what starts with a dot is left to file systems."""
+"""The documented characters of a queued resource's ID; a leading dot is refused: homes are named after the ID."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class ResourceLocation:
         return f"projects/{self.project}/locations/{self.zone}"
 
     def child(self, collection: str, resource_id: str) -> str:
-        """The full name of a resource in this place."""
+        """Return the full name of a resource in this place."""
         return f"{self}/{collection}/{resource_id}"
 
 
 def parse_place(text: str) -> ResourceLocation:
-    """The place of a parent or of a resource's full name; raises INVALID_ARGUMENT."""
+    """Return the place of a parent or of a resource's full name. Raises INVALID_ARGUMENT."""
     match = _PLACE.fullmatch(text)
     if match is None:
         raise rpc_errors.invalid(f"the resource name '{text}' is malformed", "name")
@@ -40,7 +40,7 @@ def parse_place(text: str) -> ResourceLocation:
 
 
 def id_of(name: str, collection: str) -> str:
-    """The last segment of a full name in that collection; raises INVALID_ARGUMENT."""
+    """Return the last segment of a full name in this collection. Raises INVALID_ARGUMENT."""
     match = _PLACE.fullmatch(name)
     if match is None or match["collection"] != collection:
         raise rpc_errors.invalid(f"the resource name '{name}' is malformed", "name")
@@ -48,7 +48,7 @@ def id_of(name: str, collection: str) -> str:
 
 
 def check_id(resource_id: str, field: str) -> None:
-    """Raise INVALID_ARGUMENT unless the id may be used for a new resource."""
+    """Raise INVALID_ARGUMENT unless the ID is valid for a new resource."""
     if not _ID.fullmatch(resource_id):
         raise rpc_errors.invalid(f"'{resource_id}' is not a valid id: it must match ^{_ID.pattern}$", field)
     if len(resource_id) > MAX_ID_LENGTH:

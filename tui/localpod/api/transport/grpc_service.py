@@ -16,15 +16,15 @@ from tui.localpod.api.transport.messages import is_wrapper, plain
 
 _LOG = logging.getLogger(__name__)
 _STATUS_TRAILER = "grpc-status-details-bin"
-"""Where Google's clients look for google.rpc.Status."""
+"""The trailer from which Google's clients read google.rpc.Status."""
 _CLOSE_SECONDS = 0.2
-"""How long calls under way may hold up the end."""
+"""How long `close` waits for calls that are in progress."""
 
 
 class GrpcService:
-    """Serves an Api on `127.0.0.1:port` (0: one that is free) to calls that carry `token`.
+    """Serves the API on `127.0.0.1:port` (0: a free one) to calls that carry `token`.
 
-    The credentials are those for connections within a machine: gRPC sends no token over an insecure channel.
+    The credentials are gRPC's for connections within a machine: it sends no token over an insecure channel.
     """
 
     def __init__(self, api: ApiRouter, token: str, port: int = 0) -> None:
@@ -34,7 +34,7 @@ class GrpcService:
         self.port = port
 
     async def start(self) -> None:
-        """Listen; raises RuntimeError when the port is taken."""
+        """Start listening. Raises RuntimeError if the port is taken."""
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers(self._handlers())
         credentials = grpc.local_server_credentials(grpc.LocalConnectionType.LOCAL_TCP)
@@ -42,7 +42,7 @@ class GrpcService:
         await self._server.start()
 
     async def close(self) -> None:
-        """Stop; calls that do not end quickly are cancelled."""
+        """Stop listening; calls that do not end quickly are cancelled."""
         if self._server is not None:
             await self._server.stop(_CLOSE_SECONDS)
             self._server = None

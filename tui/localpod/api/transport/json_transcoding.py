@@ -1,4 +1,4 @@
-"""JSON over HTTP to messages and back, as google.api.http rules and Google's system parameters say."""
+"""Conversion of HTTP and JSON to messages and back, by google.api.http rules and Google's system parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SYSTEM_PARAMETERS = frozenset(
     {"alt", "$alt", "prettyPrint", "$prettyPrint", "key", "fields", "$fields", "access_token", "oauth_token"}
     | {"callback", "quotaUser", "userIp", "uploadType", "upload_protocol", "$.xgafv", "$userProject"}
 )
-"""Query parameters that every Google API takes and that belong to no request message."""
+"""Query parameters that every Google API accepts and that belong to no request message."""
 
 _RENAMED = {"multiNodeParams": "multisliceParams"}
 """Fields of the alpha API that have another name in v2."""
@@ -37,9 +37,9 @@ def read_request(
     body: bytes,
     body_field: str | None,
 ) -> Any:
-    """The request message of one HTTP call; raises INVALID_ARGUMENT.
+    """Return the request message of one HTTP call. Raises INVALID_ARGUMENT.
 
-    `path` holds field paths with the values that the URL gave them. `body_field` is the field that the body is,
+    `path` has the fields that the URL names, with their values. `body_field` is the field that the body fills,
     `*` for the whole message, None for no body.
     """
     document: dict[str, Any] = {}
@@ -61,7 +61,7 @@ def read_request(
 
 
 def write_answer(message: Any, version: str, enums_as_numbers: bool) -> str:
-    """The JSON document of an answer, enums by name unless the client wants numbers."""
+    """Return the JSON document of an answer, with enums by name unless the client wants numbers."""
     document = json_format.MessageToDict(plain(message), use_integers_for_enums=enums_as_numbers)
     if version == V2_ALPHA:
         document = _rename(document, {name: alpha for alpha, name in _RENAMED.items()})
@@ -74,7 +74,7 @@ def write_answer(message: Any, version: str, enums_as_numbers: bool) -> str:
 
 
 def wants_enum_numbers(query: Mapping[str, str]) -> bool:
-    """Whether `$alt=json;enum-encoding=int` (or `alt`) is among the parameters."""
+    """Return whether `$alt=json;enum-encoding=int` (or `alt`) is among the parameters."""
     alt = query.get("$alt") or query.get("alt") or ""
     return "enum-encoding=int" in alt
 
@@ -110,9 +110,9 @@ def _is_repeated(message: Any, name: str) -> bool:
 
 
 def _scalar(descriptor: Any, name: str, text: str) -> Any:
-    """A query parameter's value as JSON has it: numbers may stay text there, booleans may not.
+    """Return a query parameter as a JSON value: numbers may stay text, booleans may not.
 
-    Field masks are camelCase in JSON; gcloud writes them as the fields are called, and is understood.
+    Field masks are camelCase in JSON; gcloud writes the fields' own names, which are accepted too.
     """
     field = _field(descriptor, name)
     if field is not None and field.cpp_type == field.CPPTYPE_BOOL and text.lower() in ("true", "false"):

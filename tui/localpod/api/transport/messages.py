@@ -1,4 +1,4 @@
-"""Google's two kinds of messages, proto-plus and plain protobuf, under one handle."""
+"""Access to Google's two kinds of messages, proto-plus and plain protobuf."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 
 def plain(message: Any) -> Any:
-    """The protobuf message within a proto-plus one; any other as it is."""
+    """Return the protobuf message within a proto-plus message; any other message unchanged."""
     return type(message).pb(message) if is_wrapper(type(message)) else message
 
 
 def is_wrapper(kind: Any) -> bool:
-    """Whether the type is a proto-plus one (these have `pb` and `wrap`; protobuf's own have not)."""
+    """Return whether the type is a proto-plus one: those have `pb` and `wrap`, protobuf's own do not."""
     return hasattr(kind, "pb") and hasattr(kind, "wrap")
 
 
 def now() -> Any:
-    """The time, fit for a Timestamp field of a proto-plus message."""
+    """Return the current time, for a Timestamp field of a proto-plus message."""
     return datetime.now(timezone.utc)

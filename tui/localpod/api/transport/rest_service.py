@@ -17,9 +17,9 @@ from tui.localpod.api.transport import json_transcoding
 _LOG = logging.getLogger(__name__)
 _CONTENT_TYPE = "application/json"
 _WHO = ("Host", "Origin", "Sec-Fetch-Site", "Authorization")
-"""The headers by which the owner's requests are known."""
+"""The headers that identify the owner's requests."""
 _CLOSE_SECONDS = 1.0
-"""How long a request under way may hold up the end."""
+"""How long `close` waits for a request that is in progress."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -69,11 +69,11 @@ RULES = (
 """The HTTP rules of the Cloud TPU API v2 (discovery document)."""
 
 _IN_V1 = ("ListLocations", "GetLocation")
-"""What gcloud asks of v1 also for TPU VMs; nodes of v1 are TPU Nodes, which the pod has none of."""
+"""The methods of v1 that gcloud calls for TPU VMs too. The nodes of v1 are TPU Nodes, which the pod does not have."""
 
 
 class RestService:
-    """Serves an Api on `127.0.0.1:port` (0: one that is free) to requests that carry `token`.
+    """Serves the API on `127.0.0.1:port` (0: a free one) to requests that carry `token`.
 
     `routes` are other APIs on the same port, each with its own paths (Compute Engine's begin with `/compute/v1`).
     """
@@ -86,7 +86,7 @@ class RestService:
         self.port = port
 
     async def start(self) -> None:
-        """Listen; raises OSError when the port is taken."""
+        """Start listening. Raises OSError if the port is taken."""
         self._runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=_CLOSE_SECONDS)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
@@ -94,7 +94,7 @@ class RestService:
 
     @web.middleware
     async def _only_owner(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer the pod's owner only, whatever the path."""
+        """Answer only the pod's owner, on every path."""
         hosts, origins, sites, authorizations = (request.headers.getall(name, []) for name in _WHO)
         try:
             check_site(f"127.0.0.1:{self.port}", hosts, origins, sites)
@@ -111,7 +111,7 @@ class RestService:
 
 
 def tpu_routes(api: ApiRouter) -> list[web.RouteDef]:
-    """The Cloud TPU API's own routes, for v2 and v2alpha1, and those of v1 that gcloud still uses."""
+    """Return the Cloud TPU API's routes: v2, v2alpha1, and those of v1 that gcloud still uses."""
     return [web.route(rule.verb, _root(rule) + rule.path, _handler(api, rule)) for rule in RULES]
 
 
@@ -141,9 +141,9 @@ def _handler(api: ApiRouter, rule: HttpRule) -> Handler:
 
 
 def _resource(request: web.Request) -> str:
-    """The name or parent that the path holds, after the version and before a custom verb.
+    """Return the resource name or parent in the path: what follows the version and precedes a custom verb.
 
-    Names are pairs of collection and id; one segment more at the end is the collection that is listed or added to.
+    A name is pairs of collection and ID; a further segment at the end is the collection of a list or create call.
     """
     segments = request.path.partition(":")[0].split("/")[2:]
     return "/".join(segments[: len(segments) // 2 * 2])
