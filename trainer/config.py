@@ -81,8 +81,13 @@ class DataConfig:
         _require(self.on_bad_shard in BAD_SHARD_POLICIES, "--on-bad-shard must be stop or skip")
 
     @property
+    def skips_bad_shards(self) -> bool:
+        """Return whether a run goes on without what a damaged shard lacks."""
+        return self.on_bad_shard == "skip"
+
+    @property
     def in_bucket(self) -> bool:
-        """Whether any of it is read from Cloud Storage."""
+        """Return whether any of it is read from Cloud Storage."""
         return any(place is not None and place.startswith(BUCKET) for place in (self.directory, self.train, self.val))
 
 

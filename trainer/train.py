@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -42,7 +42,7 @@ from trainer.checkpoint.resume import CALMER, Resumption, average_statistics, ve
 from trainer.checkpoint.store import Position
 from trainer.data import pipeline, synthetic
 from trainer.data.pipeline import Batch, Dataset
-from trainer.data.prefetch import BatchReader, EpochPrefetcher
+from trainer.data.prefetch import BatchQueue, EpochPrefetcher
 from trainer.data.sample_cache import SampleCache
 from trainer.distributed import memory_check
 from trainer.distributed.config_check import check_same_config
@@ -142,8 +142,8 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
     if config.profiler_port is not None:
         compilation.serve_profiler(config.profiler_port)
     cache = SampleCache(config.data.keep)
-    batches = partial(_training_batches, config, found, replicas, resumption.steps, cache)
-    feed = EpochPrefetcher(batches, partial(_gives_up, replicas, stopping))
+    gives_up = partial(_gives_up, replicas, stopping)
+    feed = EpochPrefetcher(partial(_training_batches, config, found, replicas, resumption.steps, cache, gives_up))
     return TrainingRun(
         replicas, config, stopping, found, model, optimizer, resumption, position, feed, cache, compilation, events
     )
@@ -212,12 +212,13 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
     """Accuracy in percent over the validation shards, each sample once."""
     replicas = run.replicas
     average_statistics(run.model, replicas)  # each core's come from its own batches, and all must test one model
-    _, loader = pipeline.evaluation(run.config, run.data, replicas.rank, replicas.world, run.cache)
+    gives_up = partial(_gives_up, replicas, run.stopping)
+    _, queue = pipeline.evaluation(run.config, run.data, replicas.rank, replicas.world, run.cache, gives_up)
     run.model.eval()
     correct = torch.zeros((), dtype=torch.int64, device=replicas.device)
     torch_xla.sync()  # zero would else be a constant of the first step's graph, and the second another graph
     samples = 0
-    with contextlib.closing(BatchReader(lambda: loader, partial(_gives_up, replicas, run.stopping))) as batches:
+    with contextlib.closing(queue) as batches:
         for step, (images, labels) in enumerate(batches):
             with run.compilation.of("evaluation"):
                 with _precision(run.config):
@@ -246,11 +247,20 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
 
 
 def _training_batches(
-    config: TrainConfig, found: Dataset, replicas: Replicas, steps: int, cache: SampleCache, epoch: int, first: int
-) -> Iterator[Batch]:
+    config: TrainConfig,
+    found: Dataset,
+    replicas: Replicas,
+    steps: int,
+    cache: SampleCache,
+    gives_up: Callable[[], bool],
+    epoch: int,
+    first: int,
+) -> BatchQueue[Batch]:
     if found.train is not None:
-        return pipeline.train_epoch(config, found, replicas.rank, replicas.world, epoch, first, cache)[1]
-    return synthetic.batches(
+        rank, world = replicas.rank, replicas.world
+        return pipeline.train_epoch(config, found, rank, world, epoch, first, cache, gives_up)[1]
+    made_up = partial(
+        synthetic.batches,
         batch=config.optimizer.batch_size,
         size=found.image_size,
         classes=found.classes,
@@ -258,6 +268,7 @@ def _training_batches(
         rank=replicas.rank,
         steps=steps - first,
     )
+    return BatchQueue(made_up, gives_up)
 
 
 def _next_begins(config: TrainConfig, steps: int) -> int:

@@ -265,8 +265,8 @@ def test_a_loader_process_that_a_stalled_bucket_holds_up_does_not_hold_up_the_en
     monkeypatch.setattr(prefetch, "CLOSE_TIMEOUT_S", 0.1)
     found = pipeline.Dataset(pipeline.ShardSet((file.url,), (12,), (file.size,)), None, 10, 32)
     cfg = config(batch=1, loader_workers=1, train="x", classes=10, shuffle_buffer=1)
-    with closing(prefetch.BatchReader(lambda: pipeline.train_epoch(cfg, found, 0, 1, 1)[1])) as batches:
-        next(iter(batches))
+    with closing(pipeline.train_epoch(cfg, found, 0, 1, 1)[1]) as batches:
+        next(batches)
         assert multiprocessing.active_children()
     assert not gate.opened.is_set()
     assert multiprocessing.active_children() == []

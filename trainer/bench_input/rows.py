@@ -16,7 +16,8 @@ from typing import Any
 
 from trainer.config import DataConfig, OptimizerConfig, TrainConfig
 from trainer.data import pipeline
-from trainer.data.batching import Batching
+from trainer.data.batching import Batch, Batching
+from trainer.data.prefetch import BatchQueue
 from trainer.data.shard_reader import SHARDS_AHEAD
 from trainer.data.tar_samples import Sample
 from trainer.storage import objects
@@ -108,10 +109,9 @@ def _singly(material: Material, at_once: int) -> Epoch:
 
 
 def _count_samples(material: Material, samples: Iterable[Sample]) -> int:
-    made = 0
-    for _, labels in Batching(material.batch, material.size, material.classes, "bench").of(iter(samples)):
-        made += int((labels != pipeline.PADDING).sum())
-    return made
+    batching = Batching(material.batch, material.size, material.classes, "bench")
+    batches: BatchQueue[Batch] = BatchQueue(lambda: batching.decode(samples))
+    return sum(int((labels != pipeline.PADDING).sum()) for _, labels in batches)
 
 
 def _sample(where: str, content: bytes, label: int) -> dict[str, Any]:

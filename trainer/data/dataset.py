@@ -109,7 +109,7 @@ def _in_directory(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest
             remedy="Make shards there with python -m trainer.shards, or name them with --train-shards",
         )
     manifest = Manifest.from_json(objects.read(where), where)
-    skip = data.on_bad_shard == "skip"
+    skip = data.skips_bad_shards
     train, val = (_from_manifest(data.directory, set(present), manifest, name, skip) for name in ("train", "val"))
     if train is None:
         raise TrainerError(f"{where} lists no training shards")
@@ -142,7 +142,7 @@ def _from_manifest(
 
 def _by_patterns(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest | None]:
     assert data.train is not None
-    skip = data.on_bad_shard == "skip"
+    skip = data.skips_bad_shards
     urls, val_urls = expand(data.train, skip), expand(data.val, skip) if data.val is not None else ()
     manifests = _find_manifests((*urls, *val_urls))
     _check_same_classes(manifests)

@@ -27,7 +27,7 @@ from trainer.errors import TrainerError
 
 STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 """They reach a whole session; the ranks still need batches up to the step at which all of them stop."""
-PRELOADED = ("trainer.data.shard_dataset", "google.cloud.storage")
+PRELOADED = ("trainer.data.pipeline", "google.cloud.storage")
 """What the server imports, so that no loader has to; the latter where there is a bucket to read."""
 TRACKER_WARNING = "ignore:resource_tracker:UserWarning"
 """Python's own tracker tidies up after a killed rank; its warning, the last in the log, would hide what happened."""
@@ -37,11 +37,15 @@ warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
 
 
 def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
-    """What the dataset yields in so many processes, one item of each in turn."""
+    """Yield what the dataset yields in so many processes, one item of each in turn.
+
+    Raises a TrainerError that the dataset yields, and TrainerError where a process is killed.
+    """
     loader: DataLoader[Any] = DataLoader(
         dataset,
         batch_size=None,
         num_workers=processes,
+        prefetch_factor=1,  # the least: batches wait in the queue of the process that trains
         worker_init_fn=_begin,
         multiprocessing_context=_forkserver_context(),
     )
@@ -53,7 +57,10 @@ def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
             raise TrainerError("No loader process can be started", why=str(error), remedy="Start again") from error
         ours = set(multiprocessing.active_children()) - others
     try:
-        yield from items
+        for item in items:
+            if isinstance(item, TrainerError):
+                raise item
+            yield item
     except RuntimeError as error:
         if not any(process.exitcode for process in ours):
             raise  # it was met while reading

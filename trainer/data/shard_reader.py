@@ -51,7 +51,7 @@ def read_shard(shard: ShardFile, verify: bool = False) -> Iterator[Sample]:
         yield from _stream_samples(shard.url)
 
 
-def read_shards(shards: Sequence[ShardFile], verify: bool = False) -> Iterator[Iterator[Sample]]:
+def read_shards(shards: Sequence[ShardFile], verify: bool = False) -> Generator[Iterator[Sample], None, None]:
     """The samples of each shard in turn; meanwhile the next ones are being fetched, or read by the kernel.
 
     A shard's samples are there to be read until the next one's are asked for.

@@ -24,7 +24,7 @@ from trainer.errors import INTERRUPTED, REFUSED, STOPPED, TrainerError
 from trainer.progress import write_line
 from trainer.shards import image_folder, sources, writer
 from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest, Shard
-from trainer.shards.shard_lock import ShardLock, hold_lock
+from trainer.shards.shard_lock import hold_lock
 from trainer.shards.sources import ImageSource
 from trainer.shards.writer import STOPS, Job, Task, WriteProgress, WrittenShard, shard_bytes
 from trainer.storage import objects
@@ -144,7 +144,7 @@ def make(
     ours = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
     writes = re.compile(rf"{ours.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}")
     known = {task.name for task in tasks}
-    with hold_lock(out, shown.note) as lock:
+    with hold_lock(out) as lock:
         objects.remove_temp_files(out, writes)
         progress = _begin_or_resume(WriteProgress(out, made_from), overwrite)
         progress.done = {name: each for name, each in progress.done.items() if name in known}
@@ -152,7 +152,7 @@ def make(
             shown.note(text)
         try:
             shown.begin(tasks, progress.done.values())
-            _write_all(Job(source, dict(orders), out, skip_bad), tasks, workers, progress, shown, lock)
+            _write_all(Job(source, dict(orders), out, skip_bad), tasks, workers, progress, shown)
         finally:
             objects.remove_temp_files(out, writes)  # of processes that were ended in the middle of a shard
             shown.end()
@@ -200,7 +200,7 @@ def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> WriteProgress:
     out = progress.out
     present = objects.list_names(out) if objects.is_bucket(out) or objects.exists(out) else []
     if UNFINISHED in present and not overwrite:  # beside a manifest too: then only tidying was cut short
-        return progress.resume_from_list()
+        return progress.load()
     finished = [name for name in present if name == MANIFEST or name.endswith(".tar")]
     if finished and not overwrite:
         raise TrainerError(
@@ -209,16 +209,14 @@ def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> WriteProgress:
         )
     if MANIFEST in present:  # else what is half overwritten would pass for whole
         objects.delete(objects.join(out, MANIFEST))
-    progress.note()
+    progress.save()
     return progress
 
 
-def _write_all(
-    job: Job, tasks: Sequence[Task], workers: int, progress: WriteProgress, shown: Display, lock: ShardLock
-) -> None:
+def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: WriteProgress, shown: Display) -> None:
     due = [task for task in tasks if task.name not in progress.done]
     try:
-        with contextlib.closing(writer.write_shards(job, due, workers, lock.start_heartbeat)) as ready:
+        with contextlib.closing(writer.write_shards(job, due, workers)) as ready:
             for written in ready:
                 progress.add(written)
                 shown.add(written, len(progress.done))
@@ -226,9 +224,9 @@ def _write_all(
                     shown.note(f"Left out. {text}")
     except BaseException:
         with contextlib.suppress(TrainerError):  # what kept the shards from being written is what matters
-            progress.note(LAST_SAVE_TIMEOUT_S)
+            progress.save(LAST_SAVE_TIMEOUT_S)
         raise
-    progress.note()
+    progress.save()
 
 
 def _manifest(source: ImageSource, seed: int, splits: dict[str, tuple[Shard, ...]]) -> Manifest:

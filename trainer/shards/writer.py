@@ -14,10 +14,9 @@ import io
 import json
 import multiprocessing
 import signal
-import tarfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, fields
@@ -86,16 +85,13 @@ class Job:
 
 
 def shard_bytes(samples: Sequence[ImageSample], first_key: int) -> bytes:
-    """A shard in memory; its times and owners are fixed, so that equal samples give equal bytes."""
+    """Return a shard's bytes; its times and owners are fixed, so that equal samples give equal bytes."""
+    import webdataset as wds  # here, for it loads PyTorch: neither --help nor a refusal should wait for that
+
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as writer:
-        for offset, sample in enumerate(samples):
-            key = KEY % (first_key + offset)
-            for extension, content in (("cls", str(sample.label).encode()), (sample.extension, sample.content)):
-                member = tarfile.TarInfo(f"{key}.{extension}")
-                member.size, member.mode = len(content), 0o444
-                member.uname = member.gname = "root"
-                writer.addfile(member, io.BytesIO(content))
+    with wds.TarWriter(stream, user="root", group="root", mtime=0, encoder=False) as writer:
+        for key, sample in enumerate(samples, first_key):
+            writer.write({"__key__": KEY % key, "cls": b"%d" % sample.label, sample.extension: sample.content})
     return stream.getvalue()
 
 
@@ -104,25 +100,22 @@ def shard_bytes(samples: Sequence[ImageSample], first_key: int) -> bytes:
 _job: Job | None = None  # of a writing process, which inherits it: samples may be functions that cannot be sent
 
 
-def write_shards(
-    job: Job, tasks: Sequence[Task], processes: int, forked: Callable[[], None] = lambda: None
-) -> Generator[WrittenShard, None, None]:
+def write_shards(job: Job, tasks: Sequence[Task], processes: int) -> Generator[WrittenShard, None, None]:
     """Write the shards and yield each when it is ready. Raises TrainerError.
 
-    `forked` is called once the writing processes have been forked: from then on threads may be started. Closing the
-    generator ends the processes in the middle of a shard, of which nothing is in its place then.
+    Closing the generator kills the processes, perhaps in the middle of a shard, of which then nothing is stored.
     """
     if processes <= 1 or len(tasks) <= 1:
-        forked()
         yield from map(job.write, tasks)
         return
+    import webdataset  # noqa: F401  # once, and not in each of the processes that are forked here
+
     context = multiprocessing.get_context("fork")
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(min(processes, len(tasks)), context, _begin, (job,)) as pool:
         try:
             with defer_signals(STOPS):
                 ready: list[Future[WrittenShard]] = [pool.submit(_write, task) for task in tasks]
-            forked()
             for future in as_completed(ready):
                 yield future.result()
         except BrokenProcessPool as error:
@@ -185,22 +178,22 @@ class WriteProgress:
         """Where the list is."""
         return objects.join(self.out, UNFINISHED)
 
-    def add(self, write_shards: WrittenShard) -> None:
-        """One more is done; the list is written anew now and then."""
-        self.done[write_shards.shard.name] = write_shards
+    def add(self, written: WrittenShard) -> None:
+        """Record one more finished shard, and save the list if the last time is long enough ago."""
+        self.done[written.shard.name] = written
         pause = BUCKET_SAVE_INTERVAL_S if objects.is_bucket(self.out) else SAVE_INTERVAL_S
         if time.monotonic() - self._saved_at >= pause:
-            self.note()
+            self.save()
 
-    def note(self, patience: float | None = None) -> None:
-        """Write the list; `patience` as `objects.write` has it."""
-        done = [asdict(write_shards) for write_shards in self.done.values()]
+    def save(self, patience: float | None = None) -> None:
+        """Write the list; `patience` is the same as for `objects.write`."""
+        done = [asdict(each) for each in self.done.values()]
         content = {"schema": SCHEMA, "made_from": self.made_from, "done": done}
         objects.write(self.url, (json.dumps(content, indent=1) + "\n").encode(), patience=patience)
         self._saved_at = time.monotonic()
 
-    def resume_from_list(self) -> WriteProgress:
-        """With what an earlier run finished, as far as it is still whole; raises TrainerError for another set."""
+    def load(self) -> WriteProgress:
+        """Add what an earlier run finished and is still whole; raise TrainerError if it made another set."""
         try:
             fields = json.loads(objects.read(self.url))
             check_schema(self.url, fields["schema"], SCHEMA, "begin anew with --overwrite")
@@ -225,15 +218,15 @@ class WriteProgress:
         return self
 
 
-def _is_whole(out: str, write_shards: WrittenShard) -> bool:
-    """Whether a shard is there as it was written; Cloud Storage knows its objects' checksums itself."""
-    url = objects.join(out, write_shards.shard.name)
+def _is_whole(out: str, written: WrittenShard) -> bool:
+    """Return whether a shard is there as it was written; Cloud Storage computes its objects' checksums itself."""
+    url, expected = objects.join(out, written.shard.name), (written.shard.size, written.crc32c)
     if objects.is_bucket(url):
-        return objects.size_and_crc32c(url) == (write_shards.shard.size, write_shards.crc32c)
+        return objects.size_and_crc32c(url) == expected
     if not objects.exists(url):
         return False
     content = objects.read(url)
-    return (len(content), _crc32c(content)) == (write_shards.shard.size, write_shards.crc32c)
+    return (len(content), _crc32c(content)) == expected
 
 
 def _crc32c(content: bytes) -> str:

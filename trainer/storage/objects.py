@@ -28,7 +28,7 @@ READ_BYTES = 1024 * 1024  # of an object at a time; all of it comes with one req
 FIRST_RETRY_S = 30.0  # seconds that what comes first is tried again: it shows whether there is a network
 STORAGE = "https://storage.googleapis.com"
 REQUEST_TIMEOUT_S = 60.0  # seconds that one request of an upload may take
-WRITER = "writer"  # an object's metadata: by what its writer knows it again
+WRITER = "writer"  # the key of an object's metadata by which its writer recognises it
 
 
 class TakenError(TrainerError):
@@ -164,13 +164,10 @@ def write(url: str, content: bytes, *, new: bool = False, patience: float | None
         raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error), remedy=remedy) from error
 
 
-def upload(
-    url: str, content: bytes, replaces: int | None = None, patience: float | None = None, writer: str = ""
-) -> int:
-    """Write an object, with `replaces` only in the place of that generation (0: of none); return its own generation.
+def upload(url: str, content: bytes, replaces: int | None = None, patience: float | None = None) -> int:
+    """Write an object, with `replaces` only in place of that generation (0: of none); return its own generation.
 
-    Raises TakenError where something else is there by now. What an earlier call of the same `writer` left there is no
-    other's: its answer may have been lost. `patience` as `write` has it.
+    Raises TakenError where something else is there by now. `patience` is the same as for `write`.
     """
     from google.api_core.exceptions import PreconditionFailed
     from google.cloud.storage.retry import DEFAULT_RETRY
@@ -179,7 +176,7 @@ def upload(
     with _translate_errors(url):
         blob = _client().bucket(bucket).blob(name)
         if replaces is not None:
-            blob.metadata = {WRITER: writer or secrets.token_hex(8)}
+            blob.metadata = {WRITER: secrets.token_hex(8)}
         try:
             # To send the same bytes twice does no harm: so it may be retried, which is not the client's default.
             blob.upload_from_file(
@@ -193,25 +190,21 @@ def upload(
         except PreconditionFailed as error:
             retry = DEFAULT_RETRY.with_timeout(FIRST_RETRY_S if patience is None else patience)
             there = _client().bucket(bucket).get_blob(name, retry=retry)
-            # Where only the answer was lost, what was sent again has met itself.
+            # If only the answer was lost, the object is the one that was sent before.
             if there is None or there.metadata != blob.metadata:
                 raise TakenError(f"There is {url} already") from error
             return int(there.generation)
         return int(blob.generation)
 
 
-def generation(url: str, writer: str | None = None, patience: float = FIRST_RETRY_S) -> int:
-    """Return an object's generation, another number each time that it is written; 0 where there is none.
-
-    With `writer`, what another one wrote counts as none. `patience` as `write` has it.
-    """
+def generation(url: str) -> int:
+    """Return an object's generation, another number each time that it is written; 0 where there is none."""
     from google.cloud.storage.retry import DEFAULT_RETRY
 
     bucket, name = _parts(url)
     with _translate_errors(url):
-        blob = _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY.with_timeout(patience))
-    is_other = writer is not None and blob is not None and (blob.metadata or {}).get(WRITER) != writer
-    return 0 if blob is None or is_other else int(blob.generation)
+        blob = _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY.with_timeout(FIRST_RETRY_S))
+    return 0 if blob is None else int(blob.generation)
 
 
 def delete(url: str, generation: int | None = None, patience: float | None = None) -> None:
