@@ -1,4 +1,4 @@
-"""Everything that can be set about a run: frozen, nested, checked where it is made."""
+"""The settings of a run: frozen, nested dataclasses that check their values when they are made."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """SGD with momentum: batch per core, learning rate for 256 samples a step, warm-up and decay in epochs."""
+    """SGD with momentum: batch per core, learning rate for 256 samples per step, warm-up and decay in epochs."""
 
     batch_size: int = 128
     learning_rate: float = 0.1
@@ -116,7 +116,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """Where a run's state is kept, how often, and whether an earlier run is carried on."""
+    """Where a run's state is saved, how often, and whether an earlier run is resumed."""
 
     directory: str | None = None  # or gs://bucket/prefix; None: nothing is kept
     steps: int | None = None  # also every so many steps; None: at the best accuracy, on SIGTERM and at the end
@@ -135,11 +135,11 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class ReplicaConfig:
-    """This worker's place in the slice, and how many replicas (one process a core) it runs.
+    """This worker's place in the slice, and how many replicas (one process per core) it runs.
 
-    tpu-tui sets TPU_TUI_WORKER, TPU_TUI_WORKERS, TPU_TUI_CORES and TPU_TUI_COORDINATOR (worker 0's host:port)
-    for every job; without them there is one worker. On TPU, torch_xla knows its own topology and only
-    `worker` is used, to decide who speaks.
+    tpu-tui sets TPU_TUI_WORKER, TPU_TUI_WORKERS, TPU_TUI_CORES and TPU_TUI_COORDINATOR (worker 0's host:port) for
+    every job; without them there is one worker. On TPU, torch_xla knows its own topology and only `worker` is used,
+    to decide which worker prints.
     """
 
     device: str = "CPU"  # PJRT_DEVICE: CPU or TPU
@@ -172,11 +172,11 @@ class ReplicaConfig:
 
     @property
     def world(self) -> int:
-        """Replicas in the whole slice (CPU devices)."""
+        """Return the number of replicas in the whole slice (CPU devices)."""
         return self.workers * self.cores
 
     def rank(self, core: int) -> int:
-        """The global rank of a core of this worker (CPU devices)."""
+        """Return the global rank of a core of this worker (CPU devices)."""
         return self.worker * self.cores + core
 
     @classmethod
@@ -201,7 +201,7 @@ class ReplicaConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One run, whole."""
+    """All settings of one run."""
 
     model: str = "resnet50"
     data: DataConfig = field(default_factory=lambda: DataConfig(fake=True))

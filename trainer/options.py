@@ -26,7 +26,7 @@ PLACES = ("data", "train_shards", "val_shards", "checkpoint_dir", "resume", "log
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
-    """A run from the command line and the environment; raises ConfigError, or SystemExit for `--help`."""
+    """Return the run that command line and environment ask for; raise ConfigError, or SystemExit for `--help`."""
     options = _parser().parse_args(arguments)
     for name, value in vars(options).items():
         if value == "":
@@ -76,7 +76,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
 
 
 def read_command_line() -> TrainConfig:
-    """The run that sys.argv asks for; ends the process after `--help` or, with a sentence, after a wrong argument."""
+    """Return the run that sys.argv asks for; exit after `--help`, or after reporting a wrong argument."""
     choose_device(os.environ)
     try:
         return parse(sys.argv[1:], os.environ)
@@ -86,7 +86,7 @@ def read_command_line() -> TrainConfig:
 
 
 def choose_device(environ: MutableMapping[str, str]) -> None:
-    """Where PJRT_DEVICE is not set: TPU where there is one, else CPU."""
+    """Set PJRT_DEVICE if it is not set: to TPU where there is one, else to CPU."""
     if not environ.get("PJRT_DEVICE", "").strip():
         there = any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
         environ["PJRT_DEVICE"] = "TPU" if there else "CPU"

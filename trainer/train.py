@@ -1,8 +1,8 @@
 # ruff: noqa: E402
 """Train a ResNet on every core of a slice: `python -m trainer.train --data gs://bucket/prefix`.
 
-The same code on TPU (PJRT_DEVICE=TPU) and on XLA's CPU device (PJRT_DEVICE=CPU). One process a core runs `train`:
-each reads its own share of the shards, all hold the same parameters after every step.
+The same code runs on TPU (PJRT_DEVICE=TPU) and on XLA's CPU device (PJRT_DEVICE=CPU). One process per core runs
+`train`: each reads its own share of the shards, and all hold the same parameters after every step.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from trainer.progress import RateTracker, WaitTimer, every_core, format_count
 
 
 def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
-    """One replica, from start to end; returns its exit code. Raises StoppedError once a stopped run is saved."""
+    """Run one replica from start to end; return its exit code. Raise StoppedError once a stopped run is saved."""
     began = time.monotonic()
     run = start(replicas, config, stopping)
     stopping.is_training = True
@@ -74,7 +74,7 @@ def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
 
 
 def _train_epochs(run: TrainingRun) -> float:
-    """All epochs that are left; returns the last one's samples a second."""
+    """Train all epochs that are left; return the samples per second of the last one."""
     config, saves, position = run.config, run.resumption, run.begins
     slice_rate = 0.0
     for epoch in range(position.epoch, config.optimizer.epochs + 1):
@@ -111,12 +111,12 @@ class TrainingRun:
 
     @property
     def leads(self) -> bool:
-        """Whether this replica speaks for all."""
+        """Return whether this replica prints for all."""
         return self.replicas.rank == 0
 
 
 def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> TrainingRun:
-    """Find the data, build the model or find it in a checkpoint, and see that both fit."""
+    """Find the data, build the model or restore it from a checkpoint, and check that they fit together."""
     if replicas.rank == 0:
         write_line("==> Preparing data..")
     check_same_config(config, replicas)
@@ -150,7 +150,7 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
 
 
 def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
-    """One epoch, from step `first` on; returns the slice's samples a second."""
+    """Train one epoch from step `first` on; return the slice's samples per second."""
     replicas, config, saves = run.replicas, run.config, run.resumption
     batch_size, steps = config.optimizer.batch_size, saves.steps
     next_begins = max(first, _next_begins(config, steps))
@@ -209,7 +209,7 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
 
 @torch.no_grad()
 def evaluate(run: TrainingRun, epoch: int) -> float:
-    """Accuracy in percent over the validation shards, each sample once."""
+    """Return the accuracy in percent over the validation shards, each sample counted once."""
     replicas = run.replicas
     average_statistics(run.model, replicas)  # each core's come from its own batches, and all must test one model
     gives_up = partial(_gives_up, replicas, run.stopping)
@@ -272,7 +272,7 @@ def _training_batches(
 
 
 def _next_begins(config: TrainConfig, steps: int) -> int:
-    """The step at which the next epoch's input is begun: its shuffle buffer fills while this epoch's runs empty."""
+    """Return the step at which to begin the next epoch's input: its shuffle buffer fills as this one's empties."""
     return max(0, steps - max(1, config.data.shuffle_buffer // 2 // config.optimizer.batch_size))
 
 
@@ -281,14 +281,15 @@ def _precision(config: TrainConfig) -> contextlib.AbstractContextManager[object]
 
 
 def _gives_up(replicas: Replicas, stopping: StopSignal) -> bool:
-    """Whether a batch that does not come is waited for in vain: a stopping run can do without."""
+    """Return whether to stop waiting for a batch that does not come: a stopping run does not need it."""
     return replicas.have_others_given_up or (stopping.requested and replicas.can_skip_step)
 
 
 def _stop_without(run: TrainingRun, epoch: int, done: int) -> NoReturn:
-    """This replica stops and waits for a batch in vain, the others for its gradients: all leave the step out.
+    """Have all replicas skip a step for which this one has no batch, and stop.
 
-    So it is as good as if they had stopped before; only running statistics have seen the others' batches.
+    The others wait for its gradients meanwhile. The result is as if all had stopped before, except that running
+    statistics have seen the others' batches.
     """
     write_line(f"No batch comes for {run.replicas.label}: step {done} of epoch {epoch} is left out.", descriptor=2)
     run.replicas.skip_step(run.optimizer)
@@ -296,7 +297,7 @@ def _stop_without(run: TrainingRun, epoch: int, done: int) -> NoReturn:
 
 
 def _stop(run: TrainingRun, where: str, epoch: int, step: int) -> NoReturn:
-    """All replicas come here at the same step: save it, and end."""
+    """Save the run and end it; all replicas come here at the same step."""
     diverged = next(filter(None, run.replicas.gather(run.diverged)), "")
     if diverged:
         error = TrainerError("The training diverged", why=diverged, remedy=CALMER)

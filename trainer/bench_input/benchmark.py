@@ -49,7 +49,10 @@ SINGLE = "A' an object an image"
 
 
 def measure(row: Row, material: Material, emulator: str | None, cores: Cores) -> tuple[float, float]:
-    """Samples a second and CPU microseconds a sample of one epoch, in a process of its own; raises TrainerError."""
+    """Return samples per second and CPU microseconds per sample of one epoch, run in a process of its own.
+
+    Raises TrainerError.
+    """
     context = multiprocessing.get_context("fork")  # a child that need not import PyTorch anew
     receiving, sending = context.Pipe(duplex=False)
     child = context.Process(target=_run, args=(row, material, emulator, cores, sending))
@@ -94,7 +97,7 @@ def _run(row: Row, material: Material, emulator: str | None, cores: Cores, answe
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of the loader processes that it has seen end."""
+    """Return the CPU time of this process and of the loader processes that it has waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -111,7 +114,7 @@ def drop_page_cache(directory: Path) -> None:
 
 
 def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
-    """All rows in the table's order."""
+    """Return all rows in the order of the table."""
     lacks = "" if store else "fake-gcs-server is not installed"
     found = [Case(FILES, rows.from_files), Case(SHARDED, rows.from_shards)]
     found += [Case(STREAMED, rows.from_bucket, delay, missing=lacks) for delay in (0.0, DELAY_MS)]
@@ -150,7 +153,7 @@ def peer_cases(lacks: str) -> list[Case]:
 
 
 def select_cases(chosen: Sequence[Case], names: str) -> list[Case]:
-    """The cases whose label has one of these words in it (`A,B,C`, `cold`, `litdata`); raises TrainerError."""
+    """Return the cases whose label contains one of these words (`A,B,C`, `cold`, `litdata`); raise TrainerError."""
     wanted = [name.strip().lower() for name in names.split(",")]
     words = {case.label: set(re.split(r"[^\w']+", case.label.lower())) for case in chosen}
     for name in wanted:
@@ -200,7 +203,7 @@ SWEPT: dict[str, tuple[int, ...]] = {
 
 
 def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measurement]]:
-    """C at DELAY with one variable changed at a time, the others as the options say."""
+    """Measure C at DELAY_MS while changing one variable at a time; the options give the others."""
     with lay_out(options) as (material, addresses, _):
         if not addresses:
             raise TrainerError("There is nothing to sweep over", why="fake-gcs-server is not installed")
@@ -273,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(*_: object) -> NoReturn:
-    """The first signal ends it; another one must not interrupt the tidying."""
+    """End the benchmark on the first signal; ignore more of them, which would interrupt the clean-up."""
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -312,7 +315,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _some(text: str) -> int:
-    """A number of which there must be one at least."""
+    """Parse a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return int(text)

@@ -89,7 +89,7 @@ def serve(listener: socket.socket, server: tuple[str, int], delay: float) -> Non
 
 @contextlib.contextmanager
 def slowed(url: str, milliseconds: float) -> Iterator[str]:
-    """The address under which a server (`http://host:port`) answers so much later; a process of its own."""
+    """Yield an address at which a server (`http://host:port`) answers so much later, through a proxy process."""
     server = url.removeprefix("http://")
     process = subprocess.Popen(
         [sys.executable, "-m", "trainer.bench_input.latency_proxy", server, str(milliseconds)],

@@ -1,4 +1,4 @@
-"""The same images by other loaders, each as its own documentation has it: PIL, float32, normalised on the CPU.
+"""Feed the same images through other loaders, as their documentation shows it: PIL, float32, normalised on the CPU.
 
 `litdata` and `mosaicml-streaming` are measured where they are installed.
 """
@@ -21,17 +21,17 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's 
 
 
 def installed(module: str) -> bool:
-    """Whether a peer is there."""
+    """Return whether a peer's package is installed."""
     return importlib.util.find_spec(module) is not None
 
 
 def plain_webdataset(material: Material) -> Epoch:
-    """Webdataset over local shards, PIL and torchvision's transforms."""
+    """Read local shards with webdataset, PIL and torchvision's transforms."""
     return _webdataset(material, [str(path) for path in sorted(Path(material.shards).glob("*-train-*.tar"))])
 
 
 def webdataset_by_curl(material: Material) -> Epoch:
-    """The same over `pipe:curl`, as the tutorial does over `pipe:gsutil`."""
+    """Read shards over `pipe:curl`, as webdataset's tutorial does over `pipe:gsutil`."""
     from urllib.parse import quote
 
     from trainer.config import BUCKET as SCHEME
@@ -45,14 +45,14 @@ def webdataset_by_curl(material: Material) -> Epoch:
 
 
 def image_folder(material: Material) -> Epoch:
-    """torchvision's ImageFolder and PyTorch's DataLoader."""
+    """Read files with torchvision's ImageFolder and PyTorch's DataLoader."""
     from torchvision.datasets import ImageFolder
 
     return _loaded(material, ImageFolder(str(material.files), _transform(material)), shuffle=True)
 
 
 def litdata(material: Material) -> Epoch:
-    """Lightning's litdata over chunks it wrote itself."""
+    """Read chunks that Lightning's litdata wrote itself."""
     litdata: Any = importlib.import_module("litdata")
     transform = _transform(material)
 
@@ -67,7 +67,7 @@ def litdata(material: Material) -> Epoch:
 
 
 def streaming(material: Material) -> Epoch:
-    """MosaicML's streaming over MDS shards on the local disk."""
+    """Read MDS shards on the local disk with MosaicML's streaming."""
     streaming: Any = importlib.import_module("streaming")
     transform = _transform(material)
 

@@ -1,7 +1,7 @@
 """Define the rows of the benchmark: the same images by the same decoder, from files, from shards, from a bucket.
 
-Each row is a function from the material to its epoch, ready to begin: directories are listed and manifests are read
-before, as a training does once and not in every epoch. The epoch returns how many samples it made into batches.
+Each row is a function that returns an epoch ready to begin: directories are listed and manifests read beforehand, as
+a training does once and not in every epoch. The epoch returns how many samples it made into batches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MANY_AT_ONCE = 32  # requests: as far as an object store's answers for single im
 
 @dataclass(frozen=True)
 class Material:
-    """The same images laid out in every way that is compared."""
+    """The same images laid out in every form that is compared."""
 
     files: Path  # CLASS/NAME.jpg
     shards: str  # directory
@@ -41,7 +41,7 @@ class Material:
     few: int  # images of the rows that would take minutes
 
     def few_files(self) -> list[Path]:
-        """Those images, drawn at random."""
+        """Return a random selection of the images."""
         return random.Random(1).sample(sorted(self.files.glob("*/*")), self.few)
 
 
@@ -50,7 +50,7 @@ Row = Callable[[Material], Epoch]
 
 
 def from_files(material: Material) -> Epoch:
-    """A: a file an image, read in random order."""
+    """Prepare A: one file per image, read in random order."""
     paths = sorted(material.files.glob("*/*"))
     labels = {name: number for number, name in enumerate(sorted({path.parent.name for path in paths}))}
     random.Random(1).shuffle(paths)
@@ -58,22 +58,22 @@ def from_files(material: Material) -> Epoch:
 
 
 def from_shards(material: Material) -> Epoch:
-    """B: shards on this machine's disk."""
+    """Prepare B: shards on this machine's disk."""
     return _epoch(material, material.shards)
 
 
 def from_bucket(material: Material) -> Epoch:
-    """C: the same shards, streamed."""
+    """Prepare C: the same shards, streamed from the bucket."""
     return _epoch(material, f"{material.bucket}/shards")
 
 
 def from_single_objects(material: Material) -> Epoch:
-    """A': an object an image, as many requests at once as C makes."""
+    """Prepare A': one object per image, with as many requests at once as C makes."""
     return _singly(material, SHARDS_AHEAD)
 
 
 def from_many_single_objects(material: Material) -> Epoch:
-    """A' hurried: MANY_AT_ONCE requests at once."""
+    """Prepare A' with MANY_AT_ONCE requests at once."""
     return _singly(material, MANY_AT_ONCE)
 
 

@@ -1,4 +1,4 @@
-"""What there is to train on: shards found, counted, and compared with what the run needs."""
+"""Find the shards of a run, count their samples, and check that they are enough for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ShardSet:
     digests: tuple[str | None, ...] = ()
 
     def file(self, number: int) -> ShardFile:
-        """One shard as a file to be read."""
+        """Return one shard as a file to read."""
         return ShardFile(
             self.urls[number],
             self.sizes[number] if self.sizes else None,
@@ -49,13 +49,13 @@ class ShardSet:
 
     @property
     def samples(self) -> int:
-        """In all shards together."""
+        """Return the number of samples in all shards."""
         return sum(self.counts)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What there is to train on. Found by rank 0, handed to all: so that every rank plans with the same numbers."""
+    """The data of a run. Rank 0 finds it and broadcasts it, so that every rank plans with the same numbers."""
 
     train: ShardSet | None  # None: fake data
     val: ShardSet | None
@@ -64,7 +64,7 @@ class Dataset:
 
 
 def find(config: TrainConfig, world: int) -> Dataset:
-    """List and count the shards; raises TrainerError where they cannot feed `world` ranks."""
+    """List and count the shards; raise TrainerError where they cannot feed `world` ranks."""
     data = config.data
     if data.fake:
         size = data.image_size or DEFAULT_SIZE
@@ -91,7 +91,7 @@ def find(config: TrainConfig, world: int) -> Dataset:
 
 
 def count_loaders(config: TrainConfig, train: ShardSet, world: int) -> int:
-    """Loader processes of each rank: no more than give every one of them a shard of its own."""
+    """Return the loader processes of each rank: at most as many as there are shards per rank."""
     return min(config.loader_workers, len(train.urls) // world)
 
 
@@ -207,7 +207,7 @@ def _find_manifests(urls: Iterable[str]) -> dict[str, Manifest]:
 
 
 def _with_counts(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_bad: bool) -> ShardSet:
-    """The shards and their samples; `skip_bad` leaves out those that cannot be read to count them."""
+    """Return the shards with their samples counted; `skip_bad` leaves out those that cannot be read."""
     listed = {
         objects.join(directory, shard.name): shard
         for directory, manifest in manifests.items()
@@ -288,7 +288,7 @@ def _check(train: ShardSet, batch: int, world: int, data: DataConfig) -> None:
 
 
 def _check_norm(config: TrainConfig, size: int) -> None:
-    """Of one small image a ResNet's last layers have one value a channel, which is no batch to normalise over."""
+    """Refuse batches of one small image: the last layers have one value per channel, too few for batch norm."""
     if config.model.startswith("resnet") and config.optimizer.batch_size == 1 and size <= LARGEST_STRIDE:
         raise TrainerError(
             f"--batch-size 1 is too little for {config.model} and images of {size} pixels",

@@ -100,7 +100,7 @@ def _begin(_: int) -> None:
 
 
 def _die_with_rank() -> None:
-    """The server is this process's parent, and lives as long as any loader does."""
+    """Kill this process when the rank ends. Its parent is the fork server, which lives as long as any loader does."""
     rank = multiprocessing.parent_process()
     assert rank is not None
     multiprocessing.connection.wait([rank.sentinel])

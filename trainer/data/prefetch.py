@@ -125,7 +125,7 @@ class EpochPrefetcher(Generic[T]):
     """The batches of each epoch, whose input may begin before its turn."""
 
     def __init__(self, make: Callable[[int, int], BatchQueue[T]]) -> None:
-        """`make(epoch, first)` returns an epoch's batches from step `first` on."""
+        """Set up; `make(epoch, first)` returns an epoch's batches from step `first` on."""
         self._make = make
         self._begun: dict[tuple[int, int], BatchQueue[T]] = {}
         self._current: BatchQueue[T] | None = None

@@ -17,13 +17,13 @@ SAMPLE_OVERHEAD_BYTES = 700  # bytes that a sample takes in memory beside what i
 
 
 class SampleCache:
-    """Whole shards' samples by URL; the first ones stay when there is no more room.
+    """The samples of whole shards by URL; the first ones stay when there is no more room.
 
-    Replacing them would be of no use: an epoch reads every shard, and each would be replaced before it came again.
+    Replacing them would be useless: an epoch reads every shard, and each would be replaced before it is read again.
     """
 
     def __init__(self, mib: int) -> None:
-        """`mib`: MiB that may be held, 0 for none."""
+        """Set up for at most `mib` MiB, 0 for none."""
         self._room = mib * MIB
         self._shards: dict[str, Sequence[Sample]] = {}
         self._is_full = not mib

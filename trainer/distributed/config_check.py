@@ -1,4 +1,4 @@
-"""Check that all workers were started alike: else one would wait in vain for the others, or train differently."""
+"""Check that all workers were started with the same settings: otherwise they would train differently, or hang."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _option(field: str) -> str:
 
 
 def compare(settings_by_worker: Sequence[tuple[int, Mapping[str, object]]]) -> None:
-    """Raises TrainerError for the first of these, each a worker and its settings, that is not as the very first."""
+    """Raise TrainerError for the first worker whose settings differ from those of the first in the list."""
     _, first = settings_by_worker[0]
     for worker, own in settings_by_worker:
         odd = [option for option in sorted({*own, *first}) if own.get(option) != first.get(option)]

@@ -1,4 +1,4 @@
-"""How the processes of all workers find each other: a store at worker 0, and the right interface for gloo."""
+"""Let the processes of all workers find each other: a store at worker 0, and the right network interface for gloo."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ BACKLOG = 1024
 
 
 def listen(address: tuple[str, int]) -> socket.socket:
-    """Worker 0's listening socket, on that address only: another run may have the same port on another one.
+    """Return worker 0's listening socket, on that address only: another run may use the port on another address.
 
-    Port 0 takes a free one. Where the address is not this machine's (behind a NAT, say) it listens on all.
-    Raises TrainerError when the port is taken.
+    Port 0 takes a free one. Where the address is not this machine's (behind a NAT, say) it listens on all. Raises
+    TrainerError when the port is taken.
     """
     host, port = address
     try:
@@ -72,8 +72,8 @@ def join_ranks(
 ) -> TCPStore:
     """Connect to worker 0's store, or be it (with `listener`), and wait until every rank is there.
 
-    Rank 0 judges, and is the one to say which workers did not come in time. Raises StoppedError on SIGTERM,
-    PartnerLostError when ranks are missing.
+    Rank 0 decides, and reports which workers did not come in time. Raises StoppedError on SIGTERM, PartnerLostError
+    when ranks are missing.
     """
     host, port = address
     deadline = time.monotonic() + place.timeout
@@ -112,7 +112,7 @@ def join_ranks(
 def _connect_store(
     connect: Callable[[], TCPStore], address: tuple[str, int], deadline: float, stopping: Callable[[], bool]
 ) -> TCPStore:
-    """The store, made in a thread: another program may hold the port, take the connection and never answer."""
+    """Connect in a thread: another program may hold the port, accept the connection and never answer."""
     store_future = background_io.start_thread(connect, "connect")
     while not wait([store_future], POLL_INTERVAL_S).done:
         _poll_pause(stopping)
@@ -125,7 +125,7 @@ def _connect_store(
 
 
 def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str, int]) -> None:
-    """Be counted. Raises TrainerError where this rank is not one of those that are awaited."""
+    """Count this rank in; raise TrainerError if it is not one that rank 0 expects."""
     rank, (host, port) = place.rank(core), address
     own, there = _slice(place), store.get(SLICE_KEY).decode()
     run, _, shape = there.partition(SEPARATOR)
@@ -152,7 +152,7 @@ def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str
 
 
 def _refuse_rank(store: TCPStore, what: str, *, why: str, remedy: str) -> TrainerError:
-    """Have all end who wait for those that can never come; one says why."""
+    """End the wait of all ranks for those that can never come; return an error that one of them reports."""
     store.compare_set(COMPLETE_KEY, "", "0")
     is_first = store.add(REFUSED_KEY, 1) == 1
     return TrainerError(what, why=why, remedy=remedy) if is_first else ReportedElsewhereError(what)
@@ -183,9 +183,9 @@ def _await(key: str, store: TCPStore, deadline: float, stopping: Callable[[], bo
 
 
 def interface_towards(host: str, port: int) -> str | None:
-    """The network interface that leads to `host`, for gloo, which else takes the hostname's address.
+    """Return the network interface that leads to `host`; None where it is not found, or for IPv6.
 
-    A worker's hostname may not resolve, or resolve to 127.0.1.1 (Debian). None: not found, or IPv6.
+    By default gloo takes the hostname's address, but a hostname may not resolve, or resolve to 127.0.1.1 (Debian).
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

@@ -1,4 +1,4 @@
-"""SGD with momentum, and its learning rate from the first step to the last."""
+"""Make the optimizer, SGD with momentum, and compute its learning rate."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ ALMOST_ONE = 1 - 1e-6
 
 
 def learning_rate(config: OptimizerConfig, world: int, step: int, steps_per_epoch: int) -> float:
-    """The rate for a step of the whole run: scaled to the global batch, linear warm-up, then half a cosine to 0.
+    """Return the rate of a step of the whole run: scaled to the global batch, warmed up, then half a cosine to 0.
 
-    Linear scaling and gradual warm-up as in Goyal et al., "Accurate, Large Minibatch SGD" (2017).
+    Linear scaling and gradual warm-up follow Goyal et al., "Accurate, Large Minibatch SGD" (2017).
     """
     peak = config.learning_rate * config.batch_size * world / LEARNING_RATE_BATCH
     rate = peak
@@ -30,7 +30,7 @@ def learning_rate(config: OptimizerConfig, world: int, step: int, steps_per_epoc
 
 
 def sgd(model: nn.Module, config: OptimizerConfig) -> torch.optim.SGD:
-    """The optimizer of a model that is on its device already."""
+    """Return the optimizer of a model that is already on its device."""
     optimizer = torch.optim.SGD(
         model.parameters(), lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay
     )
@@ -42,6 +42,6 @@ def sgd(model: nn.Module, config: OptimizerConfig) -> torch.optim.SGD:
 
 
 def set_rate(optimizer: torch.optim.SGD, rate: float) -> None:
-    """The learning rate of the next step; it is an input of the step's graph, not a part of it."""
+    """Set the learning rate of the next step; it is an input of the step's graph, not a part of it."""
     for group in optimizer.param_groups:
         group["lr"] = rate

@@ -1,4 +1,4 @@
-"""torchvision's ResNets, and what has to be known of them beforehand."""
+"""Build torchvision's ResNets and two tiny networks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEEDING = threading.Lock()
 
 
 class NormalisedModel(nn.Module):
-    """Takes uint8 images as they come from the loader, and normalises them on the device."""
+    """A network that takes uint8 images as the loaders make them, and normalises them on the device."""
 
     scale: torch.Tensor
     shift: torch.Tensor
@@ -28,13 +28,13 @@ class NormalisedModel(nn.Module):
         self.register_buffer("shift", (torch.tensor(MEAN) / torch.tensor(STD)).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Class scores [batch, classes] of images uint8 [batch, 3, size, size]."""
+        """Return class scores [batch, classes] of images uint8 [batch, 3, size, size]."""
         scores: torch.Tensor = self.body(images.float() * self.scale - self.shift)
         return scores
 
 
 def build(name: str, classes: int, seed: int) -> NormalisedModel:
-    """A fresh model; the same seed gives the same weights on every rank."""
+    """Return a fresh model; the same seed gives the same weights on every rank."""
     with _SEEDING:
         torch.manual_seed(seed)
         return NormalisedModel(_body(name, classes))
@@ -51,10 +51,10 @@ def _body(name: str, classes: int) -> nn.Module:
 
 
 def _tiny(classes: int, norm: type[nn.Module]) -> nn.Module:
-    """Three convolutions, which compile in a second.
+    """Return three convolutions, which compile in a second.
 
     Without batch norm nothing in it depends on how a global batch is split: the loss is the same on any number of
-    replicas. ResNets normalise over each replica's own batch, as everywhere, and so learn a little differently.
+    replicas. ResNets normalise over each replica's own batch, as is usual, and so learn a little differently.
     """
     layers: list[nn.Module] = []
     for inner, outer in ((3, 16), (16, 32), (32, 32)):

@@ -1,4 +1,4 @@
-"""What XLA compiles, and when: each graph once, said beforehand, and nothing after the second step."""
+"""Report what XLA compiles: each graph once, announced beforehand, and nothing after the second step."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Compilation:
             write_line(f"Compiled the {what} for {self._label} again, at its run {self._runs[what]}: shapes changed?")
 
     def metrics_line(self, epoch: int) -> str:
-        """What XLA counted so far in this process."""
+        """Return the line of what XLA has counted so far in this process."""
         _, took = _metric("CompileTime")
         _, sent = _metric("TransferToDeviceTime")
         return (
@@ -75,10 +75,10 @@ class Compilation:
 
 
 def use_compilation_cache(directory: str) -> None:
-    """Let this process find the graphs that it compiled in an earlier run; before its first one.
+    """Let this process find the graphs that it compiled in an earlier run; call it before the first graph.
 
-    Each process has a directory of its own, for all write at once; two replicas of TPU v2 and v3 share their process.
-    A directory that the user set by the environment is left as it is.
+    Each process has its own directory, for all write at once; two replicas on TPU v2 and v3 share a process. A
+    directory that the user set in the environment stays as it is.
     """
     with _CACHING:
         if CACHE_PATH in os.environ:
@@ -93,7 +93,7 @@ def use_compilation_cache(directory: str) -> None:
 
 
 def count_compilations() -> int:
-    """Graphs compiled so far in this process."""
+    """Return the number of graphs compiled so far in this process."""
     return int(metrics.counter_value("UncachedCompile") or 0)  # type: ignore[no-untyped-call]
 
 

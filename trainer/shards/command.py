@@ -1,8 +1,8 @@
 """Make WebDataset shards: `python -m trainer.shards cifar10|folder|shapes … --out DIR|gs://bucket/prefix`.
 
-A shard is a plain tar file of pairs `0000042.ppm` (the image as it was) and `0000042.cls` (the class's number).
-The same arguments make the same bytes, however many processes write them; a run that was cut short is carried on by
-the same command.
+A shard is a plain tar file of pairs `0000042.ppm` (the image as it was) and `0000042.cls` (the number of its class).
+The same arguments make the same bytes, however many processes write them; the same command resumes a run that was
+interrupted.
 """
 
 from __future__ import annotations
@@ -42,48 +42,48 @@ class Display(Protocol):
     """Where progress is shown."""
 
     def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
-        """These shards are to be written, some of them were found finished."""
+        """Show which shards are to be written, and which were found finished."""
 
     def add(self, written: WrittenShard, number: int) -> None:
-        """The `number`th shard is ready."""
+        """Show that the `number`th shard is finished."""
 
     def note(self, text: str) -> None:
-        """Something else that the user should know."""
+        """Show something else that the user should know."""
 
     def end(self) -> None:
-        """No more will come."""
+        """Finish the display."""
 
 
 class Lines:
-    """A line for each shard."""
+    """Shows one line per shard."""
 
     def __init__(self, notify: Callable[[str], None]) -> None:
         self.note = notify
         self._of = 0
 
     def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
-        """Says how much is done already."""
+        """Print how much is done already."""
         self._of = len(tasks)
         if found:
             self.note(f"Going on: {len(found)} of {len(tasks)} shards are there and whole")
 
     def add(self, written: WrittenShard, number: int) -> None:
-        """`cifar-train-000003.tar: 2000 samples, 6.2 MB (4 of 640)`."""
+        """Print `cifar-train-000003.tar: 2000 samples, 6.2 MB (4 of 640)`."""
         shard = written.shard
         self.note(f"{shard.name}: {shard.samples} samples, {shard.size / 1e6:.1f} MB ({number} of {self._of})")
 
     def end(self) -> None:
-        """Nothing is left open."""
+        """Do nothing."""
 
 
 class Bar:
-    """A progress bar on standard error, in samples."""
+    """Shows a progress bar on standard error, in samples."""
 
     def __init__(self) -> None:
         self._bar: Any = None
 
     def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
-        """Draws it."""
+        """Draw the bar."""
         from tqdm import tqdm  # type: ignore[import-untyped]
 
         self._bar = tqdm(total=sum(task.stop - task.start for task in tasks), unit=" samples", unit_scale=True)
@@ -93,19 +93,19 @@ class Bar:
             self.note(f"Going on: {len(found)} of {len(tasks)} shards are there and whole")
 
     def add(self, written: WrittenShard, number: int) -> None:
-        """Moves it on."""
+        """Advance the bar."""
         self._bar.set_postfix_str(f"{number} shards")
         self._bar.update(written.shard.samples + len(written.skipped))
 
     def note(self, text: str) -> None:
-        """A line above it."""
+        """Print a line above the bar."""
         if self._bar is None:
             write_line(text, descriptor=2)
         else:
             self._bar.write(text, file=sys.stderr)
 
     def end(self) -> None:
-        """Leaves it as it is."""
+        """Leave the bar on the screen."""
         if self._bar is not None:
             self._bar.close()
 
@@ -167,12 +167,12 @@ def make(
 
 
 def pattern(out: str, name: str, split: str, shards: int) -> str:
-    """The brace pattern that names a split's shards."""
+    """Return the brace pattern that names a split's shards."""
     return objects.join(out, f"{name}-{split}-{{000000..{shards - 1:06d}}}.tar")
 
 
 def _orders(source: ImageSource, samples_per_shard: int, repeat: dict[str, int], seed: int) -> dict[str, list[int]]:
-    """For each split, its samples' numbers in the sequence in which shards take them."""
+    """Return for each split the numbers of its samples in the order in which shards take them."""
     if samples_per_shard < 1:
         raise TrainerError("--samples-per-shard must be at least 1")
     if any(times < 1 for times in repeat.values()):
@@ -196,7 +196,7 @@ def _tasks(source: ImageSource, split: str, order: Sequence[int], samples_per_sh
 
 
 def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> WriteProgress:
-    """See what lies in the place already, and have it listed that shards are being made there."""
+    """Check what is in the place already, and write the list that marks it as unfinished."""
     out = progress.out
     present = objects.list_names(out) if objects.is_bucket(out) or objects.exists(out) else []
     if UNFINISHED in present and not overwrite:  # beside a manifest too: then only tidying was cut short
@@ -237,7 +237,7 @@ def _manifest(source: ImageSource, seed: int, splits: dict[str, tuple[Shard, ...
 
 
 def _tidy(out: str, ours: re.Pattern[str], known: set[str]) -> None:
-    """Remove the list of what is done, and what an overwritten, larger set had more."""
+    """Remove the list of what is done, and the surplus shards of an overwritten, larger set."""
     for present in objects.list_names(out):
         if present == UNFINISHED or (ours.fullmatch(present) and present not in known):
             objects.delete(objects.join(out, present))
@@ -282,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
-    """The first signal stops the making in order; the next one ends it at once, wherever it waits."""
+    """Stop in an orderly way on the first signal; let the next one end the process at once."""
     for each in STOPS:
         signal.signal(each, signal.SIG_DFL)
     raise KeyboardInterrupt(number)

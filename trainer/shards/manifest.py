@@ -44,7 +44,7 @@ class Manifest:
             raise ValueError(f"its image_size is {self.image_size}, not between 1 and {LARGEST_SIDE} pixels")
 
     def to_json(self) -> str:
-        """The file's content."""
+        """Return the content of the file."""
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
 
     @classmethod

@@ -1,6 +1,6 @@
-"""Pictures made here that cost a decoder what photographs do: edges, textures and noise in a photograph's measure.
+"""Draw pictures that cost a decoder as much as photographs: with their measure of edges, textures and noise.
 
-For benchmarks on machines that have no photographs; nothing can be learned from them.
+They are for benchmarks on machines that have no photographs; nothing can be learned from them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CLASSES = 10
 
 
 def pictures(train: int, val: int, seed: int) -> ImageSource:
-    """JPEGs of about 256×256 pixels; picture i depends on the seed, the split and i alone."""
+    """Return a source of JPEGs of about 256×256 pixels; picture i depends on the seed, the split and i alone."""
 
     def picture_of(split: str) -> Callable[[int], ImageSample]:
         return lambda index: ImageSample(picture(f"{seed} {split} {index}"), "jpg", index % CLASSES)
@@ -36,7 +36,7 @@ def pictures(train: int, val: int, seed: int) -> ImageSource:
 
 
 def picture(seed: str) -> bytes:
-    """One JPEG: a part of a canvas, at another scale and in other colours each time."""
+    """Return one JPEG: a part of a canvas, at another scale and in other colours each time."""
     rng = random.Random(seed)
     canvas = _canvas(rng.randrange(CANVASES))
     width, height = (round(SIDE * rng.uniform(0.9, 1.1)) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Where images come from: CIFAR-10's archive, or shapes drawn here (`class_folders` and `pictures` have more).
+"""Read images from CIFAR-10's archive, or draw shapes (see also `image_folder` and `photo_like`).
 
 A source is a list of classes and, for each split, samples: the encoded file, its extension, its class.
 """
@@ -38,7 +38,7 @@ Split = tuple[int, Callable[[int], ImageSample]]  # how many samples there are, 
 
 
 class UnreadableImageError(TrainerError):
-    """A sample is no image, or a damaged one; making shards may go on without it."""
+    """A sample is not an image, or a damaged one; making shards may continue without it."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ OVERSAMPLING = 4  # drawn larger and scaled down, for smooth edges
 
 
 def shapes(train: int, val: int, size: int, seed: int) -> ImageSource:
-    """Ten drawn shapes in random colours, places, sizes and angles: real pixels to learn from, made in no time.
+    """Return a source of ten drawn shapes in random colours, places, sizes and angles.
 
-    Sample i depends on the seed, the split and i alone.
+    They are real pixels to learn from, and quick to make. Sample i depends on the seed, the split and i alone.
     """
 
     def drawn(split: str) -> Callable[[int], ImageSample]:
@@ -141,10 +141,10 @@ CIFAR_ROW = 3 * CIFAR_SIZE * CIFAR_SIZE
 
 
 def cifar10(archive: Path) -> ImageSource:
-    """CIFAR-10's "python version", as distributed (cifar-10-python.tar.gz) or unpacked.
+    """Return CIFAR-10's "python version" as a source, from cifar-10-python.tar.gz or where it was unpacked.
 
     Batches `data_batch_*` are the training split, `test_batch` the validation split, `batches.meta` names the
-    classes; each row holds a 32×32 image's red, then green, then blue plane. Raises TrainerError.
+    classes; each row holds the red, then green, then blue plane of a 32×32 image. Raises TrainerError.
     """
     members = _cifar_members(archive)
     train = [members[name] for name in sorted(members) if name.startswith("data_batch_")]

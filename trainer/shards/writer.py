@@ -1,8 +1,8 @@
-"""Shards written by several processes at once, so that a killed run can be carried on.
+"""Write shards in several processes at once, so that a killed run can be resumed.
 
-Which samples go into which shard is settled before the first is written: so the bytes are the same however many
-processes write. `manifest.unfinished.json` lists the shards that are done, and from what they are made; it gives way
-to the manifest when all are.
+Which samples go into which shard is settled before the first is written, so the bytes are the same for any number of
+processes. `manifest.unfinished.json` lists the shards that are done, and what they are made from; the manifest
+replaces it at the end.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Task:
 
 @dataclass(frozen=True)
 class WrittenShard:
-    """A shard that is there; `skipped` says of each image that it lacks why."""
+    """A shard that is written; `skipped` explains each image that was left out."""
 
     shard: Shard
     crc32c: str  # as Cloud Storage states it: base64
@@ -175,7 +175,7 @@ class WriteProgress:
 
     @property
     def url(self) -> str:
-        """Where the list is."""
+        """Return where the list is."""
         return objects.join(self.out, UNFINISHED)
 
     def add(self, written: WrittenShard) -> None:

@@ -1,6 +1,6 @@
-"""Objects in Cloud Storage, local files and pipes behind the few verbs the trainer needs: list, open, write.
+"""List, open and write objects in Cloud Storage, local files and pipes, with the same few functions.
 
-`STORAGE_EMULATOR_HOST` is honoured, with anonymous credentials. Errors come as sentences (TrainerError).
+Honours STORAGE_EMULATOR_HOST, with anonymous credentials. Errors come as sentences (TrainerError).
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ WRITER = "writer"  # the key of an object's metadata by which its writer recogni
 
 
 class TakenError(TrainerError):
-    """What was to be new is there already."""
+    """Something is already there that was to be new."""
 
 
 class MissingError(TrainerError):
-    """There is no such file or object; everything else that keeps one from being read may pass."""
+    """There is no such file or object. (Other errors of reading may be temporary.)"""
 
 
 def is_bucket(url: str) -> bool:
-    """Whether a path lies in Cloud Storage."""
+    """Return whether a path lies in Cloud Storage."""
     return url.startswith(BUCKET)
 
 
 def is_local(url: str) -> bool:
-    """Whether a path is one of this machine's."""
+    """Return whether a path is on this machine."""
     return not is_bucket(url) and not is_pipe(url)
 
 
 def join(directory: str, name: str) -> str:
-    """A name inside a directory or prefix."""
+    """Return the path of a name inside a directory or prefix."""
     return f"{directory.rstrip('/')}/{name}"
 
 
 def parent(url: str) -> str:
-    """The directory or prefix that holds a path."""
+    """Return the directory or prefix that holds a path."""
     directory, slash, _ = url.rpartition("/")
     return directory or slash or "."
 
@@ -71,7 +71,7 @@ def exists(url: str) -> bool:
 
 
 def size_and_crc32c(url: str) -> tuple[int, str] | None:
-    """An object's bytes and checksum (base64) as the bucket knows them; None where there is none."""
+    """Return an object's bytes and checksum (base64) as the bucket states them; None where there is none."""
     bucket, name = _parts(url)
     with _translate_errors(url):
         blob = _client().bucket(bucket).get_blob(name)
@@ -79,13 +79,13 @@ def size_and_crc32c(url: str) -> tuple[int, str] | None:
 
 
 def is_directory(directory: str) -> bool:
-    """Whether a local directory exists; a prefix in a bucket always does."""
+    """Return whether a local directory exists; a prefix in a bucket always does."""
     with _on_disk(f"Cannot look for {directory}"):
         return is_bucket(directory) or Path(directory).is_dir()
 
 
 def list_names(directory: str, pattern: str = "*") -> list[str]:
-    """Names right inside a directory or prefix, sorted; raises TrainerError for a missing bucket or directory."""
+    """Return the sorted names inside a directory or prefix; raise TrainerError for a missing bucket or directory."""
     if not is_bucket(directory):
         if not is_directory(directory):
             if Path(directory).exists():
@@ -112,7 +112,7 @@ def remove_temp_files(directory: str, of: re.Pattern[str]) -> None:
 
 
 def read(url: str) -> bytes:
-    """A whole file or object."""
+    """Return a whole file or object."""
     with open_stream(url) as stream:
         return stream.read()
 
@@ -136,7 +136,7 @@ def open_stream(url: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def open_object(url: str) -> Iterator[ObjectStream]:
-    """Read an object of Cloud Storage as it comes, without a buffer between; raises TrainerError."""
+    """Read an object of Cloud Storage as it comes, without a buffer; raise TrainerError."""
     bucket, name = _parts(url)
     address = f"{storage_address()}/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media"
     with _translate_errors(url), ObjectStream(_client()._http, address, url) as stream:
@@ -146,8 +146,8 @@ def open_object(url: str) -> Iterator[ObjectStream]:
 def write(url: str, content: bytes, *, new: bool = False, patience: float | None = None) -> None:
     """Write a whole file or object; a local file appears complete or not at all.
 
-    With `new` it must not be there yet, and TakenError is raised if it is. `patience` is how many seconds a bucket is
-    tried again; None: as long as the client's makers think right, two minutes.
+    With `new` it must not exist yet, or TakenError is raised. `patience` is how many seconds an upload is tried
+    again; None: two minutes, the default of Google's client.
     """
     if is_bucket(url):
         upload(url, content, 0 if new else None, patience)
@@ -226,7 +226,7 @@ def delete(url: str, generation: int | None = None, patience: float | None = Non
 
 
 def storage_address() -> str:
-    """Where Cloud Storage's JSON API answers: the emulator's address where one is set."""
+    """Return the address of Cloud Storage's JSON API: the emulator's where one is set."""
     return (os.environ.get("STORAGE_EMULATOR_HOST", "") or STORAGE).rstrip("/")
 
 
@@ -238,7 +238,7 @@ def _parts(url: str) -> tuple[str, str]:
 
 
 def _client() -> Any:
-    """One client a process: connections must not be shared with a forked child."""
+    """Return this process's client: connections must not be shared with a forked child."""
     return _client_of(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""))
 
 
@@ -300,7 +300,7 @@ def _translate_errors(url: str) -> Iterator[None]:
 
 
 def _answer(error: Exception) -> str:
-    """What the API said, without the request that it answered; of an error tried again for long, the last one."""
+    """Return the API's message without the request it answers; for an error that was retried, the last one."""
     error = getattr(error, "cause", None) or error
     reason = getattr(error.args[0], "reason", None) if error.args else None  # of urllib3: no connection came about
     if reason is not None:

@@ -1,7 +1,7 @@
-"""An object of Cloud Storage as one stream of bytes that survives its connections.
+"""Read an object of Cloud Storage as one stream of bytes that survives broken connections.
 
-A shard is read for minutes, and connections break: reading goes on at the byte where it broke off, with a new
-request, for as long as it gets on.
+A shard is read for minutes, and connections break: reading continues at the byte where it broke off, with a new
+request, for as long as bytes come.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ TRY_AGAIN = frozenset((408, 429, 500, 502, 503, 504))
 
 
 class ObjectStream(io.RawIOBase):
-    """Reads one generation of an object; raises TrainerError, or what the API answers (google.api_core)."""
+    """Reads one generation of an object; raises TrainerError, or the API's error (google.api_core)."""
 
     def __init__(self, http: Any, address: str, name: str) -> None:
-        """`http`: an authorised session; `address`: the media URL; `name`: how errors call it."""
+        """Set up with an authorised session, the media URL, and the name for errors."""
         self._http, self._address, self._name = http, address, name
         self._response: Any = None
         self._offset = 0
@@ -43,26 +43,26 @@ class ObjectStream(io.RawIOBase):
         self.broken = 0  # times that reading had to be taken up again
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     @property
     def size(self) -> int | None:
-        """The object's bytes; None before the first is read."""
+        """Return the object's bytes; None before the first is read."""
         return self._size
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes as they come, at most so many; none at the object's end, never before it."""
+        """Return at most `size` of the next bytes, as they come; none only at the object's end."""
         return self._next(size) if size >= 0 else self.readall()
 
     def readinto(self, buffer: Any) -> int:
-        """The same, into a buffer; returns how many they were."""
+        """Read into a buffer, and return how many bytes came."""
         content = self._next(len(buffer))
         buffer[: len(content)] = content
         return len(content)
 
     def readall(self) -> bytes:
-        """The rest. Python's own way takes 8 KiB at a time, which costs more than decoding a small image."""
+        """Return the rest, by the MiB: io's own method takes 8 KiB at a time, which costs more than decoding."""
         parts = []
         while part := self._next(PART_BYTES):
             parts.append(part)
@@ -115,7 +115,7 @@ class ObjectStream(io.RawIOBase):
         super().close()
 
     def _request(self) -> str:
-        """Ask for the rest. Returns what the answer lacks, where it is worth trying again."""
+        """Ask for the rest; return what is wrong with the answer, where it is worth another try."""
         from google.api_core.exceptions import from_http_response
 
         headers = {"Accept-Encoding": "identity", "Range": f"bytes={self._offset}-"}
