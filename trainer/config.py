@@ -11,17 +11,17 @@ from trainer.storage.urls import unsupported_scheme
 
 MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
-LARGEST_SIDE = 4096  # pixels of what a model takes; more is a slip of the pen, and fills any memory
-LARGEST_FACTOR = 1e9  # more, times the slice's batch, is soon more than a float32 holds
-MOST_CORES = 512  # replicas forked on one machine; more would take it down before anything could be said
+LARGEST_SIDE = 4096  # pixels; a larger input is a typing error, and fills any memory
+LARGEST_FACTOR = 1e9  # a larger factor, times the slice's batch, may exceed a float32
+MOST_CORES = 512  # replicas forked on one machine; more would bring it down before an error is printed
 LARGEST_BATCH = MOST_CLASSES = 1_000_000
-MOST_LOADERS = 512  # processes beside each replica
+MOST_LOADERS = 512  # per replica
 SHORTEST_WAIT, LONGEST_WAIT = 1.0, 7 * 24 * 3600.0  # seconds
 SEEDS = 2**32
 BAD_SHARD_POLICIES = ("stop", "skip")
 RESUME_WORDS = ("auto", "no")
 BUCKET = "gs://"
-PIPE = "pipe:"  # what a shard that is a command's output begins with
+PIPE = "pipe:"  # the prefix of a shard that is a command's output
 COMPILED = "~/.cache/tpu-tui/compiled"
 
 
@@ -51,14 +51,12 @@ class DataConfig:
     train: str | None = None
     val: str | None = None
     fake: bool = False
-    image_size: int | None = None  # None: what the manifest says, else 224
-    classes: int | None = None  # None: what the manifest says
+    image_size: int | None = None  # None: the manifest's, else 224
+    classes: int | None = None  # None: the manifest's
     shuffle_buffer: int = 10_000  # samples held by each loader
     loader_workers: int | None = None  # None: 0 on CPU devices, 4 on TPU
-    on_bad_shard: str = (
-        "stop"  # or "skip": what a damaged shard lacks is replaced from the loader's others, a sample from its batch
-    )
-    keep: int = 512  # MiB of samples that each core holds for later epochs, where it has no loader processes
+    on_bad_shard: str = "stop"  # or "skip": lost samples are replaced by others of the loader, or of the batch
+    keep: int = 512  # MiB of samples that each core holds for later epochs, if it has no loader processes
     verify: bool = False  # compare each shard with the manifest's sha256 before it is used
 
     def __post_init__(self) -> None:
@@ -147,8 +145,8 @@ class ReplicaConfig:
     workers: int = 1
     cores: int = 1
     coordinator: tuple[str, int] | None = None
-    timeout: float = 300.0  # seconds that a collective, or the wait for the other workers, may take
-    run: str = ""  # TPU_TUI_RUN: only its own workers are let in
+    timeout: float = 300.0  # seconds, for a collective and for waiting for the other workers
+    run: str = ""  # TPU_TUI_RUN: workers of another run are refused
 
     def __post_init__(self) -> None:
         _require(
@@ -209,7 +207,7 @@ class TrainConfig:
     replicas: ReplicaConfig = field(default_factory=ReplicaConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     bf16: bool = False  # compute in bfloat16 where autocast allows; parameters stay float32
-    target_accuracy: float | None = None  # percent; a run that stays below ends with an exit code of its own
+    target_accuracy: float | None = None  # percent; a run that stays below it ends with BELOW_TARGET
     metrics_debug: bool = False
     profiler_port: int | None = None
     compilation_cache: str | None = None  # where compiled graphs are kept; None: COMPILED on TPU; "no": nowhere

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 # Exit codes of a rank and of the process that started it. 1 is a crash; 128 + n a signal, as shells count.
-REFUSED = 2  # a sentence was printed: wrong arguments, no data, no accelerator, no memory
+REFUSED = 2  # after printing why: wrong arguments, no data, no accelerator, no memory
 BELOW_TARGET = 21  # trained to the end, but not to --target-accuracy
-PARTNER_LOST = 75  # another rank ended; this one is not the culprit (sysexits.h: try again)
+PARTNER_LOST = 75  # another rank ended, and caused this one's end (EX_TEMPFAIL of sysexits.h: try again)
 INTERRUPTED = 130  # Ctrl-C, while shards are made or measured
-STOPPED = 143  # SIGTERM was obeyed, or SIGHUP; or the log lost its reader
+STOPPED = 143  # ended on SIGTERM or SIGHUP, or since nobody reads the log any more
 
 
 class TrainerError(Exception):

@@ -17,11 +17,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SMOOTHING = 0.4  # share of the former rate in the new one, as torch_xla's RateTracker has it
+SMOOTHING = 0.4  # share of the former rate in the new one, as in torch_xla's RateTracker
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk, or a user's share of it
 
-_losing = False  # lines, to a full disk
-_unread = False  # the log: who read it has gone
+_losing = False  # whether lines are being lost to a full disk
+_unread = False  # whether the log's reader has gone
 
 
 def write_line(text: str, descriptor: int = 1) -> None:

@@ -20,16 +20,18 @@ from functools import partial
 from typing import NoReturn
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it, without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it silently
 
 from trainer.config import TrainConfig
 from trainer.options import choose_device, read_command_line
 from trainer.progress import write_line
 
-choose_device(os.environ)  # torch_xla looks at PJRT_DEVICE when it is imported
-os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else the end of another rank prints forty lines of C++ frames
+choose_device(os.environ)  # torch_xla reads PJRT_DEVICE when it is imported
+os.environ.setdefault(
+    "TORCH_CPP_LOG_LEVEL", "ERROR"
+)  # otherwise the end of another rank prints forty lines of C++ frames
 if __name__ == "__main__":
-    COMMAND_LINE = read_command_line()  # wrong arguments and --help are answered before the seconds of importing
+    COMMAND_LINE = read_command_line()  # answers wrong arguments and --help before the seconds of importing
     write_line("==> Loading PyTorch and PyTorch/XLA ..")
 
 import torch
@@ -65,7 +67,7 @@ def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
     with contextlib.closing(run.input):
         slice_rate = _train_epochs(run)
     run.resumption.save(config.optimizer.epochs + 1, 0)
-    verify_in_step(run.model, replicas)  # had one fallen out of step, nothing above would have shown it
+    verify_in_step(run.model, replicas)  # nothing else would show that a replica fell out of step
     run.events.close()
     if run.leads:
         for line in progress.total_lines(time.monotonic() - began, run.resumption.best, slice_rate):
@@ -79,10 +81,10 @@ def _train_epochs(run: TrainingRun) -> float:
     slice_rate = 0.0
     for epoch in range(position.epoch, config.optimizer.epochs + 1):
         first = position.step if epoch == position.epoch else 0
-        if first < saves.steps:  # else it was stopped in this epoch's evaluation, and only that is due
+        if first < saves.steps:  # otherwise it stopped in this epoch's evaluation, and only that is due
             slice_rate = train_epoch(run, epoch, first)
         accuracy = None if run.data.val is None else evaluate(run, epoch)
-        run.events.flush()  # before a checkpoint: a run that resumes from it does not write these again
+        run.events.flush()  # before a checkpoint, since a run that resumes from it does not write these again
         if accuracy is not None and (saves.best is None or accuracy > saves.best):
             if run.leads:
                 write_line(progress.improved_line(epoch, saves.best, accuracy, saving=saves.keeps))
@@ -107,7 +109,7 @@ class TrainingRun:
     cache: SampleCache
     compilation: Compilation
     events: EventFile
-    diverged: str = ""  # where a loss was met that is no number: momentum keeps every later one from being any
+    diverged: str = ""  # where a loss was NaN or infinite; momentum makes all later ones so too
 
     @property
     def leads(self) -> bool:
@@ -131,7 +133,7 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
         replicas.broadcast_result(lambda: memory_check.check_memory(machines, each))
     model.to(replicas.device)
     optimizer = sgd(model, config.optimizer)
-    torch_xla.sync()  # puts parameters and momentum on the device: else the first step's graph would make them
+    torch_xla.sync()  # puts parameters and momentum on the device, which the first step's graph would do otherwise
     if replicas.rank == 0:
         _introduce(replicas, config, found, parameters)
     resumption = Resumption(replicas, config, found, model, optimizer)
@@ -163,7 +165,7 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
     waiting = WaitTimer()
 
     def report(loss: torch.Tensor, step: int, rate: float) -> None:
-        value = loss.item()  # waits for the device: done on the steps that are printed, and only there
+        value = loss.item()  # waits for the device, so it is done only in steps that are printed
         rates = tracker.rate(), tracker.global_rate()
         write_line(progress.training_line(replicas.label, epoch, step, value, *rates, datetime.now()))
         if not math.isfinite(value) and not run.diverged:
@@ -173,18 +175,20 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
     done = first
     for step, (images, labels) in enumerate(waiting.time_items(run.input.epoch(epoch, first)), first):
         if step == next_begins and epoch < config.optimizer.epochs:
-            run.input.begin(epoch + 1)  # its first batch takes longest, and should be there when this epoch ends
+            run.input.begin(epoch + 1)  # its first batch takes longest, and should be ready when this epoch ends
         with run.compilation.of("training step"):
             rate = learning_rate(config.optimizer, replicas.world, (epoch - 1) * steps + step, steps)
             set_rate(run.optimizer, rate)
             with _precision(config):
                 scores = run.model(images.to(replicas.device))
-            loss = criterion(scores.float(), labels.to(replicas.device))  # in float32: a loss loses most by rounding
+            loss = criterion(
+                scores.float(), labels.to(replicas.device)
+            )  # in float32, since rounding hurts the loss most
             loss.backward()
             tracker.add(batch_size)
             if step % config.log_steps == 0:
-                xm.add_step_closure(report, args=(loss.detach(), step, rate))  # runs once the step's graph has
-            # The gradients' mean over all replicas, and the step. The vote makes all stop at the same step.
+                xm.add_step_closure(report, args=(loss.detach(), step, rate))  # runs after the step's graph
+            # Average the gradients over all replicas, and step. The vote makes all stop at the same step.
             verdict = replicas.step(run.optimizer, run.stopping.requested or bool(run.diverged))
         done = step + (verdict is not Verdict.STOP_SKIPPING_STEP)
         if verdict:
@@ -211,12 +215,12 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
 def evaluate(run: TrainingRun, epoch: int) -> float:
     """Return the accuracy in percent over the validation shards, each sample counted once."""
     replicas = run.replicas
-    average_statistics(run.model, replicas)  # each core's come from its own batches, and all must test one model
+    average_statistics(run.model, replicas)  # they differ between cores, and all must test one model
     gives_up = partial(_gives_up, replicas, run.stopping)
     _, queue = pipeline.evaluation(run.config, run.data, replicas.rank, replicas.world, run.cache, gives_up)
     run.model.eval()
     correct = torch.zeros((), dtype=torch.int64, device=replicas.device)
-    torch_xla.sync()  # zero would else be a constant of the first step's graph, and the second another graph
+    torch_xla.sync()  # else zero would be a constant of the first step's graph, and the second step another graph
     samples = 0
     with contextlib.closing(queue) as batches:
         for step, (images, labels) in enumerate(batches):
@@ -225,7 +229,7 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
                     chosen = run.model(images.to(replicas.device)).argmax(dim=1)
                 correct += (chosen == labels.to(replicas.device)).sum()  # padding equals no class
                 samples += int((labels != pipeline.PADDING).sum())
-                torch_xla.sync()  # a graph a batch: else all batches would grow into one
+                torch_xla.sync()  # one graph per batch, rather than a single one for all batches
             if step % run.config.log_steps == 0 and samples:
                 accuracy = 100 * int(correct.item()) / samples
                 write_line(progress.test_line(replicas.label, epoch, step, accuracy, datetime.now()))

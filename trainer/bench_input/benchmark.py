@@ -39,8 +39,8 @@ from trainer.shards import command, image_folder, sources
 from trainer.shards.writer import defer_signals
 
 ROUNDS = 5
-IMAGES = 8192  # two seconds' worth of batches or more: the wait for the first shard weighs little
-SHARDS = 16  # into which the images go
+IMAGES = 8192  # at least two seconds of batches, so that the wait for the first shard counts little
+SHARDS = 16  # that hold the images
 FILES, SHARDED, STREAMED = "A  files, random order", "B  local shards", "C  shards from the bucket"
 SINGLE = "A' an object an image"
 
@@ -53,7 +53,7 @@ def measure(row: Row, material: Material, emulator: str | None, cores: Cores) ->
 
     Raises TrainerError.
     """
-    context = multiprocessing.get_context("fork")  # a child that need not import PyTorch anew
+    context = multiprocessing.get_context("fork")  # so that the child need not import PyTorch again
     receiving, sending = context.Pipe(duplex=False)
     child = context.Process(target=_run, args=(row, material, emulator, cores, sending))
     try:
@@ -92,7 +92,7 @@ def _run(row: Row, material: Material, emulator: str | None, cores: Cores, answe
         began, cpu = time.perf_counter(), _cpu_seconds()
         samples = epoch()
         answer.send((samples, time.perf_counter() - began, _cpu_seconds() - cpu))
-    except Exception as error:  # whatever a peer does, the other rows are still wanted
+    except Exception as error:  # whatever fails in a peer, the other rows are still measured
         answer.send(f"{type(error).__name__}: {error}")
 
 
@@ -172,7 +172,7 @@ def experiment(
     """Measure every case once a round; every other round goes backwards, so that none always comes after another."""
     results = {case.label: Measurement(failure=case.missing) for case in chosen}
     beside, every = split_cores()[0], available()
-    with contextlib.suppress(TrainerError):  # the first row would pay for loading the code
+    with contextlib.suppress(TrainerError):  # loads the code, which the first row would pay for
         measure(chosen[0].row, material, None, every)
     for number in range(rounds):
         for case in chosen[:: -1 if number % 2 else 1]:

@@ -90,7 +90,7 @@ def write_formats(material: Material, wanted: Sequence[Row]) -> None:
         (streaming, "streaming", "mds", _write_mds),
     ):
         if row in wanted and installed(module):
-            with contextlib.suppress(Exception):  # whatever a peer does, the other rows are still wanted
+            with contextlib.suppress(Exception):  # whatever fails in a peer, the other rows are still measured
                 _written(material, name, write)
 
 
@@ -100,7 +100,7 @@ def _written(material: Material, name: str, write: Callable[[Path, list[Path]], 
         try:
             write(directory, sorted(material.files.glob("*/*")))
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)  # half of it would pass for whole
+            shutil.rmtree(directory, ignore_errors=True)  # an incomplete directory would pass for a complete one
             raise
     return directory
 

@@ -22,7 +22,7 @@ from trainer.data.shard_reader import SHARDS_AHEAD
 from trainer.data.tar_samples import Sample
 from trainer.storage import objects
 
-MANY_AT_ONCE = 32  # requests: as far as an object store's answers for single images can be hurried
+MANY_AT_ONCE = 32  # requests; more of them gain nothing with single images
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Material:
     images: int
     classes: int
     batch: int
-    size: int  # pixels a side of what a model takes
-    buffer: int  # samples held to be shuffled
+    size: int  # pixels per side of the model's input
+    buffer: int  # samples held to shuffle them
     loaders: int  # loader processes; 0: threads of the training process only
     few: int  # images of the rows that would take minutes
 

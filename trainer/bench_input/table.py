@@ -22,9 +22,9 @@ class Case:
 
     name: str
     row: Row
-    delay: float | None = None  # milliseconds before each request; None: it makes none
+    delay: float | None = None  # milliseconds before each request; None: there are no requests
     cold: bool = False  # the page cache holds nothing of what is read
-    apart: bool = False  # on the cores that the object store leaves, be it needed or not
+    apart: bool = False  # on the cores that the object store leaves, whether it is used or not
     missing: str = ""  # why it cannot be measured here
 
     @property
@@ -38,8 +38,8 @@ class Case:
 class Measurement:
     """The rates and CPU times of a case, round by round."""
 
-    rates: list[float] = field(default_factory=list)  # samples a second
-    cpu: list[float] = field(default_factory=list)  # microseconds of CPU time a sample, loader processes included
+    rates: list[float] = field(default_factory=list)  # samples per second
+    cpu: list[float] = field(default_factory=list)  # microseconds of CPU time per sample, loader processes included
     failure: str = ""
 
     def ratio(self, base: Measurement | None) -> float | None:

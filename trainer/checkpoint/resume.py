@@ -22,9 +22,7 @@ from trainer.progress import write_line
 from trainer.storage import objects
 
 MODEL, MOMENTUM = "model.", "momentum."
-UPLOAD_TIMEOUT_S = (
-    120.0  # seconds that a bucket is tried for; less where the others, who wait meanwhile, would give up sooner
-)
+UPLOAD_TIMEOUT_S = 120.0  # an upload is retried for so long; less if the waiting replicas would give up sooner
 OTHERS = "data, batch, cores or seed are others than before"
 CALMER = "Give a smaller --learning-rate, or more --warmup-epochs"
 
@@ -107,9 +105,9 @@ class Resumption:
         """Save the run as it is after `step` steps of an epoch, unless that is saved already; raise TrainerError."""
         position = Position(epoch, step, self.best)
         if not self.keeps or (self._saved is not None and (epoch, step) <= (self._saved.epoch, self._saved.step)):
-            return  # it is saved already: also by a run of more epochs, which this one has nothing to add to
+            return  # saved already, perhaps by a run of more epochs
         self._saved = position
-        average_statistics(self._model, self._replicas)  # so that it does not matter whose are saved
+        average_statistics(self._model, self._replicas)  # so that it does not matter which replica's are saved
         random = self._replicas.gather((torch.get_rng_state(), int(xm.get_rng_state())))
 
         def write() -> None:
@@ -160,7 +158,7 @@ class Resumption:
             flat.copy_(flatten())
 
         self._replicas.broadcast_result(fill)
-        flat = self._replicas.total(flat)  # all others' are zeros
+        flat = self._replicas.total(flat)  # those of all others are zeros
         for target, part in zip(
             targets.values(), torch.split(flat, [t.numel() for t in targets.values()]), strict=True
         ):
@@ -193,7 +191,7 @@ class Resumption:
         """Return why an epoch cannot continue in the middle; empty where it can."""
         if saved.plan != self._identity.plan:
             return OTHERS
-        if saved.order != pipeline.ORDER and position.step < self.steps:  # else only the evaluation is due
+        if saved.order != pipeline.ORDER and position.step < self.steps:  # otherwise only the evaluation is due
             orders = f"order {saved.order}, here {pipeline.ORDER}"
             return f"it was saved by a trainer that orders samples otherwise ({orders})"
         return ""

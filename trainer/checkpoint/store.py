@@ -26,11 +26,11 @@ from trainer.progress import write_line
 from trainer.storage import objects
 
 SCHEMA = 1
-CHECKPOINTS_TO_KEEP = 3  # of a run, beside its best: if the newest is damaged, there is another
+CHECKPOINTS_TO_KEEP = 3  # of a run, besides its best: if the newest is damaged, there is another
 BEST = "best.json"
 BEGIN_ELSEWHERE = "give another --checkpoint-dir, or --resume no"
 RESUME_OTHERWISE = "Give another --resume, or auto or no"
-PROBE = ".probe"  # always the same: what a killed run leaves of it, the next one takes away
+PROBE = ".probe"  # always the same name, so that the next run removes what a killed one left
 NAME = re.compile(r"checkpoint-(\d{6,})\.(pt|json)")
 OWN_FILES = re.compile(rf"{NAME.pattern}|{re.escape(BEST)}|{re.escape(PROBE)}")
 DAMAGED = (
@@ -50,7 +50,7 @@ class Position:
     """How far a run is; the learning rate and the samples that come next follow from it."""
 
     epoch: int = 1
-    step: int = 0  # done in this epoch; where it is all of them, only the epoch's evaluation is due
+    step: int = 0  # done in this epoch; if all are done, only the epoch's evaluation is due
     best: float | None = None  # accuracy in percent
 
     def __post_init__(self) -> None:
@@ -64,8 +64,8 @@ class Identity:
 
     model: str
     classes: int
-    plan: str  # batch, cores, seed, data …: everything given that the order of the samples depends on
-    order: int = 0  # how the trainer makes an order of that: data.ORDER; 0: saved before there were several
+    plan: str  # digest of the settings that the order of the samples depends on: batch, cores, seed, data …
+    order: int = 0  # how the trainer derives the order from them (pipeline.ORDER); 0: in early versions
 
 
 def checksum_of(pointer: Mapping[str, Any]) -> str:
@@ -81,7 +81,7 @@ class Pointer:
     file: str
     size: int  # bytes
     sha256: str
-    run: str  # the same for all that one run saves, however often it was resumed
+    run: str  # the same for all that a run saves, however often it is resumed
     position: Position
     identity: Identity
 
@@ -99,7 +99,7 @@ class Pointer:
         loaded: dict[str, Any] = json.loads(text)
         known = {"schema", *(each.name for each in dataclasses.fields(cls))}
         checksum = loaded.pop("checksum", None)
-        # A newer trainer writes one, too: an unknown field without a checksum is a damaged name.
+        # Newer trainers write one too, so an unknown field without a checksum is a damaged name.
         if checksum != checksum_of(loaded) if checksum is not None else not known.issuperset(loaded):
             raise ValueError("its pointer's checksum is wrong")
         what = f"Checkpoint {where}"
@@ -237,7 +237,7 @@ class CheckpointStore:
         """Open the store of a run that continues `resumed`; `patience` is the same as for `objects.write`."""
         self._where, self._identity, self._patience = where, identity, patience
         self.run = resumed.run if resumed else secrets.token_hex(8)
-        self._own: list[str] = []  # the names that this run has saved, oldest first, but for its best
+        self._own: list[str] = []  # the names that this run has saved, oldest first, without its best
         self._best: str | None = None
         self._warned_of_another = False
         objects.remove_temp_files(where, OWN_FILES)
@@ -261,7 +261,7 @@ class CheckpointStore:
         else:
             self._own.append(name)
         for old in self._own[:-CHECKPOINTS_TO_KEEP]:
-            objects.delete(objects.join(self._where, f"{old}.json"))  # first what points, then what it points at
+            objects.delete(objects.join(self._where, f"{old}.json"))  # first the pointer, then what it points at
             objects.delete(objects.join(self._where, f"{old}.pt"))
         self._own = self._own[-CHECKPOINTS_TO_KEEP:]
         return objects.join(self._where, pointer.file)

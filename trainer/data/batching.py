@@ -38,7 +38,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size]
 DECODE_THREADS = 2  # in each loader; the decoders release the interpreter lock
 PADDING = -1  # a label that no class has, and that is counted nowhere
 IMAGE_KEYS = ("ppm", "jpg", "jpeg", "jpe", "jfif", "png", "webp", "bmp", "tif", "tiff", "gif", "pgm", "pbm", "pnm")
-LABELS = ("cls", "label")  # where a sample has no field `cls`, what its `json` may call the class's number
+LABELS = ("cls", "label")  # keys of the class's number in a sample's `json`, if it has no field `cls`
 
 
 class UnusableError(TrainerError):

@@ -21,9 +21,9 @@ from trainer.storage import objects
 from trainer.storage.pipe_urls import is_pipe
 
 DEFAULT_SIZE, FAKE_CLASSES = 224, 10
-COUNTED_AT_ONCE = 8  # shards in no manifest: each is read whole to count its samples
+COUNTED_AT_ONCE = 8  # shards that no manifest lists, each read whole to count its samples
 SHARDS_REMEDY = "Name them as DIR/NAME-{000000..000639}.tar or DIR/*.tar, or make some with python -m trainer.shards"
-COUNT_REPORT_INTERVAL_S = 30.0  # seconds between two lines about the counting
+COUNT_REPORT_INTERVAL_S = 30.0  # between two lines about the progress of counting
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ShardSet:
 
     urls: tuple[str, ...]
     counts: tuple[int, ...]
-    sizes: tuple[int | None, ...] = ()  # bytes, and SHA-256: where a manifest states them
+    sizes: tuple[int | None, ...] = ()  # bytes; like the SHA-256, only where a manifest states it
     digests: tuple[str | None, ...] = ()
 
     def file(self, number: int) -> ShardFile:
@@ -250,7 +250,7 @@ def _count(url: str, skip_bad: bool) -> int | None:
     except TrainerError as error:
         if not skip_bad:
             raise
-        problem = TrainerError(error.what, why=error.why)  # what to do about it has been chosen
+        problem = TrainerError(error.what, why=error.why)  # the remedy is the option that is already given
         write_line(f"Went on without a shard: {problem}", descriptor=2)
         return None
 

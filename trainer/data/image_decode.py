@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-MOST_PIXELS = 1 << 27  # of an image, 400 MB: a file of 3 MB may say that it holds ten times as many
-os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MOST_PIXELS))  # OpenCV looks at it when it is imported
+MOST_PIXELS = 1 << 27  # 400 MB; a file of 3 MB may claim to hold ten times as many
+os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MOST_PIXELS))  # OpenCV reads it when it is imported
 
 import cv2  # noqa: E402
 import numpy as np  # noqa: E402
@@ -35,12 +35,12 @@ Planes = Pixels  # [3, size, size]: a row of a batch
 CROP_MARGIN = 4  # pixels that a small image is padded with before it is cropped back
 CROP_AREA, CROP_RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a large image, as ImageNet's usual training crop
 LOG_RATIO = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
-CROP_TRIES = 10  # a box that does not fit is drawn anew so often, as torchvision's RandomResizedCrop does
-EVALUATION_MARGIN = 256 / 224  # shorter side before the centre crop, over the crop
+CROP_TRIES = 10  # tries to draw a box that fits, as in torchvision's RandomResizedCrop
+EVALUATION_MARGIN = 256 / 224  # the image's shorter side before the centre crop, divided by the crop's
 JPEG = b"\xff\xd8\xff"
 PLAIN_HEADER = re.compile(rb"P6\s+([1-9]\d*)\s+([1-9]\d*)\s+255\s")  # without comments
-SMALL = 3 * 64 * 64  # values; to let go of the interpreter lock and get it back takes longer than so few
-HALF = 2.0  # decoding at 7/8 … 5/8 of the size takes longer than at the whole
+SMALL = 3 * 64 * 64  # values; copying so few takes less time than releasing the interpreter lock
+HALF = 2.0  # decoding at 7/8 … 5/8 of the size takes longer than at full size
 
 cv2.setNumThreads(0)
 cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # errors are reported by the caller
@@ -68,7 +68,7 @@ class Picture:
                 self._jpeg, "RGB", fastupsample=quick, min_factor=HALF if least else 1.0, **least
             )
         except ValueError as error:
-            if "remature" in str(error):  # it is cut off: OpenCV would fill up the rest with grey
+            if "remature" in str(error):  # it is cut off, and OpenCV would fill up the rest with grey
                 raise
         return _by_opencv(self._jpeg)
 
@@ -152,7 +152,7 @@ def random_box(width: int, height: int, rng: random.Random) -> Box:
         wide, high = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < wide <= width and 0 < high <= height:
             return rng.randint(0, width - wide), rng.randint(0, height - high), wide, high
-    # A picture so long or so high that no box fitted: the largest centred one that keeps to the ratios.
+    # No box fitted into a very long or high picture: take the largest centred one within the ratios.
     wide = min(width, max(1, round(height * CROP_RATIO[1])))
     high = min(height, max(1, round(width / CROP_RATIO[0])))
     return (width - wide) // 2, (height - high) // 2, wide, high
@@ -175,7 +175,7 @@ def shift_into(rows: Pixels, images: Pixels, rng: random.Random) -> None:
         else:
             out[...] = part
     colours = np.empty((3, count * size, size), np.uint8)
-    cv2.split(shifted.reshape(-1, size, 3), list(colours))  # one below the other, they are one picture
+    cv2.split(shifted.reshape(-1, size, 3), list(colours))  # images below each other form one picture
     rows[:count] = colours.reshape(3, count, size, size).swapaxes(0, 1)
 
 
@@ -188,7 +188,7 @@ def _part(picture: Picture, box: Box, size: int, *, quick: bool) -> Pixels:
     rows = slice(int(top * down), max(int(top * down) + 1, round((top + height) * down)))
     part = pixels[rows, columns]
     shrinks = part.shape[0] > size and part.shape[1] > size
-    way = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR  # the latter skips pixels when it shrinks
+    way = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR  # linear interpolation skips pixels when it shrinks
     return cv2.resize(part, (size, size), interpolation=way)  # type: ignore[return-value]
 
 

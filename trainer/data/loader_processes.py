@@ -32,7 +32,7 @@ PRELOADED = ("trainer.data.pipeline", "google.cloud.storage")
 TRACKER_WARNING = "ignore:resource_tracker:UserWarning"
 """Python's own tracker tidies up after a killed rank; its warning, the last in the log, would hide what happened."""
 _starting = threading.Lock()
-# How many there are is the user's choice.
+# The number of processes is the user's choice.
 warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
 
 
@@ -63,7 +63,7 @@ def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
             yield item
     except RuntimeError as error:
         if not any(process.exitcode for process in ours):
-            raise  # it was met while reading
+            raise  # raised while reading
         raise TrainerError(
             "A loader process ended before its time",
             why="killed by the kernel if memory ran out, else it has said why",
@@ -71,7 +71,7 @@ def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
         ) from error
     finally:
         for process in ours:
-            process.kill()  # one that waits, for a network or for a lock that a killed one held, hears nothing else
+            process.kill()  # a loader that waits, for a network or for a killed one's lock, ignores anything else
 
 
 def start_forkserver(bucket: bool) -> None:
@@ -95,7 +95,7 @@ def wait_until_ready() -> None:
 def _begin(_: int) -> None:
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # for what a loader starts, as `pipe:` commands
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # for what a loader starts, e.g. `pipe:` commands
     threading.Thread(target=_die_with_rank, daemon=True).start()
 
 
@@ -121,7 +121,7 @@ class _Flag:
 
 
 class _Context(ForkServerContext):
-    def Event(self) -> _Flag:  # type: ignore[override]  # all of it that torch uses in loaders
+    def Event(self) -> _Flag:  # type: ignore[override]  # has all methods that torch uses in loaders
         return _Flag(self)
 
 
@@ -143,7 +143,7 @@ def _start_forkserver(preloaded: list[str]) -> _Context:
     sys.warnoptions.append(TRACKER_WARNING)
     try:
         resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # Python has let SIGTERM through to start it
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # Python unblocked SIGTERM to start it
         forkserver.ensure_running()
     finally:
         sys.warnoptions.remove(TRACKER_WARNING)

@@ -11,7 +11,7 @@ from trainer.config import TrainConfig
 from trainer.distributed.replicas import Replicas
 from trainer.errors import TrainerError
 
-PLACE = "replicas"  # what makes one worker another than the rest
+PLACE = "replicas"  # the settings in which workers differ by design
 OWN = {"debug", "metrics_debug", "profiler_port", "compilation_cache", "logdir", "data.keep", "data.verify"}
 """What each worker may have as it likes: nothing that is done together depends on it."""
 OPTIONS = {

@@ -22,12 +22,12 @@ from trainer.progress import format_count
 from trainer.storage import background_io
 
 POLL_INTERVAL_S = 0.1  # seconds
-PROBE_TIMEOUT_S = 5.0  # seconds that worker 0 may take to answer one attempt
-VERDICT_GRACE_S = 30.0  # seconds that the others wait longer than rank 0, whose verdict they wait for
+PROBE_TIMEOUT_S = 5.0  # for worker 0 to answer one attempt
+VERDICT_GRACE_S = 30.0  # that the others wait longer than rank 0, whose verdict they need
 SLICE_KEY = "slice"  # the key of what rank 0 expects: which run, how many workers and cores
 SEPARATOR = ": "
-COMPLETE_KEY = "complete"  # the key of the verdict: 1 when all have come, 0 when some cannot or were awaited in vain
-REFUSED_KEY = "refused"  # the key of how many were not awaited
+COMPLETE_KEY = "complete"  # the key of the verdict: 1 when all have come, 0 when some did not or cannot
+REFUSED_KEY = "refused"  # the key of how many unexpected ranks came
 GET_INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR of netdevice(7)
 BACKLOG = 1024
 
@@ -88,7 +88,9 @@ def join_ranks(
         port,
         place.world,
         is_master=listener is not None,
-        timeout=timedelta(seconds=place.timeout + VERDICT_GRACE_S),  # this end gives up first, and without C++ frames
+        timeout=timedelta(
+            seconds=place.timeout + VERDICT_GRACE_S
+        ),  # so that this end gives up first, and prints no C++ frames
         wait_for_workers=False,
         master_listen_fd=None if listener is None else os.dup(listener.fileno()),
     )

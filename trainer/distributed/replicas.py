@@ -35,10 +35,10 @@ from trainer.storage import background_io
 
 T = TypeVar("T")
 
-ALIGNED = 16  # floats, 64 bytes: arrays that begin elsewhere are copied, or refused, by XLA
+ALIGNED = 16  # floats, 64 bytes: XLA copies, or refuses, arrays that are not aligned to that
 VOTE = torch.Size([1])
-ABSENT = 2.0**16  # a vote that outweighs any number of others
-GLOO_SOURCE = re.compile(r"^\[\S+:\d+\] ")  # the place in gloo's source that its messages begin with
+ABSENT = 2.0**16  # a vote larger than the sum of all others
+GLOO_SOURCE = re.compile(r"^\[\S+:\d+\] ")  # the place in gloo's source with which its messages begin
 SMALLEST = 4096  # bytes sent through the devices; compiled for each size, so sizes are powers of 2
 
 
@@ -47,7 +47,7 @@ class Verdict(enum.IntEnum):
 
     GO_ON = 0
     STOP = 1
-    STOP_SKIPPING_STEP = 2  # no replica has taken this step: one had no batch for it
+    STOP_SKIPPING_STEP = 2  # no replica has taken this step, since one had no batch for it
 
 
 class Replicas(ABC):
@@ -294,7 +294,7 @@ class XlaReplicas(Replicas):
         """Run one graph, and vote in every `vote_every`th step only."""
         xm.optimizer_step(optimizer)
         optimizer.zero_grad()
-        torch_xla.sync()  # hands the step's graph to the device, and returns at once
+        torch_xla.sync()  # hands the step's graph to the device, and returns immediately
         self._steps += 1
         if self._steps % self._vote_every:
             return Verdict.GO_ON

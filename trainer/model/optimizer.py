@@ -9,7 +9,7 @@ from torch import nn
 
 from trainer.config import OptimizerConfig
 
-LEARNING_RATE_BATCH = 256  # samples a step that --learning-rate is meant for
+LEARNING_RATE_BATCH = 256  # samples per step that --learning-rate is meant for
 ALMOST_ONE = 1 - 1e-6
 
 
@@ -25,7 +25,7 @@ def learning_rate(config: OptimizerConfig, world: int, step: int, steps_per_epoc
     elif config.epochs > config.warmup_epochs:
         done = (step / steps_per_epoch - config.warmup_epochs) / (config.epochs - config.warmup_epochs)
         rate = peak * 0.5 * (1 + math.cos(math.pi * min(1.0, max(0.0, done))))
-    # PyTorch/XLA makes the factor 1 a constant of the graph, and would compile another one for that step.
+    # PyTorch/XLA makes a factor of 1 a constant of the graph, and would compile another graph for that step.
     return ALMOST_ONE if rate == 1 else rate
 
 
@@ -35,7 +35,7 @@ def sgd(model: nn.Module, config: OptimizerConfig) -> torch.optim.SGD:
         model.parameters(), lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay
     )
     if config.momentum:
-        # As SGD itself would in its first step; but then the second step would be another graph to compile.
+        # SGD itself would do so in its first step, and the second step would then be another graph to compile.
         for p in model.parameters():
             optimizer.state[p]["momentum_buffer"] = torch.zeros_like(p)
     return optimizer

@@ -9,7 +9,7 @@ from torch import nn
 from torchvision.models import resnet
 from torchvision.models.resnet import BasicBlock, ResNet
 
-# ImageNet's, as everywhere; close enough for any photographs
+# ImageNet's, as is usual; close enough for any photographs
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # On TPU v2 and v3 two replicas are threads of one process, and share its generator.
 _SEEDING = threading.Lock()
@@ -43,7 +43,7 @@ def build(name: str, classes: int, seed: int) -> NormalisedModel:
 def _body(name: str, classes: int) -> nn.Module:
     if name.startswith("tiny"):
         return _tiny(classes, nn.BatchNorm2d if name == "tiny-batchnorm" else nn.Identity)
-    if name == "resnet10":  # one block a stage: for trying things out on CPUs
+    if name == "resnet10":  # one block per stage, for experiments on CPUs
         small: nn.Module = ResNet(BasicBlock, [1, 1, 1, 1], num_classes=classes)
         return small
     body: nn.Module = getattr(resnet, name)(num_classes=classes)

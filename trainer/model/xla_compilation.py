@@ -19,7 +19,7 @@ from trainer.progress import write_line
 
 SETTLED = 2  # steps in which a graph may be compiled: the first has other inputs than those after it
 NANOSECONDS = 1e9
-CACHE_PATH = "XLA_PERSISTENT_CACHE_PATH"  # where torch_xla finds the place of its cache
+CACHE_PATH = "XLA_PERSISTENT_CACHE_PATH"  # the variable in which torch_xla finds its cache's directory
 _CACHING = threading.Lock()
 
 
@@ -29,7 +29,7 @@ class Compilation:
     def __init__(self, label: str) -> None:
         self._label = label
         self._runs: Counter[str] = Counter()
-        self.late = 0  # graphs compiled after a step's second run: each stalls the slice for as long as it takes
+        self.late = 0  # graphs compiled after a step's second run, each of which stalls the slice
 
     @contextlib.contextmanager
     def of(self, what: str) -> Iterator[None]:
@@ -64,7 +64,7 @@ class Compilation:
         import torch_xla.debug.profiler as profiler
 
         try:
-            self._profiler = profiler.start_server(port)  # by the first rank of each worker; None for the others
+            self._profiler = profiler.start_server(port)  # None on all but the first rank of each worker
         except RuntimeError as error:
             why = str(error).splitlines()[0]
             raise TrainerError(

@@ -33,9 +33,7 @@ from trainer.storage.urls import normalise, unsupported_scheme
 
 __all__ = ["main", "make", "pattern", "shard_bytes"]
 
-LAST_SAVE_TIMEOUT_S = (
-    5.0  # seconds that a bucket is given to take the list of what is done, when making shards has failed
-)
+LAST_SAVE_TIMEOUT_S = 5.0  # for saving the list of finished shards after making shards has failed
 
 
 class Display(Protocol):
@@ -154,7 +152,7 @@ def make(
             shown.begin(tasks, progress.done.values())
             _write_all(Job(source, dict(orders), out, skip_bad), tasks, workers, progress, shown)
         finally:
-            objects.remove_temp_files(out, writes)  # of processes that were ended in the middle of a shard
+            objects.remove_temp_files(out, writes)  # left by processes that were killed in the middle of a shard
             shown.end()
         splits = {
             split: tuple(progress.done[task.name].shard for task in tasks if task.split == split) for split in orders
@@ -199,7 +197,7 @@ def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> WriteProgress:
     """Check what is in the place already, and write the list that marks it as unfinished."""
     out = progress.out
     present = objects.list_names(out) if objects.is_bucket(out) or objects.exists(out) else []
-    if UNFINISHED in present and not overwrite:  # beside a manifest too: then only tidying was cut short
+    if UNFINISHED in present and not overwrite:  # also if there is a manifest: then only tidying was interrupted
         return progress.load()
     finished = [name for name in present if name == MANIFEST or name.endswith(".tar")]
     if finished and not overwrite:
@@ -207,7 +205,7 @@ def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> WriteProgress:
             f"{out} already holds {len(finished)} shards or manifests, such as {finished[0]}",
             remedy="Choose another --out, or add --overwrite",
         )
-    if MANIFEST in present:  # else what is half overwritten would pass for whole
+    if MANIFEST in present:  # otherwise a half overwritten set would pass for a whole one
         objects.delete(objects.join(out, MANIFEST))
     progress.save()
     return progress
@@ -223,7 +221,7 @@ def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: WritePro
                 for text in written.skipped:
                     shown.note(f"Left out. {text}")
     except BaseException:
-        with contextlib.suppress(TrainerError):  # what kept the shards from being written is what matters
+        with contextlib.suppress(TrainerError):  # the error that ended the writing matters more
             progress.save(LAST_SAVE_TIMEOUT_S)
         raise
     progress.save()
@@ -266,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrainerError as error:
         write_line(str(error), descriptor=2)
         return REFUSED
-    except OSError as error:  # of what the pictures come from, as a rule
+    except OSError as error:  # usually of the images' source
         what = f"Cannot read {error.filename}" if error.filename else "Cannot make shards"
         write_line(f"{what}: {error.strerror or error}.", descriptor=2)
         return REFUSED

@@ -30,7 +30,7 @@ UNCONVERTED = {
 }
 CONVERTED = frozenset((".bmp", ".gif", ".tif", ".tiff", ".pgm", ".pbm", ".pnm", ".tga", ".jp2"))  # to PNG
 REPLACE = "Replace or remove it, or give --on-bad-image skip"
-# Folders of the splits, in this order of preference; in capitals or not
+# Folders of the splits, in this order of preference; case does not matter
 TRAIN, VALIDATION = ("train", "training"), ("val", "valid", "validation", "dev", "test", "testing")
 
 
@@ -114,7 +114,7 @@ def _image(path: Path, label: int) -> _File | None:
         return None
     try:
         status = path.stat()
-    except OSError:  # a link to nothing, say: reported or left out when its turn comes
+    except OSError:  # e.g. a broken link: reported or left out when its turn comes
         return _File(path, label, 0, 0)
     return _File(path, label, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
@@ -156,7 +156,7 @@ def _sample(file: _File) -> ImageSample:
         content = file.path.read_bytes()
         if extension is None:
             return ImageSample(_as_png(content), "png", file.label)
-        decode(content)  # a bad file is reported now, by its own name, not in the middle of a training
+        decode(content)  # so that a bad file is reported now and by its own name, not during training
         return ImageSample(content, extension, file.label)
     except OSError as error:
         why = error.strerror or str(error)
@@ -172,7 +172,7 @@ def _as_png(content: bytes) -> bytes:
             _in_8_bits(image).convert("RGB").save(stream, "png")
     except ValueError:
         raise
-    except Exception as error:  # of damaged files, its plugins let through whatever they met, SyntaxError even
+    except Exception as error:  # for damaged files its plugins raise anything, even SyntaxError
         raise ValueError("PIL cannot decode it") from error
     return stream.getvalue()
 

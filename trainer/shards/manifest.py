@@ -10,9 +10,9 @@ from trainer.config import LARGEST_SIDE
 from trainer.errors import TrainerError, check_schema
 
 MANIFEST = "manifest.json"
-UNFINISHED = "manifest.unfinished.json"  # there while shards are being made, or after their making was cut short
+UNFINISHED = "manifest.unfinished.json"  # there while shards are being made, or after that was interrupted
 SCHEMA = 1
-BLOCK = 512  # bytes of a tar file, and the least that a sample takes
+BLOCK = 512  # bytes of a tar file's block, and the least that a sample takes
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from PIL import Image
 from trainer.shards.sources import ImageSample, ImageSource
 
 SIDE = 256  # pixels, as ImageNet is often stored
-QUALITY = 83  # of the JPEG; with the detail below about 16 KB a picture
-CANVASES, CANVAS_SIDE = 6, 512  # large pictures that small ones are cut out of
+QUALITY = 83  # of the JPEGs; with the detail below, a picture takes about 16 KB
+CANVASES, CANVAS_SIDE = 6, 512  # large pictures from which small ones are cut
 STEEPNESS = 1.15  # amplitudes fall with frequency as 1/f^this: photographs lie around 1
 EDGES = 12  # flat patches with sharp borders on each canvas
 CLASSES = 10

@@ -22,8 +22,8 @@ from trainer.errors import TrainerError
 from trainer.storage import objects
 
 LOCK_NAME = ".making-shards"
-HOLDER_END_TIMEOUT_S = 2.0  # the processes of a killed maker, which hold its lock too, may take so long to follow it
-RELEASE_TIMEOUT_S = 10.0  # tries to delete the object in a bucket
+HOLDER_END_TIMEOUT_S = 2.0  # until the processes of a killed maker, which share its lock, have ended too
+RELEASE_TIMEOUT_S = 10.0  # for deleting the object in a bucket
 HOLDER = re.compile(r"process (\d+) on (\S+)")
 
 

@@ -34,7 +34,7 @@ class ImageSample:
     label: int
 
 
-Split = tuple[int, Callable[[int], ImageSample]]  # how many samples there are, and the one of an index
+Split = tuple[int, Callable[[int], ImageSample]]  # the number of samples, and a function from index to sample
 
 
 class UnreadableImageError(TrainerError):
@@ -49,8 +49,8 @@ class ImageSource:
     classes: tuple[str, ...]
     image_size: int | None
     splits: dict[str, Split]
-    identity: str = ""  # changes when the samples do: shards begun from other ones must not be carried on
-    notes: tuple[str, ...] = ()  # what a maker of shards should know
+    identity: str = ""  # changes with the samples, so that shards begun from others are not resumed
+    notes: tuple[str, ...] = ()  # for the user
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class _ArrayUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self.ALLOWED:
             raise pickle.UnpicklingError(f"it holds {module}.{name}, which no CIFAR-10 batch does")
-        # numpy 2 keeps the old name, which the archive has, but warns of it.
+        # numpy 2 still has the old name, which the archive uses, but warns about it.
         return super().find_class(module.replace("numpy.core.", "numpy._core."), name)
 
 

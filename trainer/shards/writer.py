@@ -30,13 +30,13 @@ from trainer.shards.manifest import UNFINISHED, Shard
 from trainer.shards.sources import ImageSample, ImageSource, UnreadableImageError
 from trainer.storage import objects
 
-KEY = "%07d"  # seven digits, as the shards of PyTorch/XLA's WebDataset tutorial have them
-SCHEMA = 1  # of the list of what is done
+KEY = "%07d"  # seven digits, as in PyTorch/XLA's WebDataset tutorial
+SCHEMA = 1  # of the list of finished shards
 SHARD_FIELDS = tuple(each.name for each in fields(Shard))
 SAVE_INTERVAL_S = 0.1  # seconds
-BUCKET_SAVE_INTERVAL_S = 1.0  # Cloud Storage takes one new version of an object a second
+BUCKET_SAVE_INTERVAL_S = 1.0  # Cloud Storage takes one new version of an object per second
 STOPS = (signal.SIGINT, signal.SIGTERM)
-VERIFIED_AT_ONCE = 8  # finished shards that are read again
+VERIFIED_AT_ONCE = 8  # finished shards that are read again to check them
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def shard_bytes(samples: Sequence[ImageSample], first_key: int) -> bytes:
 
 # --- in processes ---------------------------------------------------------------------------------------------------
 
-_job: Job | None = None  # of a writing process, which inherits it: samples may be functions that cannot be sent
+_job: Job | None = None  # inherited by the writing processes: samples may be functions that cannot be pickled
 
 
 def write_shards(job: Job, tasks: Sequence[Task], processes: int) -> Generator[WrittenShard, None, None]:
@@ -135,7 +135,7 @@ def defer_signals(numbers: Sequence[signal.Signals]) -> Iterator[None]:
     """Let signals wait while processes are forked: there, Python swallows what a handler raises."""
     handlers = {number: found for number in numbers if callable(found := signal.getsignal(number))}
     if threading.current_thread() is not threading.main_thread():
-        handlers = {}  # no handler runs in this one
+        handlers = {}  # handlers run in the main thread only
     received: list[int] = []
     for number in handlers:
         signal.signal(number, lambda number, _: received.append(number))
@@ -151,7 +151,9 @@ def defer_signals(numbers: Sequence[signal.Signals]) -> Iterator[None]:
 def _begin(job: Job) -> None:
     global _job
     _job = job
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process ends the others in order
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches all processes, and the first one ends the others in order
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with_parent()
 

@@ -24,10 +24,10 @@ from trainer.storage import temp_files
 from trainer.storage.pipe_urls import is_pipe, open_pipe
 from trainer.storage.resumable_stream import ObjectStream
 
-READ_BYTES = 1024 * 1024  # of an object at a time; all of it comes with one request
-FIRST_RETRY_S = 30.0  # seconds that what comes first is tried again: it shows whether there is a network
+READ_BYTES = 1024 * 1024  # read at a time from an object, which comes with one request
+FIRST_RETRY_S = 30.0  # the first requests are retried for so long: they show whether there is a network
 STORAGE = "https://storage.googleapis.com"
-REQUEST_TIMEOUT_S = 60.0  # seconds that one request of an upload may take
+REQUEST_TIMEOUT_S = 60.0  # for one request of an upload
 WRITER = "writer"  # the key of an object's metadata by which its writer recognises it
 
 
@@ -178,7 +178,7 @@ def upload(url: str, content: bytes, replaces: int | None = None, patience: floa
         if replaces is not None:
             blob.metadata = {WRITER: secrets.token_hex(8)}
         try:
-            # To send the same bytes twice does no harm: so it may be retried, which is not the client's default.
+            # Sending the same bytes twice is harmless, so it may be retried, which is not the client's default.
             blob.upload_from_file(
                 io.BytesIO(content),
                 checksum="crc32c",
@@ -249,7 +249,9 @@ def _client_of(pid: int, emulator: str) -> Any:  # noqa: ARG001
 
     if emulator:
         return storage.Client(project="local", credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
-    return storage.Client(project=None)  # objects belong to buckets, and credentials may be of no project
+    return storage.Client(
+        project=None
+    )  # objects belong to buckets, not to projects, and credentials may have no project
 
 
 @contextlib.contextmanager
@@ -288,7 +290,7 @@ def _translate_errors(url: str) -> Iterator[None]:
     except GoogleAuthError as error:
         raise TrainerError(
             f"No credentials for {url}",
-            why=str(error.args[0] if error.args else error),  # the others are what it was met as
+            why=str(error.args[0] if error.args else error),  # the other arguments repeat it
             remedy="Run: gcloud auth application-default login",
         ) from error
     except (GoogleAPIError, RequestException, OSError) as error:
@@ -302,7 +304,7 @@ def _translate_errors(url: str) -> Iterator[None]:
 def _answer(error: Exception) -> str:
     """Return the API's message without the request it answers; for an error that was retried, the last one."""
     error = getattr(error, "cause", None) or error
-    reason = getattr(error.args[0], "reason", None) if error.args else None  # of urllib3: no connection came about
+    reason = getattr(error.args[0], "reason", None) if error.args else None  # urllib3's: no connection was made
     if reason is not None:
         return str(reason).rpartition(": ")[2]
     message = getattr(error, "message", None) or str(error)
@@ -319,5 +321,5 @@ def _bucket_exists(bucket: str) -> bool:
 
     try:
         return bool(_client().bucket(bucket).exists())
-    except (GoogleAPIError, RequestException):  # it may not be asked for, or not just now
+    except (GoogleAPIError, RequestException):  # there is no permission, or no answer, to find that out
         return True

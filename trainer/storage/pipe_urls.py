@@ -67,7 +67,7 @@ def open_pipe(url: str) -> Iterator[IO[bytes]]:
             try:
                 try:
                     yield process.stdout
-                except Exception as error:  # what came was no shard: perhaps because the command failed
+                except Exception as error:  # the output was not a shard, perhaps because the command failed
                     _check(process, url, error)
                     raise
                 _check(process, url)

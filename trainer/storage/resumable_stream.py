@@ -18,11 +18,11 @@ from urllib3.exceptions import HTTPError
 
 from trainer.errors import TrainerError
 
-ATTEMPTS = 9  # in a row that bring no byte; with the pauses between them about 40 s
-FIRST_PAUSE_S = 0.2  # seconds; doubled after each, and jittered, so that not all loaders ask again at once
+ATTEMPTS = 9  # in a row without a byte; with the pauses between them about 40 s
+FIRST_PAUSE_S = 0.2  # doubled after each, and jittered, so that not all loaders retry at once
 LONGEST_PAUSE_S = 60.0  # seconds that a server may ask for
-TIMEOUTS_S = (10, 60)  # seconds to connect, and without a byte
-PART_BYTES = 1024 * 1024  # bytes taken from a connection at a time, at most: what has come by then
+TIMEOUTS_S = (10, 60)  # to connect, and to wait for a byte
+PART_BYTES = 1024 * 1024  # most bytes taken from a connection at a time
 CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 TRY_AGAIN = frozenset((408, 429, 500, 502, 503, 504))
 
@@ -37,10 +37,10 @@ class ObjectStream(io.RawIOBase):
         self._offset = 0
         self._size: int | None = None
         self._generation: str | None = None
-        self._changes = 0  # answers in a row that were about another generation
-        self._server_pause = 0.0  # seconds, by the server: Retry-After
+        self._changes = 0  # answers in a row about another generation
+        self._server_pause = 0.0  # seconds that the server asks for (Retry-After)
         self._abandoned = threading.Event()
-        self.broken = 0  # times that reading had to be taken up again
+        self.broken = 0  # times that reading had to be resumed
 
     def readable(self) -> bool:
         """Return True."""
@@ -83,7 +83,7 @@ class ObjectStream(io.RawIOBase):
                 if self._abandoned.is_set():
                     raise TrainerError(f"{self._name} is not read any more")
                 if self._response is not None:
-                    # What has come, not all that was asked for: else a break would lose what came before it.
+                    # Take what has come: waiting for all of it would lose that if the connection breaks.
                     left = (self._size or 0) - self._offset  # a broken proxy may send more
                     content: bytes = self._response.raw.read1(min(most, left), decode_content=False)
                     if content or not self._size:
@@ -104,7 +104,7 @@ class ObjectStream(io.RawIOBase):
         self._abandoned.set()
         response = self._response
         if response is not None:
-            with contextlib.suppress(OSError, RuntimeError, TypeError, ValueError):  # it is just coming to its end
+            with contextlib.suppress(OSError, RuntimeError, TypeError, ValueError):  # it is ending just now
                 response.raw.shutdown()
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-FILE_URL = re.compile(r"^file:(//(localhost)?(?=/))?")  # RFC 8089, and `file:set` as webdataset has it
+FILE_URL = re.compile(r"^file:(//(localhost)?(?=/))?")  # RFC 8089, and `file:set` as in webdataset
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
