@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import lzma
 import math
 import pickle
 import random
-import tarfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +18,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from trainer.data.tar_samples import StrictHeader
+from trainer.data.tar_samples import LinkInTarError, decompressed, read_files
 from trainer.errors import TrainerError
 
 
@@ -169,10 +166,9 @@ def _cifar_members(archive: Path) -> dict[str, bytes]:
         folder = next((path.parent for path in archive.rglob("batches.meta")), archive)
         return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     try:
-        with tarfile.open(archive, tarinfo=StrictHeader) as tar:
-            files = ((Path(member.name).name, tar.extractfile(member)) for member in tar if member.isfile())
-            return {name: file.read() for name, file in files if file is not None}
-    except (OSError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError) as error:
+        with archive.open("rb") as stream:
+            return {Path(name).name: content for name, content in read_files(decompressed(stream))}
+    except (OSError, ValueError, LinkInTarError) as error:
         reason = getattr(error, "strerror", None)
         why, remedy = reason or str(error).splitlines()[0].rstrip(":"), "" if reason else "Download it again"
         raise TrainerError(f"Cannot read CIFAR-10 from {archive}", why=why, remedy=remedy) from error
