@@ -28,14 +28,16 @@ COMPILED = "~/.cache/tpu-tui/compiled"
 def _require_place(option: str, path: str | None) -> None:
     command, scheme = path is not None and path.startswith(PIPE), unsupported_scheme(path or "")
     _require(not command, f"{option} {path} is a command", "Name a directory, or gs://bucket/prefix")
-    _require(not scheme, f"{option} {path}: {scheme}:// is not read here", "Name a directory, or gs://bucket/prefix")
+    _require(
+        not scheme, f"{option} {path}: {scheme}:// cannot be read here", "Name a directory, or gs://bucket/prefix"
+    )
 
 
 def _require_shards(option: str, pattern: str | None) -> None:
     scheme = unsupported_scheme(pattern or "")
     command = f"curl -sSfL {pattern}" if scheme in ("http", "https") else "COMMAND, which puts one shard out"
     remedy = f"Copy them to gs://, or give {PIPE}{command}"
-    _require(not scheme, f"{option} {pattern}: {scheme}:// is not read here", remedy)
+    _require(not scheme, f"{option} {pattern}: {scheme}:// cannot be read here", remedy)
 
 
 def _require(condition: bool, what: str, remedy: str = "") -> None:

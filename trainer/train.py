@@ -295,7 +295,7 @@ def _stop_without(run: TrainingRun, epoch: int, done: int) -> NoReturn:
     The others wait for its gradients meanwhile. The result is as if all had stopped before, except that running
     statistics have seen the others' batches.
     """
-    write_line(f"No batch comes for {run.replicas.label}: step {done} of epoch {epoch} is left out.", descriptor=2)
+    write_line(f"No batch came for {run.replicas.label}: step {done} of epoch {epoch} is skipped.", descriptor=2)
     run.replicas.skip_step(run.optimizer)
     _stop(run, f"at epoch {epoch} step {done}", epoch, done)
 
@@ -309,7 +309,7 @@ def _stop(run: TrainingRun, where: str, epoch: int, step: int) -> NoReturn:
     if run.replicas.core == 0:
         write_line(f"Stopping on SIGTERM {where}")
         if run.stopping.requested and not run.stopping.received:
-            write_line(f"Stopping {where}, since the log has lost its reader.", descriptor=2)
+            write_line(f"Stopping {where}, because the log's reader has gone.", descriptor=2)
     run.stopping.received = True
     run.resumption.save(epoch, step)
     run.events.close()
@@ -320,7 +320,7 @@ def _untested(epoch: int) -> TrainerError:
     return TrainerError(
         f"There is no accuracy of epoch {epoch}",
         why="none of the validation shards can be read",
-        remedy="See whether they and their bucket are well, and start again with --resume auto",
+        remedy="Check them and their bucket, and start again with --resume auto",
     )
 
 
@@ -330,7 +330,7 @@ def _judge_accuracy(run: TrainingRun) -> int:
         return 0
     if run.leads:
         reached = f"Max Accuracy {best or 0.0:.2f}% is below the target of {target:g}%"
-        write_line(f"{reached}. Train longer, or see whether the learning rate fits.", descriptor=2)
+        write_line(f"{reached}. Train longer, or try another learning rate.", descriptor=2)
     return BELOW_TARGET
 
 
@@ -342,7 +342,7 @@ def _introduce(replicas: Replicas, config: TrainConfig, found: Dataset, paramete
         f"{format_count(config.optimizer.epochs, 'epoch')}"
     )
     if found.train is None:
-        write_line("Fake data: one made-up batch, again and again")
+        write_line("Fake data: one made-up batch, repeated")
         return
     steps = pipeline.steps_an_epoch(config, found, replicas.world)
     dropped = found.train.samples - steps * replicas.world * batch

@@ -84,8 +84,8 @@ def test_an_event_file_that_is_removed_is_reported_once(tmp_path: Path, capfd: p
         events.add(step, train_loss=0.5)
         events.flush()
     events.close()
-    [said] = capfd.readouterr().err.splitlines()
-    assert said == f"No more TensorBoard events are written to {tmp_path}: No such file or directory."
+    [printed] = capfd.readouterr().err.splitlines()
+    assert printed == f"No more TensorBoard events are written to {tmp_path}: No such file or directory."
 
 
 def test_without_a_place_nothing_is_written() -> None:

@@ -1,4 +1,4 @@
-"""Loader processes of several ranks: one server forks them all, and who kills it is told what happened."""
+"""Loader processes of several ranks: one server forks them all, and its end is reported."""
 
 from __future__ import annotations
 

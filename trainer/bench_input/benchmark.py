@@ -159,7 +159,7 @@ def select_cases(chosen: Sequence[Case], names: str) -> list[Case]:
     for name in wanted:
         if not any(name in each for each in words.values()):
             known = ", ".join(dict.fromkeys(case.name for case in chosen))
-            raise TrainerError(f"There is no row {name}", remedy=f"Name a word of one: {known}")
+            raise TrainerError(f"There is no row {name}", remedy=f"Name a word of a row: {known}")
     return [case for case in chosen if words[case.label] & set(wanted)]
 
 
@@ -295,14 +295,14 @@ def parser() -> argparse.ArgumentParser:
     )
     command_line.add_argument("--shards", type=_some, default=SHARDS, help="number of shards (default: %(default)s)")
     command_line.add_argument("--batch", type=_some, default=64)
-    command_line.add_argument("--size", type=_some, default=224, help="pixels a side (default: %(default)s)")
+    command_line.add_argument("--size", type=_some, default=224, help="pixels per side (default: %(default)s)")
     command_line.add_argument(
         "--buffer", type=_some, default=1000, help="samples held to be shuffled (default: %(default)s)"
     )
     command_line.add_argument(
-        "--loaders", type=int, default=0, help="our loader processes (default: 0, threads only)"
+        "--loaders", type=int, default=0, help="loader processes of the trainer's rows (default: 0, threads only)"
     )
-    command_line.add_argument("--few", type=_some, default=512, help="images of the rows with an object each")
+    command_line.add_argument("--few", type=_some, default=512, help="images of the rows with one object per image")
     command_line.add_argument("--rounds", type=_some, default=ROUNDS)
     command_line.add_argument(
         "--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or litdata,cold"

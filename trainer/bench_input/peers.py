@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from trainer.bench_input.rows import Epoch, Material, Row
+from trainer.config import BUCKET as SCHEME
+from trainer.storage import objects
 
 WORKERS = 2  # loader processes of every peer
 CHUNK_BYTES = 4_000_000  # of their formats' files: as large as the shards of the others
@@ -33,9 +35,6 @@ def plain_webdataset(material: Material) -> Epoch:
 def webdataset_by_curl(material: Material) -> Epoch:
     """Read shards over `pipe:curl`, as webdataset's tutorial does over `pipe:gsutil`."""
     from urllib.parse import quote
-
-    from trainer.config import BUCKET as SCHEME
-    from trainer.storage import objects
 
     bucket, _, prefix = material.bucket.removeprefix(SCHEME).partition("/")
     root = f"{objects.storage_address()}/storage/v1/b/{bucket}/o/"

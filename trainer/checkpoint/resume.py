@@ -23,7 +23,7 @@ from trainer.storage import objects
 
 MODEL, MOMENTUM = "model.", "momentum."
 UPLOAD_TIMEOUT_S = 120.0  # an upload is retried for so long; less if the waiting replicas would give up sooner
-OTHERS = "data, batch, cores or seed are others than before"
+OTHERS = "data, batch, cores or seed have changed"
 CALMER = "Give a smaller --learning-rate, or more --warmup-epochs"
 
 
@@ -146,7 +146,7 @@ class Resumption:
         def flatten() -> torch.Tensor:
             missing = [name for name in targets if name not in saved and name.startswith(MODEL)]
             if missing or any(saved[name].shape != targets[name].shape for name in targets if name in saved):
-                why = f"it lacks {missing[0]}" if missing else "its shapes are others"
+                why = f"it lacks {missing[0]}" if missing else "its shapes differ"
                 remedy = "Give another --resume, or --resume no"
                 raise TrainerError(f"Checkpoint {found.where} does not fit the model", why=why, remedy=remedy)
             return torch.cat([saved.get(name, torch.zeros(targets[name].shape)).reshape(-1) for name in targets])
@@ -177,7 +177,7 @@ class Resumption:
         why = self._other_order(found.pointer.identity, position)
         if position.step and why:
             done = "step done in it is" if position.step == 1 else f"{position.step} steps done in it are"
-            note = f", from the epoch's beginning: the {done} done again, for {why}"
+            note = f", from the epoch's beginning: the {done} repeated, because {why}"
             position = Position(position.epoch, 0, position.best)
         elif found.pointer.identity.plan != self._identity.plan:
             note = f"; {OTHERS}"
@@ -193,7 +193,7 @@ class Resumption:
             return OTHERS
         if saved.order != pipeline.ORDER and position.step < self.steps:  # otherwise only the evaluation is due
             orders = f"order {saved.order}, here {pipeline.ORDER}"
-            return f"it was saved by a trainer that orders samples otherwise ({orders})"
+            return f"it was saved by a trainer that orders samples differently ({orders})"
         return ""
 
 
@@ -222,7 +222,7 @@ def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
         odd = [rank for rank, each in enumerate(prints) if each != prints[0]]
         if odd:
             what = f"The parameters of ranks {odd} differ from rank 0's"
-            remedy = "Go on from an earlier checkpoint with --resume; should it come again, replace those machines"
+            remedy = "Resume from an earlier checkpoint with --resume; if it happens again, replace those machines"
             raise TrainerError(what, why="the replicas fell out of step", remedy=remedy)
         if not all(bool(value.cpu().isfinite().all()) for value in model.state_dict().values()):
             raise TrainerError("The training diverged", why="not all parameters are finite", remedy=CALMER)

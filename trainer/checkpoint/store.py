@@ -55,7 +55,7 @@ class Position:
 
     def __post_init__(self) -> None:
         if self.epoch < 1 or self.step < 0 or (self.best is not None and not 0 <= self.best <= 100):
-            raise ValueError(f"epoch {self.epoch}, step {self.step}, best {self.best} is no position")
+            raise ValueError(f"epoch {self.epoch}, step {self.step}, best {self.best} is not a position")
 
 
 @dataclass(frozen=True)
@@ -246,9 +246,17 @@ class CheckpointStore:
 
     def save(self, state: State, position: Position, *, best: bool = False) -> str:
         """Write a checkpoint and its pointer, then delete what is no longer needed; return its path."""
-        whose = position, self._identity, self.run, self._number
         try:
-            pointer = save(self._where, state, *whose, best=best, patience=self._patience)
+            pointer = save(
+                self._where,
+                state,
+                position,
+                self._identity,
+                self.run,
+                self._number,
+                best=best,
+                patience=self._patience,
+            )
         except objects.TakenError:
             self._give_way()
             return self.save(state, position, best=best)

@@ -62,8 +62,8 @@ class Batching:
     def decode(self, samples: Iterable[Sample], place: int = 0) -> Iterator[Future[Batch]]:
         """Yield a future of each batch of `samples`, the first of which has the given place in the sequence.
 
-        Decoding goes on in threads; whoever takes the futures decides how many are under way. A future raises
-        TrainerError naming a bad sample.
+        Threads decode; the consumer of the futures decides how many are under way. A future raises TrainerError
+        naming a bad sample.
         """
         iterator = iter(samples)
         pool = ThreadPoolExecutor(DECODE_THREADS, thread_name_prefix="decode")
@@ -111,11 +111,11 @@ class Batching:
             except UnusableError as error:  # noqa: PERF203
                 bad.append(error)
         if not good and self.training:
-            remedy = "Make the shards again: of a batch that it was in, no sample can be used"
+            remedy = "Make the shards again: its batch has no usable sample"
             raise TrainerError(bad[0].what, why=bad[0].why, remedy=remedy)
         problem = TrainerError(bad[0].what, why=bad[0].why)  # the remedy is the option that is already given
         first = ", among them" if len(bad) > 1 else ""
-        write_line(f"Went on without {format_count(len(bad), 'sample')}{first}: {problem}", descriptor=2)
+        write_line(f"Continued without {format_count(len(bad), 'sample')}{first}: {problem}", descriptor=2)
         return list(islice(cycle(good), len(chunk))) if self.training else good
 
     def _decode_batch(self, chunk: list[Sample], place: int) -> Batch:
@@ -138,7 +138,7 @@ class Batching:
         try:
             label = int(label_text)
         except ValueError:
-            why = f"{bytes(label_text[:40])!r} is no whole number"
+            why = f"{bytes(label_text[:40])!r} is not a whole number"
             raise UnusableError(f"{_name(sample)} has no class", why=why, remedy="Make the shards again") from None
         if not 0 <= label < self.classes:
             raise TrainerError(
@@ -195,7 +195,7 @@ def _label_in_json(sample: Sample) -> bytes:
 
 
 def _undecoded_error(sample: Sample, error: ValueError) -> UnusableError:
-    remedy = "Make the shards again without it, or go on without such with --on-bad-shard skip"
+    remedy = "Make the shards again without it, or continue without such samples with --on-bad-shard skip"
     return UnusableError(f"{_name(sample)} cannot be decoded", why=str(error), remedy=remedy)
 
 

@@ -159,7 +159,7 @@ def expand(pattern: str, skip_missing: bool = False) -> tuple[str, ...]:
         named = list(braceexpand(pattern))
     except ValueError as error:
         raise TrainerError(
-            f"{pattern} is no pattern of shards", why=str(error), remedy="Write NAME-{000000..000639}.tar"
+            f"{pattern} is not a pattern of shards", why=str(error), remedy="Write NAME-{000000..000639}.tar"
         ) from error
     names_in = functools.cache(objects.list_names)
     urls = [url for each in named for url in _expand_wildcards(each, names_in)]
@@ -240,7 +240,7 @@ def _count_all(urls: list[str], skip_bad: bool) -> dict[str, int | None]:
                 last_report = time.monotonic()
                 write_line(f"==> {len(counts)} of {len(urls)} shards are counted ..")
     if empty := [url for url, count in counts.items() if count == 0]:
-        write_line(f"==> Without any sample: {format_count(len(empty), 'shard')}, such as {empty[0]}")
+        write_line(f"==> {format_count(len(empty), 'shard')} without any sample, e.g. {empty[0]}")
     return counts
 
 
@@ -251,7 +251,7 @@ def _count(url: str, skip_bad: bool) -> int | None:
         if not skip_bad:
             raise
         problem = TrainerError(error.what, why=error.why)  # the remedy is the option that is already given
-        write_line(f"Went on without a shard: {problem}", descriptor=2)
+        write_line(f"Continued without a shard: {problem}", descriptor=2)
         return None
 
 

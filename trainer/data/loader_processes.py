@@ -55,22 +55,22 @@ def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
             items = iter(loader)
         except (OSError, EOFError) as error:
             raise TrainerError("No loader process can be started", why=str(error), remedy="Start again") from error
-        ours = set(multiprocessing.active_children()) - others
+        loaders = set(multiprocessing.active_children()) - others
     try:
         for item in items:
             if isinstance(item, TrainerError):
                 raise item
             yield item
     except RuntimeError as error:
-        if not any(process.exitcode for process in ours):
+        if not any(process.exitcode for process in loaders):
             raise  # raised while reading
         raise TrainerError(
-            "A loader process ended before its time",
-            why="killed by the kernel if memory ran out, else it has said why",
+            "A loader process ended unexpectedly",
+            why="killed by the kernel if memory ran out, otherwise it has printed why",
             remedy="Give fewer --loader-workers, or a smaller --shuffle-buffer",
         ) from error
     finally:
-        for process in ours:
+        for process in loaders:
             process.kill()  # a loader that waits, for a network or for a killed one's lock, ignores anything else
 
 
@@ -108,7 +108,7 @@ def _die_with_rank() -> None:
 
 
 class _Flag:
-    """An event without a lock: one whose holder was killed can never be set, and torch sets it to end a loader."""
+    """An event without a lock, so that torch can set it to end a loader even if a killed one held the lock."""
 
     def __init__(self, context: ForkServerContext) -> None:
         self._byte = context.RawValue(ctypes.c_bool, False)

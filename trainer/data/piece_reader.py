@@ -54,7 +54,7 @@ class PieceReader:
                 lost += piece.samples - read
                 problem = TrainerError(error.what, why=error.why)  # the remedy is the option that is already given
                 without = f" without {format_count(piece.samples - read, 'sample')}" if read < piece.samples else ""
-                write_line(f"Went on{without}: {problem}", descriptor=2)
+                write_line(f"Continued{without}: {problem}", descriptor=2)
         if lost and self._refill:
             yield from self._read_again(lost, good or self._pieces_of_others(all_pieces))
 
@@ -112,6 +112,6 @@ class PieceReader:
             raise self._miscounted(piece.shard, f"more than {count} samples")
 
     def _miscounted(self, shard: int, found: str) -> TrainerError:
-        source = "its manifest says" if self._shards.is_listed(shard) else "when they were counted there were"
+        source = "its manifest says" if self._shards.is_listed(shard) else "when it was counted it held"
         why = f"{source} {self._shards.counts[shard]}"
         return TrainerError(f"Shard {self._shards.urls[shard]} holds {found}", why=why, remedy=MAKE_AGAIN)

@@ -64,9 +64,9 @@ def compare(settings_by_worker: Sequence[tuple[int, Mapping[str, object]]]) -> N
                 for each in odd
             ]
             raise TrainerError(
-                f"Worker {worker} was started with other arguments than worker 0",
-                why="there " + ", ".join(differences),
-                remedy="Start all workers with the same ones",
+                f"Worker {worker} was started with different arguments than worker 0",
+                why=", ".join(differences),
+                remedy="Start all workers with the same arguments",
             )
 
 

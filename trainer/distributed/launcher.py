@@ -185,7 +185,7 @@ def _run_tpu_rank(_: int) -> None:
 
 
 class _CpuLauncher:
-    """One forked process a core, and the process that waits for them.
+    """One forked process per core, and the process that waits for them.
 
     Forked after torch is imported: its pages are shared and its start-up paid once. Forking is safe only because
     nothing here has touched an XLA device, whose runtime starts threads.
@@ -328,10 +328,10 @@ def _run_rank(
     place: ReplicaConfig | None = None,
     core: int = 0,
 ) -> int:
-    """Run one rank to its end; returns its exit code, having said why it is not 0.
+    """Run one rank to its end; return its exit code, and report why it is not 0.
 
-    An error that several ranks meet at once (a bucket that may no longer be read) is reported by one of them:
-    `report_lock` picks it within a worker, the replicas pick the worker.
+    One rank reports an error that several meet at once, e.g. a bucket that may no longer be read: `report_lock`
+    picks it within a worker, the replicas pick the worker.
     """
     who = "" if place is None else f"Rank {place.rank(core)} (worker {place.worker}, core {core}): "
     replicas: Replicas | None = None

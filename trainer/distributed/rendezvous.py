@@ -120,7 +120,7 @@ def _connect_store(
         _poll_pause(stopping)
         if time.monotonic() > deadline:
             raise PartnerLostError(
-                f"What listens at {address[0]}:{address[1]} does not answer as worker 0 does",
+                f"What listens at {address[0]}:{address[1]} does not answer like worker 0",
                 remedy="See worker 0's log; perhaps another program holds the port",
             )
     return store_future.result()
@@ -140,14 +140,14 @@ def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str
     if own != there:
         raise _refuse_rank(
             store,
-            f"Worker {place.worker} is to be one of {own.partition(SEPARATOR)[2]}",
-            why=f"worker 0 one of {shape}",
+            f"Worker {place.worker} expects {own.partition(SEPARATOR)[2]}",
+            why=f"worker 0 expects {shape}",
             remedy="Set TPU_TUI_WORKERS and TPU_TUI_CORES alike on all workers, and give all the same --num-cores",
         )
     if store.add(_arrival(rank), 1) > 1:
         raise _refuse_rank(
             store,
-            f"Rank {rank} has come already to {host}:{port}",
+            f"Rank {rank} has already joined at {host}:{port}",
             why="another run holds that port, or two workers have the same TPU_TUI_WORKER",
             remedy="Set TPU_TUI_COORDINATOR to a free port on every worker, and TPU_TUI_WORKER to its own number",
         )
@@ -221,7 +221,7 @@ def _await_server(address: tuple[str, int], deadline: float, stopping: Callable[
                 raise PartnerLostError(
                     f"Worker 0 cannot be reached at {address[0]}:{address[1]}",
                     why=error.strerror or str(error),
-                    remedy="See whether it runs (its log), and whether a firewall closes the port",
+                    remedy="Check whether it runs (its log), and whether a firewall blocks the port",
                 ) from error
         _poll_pause(stopping)
 
@@ -243,7 +243,7 @@ def _arrival(rank: int) -> str:
 
 def _unknown_host(host: str, error: OSError) -> TrainerError:
     return TrainerError(
-        f"The coordinator's name {host} is not known here",
+        f"The coordinator's host name {host} cannot be resolved",
         why=error.strerror or str(error),
         remedy="Set TPU_TUI_COORDINATOR to worker 0's internal address and a port",
     )

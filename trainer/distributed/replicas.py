@@ -103,7 +103,7 @@ class Replicas(ABC):
         if error is not None:
             raise error
         if failed:
-            raise ReportedElsewhereError("Rank 0 could not go on")
+            raise ReportedElsewhereError("Rank 0 could not continue")
         return result  # type: ignore[return-value]
 
     def broadcast_slow_result(self, make: Callable[[], T], beat: float) -> T:
@@ -254,12 +254,14 @@ class GlooReplicas(Replicas):
             return lost
         where = f"See the last lines of worker {ranks[0] // self._cores}"
         if missing.ended:
-            return PartnerLostError(f"{liveness.format_ranks(ranks, self._cores)} ended, and says why", remedy=where)
+            return PartnerLostError(
+                f"{liveness.format_ranks(ranks, self._cores)} ended, and has reported why", remedy=where
+            )
         if ranks == (self.rank,):
-            remedy = "See whether its input hangs, or its machine is much slower"
-            return PartnerLostError("The others ended, for this rank did not come to them", remedy=remedy)
-        how = "ended or froze" if missing.silent else "did not come to the others"
-        hint = "whether that machine still answers" if missing.silent else "whether its input hangs"
+            remedy = "Check whether its input hangs, or its machine is much slower"
+            return PartnerLostError("The others ended, since this rank did not reach the next step", remedy=remedy)
+        how = "ended or froze" if missing.silent else "fell behind the others"
+        hint = "check whether that machine still answers" if missing.silent else "check whether its input hangs"
         return PartnerLostError(
             f"{liveness.format_ranks(ranks, self._cores)} {how}", why=lost.why, remedy=f"{where}, and {hint}"
         )
@@ -273,7 +275,7 @@ class GlooReplicas(Replicas):
         except RuntimeError as error:
             why = GLOO_SOURCE.sub("", str(error).splitlines()[0])
             raise PartnerLostError(
-                "Another rank ended or froze", why=why, remedy="See what the other workers say, and their last lines"
+                "Another rank ended or froze", why=why, remedy="Look at the last lines of the other workers"
             ) from error
 
     def close(self) -> None:

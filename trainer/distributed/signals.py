@@ -33,7 +33,7 @@ class StopSignal:
 
     @property
     def requested(self) -> bool:
-        """Return whether a signal asked for the end, or the log has lost its reader, as in any pipeline."""
+        """Return whether a signal asked for the end, or the log's reader has gone, as in any pipeline."""
         return self.received or is_log_unread()
 
     def receive(self, grace: float) -> None:

@@ -63,7 +63,7 @@ class Lines:
         """Print how much is done already."""
         self._of = len(tasks)
         if found:
-            self.note(f"Going on: {len(found)} of {len(tasks)} shards are there and whole")
+            self.note(f"Resuming: {len(found)} of {len(tasks)} shards are complete")
 
     def add(self, written: WrittenShard, number: int) -> None:
         """Print `cifar-train-000003.tar: 2000 samples, 6.2 MB (4 of 640)`."""
@@ -88,7 +88,7 @@ class Bar:
         for number, written in enumerate(found, 1):
             self.add(written, number)
         if found:
-            self.note(f"Going on: {len(found)} of {len(tasks)} shards are there and whole")
+            self.note(f"Resuming: {len(found)} of {len(tasks)} shards are complete")
 
     def add(self, written: WrittenShard, number: int) -> None:
         """Advance the bar."""
@@ -139,8 +139,8 @@ def make(
         "--on-bad-image": "skip" if skip_bad else "stop",
         "classes": list(source.classes),
     }
-    ours = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
-    writes = re.compile(rf"{ours.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}")
+    own_names = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
+    writes = re.compile(rf"{own_names.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}")
     known = {task.name for task in tasks}
     with hold_lock(out) as lock:
         objects.remove_temp_files(out, writes)
@@ -160,7 +160,7 @@ def make(
         manifest = _manifest(source, seed, splits)
         lock.verify()
         objects.write(objects.join(out, MANIFEST), manifest.to_json().encode())
-        _tidy(out, ours, known)
+        _tidy(out, own_names, known)
     return manifest
 
 
@@ -234,10 +234,10 @@ def _manifest(source: ImageSource, seed: int, splits: dict[str, tuple[Shard, ...
     return Manifest(source.name, source.classes, source.image_size, seed, splits)
 
 
-def _tidy(out: str, ours: re.Pattern[str], known: set[str]) -> None:
+def _tidy(out: str, own_names: re.Pattern[str], known: set[str]) -> None:
     """Remove the list of what is done, and the surplus shards of an overwritten, larger set."""
     for present in objects.list_names(out):
-        if present == UNFINISHED or (ours.fullmatch(present) and present not in known):
+        if present == UNFINISHED or (own_names.fullmatch(present) and present not in known):
             objects.delete(objects.join(out, present))
 
 
@@ -270,7 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return REFUSED
     except KeyboardInterrupt as stop:
         same = "The same command without --overwrite" if options.overwrite else "The same command"
-        write_line(f"Stopped. {same} goes on where it stopped.", descriptor=2)
+        write_line(f"Stopped. {same} resumes where it stopped.", descriptor=2)
         return STOPPED if signal.SIGTERM in stop.args else INTERRUPTED
     for split, shards in manifest.splits.items():
         write_line(_format_split(options.out, manifest, split, shards))
@@ -300,7 +300,7 @@ def _source(options: argparse.Namespace) -> ImageSource:
     if not options.out:
         raise TrainerError("--out is empty", remedy="Name a directory, or gs://bucket/prefix")
     if scheme := unsupported_scheme(options.out):
-        what = f"--out {options.out}: {scheme}:// is not written here"
+        what = f"--out {options.out}: {scheme}:// cannot be written here"
         raise TrainerError(what, remedy="Name a directory, or gs://bucket/prefix")
     if options.source == "cifar10":
         return sources.cifar10(_local(options.archive))
@@ -329,14 +329,14 @@ def _parser() -> argparse.ArgumentParser:
     classes = sources.add_parser("folder", help="from DIR/CLASS/*.jpg or DIR/{train,val}/CLASS/*.jpg")
     classes.add_argument("images")
     classes.add_argument("--val-fraction", type=float, default=0.1)
-    shapes = sources.add_parser("shapes", help="ten shapes, drawn here: small, learnable, made in seconds")
+    shapes = sources.add_parser("shapes", help="ten drawn shapes: small, learnable, made in seconds")
     shapes.add_argument("--train", type=int, default=8192, help="samples (default: %(default)s)")
     shapes.add_argument("--val", type=int, default=1024)
-    shapes.add_argument("--size", type=int, default=32, help="pixels a side")
+    shapes.add_argument("--size", type=int, default=32, help="pixels per side")
     for each in (cifar, classes, shapes):
         each.add_argument("--out", required=True, help="directory, or gs://bucket/prefix")
         each.add_argument("--samples-per-shard", type=int, default=2000)
-        each.add_argument("--repeat", type=int, default=1, help="take every training sample so many times")
+        each.add_argument("--repeat", type=int, default=1, help="times that each training sample is taken")
         each.add_argument("--val-repeat", type=int, default=1)
         each.add_argument("--seed", type=int, default=42)
         each.add_argument("--overwrite", action="store_true", help="replace what --out holds")
@@ -345,6 +345,6 @@ def _parser() -> argparse.ArgumentParser:
             "--on-bad-image",
             choices=("stop", "skip"),
             default="stop",
-            help="an image that cannot be decoded: stop and name it, or leave it out and name it (default: stop)",
+            help="at an image that cannot be decoded: name it and stop, or name it and leave it out (default: stop)",
         )
     return parser

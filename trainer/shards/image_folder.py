@@ -67,7 +67,7 @@ def folder(directory: Path, val_fraction: float, seed: int) -> ImageSource:
                 f"--val-fraction {val_fraction:g} leaves no image to train on", remedy="Give a smaller one"
             )
     splits = {"train": _split(train)} | ({"val": _split(val)} if val else {})
-    notes = (f"Left out what is no image in {directory}: {format_count(others, 'file')}",) if others else ()
+    notes = (f"Skipped {format_count(others, 'file')} without an image in {directory}",) if others else ()
     return ImageSource(directory.resolve().name, classes, None, splits, _identity(directory, train, val), notes)
 
 
@@ -96,7 +96,7 @@ def _class_folders(directory: Path) -> tuple[list[_File], tuple[str, ...], int]:
         images = [file for path in found if (file := _image(path, label)) is not None]
         others += len(found) - len(images)
         if not images and found:
-            raise TrainerError(f"The class folder {each} holds no images", why=f"such as {found[0].name}")
+            raise TrainerError(f"The class folder {each} holds no images", why=f"but e.g. {found[0].name}")
         if not images:
             raise TrainerError(f"The class folder {each} is empty", remedy="Remove it, or put images there")
         files += images

@@ -31,7 +31,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A data set as shards; `image_size` in pixels a side where all images share it."""
+    """A data set as shards; `image_size` in pixels per side where all images share it."""
 
     name: str
     classes: tuple[str, ...]

@@ -122,7 +122,7 @@ def write_shards(job: Job, tasks: Sequence[Task], processes: int) -> Generator[W
             raise TrainerError(
                 "A process that writes shards was killed",
                 why="the machine may be out of memory",
-                remedy="The same command, with a smaller --workers, goes on where it stopped",
+                remedy="The same command, with a smaller --workers, resumes where it stopped",
             ) from error
         finally:
             for process in set(multiprocessing.active_children()) - others:
@@ -198,21 +198,21 @@ class WriteProgress:
         """Add what an earlier run finished and is still whole; raise TrainerError if it made another set."""
         try:
             fields = json.loads(objects.read(self.url))
-            check_schema(self.url, fields["schema"], SCHEMA, "begin anew with --overwrite")
+            check_schema(self.url, fields["schema"], SCHEMA, "start over with --overwrite")
             for each in fields["done"]:
-                check_fields(self.url, each["shard"], SHARD_FIELDS, "begin anew with --overwrite")
+                check_fields(self.url, each["shard"], SHARD_FIELDS, "start over with --overwrite")
             before = dict(fields["made_from"])
             listed = [WrittenShard(Shard(**d["shard"]), d["crc32c"], tuple(d["skipped"])) for d in fields["done"]]
         except (ValueError, KeyError, TypeError) as error:
             raise TrainerError(
-                f"{self.url} cannot be read", why=str(error), remedy="Begin anew with --overwrite"
+                f"{self.url} cannot be read", why=str(error), remedy="Start over with --overwrite"
             ) from error
         differ = [name for name, value in self.made_from.items() if before.get(name) != value]
         if differ:
             raise TrainerError(
-                f"{self.out} holds shards that were begun otherwise",
+                f"{self.out} holds unfinished shards of other arguments",
                 why=f"{', '.join(differ)} differ",
-                remedy="Give the arguments of then to go on, another --out, or --overwrite to begin anew",
+                remedy="Repeat those arguments to resume, or give another --out or --overwrite",
             )
         with ThreadPoolExecutor(VERIFIED_AT_ONCE, thread_name_prefix="verify") as pool:
             whole = pool.map(lambda each: _is_whole(self.out, each), listed)

@@ -297,7 +297,7 @@ def _translate_errors(url: str) -> Iterator[None]:
         raise TrainerError(
             f"Cloud Storage does not serve {url}",
             why=_answer(error),
-            remedy="See whether network and bucket are well",
+            remedy="Check the network and the bucket",
         ) from error
 
 

@@ -96,7 +96,7 @@ class ObjectStream(io.RawIOBase):
         raise TrainerError(
             f"Cannot read {self._name}",
             why=f"it broke off at byte {self._offset} {ATTEMPTS} times in a row; {problem}",
-            remedy="See whether the network and the bucket are well, and start again with --resume auto",
+            remedy="Check the network and the bucket, and start again with --resume auto",
         )
 
     def abandon(self) -> None:
@@ -132,7 +132,7 @@ class ObjectStream(io.RawIOBase):
                 raise from_http_response(response)  # type: ignore[no-untyped-call]
         if self._offset and response.status_code == 200:
             response.close()
-            raise TrainerError(f"Cannot go on reading {self._name}", why="the server ignores byte ranges")
+            raise TrainerError(f"Cannot continue reading {self._name}", why="the server ignores byte ranges")
         problem = self._validate_response(response)
         if problem:
             response.close()
@@ -158,7 +158,7 @@ class ObjectStream(io.RawIOBase):
             if self._changes < 2:
                 return "it is another object than before"
             response.close()
-            raise TrainerError(f"{self._name} was written anew while it was read", remedy="Start again")
+            raise TrainerError(f"{self._name} was overwritten while it was being read", remedy="Start again")
         self._size, self._generation, self._changes = size, generation, 0
         return ""
 
