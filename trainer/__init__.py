@@ -1,1 +1,1 @@
-"""ResNet on PyTorch/XLA: shards streamed from a bucket, one process a core, the log lines the console reads."""
+"""Train a ResNet on PyTorch/XLA: shards streamed from a bucket, one process per core, log lines for the console."""

@@ -1,4 +1,4 @@
-"""Everything that can be set about a run: frozen, nested, checked where it is made."""
+"""The settings of a run: frozen, nested dataclasses that check their values when they are made."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ from trainer.storage.urls import unsupported_scheme
 
 MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
-LARGEST_SIDE = 4096  # pixels of what a model takes; more is a slip of the pen, and fills any memory
-LARGEST_FACTOR = 1e9  # more, times the slice's batch, is soon more than a float32 holds
-MOST_CORES = 512  # replicas forked on one machine; more would take it down before anything could be said
+LARGEST_SIDE = 4096  # pixels; a larger input is a typing error, and fills any memory
+LARGEST_FACTOR = 1e9  # a larger factor, times the slice's batch, may exceed a float32
+MOST_CORES = 512  # replicas forked on one machine; more would bring it down before an error is printed
 LARGEST_BATCH = MOST_CLASSES = 1_000_000
-MOST_LOADERS = 512  # processes beside each replica
+MOST_LOADERS = 512  # per replica
 SHORTEST_WAIT, LONGEST_WAIT = 1.0, 7 * 24 * 3600.0  # seconds
 SEEDS = 2**32
 BAD_SHARD_POLICIES = ("stop", "skip")
 RESUME_WORDS = ("auto", "no")
 BUCKET = "gs://"
-PIPE = "pipe:"  # what a shard that is a command's output begins with
+PIPE = "pipe:"  # the prefix of a shard that is a command's output
 COMPILED = "~/.cache/tpu-tui/compiled"
 
 
 def _require_place(option: str, path: str | None) -> None:
     command, scheme = path is not None and path.startswith(PIPE), unsupported_scheme(path or "")
     _require(not command, f"{option} {path} is a command", "Name a directory, or gs://bucket/prefix")
-    _require(not scheme, f"{option} {path}: {scheme}:// is not read here", "Name a directory, or gs://bucket/prefix")
+    _require(
+        not scheme, f"{option} {path}: {scheme}:// cannot be read here", "Name a directory, or gs://bucket/prefix"
+    )
 
 
 def _require_shards(option: str, pattern: str | None) -> None:
     scheme = unsupported_scheme(pattern or "")
     command = f"curl -sSfL {pattern}" if scheme in ("http", "https") else "COMMAND, which puts one shard out"
     remedy = f"Copy them to gs://, or give {PIPE}{command}"
-    _require(not scheme, f"{option} {pattern}: {scheme}:// is not read here", remedy)
+    _require(not scheme, f"{option} {pattern}: {scheme}:// cannot be read here", remedy)
 
 
 def _require(condition: bool, what: str, remedy: str = "") -> None:
@@ -51,14 +53,12 @@ class DataConfig:
     train: str | None = None
     val: str | None = None
     fake: bool = False
-    image_size: int | None = None  # None: what the manifest says, else 224
-    classes: int | None = None  # None: what the manifest says
+    image_size: int | None = None  # None: the manifest's, else 224
+    classes: int | None = None  # None: the manifest's
     shuffle_buffer: int = 10_000  # samples held by each loader
     loader_workers: int | None = None  # None: 0 on CPU devices, 4 on TPU
-    on_bad_shard: str = (
-        "stop"  # or "skip": what a damaged shard lacks is replaced from the loader's others, a sample from its batch
-    )
-    keep: int = 512  # MiB of samples that each core holds for later epochs, where it has no loader processes
+    on_bad_shard: str = "stop"  # or "skip": lost samples are replaced by others of the loader, or of the batch
+    keep: int = 512  # MiB of samples that each core holds for later epochs, if it has no loader processes
     verify: bool = False  # compare each shard with the manifest's sha256 before it is used
 
     def __post_init__(self) -> None:
@@ -81,14 +81,19 @@ class DataConfig:
         _require(self.on_bad_shard in BAD_SHARD_POLICIES, "--on-bad-shard must be stop or skip")
 
     @property
+    def skips_bad_shards(self) -> bool:
+        """Return whether a run goes on without what a damaged shard lacks."""
+        return self.on_bad_shard == "skip"
+
+    @property
     def in_bucket(self) -> bool:
-        """Whether any of it is read from Cloud Storage."""
+        """Return whether any of it is read from Cloud Storage."""
         return any(place is not None and place.startswith(BUCKET) for place in (self.directory, self.train, self.val))
 
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """SGD with momentum: batch per core, learning rate for 256 samples a step, warm-up and decay in epochs."""
+    """SGD with momentum: batch per core, learning rate for 256 samples per step, warm-up and decay in epochs."""
 
     batch_size: int = 128
     learning_rate: float = 0.1
@@ -111,7 +116,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """Where a run's state is kept, how often, and whether an earlier run is carried on."""
+    """Where a run's state is saved, how often, and whether an earlier run is resumed."""
 
     directory: str | None = None  # or gs://bucket/prefix; None: nothing is kept
     steps: int | None = None  # also every so many steps; None: at the best accuracy, on SIGTERM and at the end
@@ -130,11 +135,11 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class ReplicaConfig:
-    """This worker's place in the slice, and how many replicas (one process a core) it runs.
+    """This worker's place in the slice, and how many replicas (one process per core) it runs.
 
-    tpu-tui sets TPU_TUI_WORKER, TPU_TUI_WORKERS, TPU_TUI_CORES and TPU_TUI_COORDINATOR (worker 0's host:port)
-    for every job; without them there is one worker. On TPU, torch_xla knows its own topology and only
-    `worker` is used, to decide who speaks.
+    tpu-tui sets TPU_TUI_WORKER, TPU_TUI_WORKERS, TPU_TUI_CORES and TPU_TUI_COORDINATOR (worker 0's host:port) for
+    every job; without them there is one worker. On TPU, torch_xla knows its own topology and only `worker` is used,
+    to decide which worker prints.
     """
 
     device: str = "CPU"  # PJRT_DEVICE: CPU or TPU
@@ -142,8 +147,8 @@ class ReplicaConfig:
     workers: int = 1
     cores: int = 1
     coordinator: tuple[str, int] | None = None
-    timeout: float = 300.0  # seconds that a collective, or the wait for the other workers, may take
-    run: str = ""  # TPU_TUI_RUN: only its own workers are let in
+    timeout: float = 300.0  # seconds, for a collective and for waiting for the other workers
+    run: str = ""  # TPU_TUI_RUN: workers of another run are refused
 
     def __post_init__(self) -> None:
         _require(
@@ -167,11 +172,11 @@ class ReplicaConfig:
 
     @property
     def world(self) -> int:
-        """Replicas in the whole slice (CPU devices)."""
+        """Return the number of replicas in the whole slice (CPU devices)."""
         return self.workers * self.cores
 
     def rank(self, core: int) -> int:
-        """The global rank of a core of this worker (CPU devices)."""
+        """Return the global rank of a core of this worker (CPU devices)."""
         return self.worker * self.cores + core
 
     @classmethod
@@ -196,7 +201,7 @@ class ReplicaConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One run, whole."""
+    """All settings of one run."""
 
     model: str = "resnet50"
     data: DataConfig = field(default_factory=lambda: DataConfig(fake=True))
@@ -204,7 +209,7 @@ class TrainConfig:
     replicas: ReplicaConfig = field(default_factory=ReplicaConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     bf16: bool = False  # compute in bfloat16 where autocast allows; parameters stay float32
-    target_accuracy: float | None = None  # percent; a run that stays below ends with an exit code of its own
+    target_accuracy: float | None = None  # percent; a run that stays below it ends with BELOW_TARGET
     metrics_debug: bool = False
     profiler_port: int | None = None
     compilation_cache: str | None = None  # where compiled graphs are kept; None: COMPILED on TPU; "no": nowhere

@@ -1,19 +1,19 @@
-"""What can go wrong in training, as sentences: what could not be done, why, and what to do next."""
+"""The errors of the trainer as sentences: what could not be done, why, and what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 # Exit codes of a rank and of the process that started it. 1 is a crash; 128 + n a signal, as shells count.
-REFUSED = 2  # a sentence was printed: wrong arguments, no data, no accelerator, no memory
+REFUSED = 2  # after printing why: wrong arguments, no data, no accelerator, no memory
 BELOW_TARGET = 21  # trained to the end, but not to --target-accuracy
-PARTNER_LOST = 75  # another rank ended; this one is not the culprit (sysexits.h: try again)
+PARTNER_LOST = 75  # another rank ended, and caused this one's end (EX_TEMPFAIL of sysexits.h: try again)
 INTERRUPTED = 130  # Ctrl-C, while shards are made or measured
-STOPPED = 143  # SIGTERM was obeyed, or SIGHUP; or the log lost its reader
+STOPPED = 143  # ended on SIGTERM or SIGHUP, or since nobody reads the log any more
 
 
 class TrainerError(Exception):
-    """Training cannot start or go on; `what` could not be done, `why`, and `remedy`, the next step."""
+    """Training cannot start or continue: `what` could not be done, `why`, and `remedy`, the next step."""
 
     def __init__(self, what: str, *, why: str = "", remedy: str = "") -> None:
         super().__init__(what, why, remedy)
@@ -25,17 +25,17 @@ class TrainerError(Exception):
         return _rebuild, (type(self), self.what, self.why, self.remedy)
 
     def __str__(self) -> str:
-        """One line, so that it stays whole in a log that several processes share."""
+        """Return one line, which stays whole in a log that several processes share."""
         sentence = f"{self.what}: {self.why.rstrip('. ')}" if self.why else self.what
         return f"{sentence}. {self.remedy}." if self.remedy else f"{sentence}."
 
 
 class ConfigError(TrainerError):
-    """The arguments or the environment of a run contradict themselves or the machine."""
+    """The arguments or the environment of a run contradict each other or the machine."""
 
 
 class NewerFormatError(TrainerError):
-    """Something was written by a trainer newer than this one, and must not be taken for damaged."""
+    """A newer trainer wrote something, which must not be taken for damaged."""
 
 
 class PartnerLostError(TrainerError):
@@ -43,19 +43,19 @@ class PartnerLostError(TrainerError):
 
 
 class PartnersMissingError(PartnerLostError):
-    """Some ranks did not come, or cannot, and one has said so; the others just end."""
+    """Some ranks did not come or cannot come; one rank has reported it, the others just end."""
 
 
 class ReportedElsewhereError(TrainerError):
-    """Rank 0 has failed at something all ranks depend on, and has said so; the others just end."""
+    """Something that all ranks depend on failed; one rank has reported it, the others just end."""
 
 
 class StoppedError(TrainerError):
-    """SIGTERM was obeyed; where training had begun, what it had reached is saved."""
+    """The run ended on SIGTERM; if training had begun, its state is saved."""
 
 
 def check_schema(what: str, schema: object, known: int, remedy: str) -> None:
-    """Raise NewerFormatError for a schema that came after the `known` one, ValueError for anything else but it."""
+    """Raise NewerFormatError for a schema later than the `known` one, ValueError for any other."""
     if schema == known:
         return
     why = f"it has schema {schema}, this trainer reads {known}"
@@ -65,7 +65,7 @@ def check_schema(what: str, schema: object, known: int, remedy: str) -> None:
 
 
 def check_fields(what: str, found: Iterable[str], known: Iterable[str], remedy: str) -> None:
-    """Raise NewerFormatError where `found` has fields that this trainer does not know, and so would ignore."""
+    """Raise NewerFormatError where `found` has fields that this trainer does not know and would ignore."""
     unknown = sorted(set(found) - set(known))
     if unknown:
         raise _newer(what, f"this trainer does not know its {', '.join(unknown)}", remedy)

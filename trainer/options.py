@@ -26,7 +26,7 @@ PLACES = ("data", "train_shards", "val_shards", "checkpoint_dir", "resume", "log
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
-    """A run from the command line and the environment; raises ConfigError, or SystemExit for `--help`."""
+    """Return the run that command line and environment ask for; raise ConfigError, or SystemExit for `--help`."""
     options = _parser().parse_args(arguments)
     for name, value in vars(options).items():
         if value == "":
@@ -76,7 +76,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
 
 
 def read_command_line() -> TrainConfig:
-    """The run that sys.argv asks for; ends the process after `--help` or, with a sentence, after a wrong argument."""
+    """Return the run that sys.argv asks for; exit after `--help`, or after reporting a wrong argument."""
     choose_device(os.environ)
     try:
         return parse(sys.argv[1:], os.environ)
@@ -86,7 +86,7 @@ def read_command_line() -> TrainConfig:
 
 
 def choose_device(environ: MutableMapping[str, str]) -> None:
-    """Where PJRT_DEVICE is not set: TPU where there is one, else CPU."""
+    """Set PJRT_DEVICE if it is not set: to TPU where there is one, else to CPU."""
     if not environ.get("PJRT_DEVICE", "").strip():
         there = any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
         environ["PJRT_DEVICE"] = "TPU" if there else "CPU"
@@ -106,73 +106,88 @@ def _parser() -> argparse.ArgumentParser:
     source.add_argument("--data", metavar="DIR", help="directory or gs://bucket/prefix made by trainer.shards")
     source.add_argument("--train-shards", metavar="PATTERN", help="gs://b/train-{000000..000639}.tar, paths, pipe:")
     source.add_argument("--val-shards", metavar="PATTERN", help="the same for validation; none: no validation")
-    source.add_argument("--fake-data", action="store_true", help="one made-up batch, again and again")
+    source.add_argument("--fake-data", action="store_true", help="train on one made-up batch, repeatedly")
     source.add_argument(
-        "--image-size", type=int, metavar="N", help="pixels a side (default: the manifest's, else 224)"
+        "--image-size", type=int, metavar="N", help="pixels per side (default: the manifest's, else 224)"
     )
     source.add_argument("--classes", type=int, metavar="N", help="number of classes (default: the manifest's)")
     source.add_argument(
-        "--shuffle-buffer", type=int, default=10_000, metavar="SAMPLES", help=f"of each loader, to draw from {given}"
+        "--shuffle-buffer",
+        type=int,
+        default=10_000,
+        metavar="SAMPLES",
+        help=f"samples that each loader holds to draw from {given}",
     )
     source.add_argument(
-        "--loader-workers", type=int, metavar="N", help="loader processes a core (default: CPU 0, TPU 4)"
+        "--loader-workers", type=int, metavar="N", help="loader processes per core (default: CPU 0, TPU 4)"
     )
     source.add_argument(
         "--keep-samples",
         type=int,
         default=512,
         metavar="MIB",
-        help="hold so much for later epochs; without loader processes only (default: %(default)s; 0: nothing)",
+        help="samples held for later epochs, only without loader processes (default: %(default)s; 0: none)",
     )
     source.add_argument(
         "--on-bad-shard",
         default="stop",
         choices=BAD_SHARD_POLICIES,
-        help="a shard or sample that is missing, cut off or damaged: stop, or go on with others (default: stop)",
+        help="at a missing, truncated or damaged shard or sample: stop, or continue with others (default: stop)",
     )
-    source.add_argument("--verify-shards", action="store_true", help="compare with the manifest's sha256 first")
+    source.add_argument(
+        "--verify-shards", action="store_true", help="compare each shard with the manifest's sha256 first"
+    )
     step = parser.add_argument_group("optimizer")
-    step.add_argument("--batch-size", type=int, default=128, metavar="N", help=f"samples a core and step {given}")
+    step.add_argument("--batch-size", type=int, default=128, metavar="N", help=f"samples per core and step {given}")
     step.add_argument(
         "--learning-rate",
         type=float,
         default=0.1,
         metavar="RATE",
-        help=f"for 256 samples a step, scaled linearly {given}",
+        help=f"for 256 samples per step, scaled linearly {given}",
     )
     step.add_argument("--momentum", type=float, default=0.9, metavar="X", help=f"of SGD {given}")
     step.add_argument("--weight-decay", type=float, default=1e-4, metavar="X", help=f"of all parameters {given}")
     step.add_argument("--label-smoothing", type=float, default=0.0, metavar="X", help=f"of the loss {given}")
     step.add_argument("--bf16", action="store_true", help="compute in bfloat16 where autocast allows")
-    step.add_argument("--epochs", type=int, default=18, metavar="N", help=f"over all samples {given}")
+    step.add_argument("--epochs", type=int, default=18, metavar="N", help=f"passes over all samples {given}")
     step.add_argument(
-        "--warmup-epochs", type=float, default=1.0, metavar="X", help=f"in which the rate rises {given}"
+        "--warmup-epochs", type=float, default=1.0, metavar="X", help=f"epochs in which the rate rises {given}"
     )
-    step.add_argument("--steps-per-epoch", type=int, metavar="N", help="end each epoch after so many steps")
+    step.add_argument("--steps-per-epoch", type=int, metavar="N", help="end each epoch after N steps")
     step.add_argument("--seed", type=int, default=42, help=f"of parameters and the order of samples {given}")
     place = parser.add_argument_group("replicas")
     place.add_argument(
         "--num-cores", type=int, metavar="N", help="replicas on this worker (CPU; default: TPU_TUI_CORES or 1)"
     )
     place.add_argument(
-        "--timeout", type=float, default=300.0, metavar="S", help="wait for others (CPU; default: 300)"
+        "--timeout",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="seconds to wait for other workers (CPU; default: 300)",
     )
-    place.add_argument("--no-memory-check", action="store_true", help="start though memory may not suffice (CPU)")
+    place.add_argument("--no-memory-check", action="store_true", help="start even if memory may not suffice (CPU)")
     keep = parser.add_argument_group("checkpoints")
     keep.add_argument("--checkpoint-dir", metavar="DIR", help="directory or gs://bucket/prefix of this run's state")
-    keep.add_argument("--checkpoint-steps", type=int, metavar="K", help="save every K steps too")
+    keep.add_argument("--checkpoint-steps", type=int, metavar="K", help="also save every K steps")
     keep.add_argument(
-        "--resume", default="auto", metavar="auto|no|PATH", help="go on from the newest (default: auto)"
+        "--resume",
+        default="auto",
+        metavar="auto|no|PATH",
+        help="resume the newest checkpoint, none, or this one (default: auto)",
     )
-    parser.add_argument("--target-accuracy", type=float, metavar="PERCENT", help="end with exit code 21 below it")
+    parser.add_argument(
+        "--target-accuracy", type=float, metavar="PERCENT", help="exit with code 21 if the best accuracy is lower"
+    )
     parser.add_argument("--metrics-debug", action="store_true", help="print compilations and transfers each epoch")
-    parser.add_argument("--profiler-port", type=int, metavar="PORT", help="serve the profiler there (TPU only)")
+    parser.add_argument("--profiler-port", type=int, metavar="PORT", help="port of the profiler (TPU only)")
     parser.add_argument(
         "--compilation-cache",
         metavar="DIR|no",
         help=f"where compiled graphs are kept for the next run (TPU only; default: {COMPILED})",
     )
     parser.add_argument("--logdir", metavar="DIR", help="TensorBoard event files: a directory or gs://bucket/prefix")
-    parser.add_argument("--log-steps", type=int, default=10, metavar="K", help=f"print every so many steps {given}")
-    parser.add_argument("--debug", action="store_true", help="tracebacks instead of sentences")
+    parser.add_argument("--log-steps", type=int, default=10, metavar="K", help=f"print every K steps {given}")
+    parser.add_argument("--debug", action="store_true", help="print tracebacks instead of one-line errors")
     return parser

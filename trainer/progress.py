@@ -1,6 +1,6 @@
-"""The log lines that consoles read, in the shapes of PyTorch/XLA's own test utilities, and the rates in them.
+"""Write the log lines that consoles read, in the form of PyTorch/XLA's own test utilities, and compute their rates.
 
-Each line is one write(2), newline included: processes that share a log never glue their lines together.
+Each line is one write(2), newline included, so that processes that share a log never mix their lines.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SMOOTHING = 0.4  # share of the former rate in the new one, as torch_xla's RateTracker has it
+SMOOTHING = 0.4  # share of the former rate in the new one, as in torch_xla's RateTracker
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk, or a user's share of it
 
-_losing = False  # lines, to a full disk
-_unread = False  # the log: who read it has gone
+_losing = False  # whether lines are being lost to a full disk
+_unread = False  # whether the log's reader has gone
 
 
 def write_line(text: str, descriptor: int = 1) -> None:
@@ -61,17 +61,17 @@ def is_log_unread() -> bool:
 
 
 def every_core(cores: int) -> str:
-    """`each of 4 cores`, `the only core`."""
+    """Return `each of 4 cores` or `the only core`."""
     return f"each of {cores} cores" if cores > 1 else "the only core"
 
 
 def format_count(number: int, noun: str) -> str:
-    """`1 shard`, `2 shards`."""
+    """Return `1 shard` or `2 shards`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class RateTracker:
-    """Samples a second: `rate` smoothed between calls, `global_rate` since the tracker was made."""
+    """Measures samples per second: `rate` is smoothed between calls, `global_rate` counts from the start."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -85,7 +85,7 @@ class RateTracker:
         self._total += samples
 
     def rate(self) -> float:
-        """The moving average, brought up to date with what was added since the last call."""
+        """Return the moving average, updated with what was added since the last call."""
         now = self._clock()
         if now > self._last:
             latest = self._pending / (now - self._last)
@@ -95,20 +95,20 @@ class RateTracker:
         return self._smoothed or 0.0
 
     def global_rate(self) -> float:
-        """All samples over all time since the start."""
+        """Return all samples divided by all time since the start."""
         elapsed = self._clock() - self._started
         return self._total / elapsed if elapsed > 0 else 0.0
 
 
 class WaitTimer:
-    """How long a loop waited for its input."""
+    """Measures how long a loop waits for its input."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self.seconds = 0.0
 
     def time_items(self, items: Iterable[T]) -> Iterator[T]:
-        """The same items; the time until each comes is added up."""
+        """Yield the same items, adding up the time until each comes."""
         iterator = iter(items)
         while True:
             began = self._clock()
@@ -122,7 +122,7 @@ class WaitTimer:
 
 
 def waiting_line(epoch: int, waits: Sequence[float], took: float) -> str:
-    """Seconds that the replicas waited for data in an epoch that took so long."""
+    """Return the line of how many seconds the replicas waited for data in an epoch that took `took` seconds."""
     mean, longest = sum(waits) / len(waits), max(waits)
     return (
         f"Epoch {epoch} waited for data {mean:.2f} s, {100 * mean / max(took, 1e-9):.1f}% of the time; "
@@ -131,17 +131,17 @@ def waiting_line(epoch: int, waits: Sequence[float], took: float) -> str:
 
 
 def device_label(device: str, rank: int) -> str:
-    """`xla:0/14`: the device in its process, and the core's ordinal in the slice."""
+    """Return `xla:0/14`: the device in its process, and the core's ordinal in the slice."""
     return f"{device}/{rank}"
 
 
 def clock(now: datetime) -> str:
-    """The time of day, as every line ends with."""
+    """Return the time of day with which every line ends."""
     return now.strftime("%H:%M:%S")
 
 
 def training_line(label: str, epoch: int, step: int, loss: float, rate: float, overall: float, now: datetime) -> str:
-    """A core's progress within an epoch; rates in samples a second."""
+    """Return the line of a core's progress within an epoch; rates are in samples per second."""
     return (
         f"| Training Device={label} Epoch={epoch} Step={step} Loss={loss:.5f} "
         f"Rate={rate:.2f} GlobalRate={overall:.2f} Time={clock(now)}"
@@ -149,17 +149,17 @@ def training_line(label: str, epoch: int, step: int, loss: float, rate: float, o
 
 
 def test_line(label: str, epoch: int, step: int, accuracy: float, now: datetime) -> str:
-    """A core's progress within an evaluation; `accuracy` in percent so far."""
+    """Return the line of a core's progress within an evaluation; `accuracy` is in percent so far."""
     return f"| Test Device={label} Step={step} Epoch={epoch} Accuracy={accuracy:.2f} Time={clock(now)}"
 
 
 def train_begin_line(epoch: int, now: datetime) -> str:
-    """An epoch begins."""
+    """Return the line with which an epoch begins."""
     return f"Epoch {epoch} train begin {clock(now)}"
 
 
 def train_end_line(epoch: int, took: float, samples: int, slice_rate: float, now: datetime) -> str:
-    """An epoch's training ends; `slice_rate` is the mean over the cores times their number."""
+    """Return the line with which an epoch's training ends; `slice_rate` is the sum over the cores."""
     return (
         f"Epoch {epoch} train end {clock(now)}, Epoch Time={duration(took)}, "
         f"Replica Train Samples={samples}, Reduced GlobalRate={slice_rate:.2f}"
@@ -167,7 +167,7 @@ def train_end_line(epoch: int, took: float, samples: int, slice_rate: float, now
 
 
 def test_end_line(epoch: int, reduced: float, replica: float, samples: int, now: datetime) -> str:
-    """An evaluation ends; accuracies in percent, over the slice and over this replica's share."""
+    """Return the line with which an evaluation ends; accuracies in percent, of the slice and of this replica."""
     return (
         f"Epoch {epoch} test end {clock(now)}, Reduced Accuracy={reduced:.2f}%, "
         f"Replica Accuracy={replica:.2f}%, Replica Test Samples={samples}"
@@ -175,13 +175,13 @@ def test_end_line(epoch: int, reduced: float, replica: float, samples: int, now:
 
 
 def improved_line(epoch: int, before: float | None, accuracy: float, *, saving: bool) -> str:
-    """An evaluation was the best so far; accuracies in percent."""
+    """Return the line for the best evaluation so far; accuracies are in percent."""
     then = " - saving model..." if saving else ""
     return f"Epoch {epoch} validation accuracy improved from {before or 0.0:.2f}% to {accuracy:.2f}%{then}"
 
 
 def total_lines(took: float, best: float | None, slice_rate: float) -> list[str]:
-    """How a run ends; `best` accuracy in percent, None where nothing was evaluated."""
+    """Return the last lines of a run; `best` is in percent, None where nothing was evaluated."""
     accuracy = [] if best is None else [f"Max Accuracy: {best:.2f}%"]
     return [
         f"Total Train Time: {duration(took)}",
@@ -191,5 +191,5 @@ def total_lines(took: float, best: float | None, slice_rate: float) -> list[str]
 
 
 def duration(seconds: float) -> str:
-    """`0:41:25`, `1 day, 1:01:01`."""
+    """Return `0:41:25` or `1 day, 1:01:01`."""
     return str(timedelta(seconds=round(seconds)))

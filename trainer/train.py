@@ -1,8 +1,8 @@
 # ruff: noqa: E402
 """Train a ResNet on every core of a slice: `python -m trainer.train --data gs://bucket/prefix`.
 
-The same code on TPU (PJRT_DEVICE=TPU) and on XLA's CPU device (PJRT_DEVICE=CPU). One process a core runs `train`:
-each reads its own share of the shards, all hold the same parameters after every step.
+The same code runs on TPU (PJRT_DEVICE=TPU) and on XLA's CPU device (PJRT_DEVICE=CPU). One process per core runs
+`train`: each reads its own share of the shards, and all hold the same parameters after every step.
 """
 
 from __future__ import annotations
@@ -13,23 +13,25 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import NoReturn
 
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it, without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it silently
 
 from trainer.config import TrainConfig
 from trainer.options import choose_device, read_command_line
 from trainer.progress import write_line
 
-choose_device(os.environ)  # torch_xla looks at PJRT_DEVICE when it is imported
-os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else the end of another rank prints forty lines of C++ frames
+choose_device(os.environ)  # torch_xla reads PJRT_DEVICE when it is imported
+os.environ.setdefault(
+    "TORCH_CPP_LOG_LEVEL", "ERROR"
+)  # otherwise the end of another rank prints forty lines of C++ frames
 if __name__ == "__main__":
-    COMMAND_LINE = read_command_line()  # wrong arguments and --help are answered before the seconds of importing
+    COMMAND_LINE = read_command_line()  # answers wrong arguments and --help before the seconds of importing
     write_line("==> Loading PyTorch and PyTorch/XLA ..")
 
 import torch
@@ -42,7 +44,7 @@ from trainer.checkpoint.resume import CALMER, Resumption, average_statistics, ve
 from trainer.checkpoint.store import Position
 from trainer.data import pipeline, synthetic
 from trainer.data.pipeline import Batch, Dataset
-from trainer.data.prefetch import BatchReader, EpochPrefetcher
+from trainer.data.prefetch import BatchQueue, EpochPrefetcher
 from trainer.data.sample_cache import SampleCache
 from trainer.distributed import memory_check
 from trainer.distributed.config_check import check_same_config
@@ -58,14 +60,14 @@ from trainer.progress import RateTracker, WaitTimer, every_core, format_count
 
 
 def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
-    """One replica, from start to end; returns its exit code. Raises StoppedError once a stopped run is saved."""
+    """Run one replica from start to end; return its exit code. Raise StoppedError once a stopped run is saved."""
     began = time.monotonic()
     run = start(replicas, config, stopping)
     stopping.is_training = True
     with contextlib.closing(run.input):
         slice_rate = _train_epochs(run)
     run.resumption.save(config.optimizer.epochs + 1, 0)
-    verify_in_step(run.model, replicas)  # had one fallen out of step, nothing above would have shown it
+    verify_in_step(run.model, replicas)  # nothing else would show that a replica fell out of step
     run.events.close()
     if run.leads:
         for line in progress.total_lines(time.monotonic() - began, run.resumption.best, slice_rate):
@@ -74,15 +76,15 @@ def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
 
 
 def _train_epochs(run: TrainingRun) -> float:
-    """All epochs that are left; returns the last one's samples a second."""
+    """Train all epochs that are left; return the samples per second of the last one."""
     config, saves, position = run.config, run.resumption, run.begins
     slice_rate = 0.0
     for epoch in range(position.epoch, config.optimizer.epochs + 1):
         first = position.step if epoch == position.epoch else 0
-        if first < saves.steps:  # else it was stopped in this epoch's evaluation, and only that is due
+        if first < saves.steps:  # otherwise it stopped in this epoch's evaluation, and only that is due
             slice_rate = train_epoch(run, epoch, first)
         accuracy = None if run.data.val is None else evaluate(run, epoch)
-        run.events.flush()  # before a checkpoint: a run that resumes from it does not write these again
+        run.events.flush()  # before a checkpoint, since a run that resumes from it does not write these again
         if accuracy is not None and (saves.best is None or accuracy > saves.best):
             if run.leads:
                 write_line(progress.improved_line(epoch, saves.best, accuracy, saving=saves.keeps))
@@ -107,16 +109,16 @@ class TrainingRun:
     cache: SampleCache
     compilation: Compilation
     events: EventFile
-    diverged: str = ""  # where a loss was met that is no number: momentum keeps every later one from being any
+    diverged: str = ""  # where a loss was NaN or infinite; momentum makes all later ones so too
 
     @property
     def leads(self) -> bool:
-        """Whether this replica speaks for all."""
+        """Return whether this replica prints for all."""
         return self.replicas.rank == 0
 
 
 def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> TrainingRun:
-    """Find the data, build the model or find it in a checkpoint, and see that both fit."""
+    """Find the data, build the model or restore it from a checkpoint, and check that they fit together."""
     if replicas.rank == 0:
         write_line("==> Preparing data..")
     check_same_config(config, replicas)
@@ -131,7 +133,7 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
         replicas.broadcast_result(lambda: memory_check.check_memory(machines, each))
     model.to(replicas.device)
     optimizer = sgd(model, config.optimizer)
-    torch_xla.sync()  # puts parameters and momentum on the device: else the first step's graph would make them
+    torch_xla.sync()  # puts parameters and momentum on the device, which the first step's graph would do otherwise
     if replicas.rank == 0:
         _introduce(replicas, config, found, parameters)
     resumption = Resumption(replicas, config, found, model, optimizer)
@@ -142,15 +144,15 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
     if config.profiler_port is not None:
         compilation.serve_profiler(config.profiler_port)
     cache = SampleCache(config.data.keep)
-    batches = partial(_training_batches, config, found, replicas, resumption.steps, cache)
-    feed = EpochPrefetcher(batches, partial(_gives_up, replicas, stopping))
+    gives_up = partial(_gives_up, replicas, stopping)
+    feed = EpochPrefetcher(partial(_training_batches, config, found, replicas, resumption.steps, cache, gives_up))
     return TrainingRun(
         replicas, config, stopping, found, model, optimizer, resumption, position, feed, cache, compilation, events
     )
 
 
 def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
-    """One epoch, from step `first` on; returns the slice's samples a second."""
+    """Train one epoch from step `first` on; return the slice's samples per second."""
     replicas, config, saves = run.replicas, run.config, run.resumption
     batch_size, steps = config.optimizer.batch_size, saves.steps
     next_begins = max(first, _next_begins(config, steps))
@@ -163,7 +165,7 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
     waiting = WaitTimer()
 
     def report(loss: torch.Tensor, step: int, rate: float) -> None:
-        value = loss.item()  # waits for the device: done on the steps that are printed, and only there
+        value = loss.item()  # waits for the device, so it is done only in steps that are printed
         rates = tracker.rate(), tracker.global_rate()
         write_line(progress.training_line(replicas.label, epoch, step, value, *rates, datetime.now()))
         if not math.isfinite(value) and not run.diverged:
@@ -173,18 +175,20 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
     done = first
     for step, (images, labels) in enumerate(waiting.time_items(run.input.epoch(epoch, first)), first):
         if step == next_begins and epoch < config.optimizer.epochs:
-            run.input.begin(epoch + 1)  # its first batch takes longest, and should be there when this epoch ends
+            run.input.begin(epoch + 1)  # its first batch takes longest, and should be ready when this epoch ends
         with run.compilation.of("training step"):
             rate = learning_rate(config.optimizer, replicas.world, (epoch - 1) * steps + step, steps)
             set_rate(run.optimizer, rate)
             with _precision(config):
                 scores = run.model(images.to(replicas.device))
-            loss = criterion(scores.float(), labels.to(replicas.device))  # in float32: a loss loses most by rounding
+            loss = criterion(
+                scores.float(), labels.to(replicas.device)
+            )  # in float32, since rounding hurts the loss most
             loss.backward()
             tracker.add(batch_size)
             if step % config.log_steps == 0:
-                xm.add_step_closure(report, args=(loss.detach(), step, rate))  # runs once the step's graph has
-            # The gradients' mean over all replicas, and the step. The vote makes all stop at the same step.
+                xm.add_step_closure(report, args=(loss.detach(), step, rate))  # runs after the step's graph
+            # Average the gradients over all replicas, and step. The vote makes all stop at the same step.
             verdict = replicas.step(run.optimizer, run.stopping.requested or bool(run.diverged))
         done = step + (verdict is not Verdict.STOP_SKIPPING_STEP)
         if verdict:
@@ -209,22 +213,23 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
 
 @torch.no_grad()
 def evaluate(run: TrainingRun, epoch: int) -> float:
-    """Accuracy in percent over the validation shards, each sample once."""
+    """Return the accuracy in percent over the validation shards, each sample counted once."""
     replicas = run.replicas
-    average_statistics(run.model, replicas)  # each core's come from its own batches, and all must test one model
-    _, loader = pipeline.evaluation(run.config, run.data, replicas.rank, replicas.world, run.cache)
+    average_statistics(run.model, replicas)  # they differ between cores, and all must test one model
+    gives_up = partial(_gives_up, replicas, run.stopping)
+    _, queue = pipeline.evaluation(run.config, run.data, replicas.rank, replicas.world, run.cache, gives_up)
     run.model.eval()
     correct = torch.zeros((), dtype=torch.int64, device=replicas.device)
-    torch_xla.sync()  # zero would else be a constant of the first step's graph, and the second another graph
+    torch_xla.sync()  # else zero would be a constant of the first step's graph, and the second step another graph
     samples = 0
-    with contextlib.closing(BatchReader(lambda: loader, partial(_gives_up, replicas, run.stopping))) as batches:
+    with contextlib.closing(queue) as batches:
         for step, (images, labels) in enumerate(batches):
             with run.compilation.of("evaluation"):
                 with _precision(run.config):
                     chosen = run.model(images.to(replicas.device)).argmax(dim=1)
                 correct += (chosen == labels.to(replicas.device)).sum()  # padding equals no class
                 samples += int((labels != pipeline.PADDING).sum())
-                torch_xla.sync()  # a graph a batch: else all batches would grow into one
+                torch_xla.sync()  # one graph per batch, rather than a single one for all batches
             if step % run.config.log_steps == 0 and samples:
                 accuracy = 100 * int(correct.item()) / samples
                 write_line(progress.test_line(replicas.label, epoch, step, accuracy, datetime.now()))
@@ -246,11 +251,20 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
 
 
 def _training_batches(
-    config: TrainConfig, found: Dataset, replicas: Replicas, steps: int, cache: SampleCache, epoch: int, first: int
-) -> Iterator[Batch]:
+    config: TrainConfig,
+    found: Dataset,
+    replicas: Replicas,
+    steps: int,
+    cache: SampleCache,
+    gives_up: Callable[[], bool],
+    epoch: int,
+    first: int,
+) -> BatchQueue[Batch]:
     if found.train is not None:
-        return pipeline.train_epoch(config, found, replicas.rank, replicas.world, epoch, first, cache)[1]
-    return synthetic.batches(
+        rank, world = replicas.rank, replicas.world
+        return pipeline.train_epoch(config, found, rank, world, epoch, first, cache, gives_up)[1]
+    made_up = partial(
+        synthetic.batches,
         batch=config.optimizer.batch_size,
         size=found.image_size,
         classes=found.classes,
@@ -258,10 +272,11 @@ def _training_batches(
         rank=replicas.rank,
         steps=steps - first,
     )
+    return BatchQueue(made_up, gives_up)
 
 
 def _next_begins(config: TrainConfig, steps: int) -> int:
-    """The step at which the next epoch's input is begun: its shuffle buffer fills while this epoch's runs empty."""
+    """Return the step at which to begin the next epoch's input: its shuffle buffer fills as this one's empties."""
     return max(0, steps - max(1, config.data.shuffle_buffer // 2 // config.optimizer.batch_size))
 
 
@@ -270,22 +285,23 @@ def _precision(config: TrainConfig) -> contextlib.AbstractContextManager[object]
 
 
 def _gives_up(replicas: Replicas, stopping: StopSignal) -> bool:
-    """Whether a batch that does not come is waited for in vain: a stopping run can do without."""
+    """Return whether to stop waiting for a batch that does not come: a stopping run does not need it."""
     return replicas.have_others_given_up or (stopping.requested and replicas.can_skip_step)
 
 
 def _stop_without(run: TrainingRun, epoch: int, done: int) -> NoReturn:
-    """This replica stops and waits for a batch in vain, the others for its gradients: all leave the step out.
+    """Have all replicas skip a step for which this one has no batch, and stop.
 
-    So it is as good as if they had stopped before; only running statistics have seen the others' batches.
+    The others wait for its gradients meanwhile. The result is as if all had stopped before, except that running
+    statistics have seen the others' batches.
     """
-    write_line(f"No batch comes for {run.replicas.label}: step {done} of epoch {epoch} is left out.", descriptor=2)
+    write_line(f"No batch came for {run.replicas.label}: step {done} of epoch {epoch} is skipped.", descriptor=2)
     run.replicas.skip_step(run.optimizer)
     _stop(run, f"at epoch {epoch} step {done}", epoch, done)
 
 
 def _stop(run: TrainingRun, where: str, epoch: int, step: int) -> NoReturn:
-    """All replicas come here at the same step: save it, and end."""
+    """Save the run and end it; all replicas come here at the same step."""
     diverged = next(filter(None, run.replicas.gather(run.diverged)), "")
     if diverged:
         error = TrainerError("The training diverged", why=diverged, remedy=CALMER)
@@ -293,7 +309,7 @@ def _stop(run: TrainingRun, where: str, epoch: int, step: int) -> NoReturn:
     if run.replicas.core == 0:
         write_line(f"Stopping on SIGTERM {where}")
         if run.stopping.requested and not run.stopping.received:
-            write_line(f"Stopping {where}, since the log has lost its reader.", descriptor=2)
+            write_line(f"Stopping {where}, because the log's reader has gone.", descriptor=2)
     run.stopping.received = True
     run.resumption.save(epoch, step)
     run.events.close()
@@ -304,7 +320,7 @@ def _untested(epoch: int) -> TrainerError:
     return TrainerError(
         f"There is no accuracy of epoch {epoch}",
         why="none of the validation shards can be read",
-        remedy="See whether they and their bucket are well, and start again with --resume auto",
+        remedy="Check them and their bucket, and start again with --resume auto",
     )
 
 
@@ -314,7 +330,7 @@ def _judge_accuracy(run: TrainingRun) -> int:
         return 0
     if run.leads:
         reached = f"Max Accuracy {best or 0.0:.2f}% is below the target of {target:g}%"
-        write_line(f"{reached}. Train longer, or see whether the learning rate fits.", descriptor=2)
+        write_line(f"{reached}. Train longer, or try another learning rate.", descriptor=2)
     return BELOW_TARGET
 
 
@@ -326,7 +342,7 @@ def _introduce(replicas: Replicas, config: TrainConfig, found: Dataset, paramete
         f"{format_count(config.optimizer.epochs, 'epoch')}"
     )
     if found.train is None:
-        write_line("Fake data: one made-up batch, again and again")
+        write_line("Fake data: one made-up batch, repeated")
         return
     steps = pipeline.steps_an_epoch(config, found, replicas.world)
     dropped = found.train.samples - steps * replicas.world * batch

@@ -121,7 +121,7 @@ def _loop(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
     import torch_xla.core.xla_model as xm
 
     from trainer.data.batching import Batch
-    from trainer.data.prefetch import EpochPrefetcher
+    from trainer.data.prefetch import BatchQueue, EpochPrefetcher
     from trainer.metrics.tensorboard import EventFile
     from trainer.train import TrainingRun, start, train_epoch
 
@@ -141,7 +141,7 @@ def _loop(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
     from_shards = replace(start(replicas, config, stopping), events=Told(None))
     images, labels = next(from_shards.input.epoch(1))
     one = images.to(replicas.device), labels.to(replicas.device)
-    resident = replace(from_shards, input=Resident(lambda *_: iter(())))
+    resident = replace(from_shards, input=Resident(lambda *_: BatchQueue(lambda: iter(()))))
 
     def seconds(run: TrainingRun, epoch: int) -> float:
         began = time.perf_counter()

@@ -50,13 +50,13 @@ def alone(config: TrainConfig) -> int:
     def fail() -> None:
         raise TrainerError("cannot")
 
-    told = []
+    reported = []
     for share in (replicas.broadcast_result, partial(replicas.broadcast_slow_result, beat=60.0)):
         try:
             share(fail)
         except TrainerError as error:  # noqa: PERF203
-            told.append(str(error))
-    assert told == ["cannot."] * 2
+            reported.append(str(error))
+    assert reported == ["cannot."] * 2
     replicas.close()
     print("done", flush=True)
     return 0

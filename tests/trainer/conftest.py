@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 
 @dataclass
 class Worker:
-    """What one worker's process said, and how it ended."""
+    """What one worker's process printed, and how it ended."""
 
     exit_code: int | None  # None: it did not end in time
     out: str
@@ -63,7 +63,7 @@ class Pod:
         others: Sequence[str] = (),
         **environ: str,
     ) -> None:
-        """`others`: what all workers but worker 0 are told more."""
+        """`others`: more arguments for all workers but worker 0."""
         port = free_port()
         for worker in range(workers):
             place = {
@@ -99,9 +99,9 @@ class Pod:
 
     def await_text(self, worker: int, text: str, kind: str = "out") -> None:
         deadline = time.monotonic() + DEADLINE
-        while text not in (told := self.path(worker, kind).read_text()):
+        while text not in (reported := self.path(worker, kind).read_text()):
             assert self.processes[worker].is_alive(), self.path(worker, "err").read_text()
-            assert time.monotonic() < deadline, f"{text!r} did not come: {told}"
+            assert time.monotonic() < deadline, f"{text!r} did not come: {reported}"
             time.sleep(0.1)
 
     def await_that(self, holds: Callable[[], object]) -> None:

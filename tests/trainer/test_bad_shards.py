@@ -32,8 +32,10 @@ def test_a_bad_shard_can_be_skipped_and_counted_and_no_rank_comes_short(
     cfg = config(batch=4, loader_workers=loaders, train="x", classes=10, on_bad_shard="skip")
     values = trained_values(cfg, found, 0, 1)
     assert len(values) == 40
-    said = capfd.readouterr().err
-    lost = sum(int(number) for number in re.findall(r"^Went on without (\d+) samples: Shard .*2\.tar is", said, re.M))
+    printed = capfd.readouterr().err
+    lost = sum(
+        int(number) for number in re.findall(r"^Continued without (\d+) samples: Shard .*2\.tar is", printed, re.M)
+    )
     assert 6 <= lost <= 8  # of the 42, two are dropped anyway
     assert len(set(values)) == 40 - lost
     cfg = config(batch=8, loader_workers=loaders, train="x", val="x", classes=10, on_bad_shard="skip")
@@ -46,7 +48,7 @@ def test_a_missing_shard_can_be_skipped_too(shapes: str, tmp_path: Path, capfd: 
     (tmp_path / "set" / "shapes-train-000003.tar").unlink()
     cfg = config(directory=str(tmp_path / "set"), on_bad_shard="skip")
     assert len(trained_values(cfg, pipeline.find(cfg, 1), 0, 1)) == 256
-    assert "Went on without 32 samples: Cannot read" in capfd.readouterr().err
+    assert "Continued without 32 samples: Cannot read" in capfd.readouterr().err
 
 
 def test_when_all_shards_are_bad_skipping_them_is_no_way_out(tmp_path: Path) -> None:
@@ -57,7 +59,7 @@ def test_when_all_shards_are_bad_skipping_them_is_no_way_out(tmp_path: Path) -> 
     assert "None of the shards can be read" in refused(lambda: trained_values(cfg, found, 0, 1))
 
 
-def test_a_rank_none_of_whose_shards_can_be_read_goes_on_with_the_others(tmp_path: Path) -> None:
+def test_a_rank_that_can_read_none_of_its_shards_continues_with_others(tmp_path: Path) -> None:
     urls = [shard(tmp_path / f"{number}.tar", [(ppm(number), 1)] * 8) for number in range(3)]
     Path(urls[2]).unlink()
     found = Dataset(ShardSet(tuple(urls), (8, 8, 8)), None, 10, 32)
@@ -79,7 +81,7 @@ def test_of_shards_named_by_braces_missing_ones_can_be_skipped_too(
     found = pipeline.find(config(batch=4, train=braces, classes=10, on_bad_shard="skip"), 1)
     assert found.train is not None
     assert found.train.counts == (8, 8)
-    assert re.match(r"Went on without a shard: Cannot read .*1\.tar: No such", capfd.readouterr().err)
+    assert re.match(r"Continued without a shard: Cannot read .*1\.tar: No such", capfd.readouterr().err)
 
 
 def test_shards_are_compared_with_the_manifests_checksums_when_asked(shapes: str, tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_shards_are_compared_with_the_manifests_checksums_when_asked(shapes: str
             assert len(trained_values(cfg, found, 0, 1)) == 256
 
 
-def test_a_shard_that_is_shorter_than_its_manifest_says_is_told_with_both_sizes(shapes: str, tmp_path: Path) -> None:
+def test_a_shard_shorter_than_its_manifest_says_is_reported_with_both_sizes(shapes: str, tmp_path: Path) -> None:
     shutil.copytree(shapes, tmp_path / "set")
     path = tmp_path / "set" / "shapes-train-000005.tar"
     size = path.stat().st_size
@@ -146,7 +148,7 @@ def test_an_image_without_a_class_is_named(tmp_path: Path) -> None:
     assert text == f"Sample lonely of {path} lacks a class or an image: it has ppm. {needed} {hint}."
 
 
-def test_names_with_more_than_one_dot_are_told_as_what_keeps_a_sample_apart(tmp_path: Path) -> None:
+def test_names_with_more_than_one_dot_are_reported_as_what_splits_a_sample(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     with webdataset.TarWriter(str(path)) as writer:
         writer.write({"__key__": "img", "v1.ppm": ppm(1), "v1.cls": 1})
@@ -156,7 +158,7 @@ def test_names_with_more_than_one_dot_are_told_as_what_keeps_a_sample_apart(tmp_
     assert text.endswith("and its name ends at the first dot.")
 
 
-def test_a_shard_that_holds_more_samples_than_its_manifest_says_is_told(
+def test_a_shard_with_more_samples_than_its_manifest_says_is_reported(
     numbered: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     url = pipeline.expand(numbered)[0]
@@ -167,7 +169,7 @@ def test_a_shard_that_holds_more_samples_than_its_manifest_says_is_told(
         assert text.startswith(f"Shard {url} holds more than 9 samples: its manifest says 9. Make the shards again")
     cfg = config(batch=3, train="x", classes=10, on_bad_shard="skip")
     assert len(trained_values(cfg, Dataset(found, None, 10, 32), 0, 1)) == 18
-    assert f"Went on: Shard {url} holds more than 9 samples" in capfd.readouterr().err
+    assert f"Continued: Shard {url} holds more than 9 samples" in capfd.readouterr().err
     cfg = config(batch=3, train="x", val="x", classes=10)
     assert "more than 9" in refused(lambda: list(pipeline.evaluation(cfg, Dataset(None, found, 10, 32), 0, 1)[1]))
 
@@ -185,10 +187,10 @@ def test_samples_that_cannot_be_used_are_left_out_and_counted_where_bad_shards_a
     cfg = config(batch=4, on_bad_shard="skip", shuffle_buffer=1, **given)
     found = pipeline.find(cfg, 1)
     assert set(trained_values(cfg, found, 0, 1)) == {0, 1, 3, 4, 5, 6}
-    said = capfd.readouterr().err.splitlines()
-    assert sorted(said) == [  # batches are decoded side by side
-        f"Went on without 1 sample: Sample k2 of {path} cannot be decoded: it is not an image that OpenCV knows.",
-        f"Went on without 1 sample: Sample k7 of {path} lacks a class or an image: it has cls.",
+    printed = capfd.readouterr().err.splitlines()
+    assert sorted(printed) == [  # batches are decoded side by side
+        f"Continued without 1 sample: Sample k2 of {path} cannot be decoded: it is not an image that OpenCV knows.",
+        f"Continued without 1 sample: Sample k7 of {path} lacks a class or an image: it has cls.",
     ]
     labels = torch.cat([y for _, y in pipeline.evaluation(cfg, found, 0, 1)[1]])
     assert labels.tolist() == [1, 1, 1, PADDING, 1, 1, 1, PADDING]
@@ -196,7 +198,7 @@ def test_samples_that_cannot_be_used_are_left_out_and_counted_where_bad_shards_a
     assert "Sample k" in refused(lambda: trained_values(cfg, found, 0, 1))  # a batch has to be made of something
 
 
-def test_a_class_may_be_told_by_a_samples_json(tmp_path: Path) -> None:
+def test_a_samples_json_may_hold_its_class(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     with webdataset.TarWriter(str(path)) as writer:
         writer.write({"__key__": "a", "ppm": ppm(1), "json": {"label": 3, "width": 32}})
@@ -222,10 +224,10 @@ def test_a_class_that_is_no_number_is_named(tmp_path: Path) -> None:
         writer.write({"__key__": "odd", "ppm": ppm(1), "cls": b"cat"})
     cfg = config(batch=1, train=str(path), classes=10)
     text = refused(lambda: trained_values(cfg, Dataset(ShardSet((str(path),), (1,)), None, 10, 32), 0, 1))
-    assert text == f"Sample odd of {path} has no class: b'cat' is no whole number. Make the shards again."
+    assert text == f"Sample odd of {path} has no class: b'cat' is not a whole number. Make the shards again."
 
 
-def test_a_shard_that_no_manifest_tells_of_and_that_cannot_be_counted_is_named_or_left_out(
+def test_an_unlisted_shard_that_cannot_be_counted_is_named_or_left_out(
     numbered: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     whole, cut, empty = (tmp_path / f"{name}.tar" for name in ("whole", "cut", "empty"))
@@ -240,9 +242,9 @@ def test_a_shard_that_no_manifest_tells_of_and_that_cannot_be_counted_is_named_o
         found = pipeline.find(config(batch=2, train=pattern, classes=10, on_bad_shard="skip"), 1)
         assert found.train is not None
         assert (found.train.urls, found.train.counts) == ((str(whole),), (10,))
-        assert f"Went on without a shard: Shard {bad} is" in capfd.readouterr().err
+        assert f"Continued without a shard: Shard {bad} is" in capfd.readouterr().err
 
 
 def test_a_shard_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "0.tar")
-    assert "0.tar: it is no file" in refused(lambda: list(read_shard(ShardFile(str(tmp_path / "0.tar")))))
+    assert "0.tar: it is not a file" in refused(lambda: list(read_shard(ShardFile(str(tmp_path / "0.tar")))))

@@ -24,7 +24,7 @@ from trainer.shards import photo_like
 SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--buffer", "8", "--few", "6"]
 
 
-def test_every_row_of_ours_sees_every_image_and_the_table_tells_the_ratios() -> None:
+def test_every_row_of_the_trainer_sees_every_image_and_the_table_shows_the_ratios() -> None:
     with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):  # type: ignore[attr-defined]
         assert set(addresses) == {0.0, DELAY_MS}
         assert {row(material)() for row in OURS} == {24}
@@ -39,10 +39,10 @@ def test_every_row_of_ours_sees_every_image_and_the_table_tells_the_ratios() -> 
         results = bench.experiment(material, addresses, kept, chosen, rounds=1)
     lines = table(material, chosen, results)
     assert max(map(len, lines)) <= 80
-    told = as_json(material, chosen, results)
-    assert [len(case["samples_per_second"]) for case in told["cases"]] == [1] * (len(chosen) - 4) + [0, 0, 1, 1]
-    assert json.loads(json.dumps(told))["cases"][0]["ratio_to_a"] == 1.0
-    assert [case["ratio_to_a"] for case in told["cases"] if not case["beside_store"]] == [None] * 3
+    reported = as_json(material, chosen, results)
+    assert [len(case["samples_per_second"]) for case in reported["cases"]] == [1] * (len(chosen) - 4) + [0, 0, 1, 1]
+    assert json.loads(json.dumps(reported))["cases"][0]["ratio_to_a"] == 1.0
+    assert [case["ratio_to_a"] for case in reported["cases"] if not case["beside_store"]] == [None] * 3
     assert any("no such peer" in line and "not installed" in line for line in lines)
     assert any("not measured: ValueError: broken" in line for line in lines)
     assert [line.split(":")[0] for line in lines[-3:]] == [
@@ -73,8 +73,8 @@ def test_the_object_store_has_a_core_of_its_own_where_there_are_two() -> None:
     assert (own == stores) == (len(every) == 1)
     code = "import os; print(*os.sched_getaffinity(0))"
     with run_on(stores):
-        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert frozenset(map(int, told.split())) == stores
+        reported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert frozenset(map(int, reported.split())) == stores
     assert available() == every
 
 
@@ -108,7 +108,7 @@ def test_without_an_object_store_the_local_rows_are_still_measured(monkeypatch: 
     assert missing == {"fake-gcs-server is not installed"}
 
 
-def test_a_peer_whose_installation_is_broken_is_told_in_its_row_and_stops_nobody(
+def test_a_broken_installation_of_a_peer_is_reported_in_its_row_and_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "streaming").mkdir()
@@ -136,7 +136,7 @@ def test_a_sweep_leaves_out_what_cannot_be_measured_and_names_the_best_of_the_re
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "printed"),
     [
         (["--shards", "0"], "0 is not a whole number of at least 1"),
         (["--rounds", "x"], "x is not a whole number of at least 1"),
@@ -144,8 +144,8 @@ def test_a_sweep_leaves_out_what_cannot_be_measured_and_names_the_best_of_the_re
         (["--work", "/nowhere"], "Cannot make a directory in /nowhere: No such file"),
     ],
 )
-def test_what_cannot_be_laid_out_is_told_in_a_sentence(
-    given: list[str], said: str, capfd: pytest.CaptureFixture[str]
+def test_what_cannot_be_laid_out_is_reported_in_a_sentence(
+    given: list[str], printed: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = {number: signal.getsignal(number) for number in bench.STOPS}  # type: ignore[attr-defined]
     try:
@@ -154,7 +154,7 @@ def test_what_cannot_be_laid_out_is_told_in_a_sentence(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    assert said in capfd.readouterr().err
+    assert printed in capfd.readouterr().err
 
 
 def test_a_folder_of_more_than_jpegs_is_refused(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_folder_of_more_than_jpegs_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_a_stop_is_heard_while_a_row_is_being_forked() -> None:
+def test_a_signal_works_while_a_row_is_being_forked() -> None:
     material = rows.Material(Path(), "", "", images=1, classes=1, batch=1, size=32, buffer=1, loaders=0, few=1)
     before = {number: signal.signal(number, bench._interrupt) for number in bench.STOPS}  # type: ignore[attr-defined]
     due = [signal.SIGTERM]
@@ -197,5 +197,5 @@ def test_rows_can_be_measured_by_themselves() -> None:
         rows.from_many_single_objects,
     }
     assert {case.row for case in bench.select_cases(chosen, "litdata")} == {peers.litdata}
-    with pytest.raises(TrainerError, match=r"There is no row d.* Name a word of one: A  files"):
+    with pytest.raises(TrainerError, match=r"There is no row d.* Name a word of a row: A  files"):
         bench.select_cases(chosen, "A,D")

@@ -36,10 +36,10 @@ def kept(where: str, values: int) -> CheckpointStore:
 
 
 def found(where: str) -> tuple[float | None, list[str]]:
-    """The value in the newest whole checkpoint, and what was said on the way to it."""
-    said: list[str] = []
-    newest = store.find_newest(where, MINE, said.append)
-    return (None if newest is None else float(newest[1].floats["model.w"][0, 0])), said
+    """The value in the newest whole checkpoint, and what was printed on the way to it."""
+    printed: list[str] = []
+    newest = store.find_newest(where, MINE, printed.append)
+    return (None if newest is None else float(newest[1].floats["model.w"][0, 0])), printed
 
 
 @pytest.fixture(params=["directory", "bucket"])
@@ -129,14 +129,14 @@ def write_pointer(path: Path, **fields: Any) -> None:
         ),
     ],
 )
-def test_a_damaged_or_unfinished_checkpoint_is_passed_over_and_said(
+def test_a_damaged_or_unfinished_checkpoint_is_passed_over_and_reported(
     tmp_path: Path, spoil: Callable[[Path], None], says: str
 ) -> None:
     kept(str(tmp_path), 3)
     spoil(tmp_path)
-    value, said = found(str(tmp_path))
+    value, printed = found(str(tmp_path))
     assert value == 2
-    [line] = said
+    [line] = printed
     assert line.startswith(f"Passed over checkpoint {tmp_path}/checkpoint-000003: ")
     assert says in line
 
@@ -217,7 +217,7 @@ def test_a_checkpoint_that_cannot_be_read_just_now_is_not_passed_over(monkeypatc
         store.find_newest("gs://runs/kept", MINE)
 
 
-def test_a_checkpoint_on_a_disk_that_cannot_be_read_is_told_with_the_way_out(tmp_path: Path) -> None:
+def test_a_checkpoint_on_a_disk_that_cannot_be_read_is_reported_with_the_way_out(tmp_path: Path) -> None:
     kept(str(tmp_path), 3)
     (tmp_path / "checkpoint-000003.pt").unlink()
     (tmp_path / "checkpoint-000003.pt").mkdir()  # what even root cannot read
@@ -254,7 +254,7 @@ def test_a_named_checkpoint_that_is_damaged_or_not_there_is_an_error(tmp_path: P
         store.load_named(str(tmp_path / "nothing.pt"), MINE)
 
 
-def test_a_run_killed_before_its_best_is_told_is_resumed_from_the_one_before_and_finds_its_best_again(
+def test_a_run_killed_before_its_best_is_recorded_resumes_from_the_one_before_and_finds_its_best_again(
     tmp_path: Path,
 ) -> None:
     keeper = kept(str(tmp_path), 1)
@@ -283,8 +283,8 @@ def test_two_runs_that_save_by_turns_in_one_place_overwrite_nothing_of_each_othe
     assert saved == [objects.join(place, f"checkpoint-{number:06d}.pt") for number in (1, 2, 3, 4)]
     runs = [store.load_named(path, MINE)[0].run for path in saved]  # each whole
     assert runs == [first.run, second.run] * 2
-    said = f"Another run seems to save to {place} too, and --resume auto takes the newest of all."
-    assert capfd.readouterr().err.count(said) == 2
+    printed = f"Another run seems to save to {place} too, and --resume auto takes the newest of all."
+    assert capfd.readouterr().err.count(printed) == 2
 
 
 def test_a_resumed_run_goes_on_tidying_up_its_own(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_resumed_run_goes_on_tidying_up_its_own(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("*.pt")) == [f"checkpoint-{n:06d}.pt" for n in (2, 3, 4)]
 
 
-def test_a_place_that_cannot_be_written_is_told_before_there_is_anything_to_save(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_reported_before_there_is_anything_to_save(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerError, match=rf"Cannot keep checkpoints in {tmp_path}/file: .* --checkpoint-dir"):
         CheckpointStore(str(tmp_path / "file"), MINE, None)

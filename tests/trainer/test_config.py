@@ -77,9 +77,9 @@ def test_an_ipv6_coordinator_keeps_its_colons() -> None:
         ([*FAKE, "--learning-rate", "inf"], "--learning-rate must be more than 0, and at most 1e+09"),
         ([*FAKE, "--weight-decay", "nan"], "--weight-decay"),
         ([*FAKE, "--weight-decay", "1e300"], "--weight-decay must lie between 0 and 1e+09"),
-        (["--data", "s3://b/x"], "s3:// is not read here. Name a directory, or gs://bucket/prefix"),
+        (["--data", "s3://b/x"], "s3:// cannot be read here. Name a directory, or gs://bucket/prefix"),
         (["--train-shards", "https://h/{0..3}.tar"], "or give pipe:curl -sSfL https://h/{0..3}.tar"),
-        ([*FAKE, "--checkpoint-dir", "s3://b/x"], "--checkpoint-dir s3://b/x: s3:// is not read here"),
+        ([*FAKE, "--checkpoint-dir", "s3://b/x"], "--checkpoint-dir s3://b/x: s3:// cannot be read here"),
         (["--data", "pipe:cat x"], "--data pipe:cat x is a command"),
         ([*FAKE, "--checkpoint-dir", "pipe:cat"], "--checkpoint-dir pipe:cat is a command"),
         ([*FAKE, "--resume", "pipe:cat"], "--resume pipe:cat is a command"),
@@ -186,7 +186,7 @@ def test_the_command_answers_before_torch_is_loaded(arguments: list[str], code: 
     assert "torch was imported" not in ran.stderr
 
 
-def test_a_run_says_at_once_that_it_is_loading_and_ctrl_c_ends_it_then_without_a_traceback(tmp_path: Path) -> None:
+def test_a_run_prints_at_once_that_it_is_loading_and_ctrl_c_then_ends_it_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     environ = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     ran = subprocess.run(
@@ -201,7 +201,7 @@ def test_a_run_says_at_once_that_it_is_loading_and_ctrl_c_ends_it_then_without_a
     assert (ran.returncode, ran.stderr) == (-signal.SIGINT, "")
 
 
-@pytest.mark.parametrize(("device", "told"), [("TPU", "/tmp/compiled"), ("TPU", "no"), ("CPU", "no")])
-def test_where_compiled_graphs_are_kept_can_be_told(device: str, told: str) -> None:
-    config = parse([*FAKE, "--compilation-cache", told], {"PJRT_DEVICE": device})
-    assert config.compilation_cache == told
+@pytest.mark.parametrize(("device", "reported"), [("TPU", "/tmp/compiled"), ("TPU", "no"), ("CPU", "no")])
+def test_the_directory_of_compiled_graphs_can_be_set(device: str, reported: str) -> None:
+    config = parse([*FAKE, "--compilation-cache", reported], {"PJRT_DEVICE": device})
+    assert config.compilation_cache == reported

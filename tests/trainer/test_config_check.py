@@ -18,7 +18,7 @@ FAKE = ["--fake-data", "--image-size", "32"]
 
 
 def difference(first: list[str], second: list[str]) -> str:
-    """What is said of workers 0 and 1 that were started with these; empty where they may go on."""
+    """The error about workers 0 and 1 that were started with these; empty where they may continue."""
     try:
         compare([(0, list_settings(parse(first, {}))), (1, list_settings(parse(second, {})))])
     except TrainerError as error:
@@ -26,10 +26,10 @@ def difference(first: list[str], second: list[str]) -> str:
     return ""
 
 
-def test_what_differs_is_told_as_it_was_given() -> None:
+def test_differences_are_reported_by_option() -> None:
     assert difference(FAKE, [*FAKE, "--batch-size", "16", "--steps-per-epoch", "5"]) == (
-        "Worker 1 was started with other arguments than worker 0: there --batch-size is 16 instead of 128, "
-        "--steps-per-epoch is 5 instead of none. Start all workers with the same ones."
+        "Worker 1 was started with different arguments than worker 0: --batch-size is 16 instead of 128, "
+        "--steps-per-epoch is 5 instead of none. Start all workers with the same arguments."
     )
 
 
@@ -58,16 +58,18 @@ def test_what_is_a_workers_own_is_not(own: list[str]) -> None:
 
 
 def test_the_same_place_in_another_home_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
+    reported = []
     for worker in range(2):
         monkeypatch.setenv("HOME", f"/home/{worker}")
-        told.append((worker, list_settings(parse(["--train-shards", "~/set/{0..3}.tar"], {}))))
-    compare(told)
+        reported.append((worker, list_settings(parse(["--train-shards", "~/set/{0..3}.tar"], {}))))
+    compare(reported)
 
 
-def test_workers_with_different_batches_end_before_the_first_step_and_one_says_why(pods: Callable[[], Pod]) -> None:
+def test_workers_with_different_batches_end_before_the_first_step_and_one_reports_why(
+    pods: Callable[[], Pod],
+) -> None:
     workers = pods().run(["--model", "tiny", *FAKE], workers=2, others=["--batch-size", "16"])
     assert [worker.exit_code for worker in workers] == [2, 2], workers
-    assert "there --batch-size is 16 instead of 128" in workers[0].err
+    assert "--batch-size is 16 instead of 128" in workers[0].err
     assert workers[1].err == ""
     assert "Compiling" not in workers[0].out + workers[1].out

@@ -99,7 +99,9 @@ def forbidding(_: str) -> tuple[int, bytes]:
     return 403, b'{"error": {"code": 403, "message": "x@y.iam does not have storage.objects.get access"}}'
 
 
-def test_a_bucket_that_may_not_be_read_is_told_with_the_role_that_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_that_may_not_be_read_is_reported_with_the_role_that_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with answering(monkeypatch, forbidding):
         for ask in (
             lambda: objects.list_names("gs://theirs/x"),
@@ -110,8 +112,8 @@ def test_a_bucket_that_may_not_be_read_is_told_with_the_role_that_is_needed(monk
             assert re.match(r"No permission for gs://theirs/x.*objects.get access.*roles/storage", refused(ask))
 
 
-def test_a_pattern_whose_braces_do_not_match_is_refused() -> None:
-    assert "is no pattern of shards" in refused(lambda: pipeline.expand("/x/t-{0..3.tar"))
+def test_a_pattern_with_unmatched_braces_is_refused() -> None:
+    assert "is not a pattern of shards" in refused(lambda: pipeline.expand("/x/t-{0..3.tar"))
 
 
 def test_a_pattern_of_commands_is_one_command_a_shard(numbered: str) -> None:
@@ -135,20 +137,20 @@ def test_classes_that_differ_between_the_patterns_are_named(tmp_path: Path) -> N
     assert pipeline.find(config(batch=2, train=train, val=train), 1).classes == 2
 
 
-def test_fewer_shards_than_loader_processes_work_and_that_is_said(
+def test_fewer_shards_than_loader_processes_work_and_that_is_reported(
     shapes: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cfg = config(batch=8, directory=shapes, loader_workers=3)
     found = pipeline.find(cfg, 4)
-    said = capfd.readouterr().out
-    assert "8 training shards feed 2 loader processes on each of 4 cores, not 3" in said
-    assert "--samples-per-shard" in said
+    printed = capfd.readouterr().out
+    assert "8 training shards feed 2 loader processes on each of 4 cores, not 3" in printed
+    assert "--samples-per-shard" in printed
     assert len(trained_values(cfg, found, 3, 4)) == 64
     pipeline.find(config(batch=8, directory=shapes, loader_workers=2), 4)
     assert "feed" not in capfd.readouterr().out
 
 
-def test_shards_that_were_never_finished_are_told_as_that(tmp_path: Path) -> None:
+def test_unfinished_shards_are_reported_as_unfinished(tmp_path: Path) -> None:
     (tmp_path / UNFINISHED).write_text("{}")
     assert "never finished" in refused(lambda: pipeline.find(config(directory=str(tmp_path)), 1))
 
@@ -165,9 +167,7 @@ def test_a_batch_larger_than_a_ranks_share_is_refused(shapes: str) -> None:
     )
 
 
-def test_a_validation_set_without_a_sample_is_refused_and_not_told_as_no_accuracy(
-    shapes: str, tmp_path: Path
-) -> None:
+def test_a_validation_set_without_a_sample_is_refused_at_the_start(shapes: str, tmp_path: Path) -> None:
     train = f"{shapes}/shapes-train-*.tar"
     empty = shard(tmp_path / "val.tar", [])
     text = refused(lambda: pipeline.find(config(train=train, val=empty), 1))
@@ -183,7 +183,7 @@ def test_places_without_shards_are_named(tmp_path: Path) -> None:
     assert "No shards match" in refused(lambda: pipeline.find(config(train=f"{tmp_path}/*.tar"), 1))
 
 
-def test_each_directorys_manifest_tells_of_its_own_shards(tmp_path: Path) -> None:
+def test_each_directorys_manifest_lists_its_own_shards(tmp_path: Path) -> None:
     """Names may be the same: `{a,b}/pets-train-000000.tar`."""
     for name, count in (("a", 4), ("b", 6)):
         source = sources.ImageSource(
@@ -210,7 +210,7 @@ def test_a_set_of_one_class_is_refused(tmp_path: Path) -> None:
     assert text.startswith(f"There is one class only in {tmp_path}. Make the shards from a directory that holds")
 
 
-def test_what_is_no_pattern_of_files_is_told_with_one(shapes: str) -> None:
+def test_what_is_not_a_pattern_is_refused_with_one_that_is(shapes: str) -> None:
     assert refused(lambda: pipeline.expand(shapes)) == f"{shapes} is a directory. Write {shapes}/*.tar."
     text = refused(lambda: pipeline.expand(f"{Path(shapes).parent}/*/x.tar"))
     assert "has * or ? in the name of a directory. Write directories in braces" in text

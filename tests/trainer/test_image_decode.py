@@ -195,7 +195,7 @@ def test_what_is_no_image_is_refused(content: bytes) -> None:
         image_decode.decode(content)
 
 
-def test_a_small_file_that_says_it_is_a_huge_image_is_refused_before_there_is_memory_for_it() -> None:
+def test_a_small_file_that_claims_to_be_a_huge_image_is_refused_before_memory_is_allocated() -> None:
     sides = struct.pack(">HH", 30_000, 30_000)
     jpeg = bytearray(encoded(Image.new("RGB", (64, 64)), "jpeg"))
     frame = jpeg.index(b"\xff\xc0")

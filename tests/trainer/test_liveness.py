@@ -29,47 +29,47 @@ def store_at(port: int, *, rank: int) -> TCPStore:
     return TCPStore(HOST, port, None, is_master=rank == 0, wait_for_workers=False, timeout=timedelta(seconds=60))
 
 
-def take_part(rank: int, port: int, entered: int, ours: Any) -> None:
-    """A rank: says when it is there (rank 0 with its store's port), and then does what it is told to."""
+def take_part(rank: int, port: int, entered: int, pipe: Any) -> None:
+    """A rank: reports when it is there (rank 0 with its store's port), and then does what it is asked to."""
     store = store_at(port, rank=rank)
     roll_call = RollCall(store, rank, 4)
     roll_call.entered = entered
-    ours.send(store.port)
+    pipe.send(store.port)
     does = {
         "call": lambda: roll_call.missing(lambda: False),
-        "tell": roll_call.report_error,
+        "report": roll_call.report_error,
         "leave": roll_call.shutdown,
     }
     while True:
-        ours.send(does[ours.recv()]())
+        pipe.send(does[pipe.recv()]())
 
 
 class Rank:
     """One rank in a process of its own, which can be frozen and killed."""
 
     def __init__(self, rank: int, port: int, entered: int) -> None:
-        self._ours, theirs = CONTEXT.Pipe()
+        self._pipe, theirs = CONTEXT.Pipe()
         self._process = CONTEXT.Process(target=take_part, args=(rank, port, entered, theirs))
         self._process.start()
-        self.port: int = self._ours.recv()
+        self.port: int = self._pipe.recv()
 
     def call(self) -> None:
-        self._ours.send("call")
+        self._pipe.send("call")
 
     def found(self) -> MissingRanks:
-        found: MissingRanks = self._ours.recv()
+        found: MissingRanks = self._pipe.recv()
         return found
 
-    def tells(self) -> bool:
-        self._ours.send("tell")
-        tells: bool = self._ours.recv()
-        return tells
+    def reports(self) -> bool:
+        self._pipe.send("report")
+        reports: bool = self._pipe.recv()
+        return reports
 
     def shutdown(self) -> None:
-        self._ours.send("leave")
+        self._pipe.send("leave")
 
     def has_left(self, within: float) -> bool:
-        return self._ours.poll(within)
+        return self._pipe.poll(within)
 
     def signal(self, number: signal.Signals) -> None:
         pid = self._process.pid
@@ -107,7 +107,7 @@ def start() -> Iterator[Start]:
         each.end()
 
 
-def test_ranks_that_are_frozen_or_dead_are_silent_and_all_others_hear_of_it(start: Start) -> None:
+def test_frozen_and_dead_ranks_are_silent_and_all_others_learn_it(start: Start) -> None:
     first, frozen, dead, last = start(7, 6, 7, 7)
     frozen.signal(signal.SIGSTOP)
     dead.end()
@@ -122,7 +122,7 @@ def test_a_rank_that_answers_and_came_less_far_is_behind(start: Start) -> None:
     assert ranks[3].found() == MissingRanks(behind=(2,))
 
 
-def test_where_all_answer_and_came_as_far_nobody_is_named(start: Start) -> None:
+def test_if_all_ranks_answer_and_came_equally_far_none_is_named(start: Start) -> None:
     ranks = start(7, 7, 7, 7)
     ranks[0].call()
     assert ranks[0].found() == MissingRanks()
@@ -136,7 +136,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
-def test_where_rank_0_does_not_answer_any_more_it_is_named(start: Start, number: signal.Signals) -> None:
+def test_a_rank_0_that_does_not_answer_is_named(start: Start, number: signal.Signals) -> None:
     first, *others = start(7, 7, 7, 7)
     first.signal(number)
     for rank in others:
@@ -144,7 +144,7 @@ def test_where_rank_0_does_not_answer_any_more_it_is_named(start: Start, number:
     assert [rank.found() for rank in others] == [MissingRanks(silent=(0,))] * 3
 
 
-def test_who_asks_when_rank_0_has_ended_for_anothers_sake_knows_whose(start: Start) -> None:
+def test_a_late_caller_knows_which_rank_ended_rank_0(start: Start) -> None:
     first, dead, late, _ = start(7, 7, 7, 7)
     dead.end()
     first.call()
@@ -163,27 +163,27 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_of_ranks_that_end_one_says_why_and_all_others_hear_which(start: Start) -> None:
-    first, teller, late, frozen = start(7, 7, 6, 7)
+def test_one_of_the_ending_ranks_reports_why_and_all_others_learn_which(start: Start) -> None:
+    first, reporter, late, frozen = start(7, 7, 6, 7)
     frozen.signal(signal.SIGSTOP)
-    assert teller.tells()
-    assert not first.tells()
+    assert reporter.reports()
+    assert not first.reports()
     late.call()
     assert late.found() == MissingRanks(ended=(1,))
 
 
 @pytest.mark.usefixtures("patient")
-def test_rank_0_ends_when_all_have_heard_who_says_why(start: Start) -> None:
+def test_rank_0_ends_when_all_know_which_rank_reports(start: Start) -> None:
     first, frozen, *late = start(7, 7, 7, 7)
     frozen.signal(signal.SIGSTOP)
-    assert first.tells()
+    assert first.reports()
     first.shutdown()
     assert not first.has_left(within=1)
     frozen.signal(signal.SIGCONT)
     assert first.has_left(within=30)
     first.end()
     for rank in (frozen, *late):
-        assert not rank.tells()
+        assert not rank.reports()
         rank.call()
         assert rank.found() == MissingRanks(ended=(0,))
 
@@ -191,23 +191,23 @@ def test_rank_0_ends_when_all_have_heard_who_says_why(start: Start) -> None:
 def test_rank_0_does_not_wait_for_ever_for_one_that_is_frozen(start: Start) -> None:
     first, frozen, *_ = start(7, 7, 7, 7)
     frozen.signal(signal.SIGSTOP)
-    assert first.tells()
+    assert first.reports()
     first.shutdown()
     assert first.has_left(within=10)
 
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
-def test_where_rank_0_does_not_answer_any_more_better_twice_than_never(start: Start, number: signal.Signals) -> None:
+def test_without_rank_0_an_error_is_rather_reported_twice_than_never(start: Start, number: signal.Signals) -> None:
     first, *others = start(7, 7, 7, 7)
     first.signal(number)
     for rank in others[:2]:
-        assert rank.tells()
+        assert rank.reports()
         rank.shutdown()
         assert rank.has_left(within=10)
 
 
-def test_ranks_are_told_with_their_workers() -> None:
+def test_ranks_are_named_with_their_workers() -> None:
     assert format_ranks((5,), cores=4) == "Rank 5 (worker 1, core 1)"
     assert format_ranks((4, 5, 6, 7), cores=4) == "Ranks 4, 5, 6 and 7 (worker 1)"
     assert format_ranks((1, 4), cores=4) == "Ranks 1 and 4 (workers 0 and 1)"

@@ -19,7 +19,7 @@ def test_replicas_of_several_workers_on_one_machine_are_counted_together() -> No
     memory_check.check_memory([MachineMemory("a", 4000)] * 3 + [MachineMemory("b", 4000)] * 2, 1000)
 
 
-def test_a_machine_that_does_not_tell_its_memory_is_let_through() -> None:
+def test_a_machine_with_unknown_memory_is_let_through() -> None:
     memory_check.check_memory([MachineMemory("", 0)] * 100, 1000)
 
 

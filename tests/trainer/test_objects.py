@@ -17,8 +17,8 @@ from trainer.storage import objects
 
 def test_credentials_that_belong_to_no_project_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = tmp_path / "user.json"
-    told = {"type": "authorized_user", "client_id": "a", "client_secret": "b", "refresh_token": "c"}
-    key.write_text(json.dumps(told))
+    reported = {"type": "authorized_user", "client_id": "a", "client_secret": "b", "refresh_token": "c"}
+    key.write_text(json.dumps(reported))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
     for name in ("GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "STORAGE_EMULATOR_HOST"):
         monkeypatch.delenv(name, raising=False)
@@ -27,26 +27,28 @@ def test_credentials_that_belong_to_no_project_will_do(tmp_path: Path, monkeypat
     client.close()
 
 
-def test_what_the_api_answers_is_told_without_the_request() -> None:
+def test_the_apis_answer_is_reported_without_the_request() -> None:
     import requests
     from google.api_core.exceptions import RetryError, ServiceUnavailable, from_http_status
 
     answer = requests.Response()
     answer._content = b'{"error": {"code": 403, "message": "you@p does not have storage.objects.create access"}}'
     refused = from_http_status(403, "POST https://…/o?uploadType=multipart: {…}", response=answer)
-    with pytest.raises(TrainerError) as told, objects._translate_errors("gs://b/it"):
+    with pytest.raises(TrainerError) as reported, objects._translate_errors("gs://b/it"):
         raise refused
-    assert str(told.value).startswith("No permission for gs://b/it: 403: you@p does not have storage.objects.create")
+    assert str(reported.value).startswith(
+        "No permission for gs://b/it: 403: you@p does not have storage.objects.create"
+    )
     with (
         pytest.raises(TrainerError, match=r"gs://b/it: \[Errno \d+\] Connection refused\. See"),
         objects._translate_errors("gs://b/it"),
     ):
         requests.get("http://127.0.0.1:1")
     busy = RetryError("Timeout of 30.0s exceeded", ServiceUnavailable("try later"))  # type: ignore[no-untyped-call]
-    with pytest.raises(TrainerError) as told, objects._translate_errors("gs://b/it"):
+    with pytest.raises(TrainerError) as reported, objects._translate_errors("gs://b/it"):
         raise busy
-    assert str(told.value) == (
-        "Cloud Storage does not serve gs://b/it: 503: try later. See whether network and bucket are well."
+    assert str(reported.value) == (
+        "Cloud Storage does not serve gs://b/it: 503: try later. Check the network and the bucket."
     )
 
 
@@ -61,6 +63,6 @@ def test_an_object_that_is_not_there_is_not_taken_for_its_bucket(object_store: s
 @pytest.mark.parametrize(
     "ask", [objects.exists, objects.is_directory, objects.list_names, objects.read, objects.delete]
 )
-def test_what_a_disk_refuses_is_told_in_a_sentence(ask: Callable[[str], object], tmp_path: Path) -> None:
+def test_what_a_disk_refuses_is_reported_in_a_sentence(ask: Callable[[str], object], tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=r"Cannot \w+( for)? .*/xxx.*: File name too long\."):
         ask(f"{tmp_path}/{'x' * 300}")

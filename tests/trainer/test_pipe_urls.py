@@ -41,7 +41,7 @@ def await_that(holds: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_what_a_command_puts_out_is_read_and_its_failure_told() -> None:
+def test_a_commands_output_is_read_and_its_failure_reported() -> None:
     with open_pipe("pipe:printf 'a\\nb'; cat") as stream:  # it has no standard input to wait for
         assert stream.read() == b"a\nb"
     failed = "The command of pipe:echo x; exit 7 failed: exit code 7"
@@ -63,10 +63,8 @@ def test_a_command_and_what_it_started_end_with_a_reader_that_is_killed(number: 
     await_that(lambda: not any(map(is_alive, pids)))
 
 
-def test_a_command_that_hangs_is_ended_for_whoever_waits_for_it(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing is said of a shard that was given up, and no further one is begun."""
+def test_a_hanging_command_is_ended_for_its_reader(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A shard that was given up is not reported, and no further one is begun."""
     begun = tmp_path / "begun"
     shards = [ShardFile(f"pipe:echo {number} >> {begun}; exec sleep 1000") for number in range(2)]
     met: list[BaseException] = []

@@ -30,7 +30,6 @@ from trainer.data import (
 )
 from trainer.data.batching import Batching
 from trainer.data.pipeline import PADDING, Dataset, ShardSet
-from trainer.data.shard_dataset import batches
 from trainer.errors import TrainerError
 from trainer.storage import objects
 
@@ -121,7 +120,7 @@ def test_the_first_batch_comes_before_the_shuffle_buffer_is_full(tmp_path: Path)
     assert "holds 100 samples" in refused(lambda: list(batches))  # which is met only now
 
 
-def test_long_names_that_only_extended_headers_can_tell_are_read_all_the_same(tmp_path: Path) -> None:
+def test_long_names_in_extended_headers_are_read(tmp_path: Path) -> None:
     path = tmp_path / "long.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as writer:
         for number in range(4):
@@ -200,8 +199,8 @@ def test_samples_of_both_kinds_stay_in_order_decoded_ahead_or_copied_on_the_spot
     contents = {"png": stream.getvalue(), "ppm": ppm(7)}
     kinds = ["png", "png", "ppm", "ppm", "png", "ppm", "ppm", "png"]
     raw = [{"__key__": "k", "__url__": "u", kind: contents[kind], "cls": b"%d" % n} for n, kind in enumerate(kinds)]
-    made = Batching(1, 32, 10, "seed").of(iter(raw))
-    assert [int(label) for _, labels in made for label in labels] == list(range(8))
+    made = Batching(1, 32, 10, "seed").decode(raw)
+    assert [int(label) for future in made for label in future.result()[1]] == list(range(8))
 
 
 def test_what_a_seed_gives_does_not_change_without_a_new_number_for_it(numbered: str) -> None:
@@ -224,9 +223,9 @@ class _Telling(torch.utils.data.IterableDataset):  # type: ignore[name-defined,t
         yield os.getppid(), {signal.getsignal(number) for number in loader_processes.STOPS} == {signal.SIG_IGN}
 
 
-def test_a_loader_process_is_not_forked_from_the_training_and_hears_no_signal_to_all() -> None:
+def test_a_loader_process_is_not_forked_from_the_training_and_ignores_signals_to_all() -> None:
     """Locks that other threads hold at a fork are never let go of in the child."""
-    [(parent, ignored)] = batches(_Telling(), 1)
+    [(parent, ignored)] = loader_processes.read(_Telling(), 1)
     assert parent != os.getpid()
     assert ignored
 
@@ -257,14 +256,14 @@ class _Broken(torch.utils.data.IterableDataset):  # type: ignore[name-defined,ty
         yield 0
 
 
-def test_a_loader_process_that_was_killed_is_told_from_what_one_met() -> None:
-    with pytest.raises(TrainerError, match="A loader process ended before its time"):
-        list(batches(_Killed(), 2))
+def test_a_killed_loader_process_is_distinguished_from_an_error_in_one() -> None:
+    with pytest.raises(TrainerError, match="A loader process ended unexpectedly"):
+        list(loader_processes.read(_Killed(), 2))
     with pytest.raises(RuntimeError, match="no such kernel"):
-        list(batches(_Broken(), 2))
+        list(loader_processes.read(_Broken(), 2))
 
 
-def test_a_loader_process_killed_while_it_looked_whether_to_end_leaves_nobody_waiting() -> None:
+def test_a_loader_process_killed_while_it_checks_its_end_event_blocks_no_other() -> None:
     """That look takes a lock, with torch's own event, and ending the others needs the lock."""
-    with pytest.raises(TrainerError, match="A loader process ended before its time"):
-        list(batches(_KilledAsItLooked(), 2))
+    with pytest.raises(TrainerError, match="A loader process ended unexpectedly"):
+        list(loader_processes.read(_KilledAsItLooked(), 2))

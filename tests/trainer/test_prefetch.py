@@ -1,13 +1,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 
-from trainer.data.prefetch import QUEUE_DEPTH, EpochPrefetcher
+from trainer.data.prefetch import QUEUE_DEPTH, BatchQueue, EpochPrefetcher
 
+T = TypeVar("T")
 DEADLINE = 60
+
+
+def prefetching(make: Callable[[int, int], Iterator[T]]) -> EpochPrefetcher[T]:
+    """A prefetcher of epochs whose batches `make` makes."""
+    return EpochPrefetcher(lambda epoch, first: BatchQueue(lambda: make(epoch, first)))
 
 
 def test_an_epoch_that_was_begun_has_its_first_batch_made_before_it_is_asked_for() -> None:
@@ -18,7 +25,7 @@ def test_an_epoch_that_was_begun_has_its_first_batch_made_before_it_is_asked_for
             made.set()
             yield f"{epoch}.{step}"
 
-    ahead = EpochPrefetcher(batches)
+    ahead = prefetching(batches)
     ahead.begin(2)
     assert made.wait(DEADLINE)
     assert list(ahead.epoch(2)) == ["2.0", "2.1", "2.2"]
@@ -31,7 +38,7 @@ def test_an_epoch_is_the_same_whether_begun_ahead_or_not_and_only_begun_once() -
         asked.append((epoch, first))
         return iter(range(first, 4))
 
-    ahead = EpochPrefetcher(batches)
+    ahead = prefetching(batches)
     ahead.begin(1)
     ahead.begin(1)
     assert list(ahead.epoch(1)) == list(ahead.epoch(1)) == [0, 1, 2, 3]
@@ -44,7 +51,7 @@ def test_what_goes_wrong_with_the_first_batch_is_raised_where_it_is_asked_for() 
         raise OSError("no such shard")
         yield
 
-    ahead = EpochPrefetcher(broken)
+    ahead = prefetching(broken)
     ahead.begin(1)
     with pytest.raises(OSError, match="no such shard"):
         next(ahead.epoch(1))
@@ -61,7 +68,7 @@ def test_batches_are_made_while_the_loop_is_busy_but_only_a_few() -> None:
                 full.set()
             yield step
 
-    ahead = EpochPrefetcher(batches)
+    ahead = prefetching(batches)
     taken = ahead.epoch(1)
     assert full.wait(DEADLINE)
     assert len(made) == QUEUE_DEPTH + 1  # no more until one is taken
@@ -73,7 +80,7 @@ def test_what_goes_wrong_later_is_raised_after_the_batches_before_it() -> None:
         yield 0
         raise OSError("the shard ends here")
 
-    batches = EpochPrefetcher(cut_off).epoch(1)
+    batches = prefetching(cut_off).epoch(1)
     assert next(batches) == 0
     with pytest.raises(OSError, match="ends here"):
         next(batches)
@@ -88,7 +95,7 @@ def test_closing_ends_the_epoch_that_is_read_and_the_one_that_was_begun() -> Non
         finally:
             ended.append(epoch)
 
-    ahead = EpochPrefetcher(batches)
+    ahead = prefetching(batches)
     assert next(ahead.epoch(1)) == 0
     ahead.begin(2)
     ahead.close()

@@ -76,7 +76,7 @@ def test_a_line_waits_for_room_in_a_full_pipe_that_does_not_wait_by_itself(monke
     assert waited == [[theirs]]
 
 
-def test_without_an_evaluation_there_is_no_accuracy_to_tell() -> None:
+def test_without_an_evaluation_no_accuracy_is_printed() -> None:
     assert not any("Accuracy" in line for line in progress.total_lines(1, None, 1))
 
 
@@ -120,22 +120,22 @@ def test_a_line_is_one_write_whatever_is_in_it(monkeypatch: pytest.MonkeyPatch) 
     assert written == [(1, "Loss=ü and more\n".encode())]
 
 
-def test_a_line_that_nobody_takes_any_more_is_lost_and_does_no_harm() -> None:
+def test_a_line_without_a_reader_is_lost_and_does_no_harm() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     progress.write_line("Saved", descriptor=writer)
     os.close(writer)
 
 
-def test_a_log_that_cannot_be_written_is_told_once(
+def test_a_log_that_cannot_be_written_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "_losing", False)
     with Path("/dev/full").open("wb") as full:
         for _ in range(3):
             progress.write_line("Saved", descriptor=full.fileno())
-    [told] = capfd.readouterr().err.splitlines()
-    assert told.startswith("Lines of the log are being lost: No space left on device. Make room")
+    [reported] = capfd.readouterr().err.splitlines()
+    assert reported.startswith("Lines of the log are being lost: No space left on device. Make room")
 
 
 def test_lines_of_processes_that_share_a_pipe_never_glue() -> None:

@@ -16,8 +16,8 @@ from tests.trainer.conftest import Pod
 def test_gradients_of_any_shape_become_their_means_and_one_vote_stops_all(pod: Pod) -> None:
     [worker] = pod.run(["--fake-data"], cores=2, way=collectives.together)
     assert worker.exit_code == 0, worker
-    told = sorted(line for line in worker.lines if line.startswith(collectives.AVERAGED))
-    assert told == [f"{collectives.AVERAGED} {rank}" for rank in (0, 1)]
+    reported = sorted(line for line in worker.lines if line.startswith(collectives.AVERAGED))
+    assert reported == [f"{collectives.AVERAGED} {rank}" for rank in (0, 1)]
 
 
 def test_xlas_own_collectives_step_vote_sum_and_gather(pod: Pod) -> None:

@@ -77,8 +77,8 @@ class CuttingProxy:
         while b"\r\n\r\n" not in request and (part := client.recv(65536)):
             request += part
         header, _, body = request.partition(b"\r\n\r\n")
-        told = re.search(rb"(?i)\r\ncontent-length: (\d+)", header)
-        while told and len(body) < int(told[1]) and (part := client.recv(65536)):
+        reported = re.search(rb"(?i)\r\ncontent-length: (\d+)", header)
+        while reported and len(body) < int(reported[1]) and (part := client.recv(65536)):
             body, request = body + part, request + part
         return request
 
@@ -111,9 +111,7 @@ def test_an_object_comes_whole_with_one_request(proxy: CuttingProxy, content: by
     assert proxy.ranges == ["bytes=0-"]
 
 
-def test_an_object_whose_connections_break_is_read_on_from_the_byte_where_they_did(
-    proxy: CuttingProxy, content: bytes
-) -> None:
+def test_reading_continues_at_the_byte_where_a_connection_broke(proxy: CuttingProxy, content: bytes) -> None:
     proxy.allowances = [200_000, 0, 300_000, 100]
     assert objects.read("gs://trainer-test/long") == content
     starts = [int(asked.removeprefix("bytes=").rstrip("-")) for asked in proxy.ranges]
@@ -162,7 +160,7 @@ def test_an_object_that_changes_in_between_is_not_patched_together(proxy: Cuttin
     with objects.open_stream("gs://trainer-test/changing") as stream:
         stream.read(1000)
         past_the_proxy(proxy, "gs://trainer-test/changing", content[:-1])
-        with pytest.raises(TrainerError, match="gs://trainer-test/changing was written anew while it was read"):
+        with pytest.raises(TrainerError, match="gs://trainer-test/changing was overwritten while it was being read"):
             stream.read()
 
 
@@ -172,7 +170,7 @@ def test_an_empty_object_is_empty_and_a_missing_one_is_named(proxy: CuttingProxy
         objects.read("gs://trainer-test/none")
 
 
-def test_a_new_object_whose_answer_is_lost_is_not_taken_for_anothers(
+def test_a_new_object_with_a_lost_answer_is_not_taken_for_anothers(
     proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from google.cloud.storage import retry

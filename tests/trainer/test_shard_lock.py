@@ -29,15 +29,10 @@ HOLDER = """
 import sys, threading
 from trainer.shards.shard_lock import hold_lock
 
-with hold_lock(sys.argv[1], print) as held:
-    held.start_heartbeat()
+with hold_lock(sys.argv[1]):
     print("held", flush=True)
     threading.Event().wait()
 """
-
-
-def nothing(_: str) -> None:
-    """What a claim tells, unheard."""
 
 
 def holding(out: str) -> subprocess.Popen[str]:
@@ -53,8 +48,8 @@ def test_shards_are_not_made_where_a_living_process_makes_some_and_are_where_it_
     out = tmp_path / "out"
     with holding(str(out)) as other:
         try:
-            refused = rf"Shards are being made in .*/out already: by process {other.pid} on "
-            given = {"samples_per_shard": 4, "repeat": {}, "seed": 1, "notify": nothing}
+            refused = rf"Shards are already being made in .*/out: by process {other.pid} on "
+            given = {"samples_per_shard": 4, "repeat": {}, "seed": 1, "notify": lambda _: None}
             for overwrite in (False, True):
                 with pytest.raises(TrainerError, match=refused):
                     command.make(source, str(out), overwrite=overwrite, **given)
@@ -78,7 +73,7 @@ def test_of_many_that_begin_at_once_one_makes_shards_at_a_time(
         nonlocal inside, most, refused, held
         for _ in range(100):
             try:
-                with hold_lock(str(tmp_path), nothing):
+                with hold_lock(str(tmp_path)):
                     with counting:
                         inside, held = inside + 1, held + 1
                         most = max(most, inside)
@@ -98,35 +93,46 @@ def test_of_many_that_begin_at_once_one_makes_shards_at_a_time(
     assert not list(tmp_path.iterdir())
 
 
-def test_in_a_bucket_a_living_process_keeps_its_place(
-    object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shard_lock, "HEARTBEAT_INTERVAL_S", 0.05)
-    monkeypatch.setattr(shard_lock, "POLL_INTERVAL_S", 0.05)
-    monkeypatch.setattr(shard_lock, "DEAD_AFTER_S", 60.0)
+def test_in_a_bucket_a_living_process_keeps_its_place(object_store: str, tmp_path: Path) -> None:
     out = f"gs://trainer-test/{tmp_path.name}"
-    told: list[str] = []
-    with hold_lock(out, nothing) as held:
-        held.start_heartbeat()
-        refused = rf"Shards are being made in {out} already: by process {os.getpid()} on "
-        with pytest.raises(TrainerError, match=refused), hold_lock(out, told.append):
+    with hold_lock(out) as held:
+        refused = rf"Shards are already being made in {out}: by process {os.getpid()} on .* gcloud storage rm {out}/"
+        with pytest.raises(TrainerError, match=refused), hold_lock(out):
             pass
         held.verify()
-    assert told == [
-        f"{out}/{LOCK_NAME} says that shards are being made there: 60 s will show whether they still are .."
-    ]
     assert objects.list_names(out) == []
 
 
-def test_in_a_bucket_a_dead_process_loses_its_place_and_finds_out(
-    object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_in_a_bucket_a_process_of_this_machine_that_was_killed_loses_its_place(
+    object_store: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(shard_lock, "POLL_INTERVAL_S", 0.05)
-    monkeypatch.setattr(shard_lock, "DEAD_AFTER_S", 0.2)
     out = f"gs://trainer-test/{tmp_path.name}"
-    with hold_lock(out, nothing) as frozen:
-        with hold_lock(out, nothing) as other:
-            with pytest.raises(TrainerError, match=f"Another process makes shards in {out} by now"):
+    with holding(out) as other:
+        other.kill()
+    assert objects.list_names(out) == [LOCK_NAME]
+    with hold_lock(out) as held:
+        held.verify()
+    assert objects.list_names(out) == []
+
+
+def test_in_a_bucket_a_process_of_another_machine_keeps_its_place_until_a_user_removes_it(
+    object_store: str, tmp_path: Path
+) -> None:
+    out = f"gs://trainer-test/{tmp_path.name}"
+    objects.write(f"{out}/{LOCK_NAME}", b"process 1 on a-deleted-vm")
+    with pytest.raises(TrainerError, match="by process 1 on a-deleted-vm"), hold_lock(out):
+        pass
+    objects.delete(f"{out}/{LOCK_NAME}")
+    with hold_lock(out) as held:
+        held.verify()
+
+
+def test_in_a_bucket_a_frozen_process_that_lost_its_place_finds_out(object_store: str, tmp_path: Path) -> None:
+    out = f"gs://trainer-test/{tmp_path.name}"
+    with hold_lock(out) as frozen:
+        objects.delete(f"{out}/{LOCK_NAME}")
+        with hold_lock(out) as other:
+            with pytest.raises(TrainerError, match=f"Another process has taken over {out}"):
                 frozen.verify()
             frozen.release()
             other.verify()
@@ -136,35 +142,35 @@ def test_in_a_bucket_a_dead_process_loses_its_place_and_finds_out(
 def test_in_a_bucket_a_lost_answer_does_not_make_a_process_its_own_rival(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A heartbeat that arrived, and whose answer did not, left another generation than its writer knows of."""
-    monkeypatch.setattr(shard_lock, "HEARTBEAT_INTERVAL_S", 0.05)
+    """The object that the first request made, and whose answer did not arrive, is met by the second one."""
     out = f"gs://trainer-test/{tmp_path.name}"
-    with losing_answers(monkeypatch, object_store) as way, hold_lock(out, nothing) as held:
+    with losing_answers(monkeypatch, object_store) as way:
         way.losing.set()
-        held.start_heartbeat()
-        assert way.lost.wait(DEADLINE_S)
-        way.losing.clear()
-        held.verify()
+        threading.Thread(target=lambda: way.lost.wait(DEADLINE_S) and way.losing.clear()).start()
+        with hold_lock(out) as held:
+            held.verify()
+        assert way.lost.is_set()
 
 
 def test_of_two_that_find_a_dead_process_one_takes_its_place(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_lock, "POLL_INTERVAL_S", 0.05)
-    monkeypatch.setattr(shard_lock, "DEAD_AFTER_S", 0.3)
     out = f"gs://trainer-test/{tmp_path.name}"
-    objects.write(f"{out}/{LOCK_NAME}", b"process 1 on a host that was deleted")
+    with holding(out) as dead:
+        dead.kill()
     both = threading.Barrier(2)
+    has_ended = shard_lock._has_ended
+    monkeypatch.setattr(shard_lock, "_has_ended", lambda holder: both.wait(DEADLINE_S) >= 0 and has_ended(holder))
     outcomes: list[str] = []
 
     def begin() -> None:
         try:
-            with hold_lock(out, lambda _: both.wait() and None) as held:  # both have found the dead one by then
-                both.wait()
+            with hold_lock(out) as held:
+                both.wait(DEADLINE_S)
                 held.verify()
                 outcomes.append("made")
         except TrainerError as error:
-            both.wait()
+            both.wait(DEADLINE_S)
             outcomes.append(error.what)
 
     threads = [threading.Thread(target=begin) for _ in range(2)]
@@ -172,4 +178,4 @@ def test_of_two_that_find_a_dead_process_one_takes_its_place(
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(outcomes) == [f"Shards are being made in {out} already", "made"]
+    assert sorted(outcomes) == [f"Shards are already being made in {out}", "made"]

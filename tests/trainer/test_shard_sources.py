@@ -153,7 +153,7 @@ def test_a_label_beyond_the_last_class_is_named_before_shards_are_made_of_it(tmp
         sources.cifar10(tmp_path / "cifar-10-batches-py")
 
 
-def test_cifar_100_is_told_from_an_archive_of_something_else(tmp_path: Path) -> None:
+def test_cifar_100_is_distinguished_from_an_archive_of_something_else(tmp_path: Path) -> None:
     for name in ("train", "test", "meta"):
         (tmp_path / name).write_bytes(b"")
     with pytest.raises(TrainerError, match=r"is not CIFAR-10's archive: it is CIFAR-100's"):
@@ -226,7 +226,7 @@ def test_images_of_other_formats_and_in_folders_of_folders_become_samples(tmp_pa
         assert sample.extension == "png"
         colour = np.asarray(Image.open(io.BytesIO(sample.content)).convert("RGB"))[5, 5]
         assert abs(int(colour[0]) - 200) < 4
-    assert source.notes == (f"Left out what is no image in {tmp_path / 'in'}: 1 file",)
+    assert source.notes == (f"Skipped 1 file without an image in {tmp_path / 'in'}",)
 
 
 def test_pictures_of_16_bits_keep_what_is_on_them_and_of_unknown_range_are_refused(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_webdataset_reads_back_every_sample_once(tmp_path: Path) -> None:
     assert [s["__key__"] for s in read] == [f"{n:07d}" for n in range(10)]
 
 
-def test_the_manifest_tells_names_counts_sizes_and_checksums(tmp_path: Path) -> None:
+def test_the_manifest_lists_names_counts_sizes_and_checksums(tmp_path: Path) -> None:
     made = make(sources.shapes(10, 3, 16, seed=1), tmp_path)
     read = Manifest.from_json((tmp_path / MANIFEST).read_bytes(), "there")
     assert read == made
@@ -115,12 +115,12 @@ def test_what_was_cut_short_is_carried_on_without_writing_whole_shards_again(
         command.make(failing_after(source, 17), out, samples_per_shard=4, repeat={}, seed=3, notify=lambda _: None)
     assert sorted(objects.list_names(out)) == [UNFINISHED, *(f"shapes-train-{n:06d}.tar" for n in range(4))]
     objects.write(objects.join(out, "shapes-train-000002.tar"), b"damaged meanwhile")
-    told: list[str] = []
+    reported: list[str] = []
     made = command.make(
-        failing_after(source, 30 - 3 * 4), out, samples_per_shard=4, repeat={}, seed=3, notify=told.append
+        failing_after(source, 30 - 3 * 4), out, samples_per_shard=4, repeat={}, seed=3, notify=reported.append
     )
-    assert told[0] == "Going on: 3 of 8 shards are there and whole"
-    assert len(told) == 1 + 5
+    assert reported[0] == "Resuming: 3 of 8 shards are complete"
+    assert len(reported) == 1 + 5
     assert made == expected
     assert sorted(objects.list_names(out)) == sorted([MANIFEST, *(s.name for s in expected.splits["train"])])
     for shard in made.splits["train"]:
@@ -179,7 +179,7 @@ def test_a_run_killed_while_it_tidied_is_finished_by_the_same_command(tmp_path: 
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
 
 
-def test_what_keeps_shards_from_being_written_is_told_and_not_that_the_list_cannot_be_either(tmp_path: Path) -> None:
+def test_the_error_that_ends_the_writing_is_reported_and_not_that_of_saving_the_list(tmp_path: Path) -> None:
     out = tmp_path / "out"
 
     def sample(index: int) -> sources.ImageSample:
@@ -196,7 +196,10 @@ def test_half_shard_sets_are_not_completed_with_other_arguments(tmp_path: Path) 
     with pytest.raises(TrainerError, match="on fire"):
         make(failing_after(source, 17), tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(TrainerError, match=r"begun otherwise: --samples-per-shard, --seed differ\. .*--overwrite"):
+    with pytest.raises(
+        TrainerError,
+        match=r"unfinished shards of other arguments: --samples-per-shard, --seed differ\. .*--overwrite",
+    ):
         make(source, tmp_path, per_shard=5, seed=4)
     with pytest.raises(TrainerError, match="images differ"):
         make(failing_after(sources.shapes(30, 1, 16, seed=2), 99), tmp_path)
@@ -278,7 +281,7 @@ def test_shards_that_are_there_are_not_overwritten_unasked(tmp_path: Path, capfd
         ["shapes", "--out", "s3://bucket/set"],
     ],
 )
-def test_what_cannot_be_made_is_told_in_one_line(
+def test_what_cannot_be_made_is_reported_in_one_line(
     arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first, *others = arguments
@@ -321,13 +324,13 @@ def test_a_newer_trainers_manifest_is_refused_with_what_to_do() -> None:
 
 
 def test_a_manifest_of_numbers_that_cannot_be_is_none(shapes: str) -> None:
-    told = (Path(shapes) / "manifest.json").read_text()
+    reported = (Path(shapes) / "manifest.json").read_text()
     for samples in ("-32", "1000000000"):
         with pytest.raises(TrainerError, match=f"shapes-train-000000.tar cannot hold {samples} samples in"):
-            Manifest.from_json(told.replace('"samples": 32', f'"samples": {samples}', 1), "there")
+            Manifest.from_json(reported.replace('"samples": 32', f'"samples": {samples}', 1), "there")
     for size in ("0", "-1", "1000000", "Infinity"):
         with pytest.raises(TrainerError, match="there is not a manifest of shards: "):
-            Manifest.from_json(told.replace('"image_size": 32', f'"image_size": {size}'), "there")
+            Manifest.from_json(reported.replace('"image_size": 32', f'"image_size": {size}'), "there")
     with pytest.raises(TrainerError, match="there is not a manifest"):
         Manifest.from_json("[" * 100_000, "there")
 
@@ -340,7 +343,7 @@ def test_shards_go_into_a_directory_and_nowhere_else(tmp_path: Path, capfd: pyte
         assert says in capfd.readouterr().err
 
 
-def test_what_is_no_manifest_is_said_to_be_none() -> None:
+def test_what_is_not_a_manifest_is_refused_as_that() -> None:
     with pytest.raises(TrainerError, match="there is not a manifest of shards: it has schema 0, this trainer reads"):
         Manifest.from_json('{"schema": 0}', "there")
     with pytest.raises(TrainerError, match="there is not a manifest"):
@@ -355,9 +358,9 @@ def test_what_is_no_manifest_is_said_to_be_none() -> None:
 def test_a_list_of_what_a_newer_trainer_has_done_is_refused_with_what_to_do(
     tmp_path: Path, newer: dict[str, object], says: str
 ) -> None:
-    told = {"schema": 1, "made_from": {}, "done": [], **newer}
-    (tmp_path / "manifest.unfinished.json").write_text(json.dumps(told))
-    with pytest.raises(TrainerError, match=rf"was written by a newer trainer: .*{says}.*, or begin anew with --over"):
+    reported = {"schema": 1, "made_from": {}, "done": [], **newer}
+    (tmp_path / "manifest.unfinished.json").write_text(json.dumps(reported))
+    with pytest.raises(TrainerError, match=rf"was written by a newer trainer: .*{says}.*, or start over with --over"):
         command.make(
             sources.shapes(4, 4, 32, seed=1), str(tmp_path), samples_per_shard=4, repeat={}, seed=1, notify=print
         )
@@ -365,5 +368,5 @@ def test_a_list_of_what_a_newer_trainer_has_done_is_refused_with_what_to_do(
 
 def test_a_list_of_what_is_done_that_makes_no_sense_is_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / UNFINISHED).write_text('{"schema": 1, "made_from": 7, "done": []}')
-    with pytest.raises(TrainerError, match=rf"{UNFINISHED} cannot be read: .*\. Begin anew with --overwrite"):
+    with pytest.raises(TrainerError, match=rf"{UNFINISHED} cannot be read: .*\. Start over with --overwrite"):
         make(sources.shapes(4, 4, 32, seed=1), tmp_path)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timing
 ROOT = Path(__file__).parents[2]
 DEADLINE = 60
 SET = ["shapes", "--train", "40", "--val", "4", "--size", "16", "--samples-per-shard", "4", "--workers", "2"]
-STOPPED = "Stopped. The same command goes on where it stopped."
+STOPPED = "Stopped. The same command resumes where it stopped."
 
 STUCK = """
 import sys, time
@@ -116,14 +116,14 @@ def test_who_stops_it_waits_for_no_shard_and_finds_nothing_half_written(
     again = start("-m", "trainer.shards", *SET, "--out", str(out))
     _, err = again.communicate(timeout=DEADLINE)
     assert again.returncode == 0
-    assert err.splitlines()[0] == "Going on: 4 of 11 shards are there and whole"
+    assert err.splitlines()[0] == "Resuming: 4 of 11 shards are complete"
 
 
-def test_ctrl_c_is_heard_while_the_processes_are_being_forked(start: Start, tmp_path: Path) -> None:
+def test_ctrl_c_works_while_the_processes_are_being_forked(start: Start, tmp_path: Path) -> None:
     process = start("-c", STOPPED_WHILE_FORKING, *SET, "--overwrite", "--out", str(tmp_path / "out"))
     _, err = process.communicate(timeout=DEADLINE)
     assert (process.returncode, err.splitlines()) == (
         INTERRUPTED,
-        ["Stopped. The same command without --overwrite goes on where it stopped."],
+        ["Stopped. The same command without --overwrite resumes where it stopped."],
     )
     assert not (tmp_path / "out" / MANIFEST).exists()

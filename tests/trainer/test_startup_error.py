@@ -1,4 +1,4 @@
-"""Workers that do not even start: what all of them would say is said by worker 0."""
+"""Workers that do not even start: worker 0 prints what all of them would print."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> str:
         return f"{HOST}:{probe.getsockname()[1]}"
 
 
-def said(coordinator: str, sentences: list[str]) -> None:
+def print_errors(coordinator: str, sentences: list[str]) -> None:
     """Have as many workers say these at once."""
 
     def say(worker: int) -> None:
@@ -35,17 +35,19 @@ def said(coordinator: str, sentences: list[str]) -> None:
         list(pool.map(say, reversed(range(len(sentences)))))
 
 
-def test_what_all_workers_would_say_is_said_once(coordinator: str, capfd: pytest.CaptureFixture[str]) -> None:
-    said(coordinator, ["There is no TPU."] * 3)
+def test_an_error_of_all_workers_is_printed_once(coordinator: str, capfd: pytest.CaptureFixture[str]) -> None:
+    print_errors(coordinator, ["There is no TPU."] * 3)
     assert capfd.readouterr().err == "There is no TPU.\n"
 
 
-def test_what_is_wrong_with_another_worker_is_said_too(coordinator: str, capfd: pytest.CaptureFixture[str]) -> None:
-    said(coordinator, ["There is no TPU.", "TPU_TUI_WORKERS=two.", "There is no TPU."])
+def test_a_different_error_of_another_worker_is_printed_too(
+    coordinator: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    print_errors(coordinator, ["There is no TPU.", "TPU_TUI_WORKERS=two.", "There is no TPU."])
     assert sorted(capfd.readouterr().err.splitlines()) == ["TPU_TUI_WORKERS=two.", "There is no TPU."]
 
 
-def test_a_worker_speaks_where_worker_0_starts(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_prints_its_error_where_worker_0_starts(capfd: pytest.CaptureFixture[str]) -> None:
     """A store, that is: it says nothing to whoever calls, and a program that greets is not taken for worker 0."""
     TCPStore = pytest.importorskip("torch.distributed").TCPStore
     store = TCPStore(HOST, 0, None, is_master=True, wait_for_workers=False)
@@ -67,14 +69,14 @@ def test_a_worker_speaks_where_worker_0_starts(capfd: pytest.CaptureFixture[str]
     "place",
     [{}, {"TPU_TUI_WORKER": "1", "TPU_TUI_WORKERS": "2"}, {"TPU_TUI_WORKER": "one"}, {"TPU_TUI_COORDINATOR": "x:y"}],
 )
-def test_a_worker_that_cannot_find_the_others_speaks(
+def test_a_worker_that_cannot_find_the_others_prints_its_error(
     place: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     startup_error.print_once("There is no TPU.", place)
     assert capfd.readouterr().err == "There is no TPU.\n"
 
 
-def test_a_worker_whose_worker_0_does_not_start_does_not_wait_for_it(coordinator: str) -> None:
+def test_a_worker_does_not_wait_for_a_worker_0_that_does_not_start(coordinator: str) -> None:
     from trainer.distributed.rendezvous import _await_server
     from trainer.errors import ReportedElsewhereError
 

@@ -89,7 +89,7 @@ def test_what_another_machine_writes_is_left_until_it_has_been_silent_for_long(w
     assert not elsewhere.exists()
 
 
-def test_a_writer_whose_file_is_taken_for_a_leftover_before_it_is_locked_makes_another(
+def test_a_writer_makes_another_file_if_one_is_removed_as_a_leftover_before_it_is_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock, taken = temp_files.fcntl.flock, []  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ def test_curves_in_a_bucket_are_there_after_each_flush(object_store: str, tmp_pa
     events.close()
 
 
-def test_a_resumed_run_voids_what_the_killed_one_told_of_the_same_steps(tmp_path: Path) -> None:
+def test_a_resumed_run_voids_what_the_killed_one_wrote_for_the_same_steps(tmp_path: Path) -> None:
     from tensorboardX.proto.event_pb2 import Event, SessionLog
 
     EventFile(str(tmp_path), 17).close()
@@ -36,13 +36,13 @@ def test_a_resumed_run_voids_what_the_killed_one_told_of_the_same_steps(tmp_path
     assert (begun.step, begun.session_log.status) == (17, SessionLog.START)
 
 
-def test_a_place_that_cannot_be_written_is_told_before_the_training(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_refused_before_the_training(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerError, match=f"Cannot write to {tmp_path}/file/logs"):
         EventFile(str(tmp_path / "file" / "logs"))
 
 
-def test_what_a_bucket_does_not_take_it_gets_with_the_next_flush(
+def test_a_flush_that_a_bucket_refuses_is_made_up_for_by_the_next(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     where = f"gs://trainer-test/{tmp_path.name}/logs"
@@ -58,14 +58,12 @@ def test_what_a_bucket_does_not_take_it_gets_with_the_next_flush(
     [name] = objects.list_names(where)
     curves = event_curves(objects.read(objects.join(where, name)))
     assert curves == {"train/loss": [(1, 0.5), (2, 1.0), (3, 1.5)]}
-    waits, again = capfd.readouterr().err.splitlines()
-    assert waits.startswith(
-        "TensorBoard events have to wait, and the training does not. Cloud Storage does not serve"
-    )
-    assert again == f"The TensorBoard events are in {where} again"
+    fails, again = capfd.readouterr().err.splitlines()
+    assert fails.startswith("TensorBoard events are not uploaded now; training continues. Cloud Storage does not")
+    assert again == f"TensorBoard events are being uploaded to {where} again."
 
 
-def test_events_that_a_bucket_never_took_are_said_to_be_lost(
+def test_events_that_were_never_uploaded_are_reported_as_lost(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     where = f"gs://trainer-test/{tmp_path.name}/logs"
@@ -74,10 +72,11 @@ def test_events_that_a_bucket_never_took_are_said_to_be_lost(
     monkeypatch.setattr("trainer.metrics.tensorboard.UPLOAD_TIMEOUT_S", 0.5)
     events.add(1, train_loss=0.5)
     events.close()
-    assert capfd.readouterr().err.splitlines()[-1] == f"The TensorBoard events that {where} did not take are lost."
+    lost = f"TensorBoard events were lost: they could not be uploaded to {where}."
+    assert capfd.readouterr().err.splitlines()[-1] == lost
 
 
-def test_an_event_file_that_somebody_removes_is_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_event_file_that_is_removed_is_reported_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     events = EventFile(str(tmp_path))
     [file] = tmp_path.iterdir()
     file.unlink()
@@ -85,8 +84,8 @@ def test_an_event_file_that_somebody_removes_is_told_once(tmp_path: Path, capfd:
         events.add(step, train_loss=0.5)
         events.flush()
     events.close()
-    [said] = capfd.readouterr().err.splitlines()
-    assert said == f"No more TensorBoard events are written to {tmp_path}: No such file or directory."
+    [printed] = capfd.readouterr().err.splitlines()
+    assert printed == f"No more TensorBoard events are written to {tmp_path}: No such file or directory."
 
 
 def test_without_a_place_nothing_is_written() -> None:

@@ -77,7 +77,7 @@ def test_two_workers_train_to_a_lower_loss_and_the_same_parameters(trained: list
     assert "Epoch 1 train" not in "\n".join(trained[1].lines)
 
 
-def test_the_curves_that_tensorboard_draws_are_those_that_are_told(trained: list[Worker], events: Path) -> None:
+def test_tensorboards_curves_are_those_in_the_log(trained: list[Worker], events: Path) -> None:
     [file] = events.iterdir()  # rank 0's only
     curves = event_curves(file.read_bytes())
     assert [round(value, 5) for _, value in curves["train/loss"]] == pytest.approx(losses(trained[0].lines), abs=2e-5)
@@ -94,9 +94,11 @@ def event_curves(content: bytes) -> dict[str, list[tuple[int, float]]]:
     import google_crc32c
     from tensorboardX.proto.event_pb2 import Event
 
-    def checked(data: bytes, told: bytes) -> bytes:
+    def checked(data: bytes, reported: bytes) -> bytes:
         crc = google_crc32c.value(data)
-        assert int.from_bytes(told, "little") == (((crc >> 15 | crc << 17) & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
+        assert (
+            int.from_bytes(reported, "little") == (((crc >> 15 | crc << 17) & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
+        )
         return data
 
     curves: dict[str, list[tuple[int, float]]] = {}
@@ -214,7 +216,7 @@ def test_workers_that_do_not_come_are_named(pod: Pod) -> None:
     assert "2 of 3 ranks did not come within 1 s: missing from worker 1, 2" in worker.err
 
 
-def test_a_tpu_that_is_not_there_is_told() -> None:
+def test_a_missing_tpu_is_reported() -> None:
     if any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*")):
         pytest.skip("there is a TPU here")
     environ = {**os.environ, "PJRT_DEVICE": "TPU"}
@@ -245,9 +247,7 @@ def test_a_program_on_the_coordinators_port_that_never_answers_is_not_waited_for
     with socket.create_server(("127.0.91.4", 0)) as other:
         address = other.getsockname()[:2]
         place = ReplicaConfig(worker=1, workers=2, coordinator=address, timeout=1.0)
-        with pytest.raises(
-            PartnerLostError, match=r"What listens at 127.0.91.4:\d+ does not answer as worker 0 does"
-        ):
+        with pytest.raises(PartnerLostError, match=r"What listens at 127.0.91.4:\d+ does not answer like worker 0"):
             join_ranks(place, 0, address, None, lambda: False)
 
 
@@ -286,26 +286,26 @@ ENDS = "PartnersMissingError: Some ranks did not come."
 def test_a_second_rank_of_the_same_number_is_refused_and_does_not_join_another_run(meet_at: Meet) -> None:
     assert meet_at({"worker": 0}, {"worker": 1}) == ["met", "met"]
     assert meet_at({"worker": 1}) == [
-        "TrainerError: Rank 1 has come already to 127.0.91.5: another run holds that port, or two workers have the "
+        "TrainerError: Rank 1 has already joined at 127.0.91.5: another run holds that port, or two workers have the "
         "same TPU_TUI_WORKER. Set TPU_TUI_COORDINATOR to a free port on every worker, and TPU_TUI_WORKER to its own "
         "number."
     ]
 
 
-def test_two_workers_of_the_same_number_end_a_slice_that_is_coming_up_and_one_says_why(meet_at: Meet) -> None:
+def test_two_workers_of_the_same_number_end_a_starting_slice_and_one_reports_why(meet_at: Meet) -> None:
     first, *others = meet_at(*({"workers": 3, "worker": worker} for worker in (0, 1, 1)))
     assert first == ENDS
     assert sorted(others)[0] == ENDS
-    assert sorted(others)[1].startswith("TrainerError: Rank 1 has come already")
+    assert sorted(others)[1].startswith("TrainerError: Rank 1 has already joined")
 
 
 @pytest.mark.parametrize("odd", [{"cores": 2}, {"workers": 3}], ids=["cores", "workers"])
-def test_workers_that_do_not_agree_how_many_they_are_end_and_one_says_why(meet_at: Meet, odd: dict[str, int]) -> None:
+def test_workers_that_disagree_on_their_number_end_and_one_reports_why(meet_at: Meet, odd: dict[str, int]) -> None:
     first, second = meet_at({"worker": 0}, {"worker": 1, **odd})
     shape = {"cores": "2 workers of 2 cores", "workers": "3 workers of 1 core"}[next(iter(odd))]
     assert first == ENDS
     assert second == (
-        f"TrainerError: Worker 1 is to be one of {shape}: worker 0 one of 2 workers of 1 core. "
+        f"TrainerError: Worker 1 expects {shape}: worker 0 expects 2 workers of 1 core. "
         "Set TPU_TUI_WORKERS and TPU_TUI_CORES alike on all workers, and give all the same --num-cores."
     )
 

@@ -66,7 +66,7 @@ def test_what_is_saved_does_not_depend_on_who_saves(pod: Pod, colours: str, tmp_
         assert torch.allclose(saved[f"model.{name}"], (first + own[1][name]) / 2)
 
 
-def test_a_run_resumed_on_fewer_cores_begins_the_epoch_again_and_says_so(
+def test_a_run_resumed_on_fewer_cores_repeats_the_epoch_and_reports_it(
     pods: Callable[[], Pod], colours: str, tmp_path: Path
 ) -> None:
     keep = ["--checkpoint-dir", str(tmp_path / "kept")]
@@ -74,9 +74,9 @@ def test_a_run_resumed_on_fewer_cores_begins_the_epoch_again_and_says_so(
     [before] = pods().run(arguments, cores=2, way=layouts.save_in_mid_epoch)
     [after] = pods().run(arguments, cores=1)
     assert (before.exit_code, after.exit_code) == (0, 0), (before, after)
-    [said] = [line for line in after.lines if line.startswith("Resumed from ")]
-    assert said.endswith(
-        "at epoch 1 after step 0, from the epoch's beginning: the 3 steps done in it are done again, "
-        "for data, batch, cores or seed are others than before"
+    [printed] = [line for line in after.lines if line.startswith("Resumed from ")]
+    assert printed.endswith(
+        "at epoch 1 after step 0, from the epoch's beginning: the 3 steps done in it are repeated, "
+        "because data, batch, cores or seed have changed"
     )
     assert [match[2] for match in map(LOSS.fullmatch, after.lines) if match] == ["0", "1", "2"]

@@ -25,9 +25,9 @@ def hanging(shapes: str, log: Path, after: int) -> str:
 
     Each writes the process that reads it and its own process id into a log.
     """
-    told = f"read -r _ _ _ reader _ < /proc/$PPID/stat; echo $reader $$ >> {log}"
+    reported = f"read -r _ _ _ reader _ < /proc/$PPID/stat; echo $reader $$ >> {log}"
     hang = f"if [ $(grep -c ^$reader {log}) -gt {after} ]; then exec sleep 1000; fi"
-    return f"pipe:{told}; {hang}; cat {shapes}/shapes-train-{{000000..000007}}.tar"
+    return f"pipe:{reported}; {hang}; cat {shapes}/shapes-train-{{000000..000007}}.tar"
 
 
 def commands(log: Path) -> list[int]:
@@ -48,7 +48,7 @@ def test_sigterm_saves_what_was_trained_before_the_input_hung(
     os.kill(pod.pid(0), signal.SIGTERM)
     [worker] = pod.wait()
     assert worker.exit_code == 143, worker
-    assert worker.err == "No batch comes for xla:0/0: step 4 of epoch 1 is left out.\n"
+    assert worker.err == "No batch came for xla:0/0: step 4 of epoch 1 is skipped.\n"
     assert worker.lines[-1].endswith("at epoch 1 after step 4."), worker
     pod.await_that(lambda: not any(map(is_alive, commands(log))))
     log.unlink()

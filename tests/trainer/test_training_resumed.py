@@ -59,7 +59,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, colours: str) -> Iterator[Pa
     [(2, 1, 0), (1, None, 0), (3, 1, 3)],
     ids=["an older order", "an order without a number", "an older order, and all steps done"],
 )
-def test_an_epoch_whose_samples_now_come_in_another_order_begins_again_and_one_rank_says_why(
+def test_an_epoch_with_another_order_of_samples_begins_again_and_one_rank_reports_why(
     pod: Pod, saved: Path, colours: str, tmp_path: Path, step: int, order: int | None, begins_at: int
 ) -> None:
     checkpoints = tmp_path / "kept"
@@ -71,20 +71,20 @@ def test_an_epoch_whose_samples_now_come_in_another_order_begins_again_and_one_r
     write_pointer(checkpoints / "checkpoint-000001.json", pointer)
     [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
     assert after.exit_code == 0, after
-    [said] = [line for line in after.lines if line.startswith("Resumed from ")]
+    [printed] = [line for line in after.lines if line.startswith("Resumed from ")]
     resumed = f"Resumed from {checkpoints}/checkpoint-000001.pt at epoch 1 after step {begins_at}"
     if begins_at:
-        assert said == resumed
+        assert printed == resumed
     else:
         again = "the step done in it is" if step == 1 else f"the {step} steps done in it are"
-        assert said == (
-            f"{resumed}, from the epoch's beginning: {again} done again, for it was saved by a trainer that orders "
-            f"samples otherwise (order {order or 0}, here {pipeline.ORDER})"
+        assert printed == (
+            f"{resumed}, from the epoch's beginning: {again} repeated, because it was saved by a trainer that orders "
+            f"samples differently (order {order or 0}, here {pipeline.ORDER})"
         )
     assert sorted(steps(after.lines)) == sorted([(1, n) for n in range(begins_at, 3)] * 2)
 
 
-def test_a_run_carried_on_with_another_batch_from_an_epochs_end_says_so_and_where_from(
+def test_a_run_resumed_with_another_batch_at_an_epochs_end_reports_that_and_where_from(
     pod: Pod, saved: Path, colours: str, tmp_path: Path
 ) -> None:
     checkpoints = tmp_path / "kept"
@@ -94,10 +94,10 @@ def test_a_run_carried_on_with_another_batch_from_an_epochs_end_says_so_and_wher
     write_pointer(checkpoints / "checkpoint-000001.json", pointer)
     [after] = pod.run([*TINY, "--data", colours, *SHORT, "--batch-size", "4", "--resume", str(checkpoints)], cores=2)
     assert after.exit_code == 0, after
-    [said] = [line for line in after.lines if line.startswith("Resumed from ")]
-    assert said == (
+    [printed] = [line for line in after.lines if line.startswith("Resumed from ")]
+    assert printed == (
         f"Resumed from {checkpoints}/checkpoint-000001.pt at epoch 2 after step 0; "
-        "data, batch, cores or seed are others than before; nothing is left to train"
+        "data, batch, cores or seed have changed; nothing is left to train"
     )
 
 
@@ -111,8 +111,8 @@ def test_a_run_of_fewer_epochs_than_are_done_saves_nothing_that_would_have_them_
     write_pointer(checkpoints / "checkpoint-000001.json", pointer)
     [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
     assert after.exit_code == 0, after
-    [said] = [line for line in after.lines if line.startswith("Resumed from ")]
-    assert said.endswith("at epoch 4 after step 0; nothing is left to train")
+    [printed] = [line for line in after.lines if line.startswith("Resumed from ")]
+    assert printed.endswith("at epoch 4 after step 0; nothing is left to train")
     assert sorted(path.name for path in checkpoints.iterdir()) == ["checkpoint-000001.json", "checkpoint-000001.pt"]
 
 
@@ -191,7 +191,7 @@ def test_a_bucket_that_takes_no_checkpoint_is_named_before_the_others_are_tired_
     [worker] = pod.run([*TINY, *fake, "--timeout", "30"], cores=2, STORAGE_EMULATOR_HOST=proxy.url)
     assert worker.exit_code == 2, worker
     assert f"Cloud Storage does not serve {place}/checkpoint-000001.pt: " in worker.err
-    assert "See whether network and bucket are well." in worker.err
+    assert "Check the network and the bucket." in worker.err
 
 
 @pytest.mark.parametrize(

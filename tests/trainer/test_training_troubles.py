@@ -25,13 +25,13 @@ FOR_EVER = ["--epochs", "100000", "--steps-per-epoch", "2"]
 
 
 def the_only_sentence(workers: list[Worker]) -> str:
-    """What was said on the error output by all workers together, but for PyTorch's own warnings."""
+    """What all workers together wrote to standard error, without PyTorch's own warnings."""
     lines = [line for worker in workers for line in worker.err.splitlines()]
     [sentence] = [line for line in lines if line and not re.match(r"\[W\d+ ", line)]
     return sentence
 
 
-def test_what_concerns_all_ranks_is_said_by_one(pods: Callable[[], Pod], shapes: str, tmp_path: Path) -> None:
+def test_one_rank_reports_what_concerns_all(pods: Callable[[], Pod], shapes: str, tmp_path: Path) -> None:
     """A directory that is not there, a batch larger than the epoch, a checkpoint of another model."""
     checkpoints = str(tmp_path / "kept")
     short = ["--epochs", "1", "--steps-per-epoch", "1"]
@@ -57,7 +57,7 @@ def test_what_concerns_all_ranks_is_said_by_one(pods: Callable[[], Pod], shapes:
         assert sentence in the_only_sentence(workers)
 
 
-def test_what_several_cores_meet_at_once_is_said_by_one(pod: Pod, shapes: str, tmp_path: Path) -> None:
+def test_one_rank_reports_what_several_cores_meet_at_once(pod: Pod, shapes: str, tmp_path: Path) -> None:
     for path in Path(shapes).glob("*-train-*.tar"):
         shutil.copy(path, tmp_path)
     patterns = ["--train-shards", f"{tmp_path}/*-train-*.tar", "--classes", "2"]  # there are ten
@@ -66,9 +66,7 @@ def test_what_several_cores_meet_at_once_is_said_by_one(pod: Pod, shapes: str, t
     assert re.match(r"Sample \d+ of .*\.tar has class \d: there are 2 classes", the_only_sentence(workers))
 
 
-def test_an_epoch_none_of_whose_validation_shards_can_be_read_has_no_accuracy(
-    pod: Pod, shapes: str, tmp_path: Path
-) -> None:
+def test_an_epoch_without_a_readable_validation_shard_has_no_accuracy(pod: Pod, shapes: str, tmp_path: Path) -> None:
     shutil.copytree(shapes, tmp_path / "set")
     for path in (tmp_path / "set").glob("*-val-*.tar"):
         path.write_bytes(b"x" * path.stat().st_size)
@@ -84,7 +82,7 @@ def test_an_epoch_none_of_whose_validation_shards_can_be_read_has_no_accuracy(
 
 
 @pytest.mark.parametrize("option", ["--data", "--checkpoint-dir", "--logdir"])
-def test_a_bucket_that_is_not_there_is_said_by_one(pod: Pod, object_store: str, option: str) -> None:
+def test_one_rank_reports_a_missing_bucket(pod: Pod, object_store: str, option: str) -> None:
     fake = [] if option == "--data" else ["--fake-data", "--image-size", "32"]
     workers = pod.run([*TINY, *fake, option, "gs://no-such-bucket/here"], workers=2)
     assert [worker.exit_code for worker in workers] == [2, 2], workers
@@ -103,7 +101,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-def test_a_full_disk_is_said_by_one_and_the_last_checkpoint_stays_whole(
+def test_one_rank_reports_a_full_disk_and_the_last_checkpoint_stays_whole(
     pod: Pod, shapes: str, small_disk: Path
 ) -> None:
     keep = ["--checkpoint-dir", str(small_disk / "kept"), "--checkpoint-steps", "1"]
@@ -122,7 +120,7 @@ def test_a_full_disk_is_said_by_one_and_the_last_checkpoint_stays_whole(
     assert not [path for path in (small_disk / "kept").iterdir() if path.name.startswith(".")]
 
 
-def test_a_device_without_enough_memory_is_said_by_one(pod: Pod) -> None:
+def test_one_rank_reports_a_device_without_enough_memory(pod: Pod) -> None:
     workers = pod.run(["--fake-data"], workers=2, cores=2, way=collectives.out_of_memory)
     assert [worker.exit_code for worker in workers] == [2, 2], workers
     assert re.fullmatch(
@@ -149,23 +147,23 @@ def test_a_training_that_diverges_ends_in_a_sentence_and_nothing_of_it_is_kept(
     assert not passed_over
 
 
-def test_a_training_whose_log_nobody_reads_any_more_saves_and_ends(pod: Pod, shapes: str, tmp_path: Path) -> None:
+def test_a_training_without_a_reader_of_its_log_saves_and_ends(pod: Pod, shapes: str, tmp_path: Path) -> None:
     keep = ["--checkpoint-dir", str(tmp_path / "kept")]
     [worker] = pod.run([*TINY, "--data", shapes, *FOR_EVER, *keep], cores=2, way=layouts.into_head)
     assert worker.exit_code == 128 + signal.SIGTERM, worker
     assert len(worker.lines) == 20
-    said = re.fullmatch(
-        r"Stopping (?:at epoch (\d+) step|in the evaluation of epoch) \d+, since the log has lost its reader\.",
+    printed = re.fullmatch(
+        r"Stopping (?:at epoch (\d+) step|in the evaluation of epoch) \d+, because the log's reader has gone\.",
         the_only_sentence([worker]),
     )
-    assert said, worker
+    assert printed, worker
     assert (tmp_path / "kept" / "checkpoint-000001.json").exists()
 
 
 @pytest.mark.parametrize(
     "when", ["coming up", "Compiling the training step for xla:0/1", "Compiling the evaluation for xla:0/1"]
 )
-def test_when_a_rank_dies_its_worker_says_so_and_the_others_end(pod: Pod, shapes: str, when: str) -> None:
+def test_when_a_rank_dies_its_worker_reports_it_and_the_others_end(pod: Pod, shapes: str, when: str) -> None:
     timeout = ["--timeout", "5"] if when == "coming up" else []
     pod.start([*TINY, "--data", shapes, *FOR_EVER, *timeout], workers=2)
     if when != "coming up":
@@ -176,13 +174,13 @@ def test_when_a_rank_dies_its_worker_says_so_and_the_others_end(pod: Pod, shapes
     assert killed.exit_code == 128 + signal.SIGKILL, killed
     assert "Rank 1 (worker 1, core 0) was killed by SIGKILL" in killed.err
     assert other.exit_code == 75, other
-    told = r"Rank 1 \(worker 1, core 0\) ended or froze: "
+    reported = r"Rank 1 \(worker 1, core 0\) ended or froze: "
     if when == "coming up":
-        told += "|1 of 2 ranks did not come within 5 s: missing from worker 1|Another rank ended or froze"
-    assert re.match(rf"Rank 0 \(worker 0, core 0\): ({told})", the_only_sentence([other]))
+        reported += "|1 of 2 ranks did not come within 5 s: missing from worker 1|Another rank ended or froze"
+    assert re.match(rf"Rank 0 \(worker 0, core 0\): ({reported})", the_only_sentence([other]))
 
 
-def test_that_a_rank_is_lost_is_said_by_whichever_core_meets_it(pod: Pod, shapes: str) -> None:
+def test_a_lost_rank_is_reported_by_the_core_that_meets_it(pod: Pod, shapes: str) -> None:
     pod.start([*TINY, "--data", shapes, *FOR_EVER, "--timeout", "5"], cores=2)
     pod.await_text(0, "Step=1 ")
     frozen, _ = pod.ranks(0)
@@ -199,18 +197,20 @@ def test_that_a_rank_is_lost_is_said_by_whichever_core_meets_it(pod: Pod, shapes
 
 def test_a_rank_that_lives_and_does_not_come_is_named(pod: Pod, shapes: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    told = f"read -r _ _ _ reader _ < /proc/$PPID/stat; echo $reader >> {log}"
+    reported = f"read -r _ _ _ reader _ < /proc/$PPID/stat; echo $reader >> {log}"
     hang = f"[ $reader != $(head -n 1 {log}) ] && exec sleep 1000"  # but for rank 0, which counts the samples
-    shards = f"pipe:{told}; {hang}; cat {shapes}/shapes-train-{{000000..000007}}.tar"
+    shards = f"pipe:{reported}; {hang}; cat {shapes}/shapes-train-{{000000..000007}}.tar"
     options = ["--classes", "10", "--image-size", "32", "--shuffle-buffer", "1", "--timeout", "10"]
     workers = pod.run([*TINY, *options, "--train-shards", shards], workers=2)
     assert [worker.exit_code for worker in workers] == [75, 75], workers
     assert re.search(
-        r"Rank 0 \(worker 0, core 0\): Rank 1 \(worker 1, core 0\) did not come to the others: Timed out .*"
-        r"See the last lines of worker 1, and whether its input hangs",
+        r"Rank 0 \(worker 0, core 0\): Rank 1 \(worker 1, core 0\) fell behind the others: Timed out .*"
+        r"See the last lines of worker 1, and check whether its input hangs",
         workers[0].err,
     )
-    assert "Rank 1 (worker 1, core 0): The others ended, for this rank did not come to them." in workers[1].err
+    assert (
+        "Rank 1 (worker 1, core 0): The others ended, since this rank did not reach the next step." in workers[1].err
+    )
 
 
 def test_a_rank_that_freezes_holds_the_others_up_for_no_longer_than_the_timeout(pod: Pod, shapes: str) -> None:
@@ -224,11 +224,11 @@ def test_a_rank_that_freezes_holds_the_others_up_for_no_longer_than_the_timeout(
     finally:
         os.kill(victim, signal.SIGKILL)
     other, _ = pod.wait()
-    told = "Rank 0 (worker 0, core 0): Rank 1 (worker 1, core 0) ended or froze: Timed out"
-    assert told in the_only_sentence([other])
+    reported = "Rank 0 (worker 0, core 0): Rank 1 (worker 1, core 0) ended or froze: Timed out"
+    assert reported in the_only_sentence([other])
 
 
-def test_ctrl_c_says_what_it_does_and_the_second_one_ends_at_once(pod: Pod) -> None:
+def test_ctrl_c_prints_what_it_does_and_the_second_one_ends_at_once(pod: Pod) -> None:
     pod.start([*TINY, "--fake-data", "--image-size", "32", *FOR_EVER])
     pod.await_text(0, "Step=1 ")
     [rank] = pod.ranks(0)
@@ -241,7 +241,7 @@ def test_ctrl_c_says_what_it_does_and_the_second_one_ends_at_once(pod: Pod) -> N
     assert worker.err == "Stopping at the next step; Ctrl-C again ends at once.\nEnding at once.\n"
 
 
-def test_a_rank_that_nobody_is_left_to_kill_ends_by_itself(pod: Pod) -> None:
+def test_a_rank_without_a_parent_ends_by_itself(pod: Pod) -> None:
     pod.start([*TINY, "--fake-data"], way=layouts.deaf)
     pod.await_text(0, "Deaf.")
     os.kill(pod.pid(0), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Loader processes of several ranks: one server forks them all, and who kills it is told what happened."""
+"""Loader processes of several ranks: one server forks them all, and its end is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def below(pid: int) -> list[int]:
 
 def servers(pid: int) -> list[int]:
     """Processes that were started to fork loaders: what they fork is called as they are."""
-    own = [each for each in below(pid) if b"trainer.data.shard_dataset" in Path(f"/proc/{each}/cmdline").read_bytes()]
+    own = [each for each in below(pid) if b"trainer.data.pipeline" in Path(f"/proc/{each}/cmdline").read_bytes()]
     return [each for each in own if each not in [child for server in own for child in children(server)]]
 
 

@@ -39,8 +39,8 @@ from trainer.shards import command, image_folder, sources
 from trainer.shards.writer import defer_signals
 
 ROUNDS = 5
-IMAGES = 8192  # two seconds' worth of batches or more: the wait for the first shard weighs little
-SHARDS = 16  # into which the images go
+IMAGES = 8192  # at least two seconds of batches, so that the wait for the first shard counts little
+SHARDS = 16  # that hold the images
 FILES, SHARDED, STREAMED = "A  files, random order", "B  local shards", "C  shards from the bucket"
 SINGLE = "A' an object an image"
 
@@ -49,8 +49,11 @@ SINGLE = "A' an object an image"
 
 
 def measure(row: Row, material: Material, emulator: str | None, cores: Cores) -> tuple[float, float]:
-    """Samples a second and CPU microseconds a sample of one epoch, in a process of its own; raises TrainerError."""
-    context = multiprocessing.get_context("fork")  # a child that need not import PyTorch anew
+    """Return samples per second and CPU microseconds per sample of one epoch, run in a process of its own.
+
+    Raises TrainerError.
+    """
+    context = multiprocessing.get_context("fork")  # so that the child need not import PyTorch again
     receiving, sending = context.Pipe(duplex=False)
     child = context.Process(target=_run, args=(row, material, emulator, cores, sending))
     try:
@@ -89,12 +92,12 @@ def _run(row: Row, material: Material, emulator: str | None, cores: Cores, answe
         began, cpu = time.perf_counter(), _cpu_seconds()
         samples = epoch()
         answer.send((samples, time.perf_counter() - began, _cpu_seconds() - cpu))
-    except Exception as error:  # whatever a peer does, the other rows are still wanted
+    except Exception as error:  # whatever fails in a peer, the other rows are still measured
         answer.send(f"{type(error).__name__}: {error}")
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of the loader processes that it has seen end."""
+    """Return the CPU time of this process and of the loader processes that it has waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
@@ -111,7 +114,7 @@ def drop_page_cache(directory: Path) -> None:
 
 
 def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
-    """All rows in the table's order."""
+    """Return all rows in the order of the table."""
     lacks = "" if store else "fake-gcs-server is not installed"
     found = [Case(FILES, rows.from_files), Case(SHARDED, rows.from_shards)]
     found += [Case(STREAMED, rows.from_bucket, delay, missing=lacks) for delay in (0.0, DELAY_MS)]
@@ -150,13 +153,13 @@ def peer_cases(lacks: str) -> list[Case]:
 
 
 def select_cases(chosen: Sequence[Case], names: str) -> list[Case]:
-    """The cases whose label has one of these words in it (`A,B,C`, `cold`, `litdata`); raises TrainerError."""
+    """Return the cases whose label contains one of these words (`A,B,C`, `cold`, `litdata`); raise TrainerError."""
     wanted = [name.strip().lower() for name in names.split(",")]
     words = {case.label: set(re.split(r"[^\w']+", case.label.lower())) for case in chosen}
     for name in wanted:
         if not any(name in each for each in words.values()):
             known = ", ".join(dict.fromkeys(case.name for case in chosen))
-            raise TrainerError(f"There is no row {name}", remedy=f"Name a word of one: {known}")
+            raise TrainerError(f"There is no row {name}", remedy=f"Name a word of a row: {known}")
     return [case for case in chosen if words[case.label] & set(wanted)]
 
 
@@ -169,7 +172,7 @@ def experiment(
     """Measure every case once a round; every other round goes backwards, so that none always comes after another."""
     results = {case.label: Measurement(failure=case.missing) for case in chosen}
     beside, every = split_cores()[0], available()
-    with contextlib.suppress(TrainerError):  # the first row would pay for loading the code
+    with contextlib.suppress(TrainerError):  # loads the code, which the first row would pay for
         measure(chosen[0].row, material, None, every)
     for number in range(rounds):
         for case in chosen[:: -1 if number % 2 else 1]:
@@ -200,7 +203,7 @@ SWEPT: dict[str, tuple[int, ...]] = {
 
 
 def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measurement]]:
-    """C at DELAY with one variable changed at a time, the others as the options say."""
+    """Measure C at DELAY_MS while changing one variable at a time; the options give the others."""
     with lay_out(options) as (material, addresses, _):
         if not addresses:
             raise TrainerError("There is nothing to sweep over", why="fake-gcs-server is not installed")
@@ -273,7 +276,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(*_: object) -> NoReturn:
-    """The first signal ends it; another one must not interrupt the tidying."""
+    """End the benchmark on the first signal; ignore more of them, which would interrupt the clean-up."""
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -292,14 +295,14 @@ def parser() -> argparse.ArgumentParser:
     )
     command_line.add_argument("--shards", type=_some, default=SHARDS, help="number of shards (default: %(default)s)")
     command_line.add_argument("--batch", type=_some, default=64)
-    command_line.add_argument("--size", type=_some, default=224, help="pixels a side (default: %(default)s)")
+    command_line.add_argument("--size", type=_some, default=224, help="pixels per side (default: %(default)s)")
     command_line.add_argument(
         "--buffer", type=_some, default=1000, help="samples held to be shuffled (default: %(default)s)"
     )
     command_line.add_argument(
-        "--loaders", type=int, default=0, help="our loader processes (default: 0, threads only)"
+        "--loaders", type=int, default=0, help="loader processes of the trainer's rows (default: 0, threads only)"
     )
-    command_line.add_argument("--few", type=_some, default=512, help="images of the rows with an object each")
+    command_line.add_argument("--few", type=_some, default=512, help="images of the rows with one object per image")
     command_line.add_argument("--rounds", type=_some, default=ROUNDS)
     command_line.add_argument(
         "--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or litdata,cold"
@@ -312,7 +315,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _some(text: str) -> int:
-    """A number of which there must be one at least."""
+    """Parse a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return int(text)

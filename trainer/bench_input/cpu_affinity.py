@@ -15,14 +15,17 @@ Cores = frozenset[int]
 
 
 def available() -> Cores:
-    """The cores that this thread may run on."""
+    """Return the cores that this thread may run on."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
 
 
 def split_cores() -> tuple[Cores, Cores]:
-    """The rows' cores and the store's; the same for both where there is one, or no way to keep to some (macOS)."""
+    """Return the cores of the rows and those of the object store.
+
+    They are the same where there is one core, or no way to choose cores (macOS).
+    """
     every = available()
     if len(every) < 2 or not hasattr(os, "sched_setaffinity"):
         return every, every
@@ -31,14 +34,14 @@ def split_cores() -> tuple[Cores, Cores]:
 
 
 def keep_to(cores: Cores) -> None:
-    """Have this thread run there, and all that it starts from now on."""
+    """Restrict this thread, and all that it starts from now on, to these cores."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
 
 
 @contextlib.contextmanager
 def run_on(cores: Cores) -> Iterator[None]:
-    """Have what is started within run there."""
+    """Restrict what is started meanwhile to these cores."""
     before = available()
     keep_to(cores)
     try:

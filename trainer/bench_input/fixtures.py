@@ -1,4 +1,4 @@
-"""What the input benchmark compares, laid out: the same images as files, as shards, and in an object store."""
+"""Lay out what the input benchmark compares: the same images as files, as shards, and in an object store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BUCKET = "bench-input"
 
 @contextlib.contextmanager
 def lay_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float, str], Path | None]]:
-    """The images in every form, the object store's addresses by their delay, and where it keeps its files."""
+    """Yield the images in every form, the object store's addresses by their delay, and the directory of its files."""
     with contextlib.ExitStack() as stack:
         work = stack.enter_context(_workplace(options.work))
         files = _files(options, work)
@@ -69,7 +69,7 @@ def lay_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float,
 
 @contextlib.contextmanager
 def _workplace(parent: str | None) -> Iterator[Path]:
-    """A directory that is gone afterwards: on a disk, for what lies in memory cannot be read cold."""
+    """Yield a directory that is removed afterwards, on a disk: what lies in memory cannot be read cold."""
     try:
         source = tempfile.TemporaryDirectory(prefix="bench-input-", dir=parent)
     except OSError as error:

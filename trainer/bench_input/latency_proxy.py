@@ -28,7 +28,7 @@ class _Connection:
 
     def __init__(self, client: socket.socket, server: socket.socket, delay: float) -> None:
         self._client, self._server, self._delay = client, server, delay
-        self._answered = True  # since the last request: so what comes next is another one
+        self._answered = True  # since the last request, so that what comes next is a new one
 
     def serve(self) -> None:
         threading.Thread(target=self._pass_answers, daemon=True).start()
@@ -60,8 +60,8 @@ def _moved(source: socket.socket, target: socket.socket) -> Iterator[int]:
             yield len(content)
         return
     out, into = os.pipe()
-    with contextlib.suppress(OSError):  # as a rule a user's pipes may be so large
-        fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, CHUNK)  # else 64 KiB go on at a time
+    with contextlib.suppress(OSError):  # usually permitted for a user's pipes
+        fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, CHUNK)  # the default is 64 KiB
     try:
         while amount := os.splice(source.fileno(), into, CHUNK):
             left = amount
@@ -89,12 +89,12 @@ def serve(listener: socket.socket, server: tuple[str, int], delay: float) -> Non
 
 @contextlib.contextmanager
 def slowed(url: str, milliseconds: float) -> Iterator[str]:
-    """The address under which a server (`http://host:port`) answers so much later; a process of its own."""
+    """Yield an address at which a server (`http://host:port`) answers so much later, through a proxy process."""
     server = url.removeprefix("http://")
     process = subprocess.Popen(
         [sys.executable, "-m", "trainer.bench_input.latency_proxy", server, str(milliseconds)],
         stdout=subprocess.PIPE,
-        stdin=subprocess.PIPE,  # whose end also ends the proxy
+        stdin=subprocess.PIPE,  # its end also ends the proxy
         cwd=Path(__file__).parents[2],
         text=True,
     )
@@ -107,7 +107,7 @@ def slowed(url: str, milliseconds: float) -> Iterator[str]:
 
 
 def _main(server: str, milliseconds: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C, which reaches all, ends it without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C, which reaches all processes, ends it silently
     host, _, port = server.rpartition(":")
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     print(listener.getsockname()[1], flush=True)

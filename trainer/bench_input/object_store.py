@@ -1,4 +1,4 @@
-"""An object store on this machine: the real fake-gcs-server, as its Python package ships it."""
+"""Run an object store on this machine: the real fake-gcs-server, as its Python package ships it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRIES = 5  # a port found free can be taken by another process before the server
 
 
 def binary() -> Path | None:
-    """The server for this machine; None where the package is not installed."""
+    """Return the server's program for this machine; None where the package is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
     name = f"fake-gcs-server-{platform.system().lower()}-{MACHINES.get(platform.machine(), platform.machine())}"
     places = (Path(place) for place in (spec.submodule_search_locations or ())) if spec else iter(())

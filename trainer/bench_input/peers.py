@@ -1,4 +1,4 @@
-"""The same images by other loaders, each as its own documentation has it: PIL, float32, normalised on the CPU.
+"""Feed the same images through other loaders, as their documentation shows it: PIL, float32, normalised on the CPU.
 
 `litdata` and `mosaicml-streaming` are measured where they are installed.
 """
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from trainer.bench_input.rows import Epoch, Material, Row
+from trainer.config import BUCKET as SCHEME
+from trainer.storage import objects
 
 WORKERS = 2  # loader processes of every peer
 CHUNK_BYTES = 4_000_000  # of their formats' files: as large as the shards of the others
@@ -21,21 +23,18 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's 
 
 
 def installed(module: str) -> bool:
-    """Whether a peer is there."""
+    """Return whether a peer's package is installed."""
     return importlib.util.find_spec(module) is not None
 
 
 def plain_webdataset(material: Material) -> Epoch:
-    """Webdataset over local shards, PIL and torchvision's transforms."""
+    """Read local shards with webdataset, PIL and torchvision's transforms."""
     return _webdataset(material, [str(path) for path in sorted(Path(material.shards).glob("*-train-*.tar"))])
 
 
 def webdataset_by_curl(material: Material) -> Epoch:
-    """The same over `pipe:curl`, as the tutorial does over `pipe:gsutil`."""
+    """Read shards over `pipe:curl`, as webdataset's tutorial does over `pipe:gsutil`."""
     from urllib.parse import quote
-
-    from trainer.config import BUCKET as SCHEME
-    from trainer.storage import objects
 
     bucket, _, prefix = material.bucket.removeprefix(SCHEME).partition("/")
     root = f"{objects.storage_address()}/storage/v1/b/{bucket}/o/"
@@ -45,14 +44,14 @@ def webdataset_by_curl(material: Material) -> Epoch:
 
 
 def image_folder(material: Material) -> Epoch:
-    """torchvision's ImageFolder and PyTorch's DataLoader."""
+    """Read files with torchvision's ImageFolder and PyTorch's DataLoader."""
     from torchvision.datasets import ImageFolder
 
     return _loaded(material, ImageFolder(str(material.files), _transform(material)), shuffle=True)
 
 
 def litdata(material: Material) -> Epoch:
-    """Lightning's litdata over chunks it wrote itself."""
+    """Read chunks that Lightning's litdata wrote itself."""
     litdata: Any = importlib.import_module("litdata")
     transform = _transform(material)
 
@@ -67,7 +66,7 @@ def litdata(material: Material) -> Epoch:
 
 
 def streaming(material: Material) -> Epoch:
-    """MosaicML's streaming over MDS shards on the local disk."""
+    """Read MDS shards on the local disk with MosaicML's streaming."""
     streaming: Any = importlib.import_module("streaming")
     transform = _transform(material)
 
@@ -90,7 +89,7 @@ def write_formats(material: Material, wanted: Sequence[Row]) -> None:
         (streaming, "streaming", "mds", _write_mds),
     ):
         if row in wanted and installed(module):
-            with contextlib.suppress(Exception):  # whatever a peer does, the other rows are still wanted
+            with contextlib.suppress(Exception):  # whatever fails in a peer, the other rows are still measured
                 _written(material, name, write)
 
 
@@ -100,7 +99,7 @@ def _written(material: Material, name: str, write: Callable[[Path, list[Path]], 
         try:
             write(directory, sorted(material.files.glob("*/*")))
         except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)  # half of it would pass for whole
+            shutil.rmtree(directory, ignore_errors=True)  # an incomplete directory would pass for a complete one
             raise
     return directory
 

@@ -1,7 +1,7 @@
 """Define the rows of the benchmark: the same images by the same decoder, from files, from shards, from a bucket.
 
-Each row is a function from the material to its epoch, ready to begin: directories are listed and manifests are read
-before, as a training does once and not in every epoch. The epoch returns how many samples it made into batches.
+Each row is a function that returns an epoch ready to begin: directories are listed and manifests read beforehand, as
+a training does once and not in every epoch. The epoch returns how many samples it made into batches.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from typing import Any
 
 from trainer.config import DataConfig, OptimizerConfig, TrainConfig
 from trainer.data import pipeline
-from trainer.data.batching import Batching
+from trainer.data.batching import Batch, Batching
+from trainer.data.prefetch import BatchQueue
 from trainer.data.shard_reader import SHARDS_AHEAD
 from trainer.data.tar_samples import Sample
 from trainer.storage import objects
 
-MANY_AT_ONCE = 32  # requests: as far as an object store's answers for single images can be hurried
+MANY_AT_ONCE = 32  # requests; more of them gain nothing with single images
 
 
 @dataclass(frozen=True)
 class Material:
-    """The same images laid out in every way that is compared."""
+    """The same images laid out in every form that is compared."""
 
     files: Path  # CLASS/NAME.jpg
     shards: str  # directory
@@ -34,13 +35,13 @@ class Material:
     images: int
     classes: int
     batch: int
-    size: int  # pixels a side of what a model takes
-    buffer: int  # samples held to be shuffled
+    size: int  # pixels per side of the model's input
+    buffer: int  # samples held to shuffle them
     loaders: int  # loader processes; 0: threads of the training process only
     few: int  # images of the rows that would take minutes
 
     def few_files(self) -> list[Path]:
-        """Those images, drawn at random."""
+        """Return a random selection of the images."""
         return random.Random(1).sample(sorted(self.files.glob("*/*")), self.few)
 
 
@@ -49,7 +50,7 @@ Row = Callable[[Material], Epoch]
 
 
 def from_files(material: Material) -> Epoch:
-    """A: a file an image, read in random order."""
+    """Prepare A: one file per image, read in random order."""
     paths = sorted(material.files.glob("*/*"))
     labels = {name: number for number, name in enumerate(sorted({path.parent.name for path in paths}))}
     random.Random(1).shuffle(paths)
@@ -57,22 +58,22 @@ def from_files(material: Material) -> Epoch:
 
 
 def from_shards(material: Material) -> Epoch:
-    """B: shards on this machine's disk."""
+    """Prepare B: shards on this machine's disk."""
     return _epoch(material, material.shards)
 
 
 def from_bucket(material: Material) -> Epoch:
-    """C: the same shards, streamed."""
+    """Prepare C: the same shards, streamed from the bucket."""
     return _epoch(material, f"{material.bucket}/shards")
 
 
 def from_single_objects(material: Material) -> Epoch:
-    """A': an object an image, as many requests at once as C makes."""
+    """Prepare A': one object per image, with as many requests at once as C makes."""
     return _singly(material, SHARDS_AHEAD)
 
 
 def from_many_single_objects(material: Material) -> Epoch:
-    """A' hurried: MANY_AT_ONCE requests at once."""
+    """Prepare A' with MANY_AT_ONCE requests at once."""
     return _singly(material, MANY_AT_ONCE)
 
 
@@ -108,10 +109,9 @@ def _singly(material: Material, at_once: int) -> Epoch:
 
 
 def _count_samples(material: Material, samples: Iterable[Sample]) -> int:
-    made = 0
-    for _, labels in Batching(material.batch, material.size, material.classes, "bench").of(iter(samples)):
-        made += int((labels != pipeline.PADDING).sum())
-    return made
+    batching = Batching(material.batch, material.size, material.classes, "bench")
+    batches: BatchQueue[Batch] = BatchQueue(lambda: batching.decode(samples))
+    return sum(int((labels != pipeline.PADDING).sum()) for _, labels in batches)
 
 
 def _sample(where: str, content: bytes, label: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the input benchmark found, as lines for a terminal and as data for programs."""
+"""Format the results of the input benchmark, as lines for a terminal and as data for programs."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ class Case:
 
     name: str
     row: Row
-    delay: float | None = None  # milliseconds before each request; None: it makes none
+    delay: float | None = None  # milliseconds before each request; None: there are no requests
     cold: bool = False  # the page cache holds nothing of what is read
-    apart: bool = False  # on the cores that the object store leaves, be it needed or not
+    apart: bool = False  # on the cores that the object store leaves, whether it is used or not
     missing: str = ""  # why it cannot be measured here
 
     @property
     def label(self) -> str:
-        """The first column."""
+        """Return the text of the first column."""
         network = "" if self.delay is None else f", {self.delay:g} ms"
         return f"{self.name}{network}{', cold' if self.cold else ''}"
 
 
 @dataclass
 class Measurement:
-    """What a case took, round by round."""
+    """The rates and CPU times of a case, round by round."""
 
-    rates: list[float] = field(default_factory=list)  # samples a second
-    cpu: list[float] = field(default_factory=list)  # microseconds of CPU time a sample, loader processes included
+    rates: list[float] = field(default_factory=list)  # samples per second
+    cpu: list[float] = field(default_factory=list)  # microseconds of CPU time per sample, loader processes included
     failure: str = ""
 
     def ratio(self, base: Measurement | None) -> float | None:
-        """The median over the rounds of this rate over that one."""
+        """Return the median over the rounds of this rate divided by the other one."""
         pairs = [own / other for own, other in zip(self.rates, base.rates if base else [], strict=False)]
         return median(pairs) if pairs else None
 
@@ -96,7 +96,7 @@ def wrapped(label: str, text: str) -> Iterator[str]:
 
 
 def _results_of(row: Row, chosen: Sequence[Case], results: Results) -> Measurement | None:
-    """A row's with a warm page cache; None where it was not chosen."""
+    """Return a row's results with a warm page cache; None where it was not chosen."""
     return next((results[case.label] for case in chosen if case.row is row and not case.cold), None)
 
 
@@ -105,7 +105,7 @@ def _factor(value: float | None, width: int) -> str:
 
 
 def summary(chosen: Sequence[Case], results: Results) -> list[str]:
-    """The ratios that the experiment is about, each in a sentence."""
+    """Return the ratios that the experiment is about, one per line."""
     by_row: dict[tuple[Row, float | None, bool], Measurement] = {
         (case.row, case.delay, case.cold): results[case.label] for case in chosen if case.apart
     }
@@ -126,7 +126,7 @@ def summary(chosen: Sequence[Case], results: Results) -> list[str]:
 
 
 def sweep_table(found: dict[str, dict[int, Measurement]]) -> list[str]:
-    """A line for each value, the fastest marked, and the best of all named."""
+    """Return a line per value, the fastest marked, and a last line with the best of each variable."""
     lines = [f"C, shards from the bucket at {DELAY_MS:g} ms, one variable at a time"]
     best = {}
     for what, by_value in found.items():
@@ -144,7 +144,7 @@ def sweep_table(found: dict[str, dict[int, Measurement]]) -> list[str]:
 
 
 def as_json(material: Material, chosen: Sequence[Case], results: Results) -> dict[str, Any]:
-    """The same for programs: every round of every case."""
+    """Return the results as data: every round of every case."""
     bases = {
         apart: _results_of(row, [case for case in chosen if case.apart is apart], results)
         for apart, row in ((True, rows.from_files), (False, peers.plain_webdataset))

@@ -1,1 +1,1 @@
-"""Checkpoints: written, found and resumed from."""
+"""Write checkpoints, find them, and resume runs from them."""

@@ -1,4 +1,4 @@
-"""Carrying a run on: gather its state from the replicas, save it, and give it back to all of them."""
+"""Resume a run: gather its state from the replicas, save it, and give it back to all of them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ from trainer.progress import write_line
 from trainer.storage import objects
 
 MODEL, MOMENTUM = "model.", "momentum."
-UPLOAD_TIMEOUT_S = (
-    120.0  # seconds that a bucket is tried for; less where the others, who wait meanwhile, would give up sooner
-)
-OTHERS = "data, batch, cores or seed are others than before"
+UPLOAD_TIMEOUT_S = 120.0  # an upload is retried for so long; less if the waiting replicas would give up sooner
+OTHERS = "data, batch, cores or seed have changed"
 CALMER = "Give a smaller --learning-rate, or more --warmup-epochs"
 
 
 @dataclass(frozen=True)
 class _Found:
-    """What rank 0 read, but for the tensors: small enough to be sent about pickled."""
+    """What rank 0 read, without the tensors: small enough to be broadcast pickled."""
 
     pointer: Pointer
     where: str
@@ -54,7 +52,7 @@ class Resumption:
         self.best: float | None = None
 
     def resume(self) -> Position:
-        """Restore what `--resume` names, and return where to go on; raises TrainerError."""
+        """Restore what `--resume` names, and return where to continue; raise TrainerError."""
         keep = self._config.checkpoint
         state: State | None = None
 
@@ -95,21 +93,21 @@ class Resumption:
 
     @property
     def keeps(self) -> bool:
-        """Whether checkpoints are kept at all."""
+        """Return whether checkpoints are saved at all."""
         return self._config.checkpoint.directory is not None
 
     def due(self, step: int) -> bool:
-        """Whether `--checkpoint-steps` asks for a checkpoint after so many steps of the whole run."""
+        """Return whether `--checkpoint-steps` asks for a checkpoint after so many steps of the whole run."""
         every = self._config.checkpoint.steps
         return every is not None and step % every == 0
 
     def save(self, epoch: int, step: int, *, best: bool = False) -> None:
-        """Save the run as it is after `step` steps of an epoch, where it is to be saved; raises TrainerError."""
+        """Save the run as it is after `step` steps of an epoch, unless that is saved already; raise TrainerError."""
         position = Position(epoch, step, self.best)
         if not self.keeps or (self._saved is not None and (epoch, step) <= (self._saved.epoch, self._saved.step)):
-            return  # it is saved already: also by a run of more epochs, which this one has nothing to add to
+            return  # saved already, perhaps by a run of more epochs
         self._saved = position
-        average_statistics(self._model, self._replicas)  # so that it does not matter whose are saved
+        average_statistics(self._model, self._replicas)  # so that it does not matter which replica's are saved
         random = self._replicas.gather((torch.get_rng_state(), int(xm.get_rng_state())))
 
         def write() -> None:
@@ -139,7 +137,7 @@ class Resumption:
 
     @torch.no_grad()
     def _restore(self, found: _Found, state: State | None) -> None:
-        """Rank 0's tensors travel to all: the others may not see the directory that they were read from."""
+        """Send rank 0's tensors to all replicas, which may not see the directory they were read from."""
         own = self._model.state_dict()
         targets = {MODEL + name: value for name, value in own.items() if value.is_floating_point()}
         targets.update({MOMENTUM + name: buffer for name, buffer in self._momentum().items()})
@@ -148,7 +146,7 @@ class Resumption:
         def flatten() -> torch.Tensor:
             missing = [name for name in targets if name not in saved and name.startswith(MODEL)]
             if missing or any(saved[name].shape != targets[name].shape for name in targets if name in saved):
-                why = f"it lacks {missing[0]}" if missing else "its shapes are others"
+                why = f"it lacks {missing[0]}" if missing else "its shapes differ"
                 remedy = "Give another --resume, or --resume no"
                 raise TrainerError(f"Checkpoint {found.where} does not fit the model", why=why, remedy=remedy)
             return torch.cat([saved.get(name, torch.zeros(targets[name].shape)).reshape(-1) for name in targets])
@@ -160,7 +158,7 @@ class Resumption:
             flat.copy_(flatten())
 
         self._replicas.broadcast_result(fill)
-        flat = self._replicas.total(flat)  # all others' are zeros
+        flat = self._replicas.total(flat)  # those of all others are zeros
         for target, part in zip(
             targets.values(), torch.split(flat, [t.numel() for t in targets.values()]), strict=True
         ):
@@ -174,12 +172,12 @@ class Resumption:
             xm.set_rng_state(device)
 
     def _settled(self, found: _Found) -> Position:
-        """Return where to go on: an epoch whose samples now come in another order begins anew."""
+        """Return where to continue; an epoch whose samples now come in another order begins anew."""
         position, note = found.pointer.position, ""
         why = self._other_order(found.pointer.identity, position)
         if position.step and why:
             done = "step done in it is" if position.step == 1 else f"{position.step} steps done in it are"
-            note = f", from the epoch's beginning: the {done} done again, for {why}"
+            note = f", from the epoch's beginning: the {done} repeated, because {why}"
             position = Position(position.epoch, 0, position.best)
         elif found.pointer.identity.plan != self._identity.plan:
             note = f"; {OTHERS}"
@@ -190,18 +188,18 @@ class Resumption:
         return position
 
     def _other_order(self, saved: Identity, position: Position) -> str:
-        """Why an epoch cannot go on in its midst; empty where it can."""
+        """Return why an epoch cannot continue in the middle; empty where it can."""
         if saved.plan != self._identity.plan:
             return OTHERS
-        if saved.order != pipeline.ORDER and position.step < self.steps:  # else only the evaluation is due
+        if saved.order != pipeline.ORDER and position.step < self.steps:  # otherwise only the evaluation is due
             orders = f"order {saved.order}, here {pipeline.ORDER}"
-            return f"it was saved by a trainer that orders samples otherwise ({orders})"
+            return f"it was saved by a trainer that orders samples differently ({orders})"
         return ""
 
 
 @torch.no_grad()
 def average_statistics(model: nn.Module, replicas: Replicas) -> None:
-    """Batch norm's running statistics come from each replica's own batches: make them the mean over all."""
+    """Replace batch norm's running statistics, which differ between replicas, by their mean over all replicas."""
     buffers = [value for name, value in model.named_buffers() if name.endswith(("running_mean", "running_var"))]
     if not buffers:
         return
@@ -213,7 +211,10 @@ def average_statistics(model: nn.Module, replicas: Replicas) -> None:
 
 
 def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
-    """Compare what all replicas have learned, and say so; raises TrainerError where one differs, or all diverged."""
+    """Compare what all replicas have learned, and print it.
+
+    Raises TrainerError where one differs, or where all have diverged.
+    """
     average_statistics(model, replicas)
     prints = replicas.gather(fingerprint(model))
 
@@ -221,7 +222,7 @@ def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
         odd = [rank for rank, each in enumerate(prints) if each != prints[0]]
         if odd:
             what = f"The parameters of ranks {odd} differ from rank 0's"
-            remedy = "Go on from an earlier checkpoint with --resume; should it come again, replace those machines"
+            remedy = "Resume from an earlier checkpoint with --resume; if it happens again, replace those machines"
             raise TrainerError(what, why="the replicas fell out of step", remedy=remedy)
         if not all(bool(value.cpu().isfinite().all()) for value in model.state_dict().values()):
             raise TrainerError("The training diverged", why="not all parameters are finite", remedy=CALMER)
@@ -231,7 +232,7 @@ def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """A hash of everything the model has learned, the same on replicas that are in step."""
+    """Return a hash of everything the model has learned, the same on replicas that are in step."""
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())

@@ -1,8 +1,8 @@
-"""Checkpoints: all that a run needs to go on as if it had never stopped, in a directory or gs://bucket/prefix.
+"""Store all that a run needs to continue as if it had never stopped, in a directory or gs://bucket/prefix.
 
 `checkpoint-000012.pt` holds the state. `checkpoint-000012.json` is written after it, with its size and SHA-256: a
-state without that pointer was never finished. `best.json` points at the one with the best accuracy. Numbers only
-grow, also over runs that share the directory, so that nothing whole is ever overwritten.
+state without that pointer was never finished. `best.json` points at the checkpoint with the best accuracy. Numbers
+only grow, also over runs that share the directory, so that nothing whole is ever overwritten.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from trainer.progress import write_line
 from trainer.storage import objects
 
 SCHEMA = 1
-CHECKPOINTS_TO_KEEP = 3  # of a run, beside its best: if the newest is damaged, there is another
+CHECKPOINTS_TO_KEEP = 3  # of a run, besides its best: if the newest is damaged, there is another
 BEST = "best.json"
 BEGIN_ELSEWHERE = "give another --checkpoint-dir, or --resume no"
 RESUME_OTHERWISE = "Give another --resume, or auto or no"
-PROBE = ".probe"  # always the same: what a killed run leaves of it, the next one takes away
+PROBE = ".probe"  # always the same name, so that the next run removes what a killed one left
 NAME = re.compile(r"checkpoint-(\d{6,})\.(pt|json)")
 OWN_FILES = re.compile(rf"{NAME.pattern}|{re.escape(BEST)}|{re.escape(PROBE)}")
 DAMAGED = (
@@ -47,56 +47,59 @@ DAMAGED = (
 
 @dataclass(frozen=True)
 class Position:
-    """How far a run is. The learning rate follows from it, and so do the samples that come next."""
+    """How far a run is; the learning rate and the samples that come next follow from it."""
 
     epoch: int = 1
-    step: int = 0  # done in this epoch; where it is all of them, only the epoch's evaluation is due
+    step: int = 0  # done in this epoch; if all are done, only the epoch's evaluation is due
     best: float | None = None  # accuracy in percent
 
     def __post_init__(self) -> None:
         if self.epoch < 1 or self.step < 0 or (self.best is not None and not 0 <= self.best <= 100):
-            raise ValueError(f"epoch {self.epoch}, step {self.step}, best {self.best} is no position")
+            raise ValueError(f"epoch {self.epoch}, step {self.step}, best {self.best} is not a position")
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What a checkpoint belongs to. Another model cannot be carried on; another plan only from an epoch's start."""
+    """What a checkpoint belongs to: another model cannot resume from it, another plan only at an epoch's start."""
 
     model: str
     classes: int
-    plan: str  # batch, cores, seed, data …: everything given that the order of the samples depends on
-    order: int = 0  # how the trainer makes an order of that: data.ORDER; 0: saved before there were several
+    plan: str  # digest of the settings that the order of the samples depends on: batch, cores, seed, data …
+    order: int = 0  # how the trainer derives the order from them (pipeline.ORDER); 0: in early versions
 
 
 def checksum_of(pointer: Mapping[str, Any]) -> str:
-    """Return the checksum of what a pointer file says: one flipped bit in it would change how a run goes on."""
+    """Return the checksum of a pointer file's fields: one flipped bit in them would change how a run continues."""
     fields = {name: value for name, value in pointer.items() if name != "checksum"}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """Where a finished checkpoint is, what is in it, and the size and checksum of the whole."""
+    """Where a finished checkpoint is, what is in it, and its size and checksum."""
 
     file: str
     size: int  # bytes
     sha256: str
-    run: str  # the same for all that one run saves, however often it was resumed
+    run: str  # the same for all that a run saves, however often it is resumed
     position: Position
     identity: Identity
 
     def to_json(self) -> bytes:
-        """The pointer file's content."""
+        """Return the content of the pointer file."""
         document = {"schema": SCHEMA, **dataclasses.asdict(self)}
         return (json.dumps({**document, "checksum": checksum_of(document)}, indent=1) + "\n").encode()
 
     @classmethod
     def from_json(cls, text: bytes, where: str) -> Pointer:
-        """Read it back; raises one of DAMAGED, or NewerFormatError naming `where`. Older ones have no checksum."""
+        """Parse a pointer file; raise one of DAMAGED, or NewerFormatError naming `where`.
+
+        Pointers of early versions have no checksum.
+        """
         loaded: dict[str, Any] = json.loads(text)
         known = {"schema", *(each.name for each in dataclasses.fields(cls))}
         checksum = loaded.pop("checksum", None)
-        # A newer trainer writes one, too: an unknown field without a checksum is a damaged name.
+        # Newer trainers write one too, so an unknown field without a checksum is a damaged name.
         if checksum != checksum_of(loaded) if checksum is not None else not known.issuperset(loaded):
             raise ValueError("its pointer's checksum is wrong")
         what = f"Checkpoint {where}"
@@ -118,7 +121,7 @@ class Pointer:
 
 @dataclass
 class State:
-    """What a checkpoint holds. All tensors on the host."""
+    """The content of a checkpoint; all tensors are on the host."""
 
     floats: dict[str, torch.Tensor]  # parameters and running statistics as "model.…", momentum as "momentum.…"
     integers: dict[str, int]  # the model's counters
@@ -126,7 +129,7 @@ class State:
 
     @property
     def diverged(self) -> bool:
-        """Whether it holds nan or infinite values, which no further training mends."""
+        """Return whether it holds NaN or infinite values, from which no training recovers."""
         return not all(bool(value.isfinite().all()) for value in self.floats.values())
 
 
@@ -141,10 +144,11 @@ def save(
     best: bool = False,
     patience: float | None = None,
 ) -> Pointer:
-    """Write one checkpoint, whole: first the state, then what points at it. Raises TrainerError.
+    """Write one checkpoint: first the state, then what points at it. Raise TrainerError.
 
-    TakenError where there is one of that number already. `patience` as objects.write has it. That it is the best one
-    is written before its own pointer: a run killed in between is not resumed from it, and finds its best once more.
+    Raises TakenError where there is a checkpoint of that number already. `patience` is the same as for
+    `objects.write`. `best.json` is written before the checkpoint's own pointer: a run that is killed in between does
+    not resume from this checkpoint, and reaches its best accuracy again.
     """
     stream = io.BytesIO()
     torch.save({"schema": SCHEMA, **vars(state)}, stream)
@@ -159,7 +163,7 @@ def save(
 
 
 def load(where: str, pointer: Pointer) -> State:
-    """Read a checkpoint; raises ValueError saying how it is damaged, TrainerError where it cannot be read."""
+    """Load a checkpoint; raise ValueError saying how it is damaged, TrainerError where it cannot be read."""
     content = objects.read(objects.join(where, pointer.file))
     if len(content) != pointer.size:
         raise ValueError(f"it has {len(content)} of {pointer.size} bytes")
@@ -178,10 +182,10 @@ def load(where: str, pointer: Pointer) -> State:
 def find_newest(
     where: str, identity: Identity, notify: Callable[[str], None] = write_line
 ) -> tuple[Pointer, State] | None:
-    """The newest whole checkpoint in a directory; says which newer ones it passed over, and why.
+    """Return the newest whole checkpoint in a directory; report newer ones that are skipped, and why.
 
-    Raises TrainerError when it is another model's or a newer trainer's, or cannot be read just now: to begin anew, or
-    far behind, would look as if it were lost.
+    Raises TrainerError when it belongs to another model or a newer trainer, or cannot be read at the moment:
+    beginning anew, or far behind, would look as if it were lost.
     """
     names = _names(where)
     for number in sorted({number for number, _ in names}, reverse=True):
@@ -201,12 +205,12 @@ def find_newest(
 
 
 def is_checkpoint_file(path: str) -> bool:
-    """Whether a path is one checkpoint's, not that of a directory of them."""
+    """Return whether a path names one checkpoint, and not a directory of them."""
     return path.endswith((".pt", ".json"))
 
 
 def load_named(path: str, identity: Identity) -> tuple[Pointer, State]:
-    """The checkpoint at a path (.pt, .json, best.json), or the newest of a directory. Raises TrainerError."""
+    """Load the checkpoint at a path (.pt, .json, best.json), or the newest of a directory; raise TrainerError."""
     if not is_checkpoint_file(path):
         found = find_newest(path, identity)
         if found is None:
@@ -225,15 +229,15 @@ def load_named(path: str, identity: Identity) -> tuple[Pointer, State]:
 
 
 class CheckpointStore:
-    """Saves one run's checkpoints and deletes its older ones; lives on rank 0."""
+    """Saves the checkpoints of one run and deletes its older ones, on rank 0."""
 
     def __init__(
         self, where: str, identity: Identity, resumed: Pointer | None, patience: float | None = None
     ) -> None:
-        """`resumed`: the checkpoint that the run goes on from; `patience` as objects.write has it."""
+        """Open the store of a run that continues `resumed`; `patience` is the same as for `objects.write`."""
         self._where, self._identity, self._patience = where, identity, patience
         self.run = resumed.run if resumed else secrets.token_hex(8)
-        self._own: list[str] = []  # the names that this run has saved, oldest first, but for its best
+        self._own: list[str] = []  # the names that this run has saved, oldest first, without its best
         self._best: str | None = None
         self._warned_of_another = False
         objects.remove_temp_files(where, OWN_FILES)
@@ -241,10 +245,18 @@ class CheckpointStore:
         self._try_to_write()
 
     def save(self, state: State, position: Position, *, best: bool = False) -> str:
-        """Write, point at it, and only then delete what is no longer needed. Returns where it is."""
-        whose = position, self._identity, self.run, self._number
+        """Write a checkpoint and its pointer, then delete what is no longer needed; return its path."""
         try:
-            pointer = save(self._where, state, *whose, best=best, patience=self._patience)
+            pointer = save(
+                self._where,
+                state,
+                position,
+                self._identity,
+                self.run,
+                self._number,
+                best=best,
+                patience=self._patience,
+            )
         except objects.TakenError:
             self._give_way()
             return self.save(state, position, best=best)
@@ -257,13 +269,13 @@ class CheckpointStore:
         else:
             self._own.append(name)
         for old in self._own[:-CHECKPOINTS_TO_KEEP]:
-            objects.delete(objects.join(self._where, f"{old}.json"))  # first what points, then what it points at
+            objects.delete(objects.join(self._where, f"{old}.json"))  # first the pointer, then what it points at
             objects.delete(objects.join(self._where, f"{old}.pt"))
         self._own = self._own[-CHECKPOINTS_TO_KEEP:]
         return objects.join(self._where, pointer.file)
 
     def _give_way(self) -> None:
-        """Two runs that share a directory take turns in numbering, and overwrite nothing of each other's."""
+        """Take the next free number: two runs that share a directory overwrite nothing of each other."""
         if not self._warned_of_another:
             self._warned_of_another = True
             what = f"Another run seems to save to {self._where} too, and --resume auto takes the newest of all"
@@ -271,7 +283,7 @@ class CheckpointStore:
         self._number = _first_free(_names(self._where))
 
     def _try_to_write(self) -> None:
-        """Write a probe, so that a directory that takes no checkpoint is reported before the hours of training."""
+        """Write a probe, so that a directory that cannot be written is reported before hours of training."""
         probe = objects.join(self._where, PROBE)
         try:
             objects.write(probe, b"")

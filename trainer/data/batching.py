@@ -1,7 +1,7 @@
-"""Samples become batches: decoded and cropped in threads, in the order they came, always in the same shape.
+"""Turn samples into batches: decode and crop them in threads, in the order they came, always in the same shape.
 
-On an XLA device every new shape is compiled anew: so the last, smaller batch is filled up with the label `PADDING`.
-Images stay uint8 until they are on the device: a quarter of the bytes to move, and normalising there is nearly free.
+XLA compiles every new shape anew, so the last, smaller batch is filled up with the label `PADDING`. Images stay uint8
+until they are on the device: a quarter of the bytes to move, and normalising there costs next to nothing.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice
 
 import numpy as np
@@ -30,24 +31,25 @@ from trainer.data.image_decode import (
 from trainer.data.tar_samples import Sample
 from trainer.errors import TrainerError
 from trainer.progress import format_count, write_line
+from trainer.storage.background_io import complete
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size], labels int64 [batch]
 
-THREADS = 2  # that decode in each loader; the decoders let go of the interpreter lock
-PADDING = -1  # a label no class has: counted nowhere
+DECODE_THREADS = 2  # in each loader; the decoders release the interpreter lock
+PADDING = -1  # a label that no class has, and that is counted nowhere
 IMAGE_KEYS = ("ppm", "jpg", "jpeg", "jpe", "jfif", "png", "webp", "bmp", "tif", "tiff", "gif", "pgm", "pbm", "pnm")
-LABELS = ("cls", "label")  # where a sample has no field `cls`, what its `json` may call the class's number
+LABELS = ("cls", "label")  # keys of the class's number in a sample's `json`, if it has no field `cls`
 
 
 class UnusableError(TrainerError):
-    """A sample of which nothing can be learned: it lacks something, or its image cannot be decoded."""
+    """A sample lacks its class or its image, or the image cannot be decoded."""
 
 
 @dataclass(frozen=True)
 class Batching:
-    """How samples become batches: `size` samples each, `image_size` pixels a side.
+    """How samples become batches: `size` samples each, `image_size` pixels per side.
 
-    What becomes of a batch in training depends on `seed`, its place in the sequence and its samples, on nothing else.
+    A training batch depends on `seed`, its place in the sequence and its samples, and on nothing else.
     """
 
     size: int
@@ -57,36 +59,36 @@ class Batching:
     training: bool = True
     skip_bad: bool = False  # go on without a sample that cannot be used
 
-    def of(self, raw: Iterator[Sample], place: int = 0) -> Iterator[Batch]:
-        """Batches of `raw`, whose first sample has the given place; raises TrainerError naming a bad sample.
+    def decode(self, samples: Iterable[Sample], place: int = 0) -> Iterator[Future[Batch]]:
+        """Yield a future of each batch of `samples`, the first of which has the given place in the sequence.
 
-        Some batches are decoded ahead, while the step before computes.
+        Threads decode; the consumer of the futures decides how many are under way. A future raises TrainerError
+        naming a bad sample.
         """
-        pending: deque[Future[Batch]] = deque()
-        pool = ThreadPoolExecutor(THREADS, thread_name_prefix="decode")
+        iterator = iter(samples)
+        pool = ThreadPoolExecutor(DECODE_THREADS, thread_name_prefix="decode")
         try:
-            while chunk := list(islice(raw, self.size)):
+            while chunk := list(islice(iterator, self.size)):
+                make = partial(self._batch_of, chunk, place)
                 if self._takes_only_copying(chunk[0]):
-                    while pending:
-                        yield pending.popleft().result()
-                    yield self._batch_of(chunk, place)
+                    complete(ready := Future[Batch](), make)
+                    yield ready
                 else:
-                    pending.append(pool.submit(self._batch_of, chunk, place))
-                    if len(pending) > THREADS:
-                        yield pending.popleft().result()
+                    yield pool.submit(make)
                 place += len(chunk)
-            while pending:
-                yield pending.popleft().result()
+        except GeneratorExit:
+            pool.shutdown(cancel_futures=True)
+            raise
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.shutdown()
 
     def empty(self) -> Batch:
-        """A batch of nothing but padding."""
+        """Return a batch of nothing but padding."""
         side = self.image_size
         return torch.zeros(self.size, 3, side, side, dtype=torch.uint8), torch.full((self.size,), PADDING)
 
     def _takes_only_copying(self, sample: Sample) -> bool:
-        """Small raw pixels: copied with the interpreter lock held, so that other threads would only take turns."""
+        """Return whether a sample is small raw pixels: threads do not copy those any faster."""
         small = self.training and 3 * self.image_size**2 <= SMALL
         return small and "ppm" in sample and decode_plain_ppms([sample["ppm"]], self.image_size) is not None
 
@@ -99,7 +101,7 @@ class Batching:
         return self._decode_batch(self._usable(chunk), place)
 
     def _usable(self, chunk: list[Sample]) -> list[Sample]:
-        """The samples that can be used; in training, in the others' place, some of them once more."""
+        """Return the samples that can be used; in training, some of them again in place of the others."""
         good, bad = [], []
         for sample in chunk:
             try:
@@ -109,18 +111,18 @@ class Batching:
             except UnusableError as error:  # noqa: PERF203
                 bad.append(error)
         if not good and self.training:
-            remedy = "Make the shards again: of a batch that it was in, no sample can be used"
+            remedy = "Make the shards again: its batch has no usable sample"
             raise TrainerError(bad[0].what, why=bad[0].why, remedy=remedy)
-        problem = TrainerError(bad[0].what, why=bad[0].why)  # what to do about it has been chosen
+        problem = TrainerError(bad[0].what, why=bad[0].why)  # the remedy is the option that is already given
         first = ", among them" if len(bad) > 1 else ""
-        write_line(f"Went on without {format_count(len(bad), 'sample')}{first}: {problem}", descriptor=2)
+        write_line(f"Continued without {format_count(len(bad), 'sample')}{first}: {problem}", descriptor=2)
         return list(islice(cycle(good), len(chunk))) if self.training else good
 
     def _decode_batch(self, chunk: list[Sample], place: int) -> Batch:
         images = np.empty((self.size, 3, self.image_size, self.image_size), np.uint8)
         images[len(chunk) :] = 0
         labels = np.full(self.size, PADDING, dtype=np.int64)
-        rng = random.Random(f"{self.seed} {place}")  # one for all: to seed it takes longer than a small image
+        rng = random.Random(f"{self.seed} {place}")  # one for the batch: seeding takes longer than a small image
         labels[: len(chunk)] = [self._label(sample) for sample in chunk]
         contents = [_image(sample) for sample in chunk]
         pixels = decode_plain_ppms(contents, self.image_size) if self.training else None
@@ -136,7 +138,7 @@ class Batching:
         try:
             label = int(label_text)
         except ValueError:
-            why = f"{bytes(label_text[:40])!r} is no whole number"
+            why = f"{bytes(label_text[:40])!r} is not a whole number"
             raise UnusableError(f"{_name(sample)} has no class", why=why, remedy="Make the shards again") from None
         if not 0 <= label < self.classes:
             raise TrainerError(
@@ -155,6 +157,17 @@ class Batching:
                 centre_into(out, open_picture(content))
         except ValueError as error:
             raise _undecoded_error(sample, error) from error
+
+
+def in_order(futures: Iterable[Future[Batch]]) -> Iterator[Batch]:
+    """Yield the results of futures, for a loader process; enough are under way to keep its threads busy."""
+    pending: deque[Future[Batch]] = deque()
+    for future in futures:
+        pending.append(future)
+        if len(pending) > DECODE_THREADS:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()
 
 
 def _image(sample: Sample) -> bytes:
@@ -182,7 +195,7 @@ def _label_in_json(sample: Sample) -> bytes:
 
 
 def _undecoded_error(sample: Sample, error: ValueError) -> UnusableError:
-    remedy = "Make the shards again without it, or go on without such with --on-bad-shard skip"
+    remedy = "Make the shards again without it, or continue without such samples with --on-bad-shard skip"
     return UnusableError(f"{_name(sample)} cannot be decoded", why=str(error), remedy=remedy)
 
 

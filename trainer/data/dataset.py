@@ -1,4 +1,4 @@
-"""What there is to train on: shards found, counted, and compared with what the run needs."""
+"""Find the shards of a run, count their samples, and check that they are enough for it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from trainer.storage import objects
 from trainer.storage.pipe_urls import is_pipe
 
 DEFAULT_SIZE, FAKE_CLASSES = 224, 10
-COUNTED_AT_ONCE = 8  # shards in no manifest: each is read whole to count its samples
+COUNTED_AT_ONCE = 8  # shards that no manifest lists, each read whole to count its samples
 SHARDS_REMEDY = "Name them as DIR/NAME-{000000..000639}.tar or DIR/*.tar, or make some with python -m trainer.shards"
-COUNT_REPORT_INTERVAL_S = 30.0  # seconds between two lines about the counting
+COUNT_REPORT_INTERVAL_S = 30.0  # between two lines about the progress of counting
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class ShardSet:
 
     urls: tuple[str, ...]
     counts: tuple[int, ...]
-    sizes: tuple[int | None, ...] = ()  # bytes, and SHA-256: where a manifest states them
+    sizes: tuple[int | None, ...] = ()  # bytes; like the SHA-256, only where a manifest states it
     digests: tuple[str | None, ...] = ()
 
     def file(self, number: int) -> ShardFile:
-        """One shard as a file to be read."""
+        """Return one shard as a file to read."""
         return ShardFile(
             self.urls[number],
             self.sizes[number] if self.sizes else None,
@@ -49,13 +49,13 @@ class ShardSet:
 
     @property
     def samples(self) -> int:
-        """In all shards together."""
+        """Return the number of samples in all shards."""
         return sum(self.counts)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What there is to train on. Found by rank 0, handed to all: so that every rank plans with the same numbers."""
+    """The data of a run. Rank 0 finds it and broadcasts it, so that every rank plans with the same numbers."""
 
     train: ShardSet | None  # None: fake data
     val: ShardSet | None
@@ -64,7 +64,7 @@ class Dataset:
 
 
 def find(config: TrainConfig, world: int) -> Dataset:
-    """List and count the shards; raises TrainerError where they cannot feed `world` ranks."""
+    """List and count the shards; raise TrainerError where they cannot feed `world` ranks."""
     data = config.data
     if data.fake:
         size = data.image_size or DEFAULT_SIZE
@@ -91,7 +91,7 @@ def find(config: TrainConfig, world: int) -> Dataset:
 
 
 def count_loaders(config: TrainConfig, train: ShardSet, world: int) -> int:
-    """Loader processes of each rank: no more than give every one of them a shard of its own."""
+    """Return the loader processes of each rank: at most as many as there are shards per rank."""
     return min(config.loader_workers, len(train.urls) // world)
 
 
@@ -109,7 +109,7 @@ def _in_directory(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest
             remedy="Make shards there with python -m trainer.shards, or name them with --train-shards",
         )
     manifest = Manifest.from_json(objects.read(where), where)
-    skip = data.on_bad_shard == "skip"
+    skip = data.skips_bad_shards
     train, val = (_from_manifest(data.directory, set(present), manifest, name, skip) for name in ("train", "val"))
     if train is None:
         raise TrainerError(f"{where} lists no training shards")
@@ -142,7 +142,7 @@ def _from_manifest(
 
 def _by_patterns(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest | None]:
     assert data.train is not None
-    skip = data.on_bad_shard == "skip"
+    skip = data.skips_bad_shards
     urls, val_urls = expand(data.train, skip), expand(data.val, skip) if data.val is not None else ()
     manifests = _find_manifests((*urls, *val_urls))
     _check_same_classes(manifests)
@@ -159,7 +159,7 @@ def expand(pattern: str, skip_missing: bool = False) -> tuple[str, ...]:
         named = list(braceexpand(pattern))
     except ValueError as error:
         raise TrainerError(
-            f"{pattern} is no pattern of shards", why=str(error), remedy="Write NAME-{000000..000639}.tar"
+            f"{pattern} is not a pattern of shards", why=str(error), remedy="Write NAME-{000000..000639}.tar"
         ) from error
     names_in = functools.cache(objects.list_names)
     urls = [url for each in named for url in _expand_wildcards(each, names_in)]
@@ -207,7 +207,7 @@ def _find_manifests(urls: Iterable[str]) -> dict[str, Manifest]:
 
 
 def _with_counts(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_bad: bool) -> ShardSet:
-    """The shards and their samples; `skip_bad` leaves out those that cannot be read to count them."""
+    """Return the shards with their samples counted; `skip_bad` leaves out those that cannot be read."""
     listed = {
         objects.join(directory, shard.name): shard
         for directory, manifest in manifests.items()
@@ -240,7 +240,7 @@ def _count_all(urls: list[str], skip_bad: bool) -> dict[str, int | None]:
                 last_report = time.monotonic()
                 write_line(f"==> {len(counts)} of {len(urls)} shards are counted ..")
     if empty := [url for url, count in counts.items() if count == 0]:
-        write_line(f"==> Without any sample: {format_count(len(empty), 'shard')}, such as {empty[0]}")
+        write_line(f"==> {format_count(len(empty), 'shard')} without any sample, e.g. {empty[0]}")
     return counts
 
 
@@ -250,8 +250,8 @@ def _count(url: str, skip_bad: bool) -> int | None:
     except TrainerError as error:
         if not skip_bad:
             raise
-        problem = TrainerError(error.what, why=error.why)  # what to do about it has been chosen
-        write_line(f"Went on without a shard: {problem}", descriptor=2)
+        problem = TrainerError(error.what, why=error.why)  # the remedy is the option that is already given
+        write_line(f"Continued without a shard: {problem}", descriptor=2)
         return None
 
 
@@ -288,7 +288,7 @@ def _check(train: ShardSet, batch: int, world: int, data: DataConfig) -> None:
 
 
 def _check_norm(config: TrainConfig, size: int) -> None:
-    """Of one small image a ResNet's last layers have one value a channel, which is no batch to normalise over."""
+    """Refuse batches of one small image: the last layers have one value per channel, too few for batch norm."""
     if config.model.startswith("resnet") and config.optimizer.batch_size == 1 and size <= LARGEST_STRIDE:
         raise TrainerError(
             f"--batch-size 1 is too little for {config.model} and images of {size} pixels",

@@ -1,14 +1,14 @@
-"""From a file's bytes to the pixels of a crop: decoded by libjpeg-turbo, resized by OpenCV.
+"""Decode an image file with libjpeg-turbo and OpenCV, and crop and resize its pixels.
 
-Both let go of Python's interpreter lock, and OpenCV is held to one thread: the cores are the loaders'.
+Both libraries release Python's interpreter lock. OpenCV is held to one thread, since the cores belong to the loaders.
 
-Quality. An evaluation sees what PIL would decode, bit by bit. In training, colour (which JPEGs mostly store at half
-the size) is enlarged without interpolation: a third faster, and off by about one level of 255 on average; and a JPEG
-of whose crop less than half the resolution is wanted is decoded at a half, a quarter or an eighth of it.
+Quality: an evaluation sees exactly what PIL would decode. In training, colour (which JPEGs mostly store at half the
+size) is enlarged without interpolation, a third faster and off by about one level of 255 on average; and a JPEG whose
+crop is needed at less than half its resolution is decoded at a half, a quarter or an eighth of it.
 
-Resizing. A part larger than the crop in both directions is shrunk by area averaging, which no pixel escapes, as
-PIL's antialiased resize sees to it; everything else is interpolated linearly, which equals PIL's wherever a picture
-grows. (Where one direction grows and the other shrinks, it shrinks by 4/3 at most: there they hardly differ.)
+Resizing: a part larger than the crop in both directions is shrunk by area averaging, which uses every pixel, as PIL's
+antialiased resize does; everything else is interpolated linearly, which equals PIL's result wherever a picture grows.
+(Where one direction grows and the other shrinks, it shrinks by 4/3 at most, where the two hardly differ.)
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-MOST_PIXELS = 1 << 27  # of an image, 400 MB: a file of 3 MB may say that it holds ten times as many
-os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MOST_PIXELS))  # OpenCV looks at it when it is imported
+MOST_PIXELS = 1 << 27  # 400 MB; a file of 3 MB may claim to hold ten times as many
+os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MOST_PIXELS))  # OpenCV reads it when it is imported
 
 import cv2  # noqa: E402
 import numpy as np  # noqa: E402
@@ -35,12 +35,12 @@ Planes = Pixels  # [3, size, size]: a row of a batch
 CROP_MARGIN = 4  # pixels that a small image is padded with before it is cropped back
 CROP_AREA, CROP_RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a large image, as ImageNet's usual training crop
 LOG_RATIO = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
-CROP_TRIES = 10  # a box that does not fit is drawn anew so often, as torchvision's RandomResizedCrop does
-EVALUATION_MARGIN = 256 / 224  # shorter side before the centre crop, over the crop
+CROP_TRIES = 10  # tries to draw a box that fits, as in torchvision's RandomResizedCrop
+EVALUATION_MARGIN = 256 / 224  # the image's shorter side before the centre crop, divided by the crop's
 JPEG = b"\xff\xd8\xff"
 PLAIN_HEADER = re.compile(rb"P6\s+([1-9]\d*)\s+([1-9]\d*)\s+255\s")  # without comments
-SMALL = 3 * 64 * 64  # values; to let go of the interpreter lock and get it back takes longer than so few
-HALF = 2.0  # decoding at 7/8 … 5/8 of the size takes longer than at the whole
+SMALL = 3 * 64 * 64  # values; copying so few takes less time than releasing the interpreter lock
+HALF = 2.0  # decoding at 7/8 … 5/8 of the size takes longer than at full size
 
 cv2.setNumThreads(0)
 cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # errors are reported by the caller
@@ -48,7 +48,7 @@ cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # errors are 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image file, opened: a JPEG is decoded when it is known which part of it is wanted, and how large."""
+    """An opened image file; a JPEG is decoded once it is known which part is wanted, and how large."""
 
     width: int
     height: int
@@ -56,7 +56,7 @@ class Picture:
     _pixels: Pixels | None
 
     def pixels(self, reduction: float = 1.0, *, quick: bool = False) -> Pixels:
-        """RGB [height, width, 3]; `quick`: at most so many times smaller each way. Raises ValueError."""
+        """Return RGB [height, width, 3]; raise ValueError. `quick` allows up to `reduction` times less each way."""
         if self._jpeg is None:
             assert self._pixels is not None
             return self._pixels
@@ -68,13 +68,13 @@ class Picture:
                 self._jpeg, "RGB", fastupsample=quick, min_factor=HALF if least else 1.0, **least
             )
         except ValueError as error:
-            if "remature" in str(error):  # it is cut off: OpenCV would fill up the rest with grey
+            if "remature" in str(error):  # it is cut off, and OpenCV would fill up the rest with grey
                 raise
         return _by_opencv(self._jpeg)
 
 
 def open_picture(content: bytes) -> Picture:
-    """An image file of any kind that OpenCV knows; raises ValueError."""
+    """Open an image file of any kind that OpenCV knows; raise ValueError."""
     if content[:3] == JPEG:
         try:
             height, width, _, _ = simplejpeg.decode_jpeg_header(content)
@@ -88,14 +88,14 @@ def open_picture(content: bytes) -> Picture:
 
 
 def decode(content: bytes) -> Pixels:
-    """A whole image file as RGB [height, width, 3]; raises ValueError."""
+    """Decode a whole image file to RGB [height, width, 3]; raise ValueError."""
     return open_picture(content).pixels()
 
 
 def decode_plain_ppms(contents: Sequence[bytes], side: int | None = None) -> Pixels | None:
-    """PPMs' pixels [image, height, width, 3], if all have one size (where a side is given, that square's).
+    """Return the pixels [image, height, width, 3] of PPMs of one size, which with `side` is that of a square.
 
-    None for all else, and for PPMs that are not as nearly all are.
+    Returns None for anything else, and for PPMs with comments or unusual headers.
     """
     header = PLAIN_HEADER.match(contents[0])
     if header is None:
@@ -125,7 +125,7 @@ def _by_opencv(content: bytes) -> Pixels:
 
 
 def augment_into(out: Planes, picture: Picture, rng: random.Random) -> None:
-    """A random crop and flip: by a few pixels where the image has the size already, else of a random part."""
+    """Write a random crop, flipped or not: shifted by a few pixels if the image has the size, else any part."""
     size = out.shape[1]
     if (picture.width, picture.height) == (size, size):
         shift_into(out[None], picture.pixels()[None], rng)
@@ -135,7 +135,7 @@ def augment_into(out: Planes, picture: Picture, rng: random.Random) -> None:
 
 
 def centre_into(out: Planes, picture: Picture) -> None:
-    """The image itself where it has the size, else its centre."""
+    """Write the image itself if it has the size, else its centre."""
     size, width, height = out.shape[1], picture.width, picture.height
     if (width, height) == (size, size):
         _write(out, picture.pixels())
@@ -145,23 +145,23 @@ def centre_into(out: Planes, picture: Picture) -> None:
 
 
 def random_box(width: int, height: int, rng: random.Random) -> Box:
-    """A random part of a picture, distributed as torchvision's RandomResizedCrop draws it."""
+    """Return a random part of a picture, distributed as torchvision's RandomResizedCrop draws it."""
     for _ in range(CROP_TRIES):
         area = width * height * rng.uniform(*CROP_AREA)
         ratio = math.exp(rng.uniform(*LOG_RATIO))
         wide, high = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < wide <= width and 0 < high <= height:
             return rng.randint(0, width - wide), rng.randint(0, height - high), wide, high
-    # A picture so long or so high that no box fitted: the largest centred one that keeps to the ratios.
+    # No box fitted into a very long or high picture: take the largest centred one within the ratios.
     wide = min(width, max(1, round(height * CROP_RATIO[1])))
     high = min(height, max(1, round(width / CROP_RATIO[0])))
     return (width - wide) // 2, (height - high) // 2, wide, high
 
 
 def shift_into(rows: Pixels, images: Pixels, rng: random.Random) -> None:
-    """Cut images [image, size, size, 3] out at random as if each had a black border of CROP_MARGIN pixels; flip half.
+    """Crop images [image, size, size, 3] at random out of a black border of CROP_MARGIN pixels; flip half of them.
 
-    Of small images, calls cost more than pixels: so the border, and the colours at the end, are done for all at once.
+    For small images calls cost more than pixels, so the border and the colour planes are handled for all at once.
     """
     count, size, edge = len(images), images.shape[1], CROP_MARGIN
     bordered = np.zeros((count, size + 2 * edge, size + 2 * edge, 3), np.uint8)
@@ -175,12 +175,12 @@ def shift_into(rows: Pixels, images: Pixels, rng: random.Random) -> None:
         else:
             out[...] = part
     colours = np.empty((3, count * size, size), np.uint8)
-    cv2.split(shifted.reshape(-1, size, 3), list(colours))  # one below the other, they are one picture
+    cv2.split(shifted.reshape(-1, size, 3), list(colours))  # images below each other form one picture
     rows[:count] = colours.reshape(3, count, size, size).swapaxes(0, 1)
 
 
 def _part(picture: Picture, box: Box, size: int, *, quick: bool) -> Pixels:
-    """A part of a picture, resized to a square."""
+    """Return a part of a picture, resized to a square."""
     left, top, width, height = box
     pixels = picture.pixels(min(width, height) / size, quick=quick)
     across, down = pixels.shape[1] / picture.width, pixels.shape[0] / picture.height
@@ -188,12 +188,12 @@ def _part(picture: Picture, box: Box, size: int, *, quick: bool) -> Pixels:
     rows = slice(int(top * down), max(int(top * down) + 1, round((top + height) * down)))
     part = pixels[rows, columns]
     shrinks = part.shape[0] > size and part.shape[1] > size
-    way = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR  # the latter skips pixels when it shrinks
+    way = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR  # linear interpolation skips pixels when it shrinks
     return cv2.resize(part, (size, size), interpolation=way)  # type: ignore[return-value]
 
 
 def _write(out: Planes, pixels: Pixels, *, flipped: bool = False) -> None:
-    """Colours apart, as models take them; ten times as fast here as for a whole batch at once."""
+    """Write pixels as separate colour planes, as models take them; ten times as fast here as for a whole batch."""
     if pixels.size <= SMALL:
         out[...] = (pixels[:, ::-1] if flipped else pixels).transpose(2, 0, 1)
         return

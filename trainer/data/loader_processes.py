@@ -27,21 +27,25 @@ from trainer.errors import TrainerError
 
 STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 """They reach a whole session; the ranks still need batches up to the step at which all of them stop."""
-PRELOADED = ("trainer.data.shard_dataset", "google.cloud.storage")
+PRELOADED = ("trainer.data.pipeline", "google.cloud.storage")
 """What the server imports, so that no loader has to; the latter where there is a bucket to read."""
 TRACKER_WARNING = "ignore:resource_tracker:UserWarning"
 """Python's own tracker tidies up after a killed rank; its warning, the last in the log, would hide what happened."""
 _starting = threading.Lock()
-# How many there are is the user's choice.
+# The number of processes is the user's choice.
 warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
 
 
 def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
-    """What the dataset yields in so many processes, one item of each in turn."""
+    """Yield what the dataset yields in so many processes, one item of each in turn.
+
+    Raises a TrainerError that the dataset yields, and TrainerError where a process is killed.
+    """
     loader: DataLoader[Any] = DataLoader(
         dataset,
         batch_size=None,
         num_workers=processes,
+        prefetch_factor=1,  # the least: batches wait in the queue of the process that trains
         worker_init_fn=_begin,
         multiprocessing_context=_forkserver_context(),
     )
@@ -51,20 +55,23 @@ def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
             items = iter(loader)
         except (OSError, EOFError) as error:
             raise TrainerError("No loader process can be started", why=str(error), remedy="Start again") from error
-        ours = set(multiprocessing.active_children()) - others
+        loaders = set(multiprocessing.active_children()) - others
     try:
-        yield from items
+        for item in items:
+            if isinstance(item, TrainerError):
+                raise item
+            yield item
     except RuntimeError as error:
-        if not any(process.exitcode for process in ours):
-            raise  # it was met while reading
+        if not any(process.exitcode for process in loaders):
+            raise  # raised while reading
         raise TrainerError(
-            "A loader process ended before its time",
-            why="killed by the kernel if memory ran out, else it has said why",
+            "A loader process ended unexpectedly",
+            why="killed by the kernel if memory ran out, otherwise it has printed why",
             remedy="Give fewer --loader-workers, or a smaller --shuffle-buffer",
         ) from error
     finally:
-        for process in ours:
-            process.kill()  # one that waits, for a network or for a lock that a killed one held, hears nothing else
+        for process in loaders:
+            process.kill()  # a loader that waits, for a network or for a killed one's lock, ignores anything else
 
 
 def start_forkserver(bucket: bool) -> None:
@@ -88,12 +95,12 @@ def wait_until_ready() -> None:
 def _begin(_: int) -> None:
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # for what a loader starts, as `pipe:` commands
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # for what a loader starts, e.g. `pipe:` commands
     threading.Thread(target=_die_with_rank, daemon=True).start()
 
 
 def _die_with_rank() -> None:
-    """The server is this process's parent, and lives as long as any loader does."""
+    """Kill this process when the rank ends. Its parent is the fork server, which lives as long as any loader does."""
     rank = multiprocessing.parent_process()
     assert rank is not None
     multiprocessing.connection.wait([rank.sentinel])
@@ -101,7 +108,7 @@ def _die_with_rank() -> None:
 
 
 class _Flag:
-    """An event without a lock: one whose holder was killed can never be set, and torch sets it to end a loader."""
+    """An event without a lock, so that torch can set it to end a loader even if a killed one held the lock."""
 
     def __init__(self, context: ForkServerContext) -> None:
         self._byte = context.RawValue(ctypes.c_bool, False)
@@ -114,7 +121,7 @@ class _Flag:
 
 
 class _Context(ForkServerContext):
-    def Event(self) -> _Flag:  # type: ignore[override]  # all of it that torch uses in loaders
+    def Event(self) -> _Flag:  # type: ignore[override]  # has all methods that torch uses in loaders
         return _Flag(self)
 
 
@@ -136,7 +143,7 @@ def _start_forkserver(preloaded: list[str]) -> _Context:
     sys.warnoptions.append(TRACKER_WARNING)
     try:
         resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # Python has let SIGTERM through to start it
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # Python unblocked SIGTERM to start it
         forkserver.ensure_running()
     finally:
         sys.warnoptions.remove(TRACKER_WARNING)

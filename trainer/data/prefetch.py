@@ -1,4 +1,4 @@
-"""Read batches in a thread while the one before them trains, and begin the next epoch's input early.
+"""Keep batches ready for the training loop, and begin the next epoch's input early.
 
 An epoch's first batch takes longest: shards are opened, loader processes start, the shuffle buffer fills.
 """
@@ -10,96 +10,104 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from queue import Empty, Queue
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from trainer.storage import pipe_urls
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 T = TypeVar("T")
 
-QUEUE_DEPTH = 2  # batches that wait for the loop, beside those being decoded
-CLOSE_TIMEOUT_S = 5.0  # seconds that a run which ends gives its input to let go; one that waits for a network may not
+QUEUE_DEPTH = 3  # batches that are ready or being decoded: two threads decode while one batch is ready
+CLOSE_TIMEOUT_S = 5.0  # seconds that a run which ends waits for its input, which may be waiting for a network
 STOP_WAIT_S = 2.0  # seconds that a run which is to stop waits for a batch
 POLL_INTERVAL_S = 0.25  # seconds
 
 
-class EpochPrefetcher(Generic[T]):
-    """The batches of each epoch, whose input may begin before its turn."""
-
-    def __init__(self, make: Callable[[int, int], Iterator[T]], stopping: Callable[[], bool] = lambda: False) -> None:
-        """`make(epoch, first)`: an epoch's batches from step `first` on; `stopping` as a Reader has it."""
-        self._make, self._stopping = make, stopping
-        self._begun: dict[tuple[int, int], BatchReader[T]] = {}
-        self._read: BatchReader[T] | None = None
-
-    def begin(self, epoch: int, first: int = 0) -> None:
-        """Begin an epoch's input in the background."""
-        if (epoch, first) not in self._begun:
-            self._begun[epoch, first] = BatchReader(lambda: self._make(epoch, first), self._stopping)
-
-    def epoch(self, epoch: int, first: int = 0) -> Iterator[T]:
-        """An epoch's batches from step `first` on; raises what went wrong with them."""
-        self.begin(epoch, first)
-        self._read = self._begun.pop((epoch, first))
-        return iter(self._read)
-
-    def close(self) -> None:
-        """End what is still being read, and the loader processes of epochs that will not be trained."""
-        pipe_urls.kill_all()
-        deadline = time.monotonic() + CLOSE_TIMEOUT_S
-        for reader in (*self._begun.values(), *([self._read] if self._read else [])):
-            reader.close(deadline)
-        self._begun.clear()
+def never() -> bool:
+    """Return False: nothing asks for an early end."""
+    return False
 
 
-class BatchReader(Generic[T]):
-    """What an iterator yields, taken from it by a thread of its own; it is read once.
+class BatchQueue(Generic[T]):
+    """The bounded queue between an epoch's input and the loop that iterates over it, once.
 
-    The thread lives as long as the iterator: loader processes die with the thread that started them. It is not an
-    executor's, which a forked loader process would try to join when it ends.
+    A thread fills it from an iterator of items, or of futures of items. The thread lives as long as the iterator:
+    loader processes die with the thread that started them. It does not belong to an executor, which a forked loader
+    process would try to join when it ends.
     """
 
-    def __init__(self, make: Callable[[], Iterator[T]], stopping: Callable[[], bool] = lambda: False) -> None:
-        """`stopping`: whether the run is to end; then an item that does not come is not waited for much longer."""
-        self._stopping = stopping
-        self._timed_out = False
-        self._ready: Queue[tuple[T] | BaseException | None] = Queue(QUEUE_DEPTH)  # None: there is no more
+    def __init__(self, make: Callable[[], Iterator[T | Future[T]]], is_stopping: Callable[[], bool] = never) -> None:
+        """Set up without starting; `make` is called in the thread.
+
+        Once `is_stopping` returns True, an item that does not come ends the iteration after STOP_WAIT_S.
+        """
+        self._is_stopping = is_stopping
+        self._timed_out = self._ended = False
+        self._ready: Queue[tuple[T | Future[T]] | BaseException | None] = Queue(QUEUE_DEPTH)  # None: the end
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(make,), name="ahead", daemon=True)
-        self._thread.start()
+        self._thread = threading.Thread(target=self._fill, args=(make,), name="batches", daemon=True)
+
+    def start(self) -> Self:
+        """Start filling the queue, if that has not begun."""
+        if self._thread.ident is None:
+            self._thread.start()
+        return self
 
     def __iter__(self) -> Iterator[T]:
-        """Yield the items, then raise the error that ended them. They end early where an item does not come."""
-        while (met := self._next()) is not None:
+        return self
+
+    def __next__(self) -> T:
+        """Return the next item, or raise the error that ended them; raise StopIteration early as for `__init__`."""
+        self.start()
+        met = None if self._ended else self._take()
+        if met is None:
+            self._ended = True
+            raise StopIteration
+        try:
             if isinstance(met, BaseException):
                 raise met
-            yield met[0]
+            return met[0].result() if isinstance(met[0], Future) else met[0]
+        except BaseException:
+            self._ended = True
+            self._stop_filling()
+            raise
 
-    def _next(self) -> tuple[T] | BaseException | None:
+    def close(self, deadline: float | None = None) -> None:
+        """Stop filling and wait until the iterator is closed, at most until `deadline` (time.monotonic)."""
+        if deadline is None:
+            deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        self._stop_filling()
+        while self._thread.is_alive():
+            if self._timed_out or time.monotonic() > deadline:
+                _kill_loaders()
+                return
+            self._thread.join(0.05)
+            self._stop_filling()
+
+    def _stop_filling(self) -> None:
+        """Have the thread end; make room for what it may be about to put into the queue."""
+        self._closed.set()
+        with contextlib.suppress(Empty):
+            while True:
+                self._ready.get_nowait()
+
+    def _take(self) -> tuple[T | Future[T]] | BaseException | None:
         patience = STOP_WAIT_S
         while patience > 0:
             with contextlib.suppress(Empty):
                 return self._ready.get(timeout=POLL_INTERVAL_S)
-            if self._stopping():
+            if self._is_stopping():
                 patience -= POLL_INTERVAL_S
         pipe_urls.kill_all()
         _kill_loaders()
         self._timed_out = True
         return None
 
-    def close(self, deadline: float | None = None) -> None:
-        """Stop reading and close the iterator; wait for that, within reason."""
-        self._closed.set()
-        if deadline is None:
-            deadline = time.monotonic() + CLOSE_TIMEOUT_S
-        while self._thread.is_alive():
-            if self._timed_out or time.monotonic() > deadline:
-                _kill_loaders()
-                return
-            with contextlib.suppress(Empty):
-                self._ready.get(timeout=0.05)  # room for the item that the thread may be holding
-
-    def _run(self, make: Callable[[], Iterator[T]]) -> None:
+    def _fill(self, make: Callable[[], Iterator[T | Future[T]]]) -> None:
         try:
             items = make()
             for item in items:
@@ -113,8 +121,37 @@ class BatchReader(Generic[T]):
             self._ready.put(error)
 
 
+class EpochPrefetcher(Generic[T]):
+    """The batches of each epoch, whose input may begin before its turn."""
+
+    def __init__(self, make: Callable[[int, int], BatchQueue[T]]) -> None:
+        """Set up; `make(epoch, first)` returns an epoch's batches from step `first` on."""
+        self._make = make
+        self._begun: dict[tuple[int, int], BatchQueue[T]] = {}
+        self._current: BatchQueue[T] | None = None
+
+    def begin(self, epoch: int, first: int = 0) -> None:
+        """Begin an epoch's input in the background."""
+        if (epoch, first) not in self._begun:
+            self._begun[epoch, first] = self._make(epoch, first).start()
+
+    def epoch(self, epoch: int, first: int = 0) -> Iterator[T]:
+        """Return an epoch's batches from step `first` on; they raise what went wrong with them."""
+        self.begin(epoch, first)
+        self._current = self._begun.pop((epoch, first))
+        return self._current
+
+    def close(self) -> None:
+        """End what is still being read, and the loader processes of epochs that will not be trained."""
+        pipe_urls.kill_all()
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        for queue in (*self._begun.values(), *([self._current] if self._current else [])):
+            queue.close(deadline)
+        self._begun.clear()
+
+
 def _kill_loaders() -> None:
-    """A loader process that waits for a network hears no SIGTERM, and Python would wait for its end without limit."""
+    """Kill loader processes: one that waits for a network ignores SIGTERM, and Python would wait for it for ever."""
     for loader in multiprocessing.active_children():
         loader.kill()
         loader.join()

@@ -12,22 +12,22 @@ from trainer.data.tar_samples import Sample
 from trainer.distributed import memory_check
 from trainer.distributed.memory_check import MIB
 
-SPARED_MIB = 2048  # MiB of the machine's memory that are left to others
-SAMPLE_OVERHEAD_BYTES = 700  # bytes that a sample takes in memory beside what its fields hold
+SPARED_MIB = 2048  # of the machine's memory that are left to others
+SAMPLE_OVERHEAD_BYTES = 700  # of memory per sample in addition to its fields
 
 
 class SampleCache:
-    """Whole shards' samples by URL; the first ones stay when there is no more room.
+    """The samples of whole shards by URL; the first ones stay when there is no more room.
 
-    Replacing them would be of no use: an epoch reads every shard, and each would be replaced before it came again.
+    Replacing them would be useless: an epoch reads every shard, and each would be replaced before it is read again.
     """
 
     def __init__(self, mib: int) -> None:
-        """`mib`: MiB that may be held, 0 for none."""
+        """Set up for at most `mib` MiB, 0 for none."""
         self._room = mib * MIB
         self._shards: dict[str, Sequence[Sample]] = {}
         self._is_full = not mib
-        self._one_at_a_time = threading.Lock()  # the next epoch is begun while this one is still read
+        self._one_at_a_time = threading.Lock()  # the next epoch begins while this one is still being read
 
     def get(self, url: str) -> Sequence[Sample] | None:
         """Return a shard's samples in order; None where they are not held."""
@@ -49,7 +49,7 @@ class SampleCache:
             if url in self._shards:
                 return
             available = memory_check.read_machine_memory().available
-            if size > self._room or 0 < available <= SPARED_MIB + size // MIB:  # 0: not known
+            if size > self._room or 0 < available <= SPARED_MIB + size // MIB:  # 0 if unknown
                 self._is_full = True
                 return
             self._shards[url] = samples

@@ -1,8 +1,7 @@
-"""Which samples each rank and each of its loaders reads: every rank gets the same number of batches.
+"""Decide which samples each rank and each of its loaders reads; every rank gets the same number of batches.
 
-Shards are put into one sequence (shuffled for each epoch with a seed that all ranks share) and the sequence is
-cut by sample, not by shard. So the number of shards need not divide by the number of ranks; a shard that a cut
-goes through is opened by both neighbours.
+Shards form one sequence, shuffled for each epoch with a seed that all ranks share. The sequence is cut by sample, not
+by shard, so the number of shards need not divide by the number of ranks; both neighbours open a shard that is cut.
 """
 
 from __future__ import annotations
@@ -22,15 +21,16 @@ class ShardPiece:
 
     @property
     def samples(self) -> int:
-        """How many samples it holds."""
+        """Return the number of samples in it."""
         return self.stop - self.start
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one rank does in an epoch: `batches` batches, read by its loaders, each its own pieces.
+    """One rank's part of an epoch: `batches` batches, read by its loaders, each from its own pieces.
 
-    `samples` are real ones: in an evaluation the last batches may be padded, and `batches` is the same on all.
+    `samples` counts real ones: in an evaluation the last batches may be padded, and `batches` is the same on all
+    ranks.
     """
 
     batches: int
@@ -39,14 +39,14 @@ class Share:
 
 
 def shard_order(shards: int, seed: int, epoch: int) -> list[int]:
-    """The sequence of the shards in an epoch, the same on every rank."""
+    """Return the order of the shards in an epoch, the same on every rank."""
     order = list(range(shards))
     random.Random(f"{seed} {epoch}").shuffle(order)
     return order
 
 
 def train_batches(samples: int, world: int, batch: int) -> tuple[int, int]:
-    """Whole batches for each rank, and the samples of the epoch that no rank sees (fewer than one global batch)."""
+    """Return the whole batches of each rank, and the samples left out (fewer than one global batch)."""
     batches = samples // (world * batch)
     return batches, samples - batches * world * batch
 
@@ -54,7 +54,7 @@ def train_batches(samples: int, world: int, batch: int) -> tuple[int, int]:
 def train_share(
     counts: Sequence[int], order: Sequence[int], *, rank: int, world: int, batch: int, loaders: int, limit: int | None
 ) -> Share:
-    """A rank's share of a training epoch, in whole batches; `limit` ends the epoch early."""
+    """Return a rank's share of a training epoch, in whole batches; `limit` ends the epoch early."""
     batches, _ = train_batches(sum(counts), world, batch)
     own = batches if limit is None else min(batches, limit)
     return _share(counts, order, rank * batches * batch, own * batch, own, batch, loaders)
@@ -63,7 +63,7 @@ def train_share(
 def evaluation_share(
     counts: Sequence[int], *, rank: int, world: int, batch: int, loaders: int, limit: int | None
 ) -> Share:
-    """A rank's share of an evaluation: each sample once over all ranks, the same number of batches on each."""
+    """Return a rank's share of an evaluation: each sample once over all ranks, equally many batches on each."""
     total = sum(counts)
     if limit is not None:
         total = min(total, limit * world * batch)
@@ -88,7 +88,7 @@ def _share(
 
 
 def cut(counts: Sequence[int], order: Sequence[int], start: int, stop: int) -> tuple[ShardPiece, ...]:
-    """The pieces that make up samples `start` up to `stop` of the sequence of shards."""
+    """Return the pieces that make up samples `start` up to `stop` of the sequence of shards."""
     pieces = []
     offset = 0
     for shard in order:

@@ -1,4 +1,4 @@
-"""Made-up images: nothing to learn but one batch by heart, nothing to wait for; they measure all but the input."""
+"""Make up images that need no input: they measure everything else, and can only be learned by heart."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size]
 
 
 def batches(*, batch: int, size: int, classes: int, seed: int, rank: int, steps: int) -> Iterator[Batch]:
-    """One batch, `steps` times.
+    """Yield one batch, `steps` times.
 
-    A sample depends on the seed and its place in the global batch alone. So the same global batch is the same
-    samples however many replicas share it, and their mean loss the same too.
+    A sample depends on the seed and its place in the global batch alone. So the same global batch, and its mean loss,
+    are the same for any number of replicas.
     """
     images = np.empty((batch, 3, size, size), dtype=np.uint8)
     labels = np.empty(batch, dtype=np.int64)

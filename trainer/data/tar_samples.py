@@ -1,30 +1,38 @@
-"""A tar file's bytes as samples, every header checked.
+"""Read a tar file's bytes as samples, with every header checked.
 
 Samples are dictionaries as webdataset groups them: `__key__`, `__url__`, and a field for each file of that key.
+Python's tarfile takes whatever is not a header for the end of the archive, and is too slow for small images.
 """
 
 from __future__ import annotations
 
+import bz2
+import lzma
 import struct
-import tarfile
 import zlib
-from collections.abc import Generator, Iterable, Iterator
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import lru_cache, partial
+from itertools import chain
+from typing import IO, Any, Protocol
 
 from trainer.shards.manifest import BLOCK
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-HEADER = struct.Struct("100s24x12s12x8ss188xs166x")  # name, size, checksum, kind, the prefix's first byte
-BLANKS = 8 * ord(" ")  # a checksum is the sum of its header's bytes, its own eight taken for blanks
-SUMMED = 65521  # what a sum is known modulo
-REGULAR, DIRECTORY, EXTENDED = (b"0", b"\0"), b"5", b"x"
-DECISIVE = (b"path=", b"size=", b"GNU.")  # what decides how the file after an extended header is to be read
-NO_HEADER = (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError)  # type: ignore[attr-defined]
-NO_END = "it ends without the blocks of zeros that end a tar file"  # by them one cut between two files is known
-COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0")  # what gzip, bzip2 and xz begin with
+HEADER = struct.Struct("100s24x12s12x8ss100s88x155s12x")  # name, size, checksum, kind, link's target, name's prefix
+BLANKS = 8 * ord(" ")  # a checksum is the sum of its header's bytes, with blanks for its own eight
+SUMMED = 65521  # sums are known modulo this
+PART_BYTES = 256 * 1024  # read from a stream at a time
+REGULAR, LINKS = (b"0", b"\0"), (b"1", b"2")
+WITHOUT_DATA = (*LINKS, b"3", b"4", b"5", b"6")  # devices, directories and pipes: their size means nothing
+LONG_NAMES = {b"L": "path", b"K": "linkpath"}  # GNU tar's, of the file that comes next
+DECISIVE = (b"path=", b"size=", b"GNU.")  # records that matter; webdataset's writers put times before each file
+RECORDS, GLOBAL_RECORDS, SPARSE = b"x", b"g", b"S"  # POSIX's, of the file that comes next and of all files
+NO_END = "it ends without the blocks of zeros that end a tar file"  # as one that was cut between two files
+COMPRESSIONS: dict[bytes, Callable[[], Any]] = {
+    b"\x1f\x8b": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
+    b"BZh": bz2.BZ2Decompressor,
+    b"\xfd7zXZ\0": lzma.LZMADecompressor,
+}
+"""Decompressors of gzip, bzip2 and xz, by what such files begin with."""
 
 Sample = dict[str, Any]
 
@@ -32,37 +40,78 @@ Sample = dict[str, Any]
 class Content(Protocol):
     """A file's bytes."""
 
-    def __len__(self) -> int: ...
     def __getitem__(self, part: slice) -> bytes: ...
 
 
-class UnusualTarError(Exception):
-    """Something that Python's own reader knows, and this module does not."""
+class CompressedTarError(ValueError):
+    """A file is compressed, and has to be read through `decompressed`."""
 
 
-class StrictHeader(tarfile.TarInfo):
-    """For Python's own reader, which takes whatever is no header, or nothing at all, for the archive's end."""
+class LinkInTarError(Exception):
+    """A tar file holds a link where a sample's file should be; its arguments are the link's name and target."""
 
-    @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
-        """The next header; raises tarfile.ReadError where something else is."""
-        try:
-            return super().fromtarfile(archive)
-        except NO_HEADER as error:
-            raise tarfile.ReadError(f"where a header should be is something else ({error})") from error
-        except tarfile.EmptyHeaderError as error:  # type: ignore[attr-defined]
-            raise tarfile.ReadError(NO_END if archive.offset else "it is empty") from error
+
+class ForwardBytes:
+    """A file's bytes from parts that come one by one: each slice begins where an earlier one began, or later."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts = parts
+        self._part, self._begins = b"", 0  # the current one, and its offset in the file
+
+    def __getitem__(self, wanted: slice) -> bytes:
+        """Return these bytes, fewer where the file ends; wait until they have come."""
+        start, stop = wanted.start, wanted.stop
+        if stop <= self._begins + len(self._part):  # four times per sample, and nearly always
+            return self._part[start - self._begins : stop - self._begins]
+        while self._begins + len(self._part) <= start and self._next():
+            pass
+        pieces = [self._part[max(0, start - self._begins) : stop - self._begins]]
+        while self._begins + len(self._part) < stop and self._next():
+            pieces.append(self._part[: stop - self._begins])
+        return b"".join(pieces)
+
+    def _next(self) -> bool:
+        part = next(self._parts, b"")
+        if part:
+            self._begins += len(self._part)
+            self._part = part
+        return bool(part)
+
+
+def decompressed(stream: IO[bytes]) -> ForwardBytes:
+    """Return a stream's bytes, decompressed if they are gzip, bzip2 or xz; slices raise ValueError for damage."""
+    first = stream.read(BLOCK)
+    parts = chain((first,), iter(partial(stream.read, PART_BYTES), b""))
+    make = next((make for magic, make in COMPRESSIONS.items() if first.startswith(magic)), None)
+    return ForwardBytes(parts if make is None else filter(None, _decompress(parts, make)))
+
+
+def _decompress(parts: Iterator[bytes], make: Callable[[], Any]) -> Iterator[bytes]:
+    """Yield the content of compressed files, one after the other; raise ValueError where they are damaged."""
+    engine = make()
+    for part in parts:
+        rest = part
+        while rest:
+            if engine.eof:
+                engine = make()
+            try:
+                yield engine.decompress(rest)
+            except (OSError, zlib.error, lzma.LZMAError) as error:
+                raise ValueError(str(error)) from error
+            rest = engine.unused_data.lstrip(b"\0") if engine.eof else b""
+    if not engine.eof:
+        raise ValueError("it ends in the middle of what is compressed")
 
 
 def read_samples(url: str, content: Content) -> Iterator[Sample]:
-    """The samples of a tar file; raises ValueError where it is damaged, and UnusualTarError."""
-    return group_files(url, _members(content))
+    """Yield the samples of a tar file; raise ValueError where it is damaged, LinkInTarError for a link."""
+    return group_files(url, read_files(content))
 
 
-def group_files(url: str, members: Iterable[tuple[str, bytes]]) -> Generator[Sample, None, None]:
-    """Files in a row that share a name up to its first dot are a sample's fields, as webdataset has it."""
+def group_files(url: str, files: Iterable[tuple[str, bytes]]) -> Generator[Sample, None, None]:
+    """Yield samples, whose fields are consecutive files that share a name up to its first dot, as for webdataset."""
     key, sample = "", Sample()
-    for name, content in members:
+    for name, content in files:
         begins = name.rfind("/") + 1
         dot = name.find(".", begins)
         if dot <= begins:  # no field's name, or a hidden file
@@ -80,53 +129,81 @@ def group_files(url: str, members: Iterable[tuple[str, bytes]]) -> Generator[Sam
         yield sample
 
 
-def _members(content: Content) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of a tar file's members, as POSIX pax(1) describes the ustar format; raises ValueError."""
+def read_files(content: Content) -> Iterator[tuple[str, bytes]]:
+    """Yield names and contents of a tar file's regular files, as POSIX pax(1) describes it.
+
+    Raises ValueError where it is damaged, and LinkInTarError.
+    """
     offset = 0
+    records: dict[str, bytes] = {}  # what extended headers say about the file that comes next
     while header := content[offset : offset + BLOCK]:
         if not header[0] and header.count(0) == BLOCK:
             return
-        if not offset and header.startswith(COMPRESSED):
-            raise UnusualTarError
+        if not offset and header.startswith(tuple(COMPRESSIONS)):
+            raise CompressedTarError("it is compressed")
         if len(header) < BLOCK:
             raise ValueError("it ends in the middle of a header")
-        name, digits, number, kind, prefix = HEADER.unpack(header)
+        name, digits, number, kind, target, prefix = HEADER.unpack(header)
         if (_sum(header) - _sum(number) + BLANKS - _octal(number)) % SUMMED:
             raise ValueError("a header's checksum is wrong")
-        if kind not in REGULAR or prefix != b"\0" or digits[0] & 0x80:
-            offset = _skip_header(content, offset, kind, digits)
-            continue
-        size = _octal(digits)
         start = offset + BLOCK
+        size = _octal(digits) if digits[0] < 0x80 else int.from_bytes(digits[1:], "big")
+        if kind not in REGULAR and kind in WITHOUT_DATA:
+            size = 0
+        elif "size" in records and kind in REGULAR:
+            size = int(records["size"])
         data = content[start : start + size]
         if len(data) < size:
             raise ValueError("it ends in the middle of a file")
-        yield name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape"), data
         offset = start + -(-size // BLOCK) * BLOCK  # whole blocks
-    raise ValueError("it ends in the middle of a file" if offset > len(content) else NO_END)
+        if kind in REGULAR and not records and prefix[0] == 0:  # as nearly all are
+            yield _text(name), data
+            continue
+        if kind == RECORDS:
+            if any(word in data for word in DECISIVE):
+                records.update(_records(data))
+        elif kind in LONG_NAMES:
+            records[LONG_NAMES[kind]] = data
+        elif kind != GLOBAL_RECORDS:
+            has_prefix = prefix[0] and header[257:263] == b"ustar\0"  # GNU tar has other fields there
+            path = _text(records.get("path") or (_join(prefix, name) if has_prefix else name))
+            if kind == SPARSE or any(key.startswith("GNU.sparse") for key in records):
+                raise ValueError(f"{path} is a sparse file")
+            if kind in LINKS and "." in path.rpartition("/")[2][1:]:
+                raise LinkInTarError(path, _text(records.get("linkpath") or target))
+            if kind in REGULAR:
+                yield path, data
+            records.clear()
+    raise ValueError(NO_END if offset else "it is empty")
 
 
-def _skip_header(content: Content, offset: int, kind: bytes, digits: bytes) -> int:
-    """Return where the header after one lies that affects no file's name or content; raise UnusualTarError.
+def _records(data: bytes) -> dict[str, bytes]:
+    """Parse POSIX's records, each `LENGTH KEY=VALUE` and a newline; raise ValueError."""
+    found = {}
+    while data:
+        length, _, _ = data.partition(b" ")
+        if int(length) <= len(length):
+            raise ValueError("an extended header is damaged")
+        key, _, value = data[len(length) + 1 : int(length) - 1].partition(b"=")
+        found[key.decode()] = value
+        data = data[int(length) :]
+    return found
 
-    Such are directories, as GNU tar packs them, and the parts of seconds that webdataset's writers put before files.
-    """
-    if kind == DIRECTORY:
-        return offset + BLOCK
-    if kind == EXTENDED and not digits[0] & 0x80:
-        size = _octal(digits)
-        number = content[offset + BLOCK : offset + BLOCK + size]
-        if len(number) == size and not any(word in number for word in DECISIVE):
-            return offset + BLOCK + -(-size // BLOCK) * BLOCK
-    raise UnusualTarError
+
+def _join(prefix: bytes, name: bytes) -> bytes:
+    return prefix.split(b"\0", 1)[0] + b"/" + name
+
+
+def _text(name: bytes) -> str:
+    return name.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
 
 def _sum(content: bytes) -> int:
-    """Of its bytes, modulo SUMMED and but for 1: the lower half of Adler-32 (RFC 1950), much quicker than to add."""
+    """Return the sum of bytes modulo SUMMED, plus 1: the lower half of Adler-32 (RFC 1950), which is fast."""
     return zlib.adler32(content) & 0xFFFF
 
 
-@lru_cache(maxsize=4096)  # sizes and checksums of small samples are few, and come again and again
+@lru_cache(maxsize=4096)  # the sizes and checksums of small samples are few, and come again and again
 def _octal(digits: bytes) -> int:
     try:
         return int(digits.split(b"\0", 1)[0], 8)

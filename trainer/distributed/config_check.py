@@ -1,4 +1,4 @@
-"""Check that all workers were started alike: else one would wait in vain for the others, or train differently."""
+"""Check that all workers were started with the same settings: otherwise they would train differently, or hang."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainer.config import TrainConfig
 from trainer.distributed.replicas import Replicas
 from trainer.errors import TrainerError
 
-PLACE = "replicas"  # what makes one worker another than the rest
+PLACE = "replicas"  # the settings in which workers differ by design
 OWN = {"debug", "metrics_debug", "profiler_port", "compilation_cache", "logdir", "data.keep", "data.verify"}
 """What each worker may have as it likes: nothing that is done together depends on it."""
 OPTIONS = {
@@ -54,7 +54,7 @@ def _option(field: str) -> str:
 
 
 def compare(settings_by_worker: Sequence[tuple[int, Mapping[str, object]]]) -> None:
-    """Raises TrainerError for the first of these, each a worker and its settings, that is not as the very first."""
+    """Raise TrainerError for the first worker whose settings differ from those of the first in the list."""
     _, first = settings_by_worker[0]
     for worker, own in settings_by_worker:
         odd = [option for option in sorted({*own, *first}) if own.get(option) != first.get(option)]
@@ -64,9 +64,9 @@ def compare(settings_by_worker: Sequence[tuple[int, Mapping[str, object]]]) -> N
                 for each in odd
             ]
             raise TrainerError(
-                f"Worker {worker} was started with other arguments than worker 0",
-                why="there " + ", ".join(differences),
-                remedy="Start all workers with the same ones",
+                f"Worker {worker} was started with different arguments than worker 0",
+                why=", ".join(differences),
+                remedy="Start all workers with the same arguments",
             )
 
 

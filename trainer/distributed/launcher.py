@@ -45,12 +45,14 @@ from trainer.progress import write_error, write_line
 
 Train = Callable[[Replicas, TrainConfig, StopSignal], int]  # returns the exit code
 
-GRACE_S = 20.0  # seconds from SIGTERM to SIGKILL: a compilation, which no signal interrupts, fits in
-SAVING_GRACE_S = 300.0  # the same where a checkpoint is to be written first; who sent the signal may be less patient
-CULPRIT_HEAD_START_S = (
-    2.0  # seconds that a rank waits before it reports the loss of another: the cause is reported first
-)
-OUT_OF_MEMORY = ("ut of memory", "RESOURCE_EXHAUSTED", "can't allocate memory")  # as XLA, TPUs and PyTorch say it
+GRACE_S = 20.0  # from SIGTERM to SIGKILL; longer than a compilation, which no signal interrupts
+SAVING_GRACE_S = 300.0  # the same if a checkpoint is written first; the sender of the signal may be less patient
+CULPRIT_HEAD_START_S = 2.0  # before a rank reports the loss of another, so that the cause is reported first
+OUT_OF_MEMORY = (
+    "ut of memory",
+    "RESOURCE_EXHAUSTED",
+    "can't allocate memory",
+)  # in the words of XLA, TPUs and PyTorch
 LESS_MEMORY = "Give a smaller --batch-size or --model, or --bf16; on CPU devices, fewer --num-cores may do"
 
 
@@ -115,7 +117,7 @@ class TpuLauncher:
         self._begun = False
         self._launcher = os.getpid()
         context = multiprocessing.get_context("fork")
-        self._code = context.Value("i", 0)  # the first rank's that failed
+        self._code = context.Value("i", 0)  # of the first rank that failed
         self._report_lock = context.Lock()
         TpuLauncher._current = self
 
@@ -170,7 +172,7 @@ class TpuLauncher:
     def _on_signal_as_rank(self, _: signal.Signals) -> None:
         if self._code.value:
             os._exit(PARTNER_LOST)
-        if not self._begun:  # it waits for the TPU, perhaps in vain, and has nothing to save
+        if not self._begun:  # it waits for the TPU, perhaps for ever, and has nothing to save
             os._exit(STOPPED)
         self._stopping.receive(_grace_period(self._config))
 
@@ -183,7 +185,7 @@ def _run_tpu_rank(_: int) -> None:
 
 
 class _CpuLauncher:
-    """One forked process a core, and the process that waits for them.
+    """One forked process per core, and the process that waits for them.
 
     Forked after torch is imported: its pages are shared and its start-up paid once. Forking is safe only because
     nothing here has touched an XLA device, whose runtime starts threads.
@@ -213,7 +215,7 @@ class _CpuLauncher:
 
     def run(self) -> int:
         gc.collect()
-        gc.freeze()  # the collector would otherwise write to, and so copy, shared pages
+        gc.freeze()  # otherwise the collector would write to shared pages and so copy them
         sys.stdout.flush()
         block_signals()
         for rank in self._ranks:
@@ -226,7 +228,7 @@ class _CpuLauncher:
             wait([rank.sentinel for rank in alive], timeout=0.5)
             ended = [rank for rank in alive if not rank.is_alive()]
             alive = [rank for rank in alive if rank not in ended]
-            # Those that ended for another's sake are looked at last: the cause may have ended in the same moment.
+            # Ranks that ended because of another one come last: the cause may have ended at the same moment.
             for rank in sorted(ended, key=lambda each: each.exitcode == PARTNER_LOST):
                 self._judge(rank)
             if self._kill_at is not None and time.monotonic() > self._kill_at:
@@ -326,10 +328,10 @@ def _run_rank(
     place: ReplicaConfig | None = None,
     core: int = 0,
 ) -> int:
-    """Run one rank to its end; returns its exit code, having said why it is not 0.
+    """Run one rank to its end; return its exit code, and report why it is not 0.
 
-    An error that several ranks meet at once (a bucket that may no longer be read) is reported by one of them:
-    `report_lock` picks it within a worker, the replicas pick the worker.
+    One rank reports an error that several meet at once, e.g. a bucket that may no longer be read: `report_lock`
+    picks it within a worker, the replicas pick the worker.
     """
     who = "" if place is None else f"Rank {place.rank(core)} (worker {place.worker}, core {core}): "
     replicas: Replicas | None = None

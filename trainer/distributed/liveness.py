@@ -1,8 +1,8 @@
-"""Who is missing when ranks wait for one another in vain: asked only then, through the store at rank 0.
+"""Find the ranks that are missing when a collective fails, through the store at rank 0.
 
-A thread of each rank waits for the call, at no cost: it sleeps in the kernel until the store's server wakes it. Who
-meets the failure first calls, and lets all know who answered: rank 0 may be gone when the next one meets it. For the
-same reason a rank that says why it ends lets all know that it does.
+A thread of each rank waits for the call, at no cost: it sleeps in the kernel until the store's server wakes it. The
+rank that meets the failure first calls, and publishes which ranks answered, since rank 0 may be gone when the next
+one meets it. For the same reason a rank that reports an error publishes that it does.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from trainer.errors import PartnerLostError
 T = TypeVar("T")
 
 CALL, CALLERS, VERDICT = "roll-call/now", "roll-call/callers", "roll-call/verdict"
-REPORTERS, ACKS = "roll-call/tellers", "roll-call/hearers"
-CALLED = b"called"  # CALL's value, or else the number of a rank that has said why it ends
-ACK_TIMEOUT_S = 2.0  # seconds that rank 0, which has the store, waits until all have heard of that
-ANSWER_TIMEOUT_S = 3.0  # seconds to answer: a thread of a process that computes on an overloaded machine does so
-POLL_INTERVAL_S = 0.1  # seconds
+REPORTERS, ACKS = "roll-call/reporters", "roll-call/acks"
+CALLED = b"called"  # CALL's value; otherwise it is the number of the rank that reports an error
+ACK_TIMEOUT_S = 2.0  # that rank 0, which has the store, waits until all ranks know of the report
+ANSWER_TIMEOUT_S = 3.0  # enough for a thread of a busy process on an overloaded machine
+POLL_INTERVAL_S = 0.1
 FOR_EVER = timedelta(days=3650)
 
 
 @dataclass(frozen=True)
 class MissingRanks:
-    """Ranks that ended and said why, or did not answer, or answered but came less far than the others."""
+    """Ranks that ended and reported why, that did not answer, or that came less far than the others."""
 
     ended: tuple[int, ...] = ()
     silent: tuple[int, ...] = ()
@@ -41,31 +41,31 @@ class MissingRanks:
 
 
 class RollCall:
-    """One rank's part in it."""
+    """One rank's part in roll calls, and in deciding which rank reports an error."""
 
     def __init__(self, store: TCPStore, rank: int, world: int) -> None:
-        self.entered = 0  # things that all ranks do together, begun by this one: who froze is behind
+        self.entered = 0  # collectives that this rank has begun; a frozen rank has begun fewer
         self._store, self._rank, self._world = store, rank, world
         self._verdict: MissingRanks | None = None
-        self._lost = False  # rank 0's store has been asked something and does not answer, or it has ended
+        self._lost = False  # rank 0's store has ended, or does not answer a question
         self._settled = threading.Event()
-        self._ended: tuple[int, ...] = ()  # having said why
+        self._ended: tuple[int, ...] = ()  # the rank that has reported an error
         self._unacknowledged = threading.Lock()
         try:
-            own = store.clone()  # type: ignore[attr-defined]  # a connection of its own: waiting keeps it busy
+            own = store.clone()  # type: ignore[attr-defined]  # its own connection, which waiting keeps busy
         except RuntimeError as error:
             raise PartnerLostError("Worker 0's rank 0 ended", why=str(error).splitlines()[0]) from error
         threading.Thread(target=self._answer, args=(own,), name="roll call", daemon=True).start()
 
     @property
     def over(self) -> bool:
-        """Whether others have given up, or rank 0 has ended: nothing can be done together any more."""
+        """Return whether others have given up, or rank 0 has ended, so that no collective can succeed any more."""
         return self._settled.is_set()
 
     def report_error(self) -> bool:
-        """Announce that this rank reports why it ends; return False where another rank has done so.
+        """Announce that this rank reports an error; return False if another rank has done so.
 
-        Where the store is gone or frozen and no report is known, this rank reports: better twice than never.
+        If the store is gone or frozen, and no report known, this rank reports: better twice than never.
         """
         if self._ended:
             return False
@@ -73,11 +73,11 @@ class RollCall:
         return not self._ended if is_first is None else is_first
 
     def shutdown(self) -> None:
-        """Wait, on rank 0, which has the store, until all ranks know which rank reported an error."""
+        """Wait, on rank 0, which has the store, until all ranks know which rank reports an error."""
         self._ask_store(self._wait_for_acks)
 
     def _ask_store(self, ask: Callable[[], T]) -> T | None:
-        """Return the store's answer; None where it is gone, or its process is frozen and does not answer in time."""
+        """Return the store's answer; None if it is gone, or if its process is frozen and does not answer in time."""
         answers: list[T] = []
 
         def wait() -> None:
@@ -108,7 +108,7 @@ class RollCall:
             store.add(ACKS, 1)
 
     def missing(self, stopping: Callable[[], bool]) -> MissingRanks:
-        """Call the roll, or hear what another rank found; takes some seconds, unless the run is to stop."""
+        """Call the roll, or wait for another rank's result; takes some seconds, unless the run is to stop."""
         threading.Thread(target=self._call, name="caller", daemon=True).start()
         deadline = time.monotonic() + ANSWER_TIMEOUT_S + 1
         while not self._settled.wait(POLL_INTERVAL_S) and time.monotonic() < deadline and not stopping():
@@ -130,14 +130,14 @@ class RollCall:
                 return
             store.set(_answer_key(self._rank), str(self.entered))
             store.wait([VERDICT], FOR_EVER)
-            format_ranks = json.loads(store.get(VERDICT))
-            self._verdict = MissingRanks(silent=tuple(format_ranks["silent"]), behind=tuple(format_ranks["behind"]))
+            verdict = json.loads(store.get(VERDICT))
+            self._verdict = MissingRanks(silent=tuple(verdict["silent"]), behind=tuple(verdict["behind"]))
             self._settled.set()
         except RuntimeError:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Rank 0 has ended, and its store with it."""
+        """Record that rank 0 has ended, and its store with it."""
         self._lost = True
         self._settled.set()
 
@@ -172,7 +172,7 @@ class RollCall:
 
 
 def format_ranks(ranks: Sequence[int], cores: int) -> str:
-    """`Rank 5 (worker 1, core 1)`; `Ranks 4, 5, 6 and 7 (worker 1)`; all workers have as many cores."""
+    """Return `Rank 5 (worker 1, core 1)` or `Ranks 4, 5, 6 and 7 (worker 1)`, for `cores` per worker."""
     if len(ranks) == 1:
         return f"Rank {ranks[0]} (worker {ranks[0] // cores}, core {ranks[0] % cores})"
     workers = sorted({rank // cores for rank in ranks})

@@ -11,7 +11,7 @@ from trainer.progress import format_count
 MIB = 1024 * 1024
 RUNTIME_MIB = 500  # compiler, compiled code and runtime of a process, beyond the shared imports: measured
 BYTES_PER_PARAMETER = 4 * 6  # weights, gradients, momentum, the flat bucket on either side, one spare copy
-# What all layers put out, in values a pixel of input: counted by forward hooks at 224 pixels
+# The values that all layers put out, per pixel of input, counted by forward hooks at 224 pixels
 VALUES_PER_PIXEL = {
     "tiny": 13,
     "tiny-batchnorm": 20,

@@ -1,4 +1,4 @@
-"""How the processes of all workers find each other: a store at worker 0, and the right interface for gloo."""
+"""Let the processes of all workers find each other: a store at worker 0, and the right network interface for gloo."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from trainer.progress import format_count
 from trainer.storage import background_io
 
 POLL_INTERVAL_S = 0.1  # seconds
-PROBE_TIMEOUT_S = 5.0  # seconds that worker 0 may take to answer one attempt
-VERDICT_GRACE_S = 30.0  # seconds that the others wait longer than rank 0, whose verdict they wait for
+PROBE_TIMEOUT_S = 5.0  # for worker 0 to answer one attempt
+VERDICT_GRACE_S = 30.0  # that the others wait longer than rank 0, whose verdict they need
 SLICE_KEY = "slice"  # the key of what rank 0 expects: which run, how many workers and cores
 SEPARATOR = ": "
-COMPLETE_KEY = "complete"  # the key of the verdict: 1 when all have come, 0 when some cannot or were awaited in vain
-REFUSED_KEY = "refused"  # the key of how many were not awaited
+COMPLETE_KEY = "complete"  # the key of the verdict: 1 when all have come, 0 when some did not or cannot
+REFUSED_KEY = "refused"  # the key of how many unexpected ranks came
 GET_INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR of netdevice(7)
 BACKLOG = 1024
 
 
 def listen(address: tuple[str, int]) -> socket.socket:
-    """Worker 0's listening socket, on that address only: another run may have the same port on another one.
+    """Return worker 0's listening socket, on that address only: another run may use the port on another address.
 
-    Port 0 takes a free one. Where the address is not this machine's (behind a NAT, say) it listens on all.
-    Raises TrainerError when the port is taken.
+    Port 0 takes a free one. Where the address is not this machine's (behind a NAT, say) it listens on all. Raises
+    TrainerError when the port is taken.
     """
     host, port = address
     try:
@@ -72,8 +72,8 @@ def join_ranks(
 ) -> TCPStore:
     """Connect to worker 0's store, or be it (with `listener`), and wait until every rank is there.
 
-    Rank 0 judges, and is the one to say which workers did not come in time. Raises StoppedError on SIGTERM,
-    PartnerLostError when ranks are missing.
+    Rank 0 decides, and reports which workers did not come in time. Raises StoppedError on SIGTERM, PartnerLostError
+    when ranks are missing.
     """
     host, port = address
     deadline = time.monotonic() + place.timeout
@@ -88,7 +88,9 @@ def join_ranks(
         port,
         place.world,
         is_master=listener is not None,
-        timeout=timedelta(seconds=place.timeout + VERDICT_GRACE_S),  # this end gives up first, and without C++ frames
+        timeout=timedelta(
+            seconds=place.timeout + VERDICT_GRACE_S
+        ),  # so that this end gives up first, and prints no C++ frames
         wait_for_workers=False,
         master_listen_fd=None if listener is None else os.dup(listener.fileno()),
     )
@@ -112,20 +114,20 @@ def join_ranks(
 def _connect_store(
     connect: Callable[[], TCPStore], address: tuple[str, int], deadline: float, stopping: Callable[[], bool]
 ) -> TCPStore:
-    """The store, made in a thread: another program may hold the port, take the connection and never answer."""
+    """Connect in a thread: another program may hold the port, accept the connection and never answer."""
     store_future = background_io.start_thread(connect, "connect")
     while not wait([store_future], POLL_INTERVAL_S).done:
         _poll_pause(stopping)
         if time.monotonic() > deadline:
             raise PartnerLostError(
-                f"What listens at {address[0]}:{address[1]} does not answer as worker 0 does",
+                f"What listens at {address[0]}:{address[1]} does not answer like worker 0",
                 remedy="See worker 0's log; perhaps another program holds the port",
             )
     return store_future.result()
 
 
 def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str, int]) -> None:
-    """Be counted. Raises TrainerError where this rank is not one of those that are awaited."""
+    """Count this rank in; raise TrainerError if it is not one that rank 0 expects."""
     rank, (host, port) = place.rank(core), address
     own, there = _slice(place), store.get(SLICE_KEY).decode()
     run, _, shape = there.partition(SEPARATOR)
@@ -138,21 +140,21 @@ def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str
     if own != there:
         raise _refuse_rank(
             store,
-            f"Worker {place.worker} is to be one of {own.partition(SEPARATOR)[2]}",
-            why=f"worker 0 one of {shape}",
+            f"Worker {place.worker} expects {own.partition(SEPARATOR)[2]}",
+            why=f"worker 0 expects {shape}",
             remedy="Set TPU_TUI_WORKERS and TPU_TUI_CORES alike on all workers, and give all the same --num-cores",
         )
     if store.add(_arrival(rank), 1) > 1:
         raise _refuse_rank(
             store,
-            f"Rank {rank} has come already to {host}:{port}",
+            f"Rank {rank} has already joined at {host}:{port}",
             why="another run holds that port, or two workers have the same TPU_TUI_WORKER",
             remedy="Set TPU_TUI_COORDINATOR to a free port on every worker, and TPU_TUI_WORKER to its own number",
         )
 
 
 def _refuse_rank(store: TCPStore, what: str, *, why: str, remedy: str) -> TrainerError:
-    """Have all end who wait for those that can never come; one says why."""
+    """End the wait of all ranks for those that can never come; return an error that one of them reports."""
     store.compare_set(COMPLETE_KEY, "", "0")
     is_first = store.add(REFUSED_KEY, 1) == 1
     return TrainerError(what, why=why, remedy=remedy) if is_first else ReportedElsewhereError(what)
@@ -183,9 +185,9 @@ def _await(key: str, store: TCPStore, deadline: float, stopping: Callable[[], bo
 
 
 def interface_towards(host: str, port: int) -> str | None:
-    """The network interface that leads to `host`, for gloo, which else takes the hostname's address.
+    """Return the network interface that leads to `host`; None where it is not found, or for IPv6.
 
-    A worker's hostname may not resolve, or resolve to 127.0.1.1 (Debian). None: not found, or IPv6.
+    By default gloo takes the hostname's address, but a hostname may not resolve, or resolve to 127.0.1.1 (Debian).
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -219,7 +221,7 @@ def _await_server(address: tuple[str, int], deadline: float, stopping: Callable[
                 raise PartnerLostError(
                     f"Worker 0 cannot be reached at {address[0]}:{address[1]}",
                     why=error.strerror or str(error),
-                    remedy="See whether it runs (its log), and whether a firewall closes the port",
+                    remedy="Check whether it runs (its log), and whether a firewall blocks the port",
                 ) from error
         _poll_pause(stopping)
 
@@ -241,7 +243,7 @@ def _arrival(rank: int) -> str:
 
 def _unknown_host(host: str, error: OSError) -> TrainerError:
     return TrainerError(
-        f"The coordinator's name {host} is not known here",
+        f"The coordinator's host name {host} cannot be resolved",
         why=error.strerror or str(error),
         remedy="Set TPU_TUI_COORDINATOR to worker 0's internal address and a port",
     )

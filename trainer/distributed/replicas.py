@@ -1,7 +1,8 @@
-"""The replicas of a model, one a core: how they come up, agree, average gradients and come down together.
+"""The replicas of a model, one per core: how they start, agree, average gradients and end together.
 
-Two kinds behind one interface. On TPU, torch_xla starts the processes and XLA's own all-reduce averages. XLA's CPU
-device has no collective between processes: there this module forks the processes and gloo averages on the host.
+There are two kinds behind one interface. On TPU, torch_xla starts the processes and XLA's own all-reduce averages.
+XLA's CPU device has no collective between processes: there the launcher forks the processes and gloo averages on the
+host.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ from trainer.storage import background_io
 
 T = TypeVar("T")
 
-ALIGNED = 16  # floats, 64 bytes: arrays that begin elsewhere are copied, or refused, by XLA
+ALIGNED = 16  # floats, 64 bytes: XLA copies, or refuses, arrays that are not aligned to that
 VOTE = torch.Size([1])
-ABSENT = 2.0**16  # a vote that outweighs any number of others
-GLOO_SOURCE = re.compile(r"^\[\S+:\d+\] ")  # the place in gloo's source that its messages begin with
+ABSENT = 2.0**16  # a vote larger than the sum of all others
+GLOO_SOURCE = re.compile(r"^\[\S+:\d+\] ")  # the place in gloo's source with which its messages begin
 SMALLEST = 4096  # bytes sent through the devices; compiled for each size, so sizes are powers of 2
 
 
 class Verdict(enum.IntEnum):
-    """What all replicas have agreed on by a step's vote."""
+    """What all replicas have agreed on by the vote of a step."""
 
     GO_ON = 0
     STOP = 1
-    STOP_SKIPPING_STEP = 2  # no replica has taken this step: one had no batch for it
+    STOP_SKIPPING_STEP = 2  # no replica has taken this step, since one had no batch for it
 
 
 class Replicas(ABC):
-    """One replica's view of all: who it is, and what can only be done together. Every rank must make each call."""
+    """One replica's view of all, and what they can only do together: every rank must make each call."""
 
     def __init__(self, rank: int, world: int, core: int, worker: int) -> None:
         self.rank, self.world, self.core, self.worker = rank, world, core, worker
@@ -59,19 +60,19 @@ class Replicas(ABC):
 
     @abstractmethod
     def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> Verdict:
-        """Average the gradients over all replicas and step; the answer says whether any replica wants to stop.
+        """Average the gradients over all replicas and step; return whether any replica wants to stop.
 
         Gradients are gone afterwards. All replicas get the same answer at the same step.
         """
 
     @property
     def can_skip_step(self) -> bool:
-        """Whether a replica that has no batch can take part in a step all the same."""
+        """Return whether a replica that has no batch can still take part in a step."""
         return self.world == 1
 
     @property
     def have_others_given_up(self) -> bool:
-        """Whether the others do not wait for this replica any more, as far as can be known."""
+        """Return whether the others are known to have stopped waiting for this replica."""
         return False
 
     def skip_step(self, optimizer: torch.optim.Optimizer) -> None:  # noqa: B027
@@ -79,15 +80,15 @@ class Replicas(ABC):
 
     @abstractmethod
     def total(self, values: torch.Tensor) -> torch.Tensor:
-        """The sum over all replicas of a tensor on the host."""
+        """Return the sum over all replicas of a tensor on the host."""
 
     @abstractmethod
     def gather(self, thing: T) -> list[T]:
-        """What each replica handed in, by rank."""
+        """Return what each replica handed in, by rank."""
 
     @abstractmethod
     def broadcast(self, thing: T) -> T:
-        """What rank 0 handed in. (To gather it would cost every rank as many copies as there are ranks.)"""
+        """Return what rank 0 handed in. (Gathering it would give every rank as many copies as there are ranks.)"""
 
     def broadcast_result(self, make: Callable[[], T]) -> T:
         """Call `make` on rank 0 and return its result on all; rank 0 raises its error, the others just end."""
@@ -102,13 +103,13 @@ class Replicas(ABC):
         if error is not None:
             raise error
         if failed:
-            raise ReportedElsewhereError("Rank 0 could not go on")
+            raise ReportedElsewhereError("Rank 0 could not continue")
         return result  # type: ignore[return-value]
 
     def broadcast_slow_result(self, make: Callable[[], T], beat: float) -> T:
-        """Do the same where it may take longer than the others wait: rank 0 makes it in a thread and reports life.
+        """Do the same where `make` may take longer than a collective: rank 0 runs it in a thread and shows life.
 
-        `beat` is the seconds between two of them; less than a collective may take.
+        It does so every `beat` seconds, which must be less than the timeout of a collective.
         """
         result = background_io.start_thread(make, "share") if self.rank == 0 else None
         while not self.broadcast(result is not None and bool(wait([result], beat).done)):
@@ -122,14 +123,14 @@ class Replicas(ABC):
         return result[0] if result else otherwise
 
     def is_first_to_report(self) -> bool:
-        """Return whether no other worker has reported an error, as far as is known; this rank is about to."""
+        """Return whether no other worker is known to have reported an error; this rank is about to."""
         return True
 
     def shutdown(self) -> None:  # noqa: B027
-        """Prepare an early end: for two seconds at most, let the other ranks learn which rank reports the error."""
+        """Prepare an early end: give the others two seconds to learn which rank reports the error."""
 
     def with_culprit(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:  # noqa: ARG002
-        """The same error with the ranks that it is about, as far as can be known; takes some seconds."""
+        """Return the same error with the ranks that caused it, as far as they can be found in a few seconds."""
         return lost
 
     @abstractmethod
@@ -138,11 +139,11 @@ class Replicas(ABC):
 
 
 class GlooReplicas(Replicas):
-    """XLA CPU devices, one a process; gradients meet in one flat bucket, which gloo averages in place.
+    """Replicas on XLA CPU devices, one per process; gradients meet in one flat bucket, which gloo averages in place.
 
-    The device's memory is the host's: gradients are read where XLA left them, and it takes their means out of the
-    bucket where they lie, both by DLPack. The one copy, into the bucket, is a tenth of what gloo takes. (A transfer
-    each way would cost as much as gloo does, for fresh memory by the dozen MB each step.)
+    The device's memory is the host's. Gradients are read where XLA left them, and the device reads their means in the
+    bucket, both through DLPack. The one copy, into the bucket, takes a tenth of gloo's time. (A transfer each way
+    would cost as much as gloo does, for dozens of MB of fresh memory in each step.)
     """
 
     def __init__(self, place: ReplicaConfig, core: int, store: TCPStore) -> None:
@@ -157,7 +158,7 @@ class GlooReplicas(Replicas):
         self._views: list[torch.Tensor] = []
 
     def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> Verdict:
-        """Two graphs: forward and backward, then the step; gloo between them, on the host. One where it is alone."""
+        """Run two graphs, with gloo between them on the host: forward and backward, then the step. One if alone."""
         verdict = Verdict(stop)
         if self.world > 1:
             verdict = self.average(_parameters(optimizer), stop)
@@ -169,12 +170,12 @@ class GlooReplicas(Replicas):
 
     @property
     def can_skip_step(self) -> bool:
-        """Always: no replica has stepped before all have voted."""
+        """Return True: no replica has stepped before all have voted."""
         return True
 
     @property
     def have_others_given_up(self) -> bool:
-        """After a roll call."""
+        """Return whether a roll call has ended."""
         return self._roll_call.over
 
     def skip_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -187,9 +188,9 @@ class GlooReplicas(Replicas):
                 dist.all_reduce(self._bucket)
 
     def average(self, parameters: Sequence[torch.Tensor], stop: bool = False) -> Verdict:
-        """Make each gradient its mean over all replicas, with one collective; the vote on stopping rides along.
+        """Replace each gradient by its mean over all replicas, in one collective that carries the vote too.
 
-        The means lie in the bucket, and are good until the next call.
+        The means lie in the bucket, and are valid until the next call.
         """
         parameters = [p for p in parameters if p.grad is not None]
         # Runs forward and backward, with all that they leave (loss, running statistics), and waits for them. So is
@@ -208,7 +209,7 @@ class GlooReplicas(Replicas):
         return Verdict.STOP_SKIPPING_STEP if votes >= ABSENT else Verdict(votes > 0)
 
     def _places(self, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
-        """Views of the bucket, of these shapes and one of the vote's, each at an address that XLA takes as it is."""
+        """Return views of the bucket in these shapes and the vote's, aligned so that XLA takes them uncopied."""
         if shapes != self._shapes:
             sizes = [-(-shape.numel() // ALIGNED) * ALIGNED for shape in (*shapes, VOTE)]
             self._bucket, self._shapes = torch.zeros(sum(sizes)), shapes
@@ -217,48 +218,50 @@ class GlooReplicas(Replicas):
         return self._views
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
-        """By gloo."""
+        """Sum with gloo."""
         summed = values.clone()
         with self._together():
             dist.all_reduce(summed)
         return summed
 
     def gather(self, thing: T) -> list[T]:
-        """By gloo, pickled."""
+        """Gather with gloo, pickled."""
         things: list[Any] = [None] * self.world
         with self._together():
             dist.all_gather_object(things, thing)
         return things
 
     def broadcast(self, thing: T) -> T:
-        """By gloo, pickled."""
+        """Broadcast with gloo, pickled."""
         things = [thing]
         with self._together():
             dist.broadcast_object_list(things)
         return things[0]
 
     def is_first_to_report(self) -> bool:
-        """Counted in rank 0's store."""
+        """Count the reports in rank 0's store."""
         return self._roll_call.report_error()
 
     def shutdown(self) -> None:
-        """Rank 0 has the store, and waits for the others."""
+        """Wait, on rank 0, which has the store, for the others."""
         self._roll_call.shutdown()
 
     def with_culprit(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:
-        """By a roll call."""
+        """Find the ranks by a roll call."""
         missing = self._roll_call.missing(stopping)
         ranks = missing.ended or missing.silent or missing.behind
         if not ranks:
             return lost
         where = f"See the last lines of worker {ranks[0] // self._cores}"
         if missing.ended:
-            return PartnerLostError(f"{liveness.format_ranks(ranks, self._cores)} ended, and says why", remedy=where)
+            return PartnerLostError(
+                f"{liveness.format_ranks(ranks, self._cores)} ended, and has reported why", remedy=where
+            )
         if ranks == (self.rank,):
-            remedy = "See whether its input hangs, or its machine is much slower"
-            return PartnerLostError("The others ended, for this rank did not come to them", remedy=remedy)
-        how = "ended or froze" if missing.silent else "did not come to the others"
-        hint = "whether that machine still answers" if missing.silent else "whether its input hangs"
+            remedy = "Check whether its input hangs, or its machine is much slower"
+            return PartnerLostError("The others ended, since this rank did not reach the next step", remedy=remedy)
+        how = "ended or froze" if missing.silent else "fell behind the others"
+        hint = "check whether that machine still answers" if missing.silent else "check whether its input hangs"
         return PartnerLostError(
             f"{liveness.format_ranks(ranks, self._cores)} {how}", why=lost.why, remedy=f"{where}, and {hint}"
         )
@@ -272,7 +275,7 @@ class GlooReplicas(Replicas):
         except RuntimeError as error:
             why = GLOO_SOURCE.sub("", str(error).splitlines()[0])
             raise PartnerLostError(
-                "Another rank ended or froze", why=why, remedy="See what the other workers say, and their last lines"
+                "Another rank ended or froze", why=why, remedy="Look at the last lines of the other workers"
             ) from error
 
     def close(self) -> None:
@@ -284,31 +287,31 @@ class XlaReplicas(Replicas):
     """TPU cores: XLA's all-reduce, compiled into the step's own graph."""
 
     def __init__(self, vote_every: int) -> None:
-        """`vote_every`: steps between votes on stopping, for each vote waits for the device."""
+        """Join; `vote_every` is the steps between votes on stopping, each of which waits for the device."""
         super().__init__(xr.global_ordinal(), xr.world_size(), xr.local_ordinal(), xr.host_index())
         self._vote_every = vote_every
         self._steps = 0
 
     def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> Verdict:
-        """One graph. The vote is taken every `vote_every` steps only."""
+        """Run one graph, and vote in every `vote_every`th step only."""
         xm.optimizer_step(optimizer)
         optimizer.zero_grad()
-        torch_xla.sync()  # hands the step's graph to the device, and returns at once
+        torch_xla.sync()  # hands the step's graph to the device, and returns immediately
         self._steps += 1
         if self._steps % self._vote_every:
             return Verdict.GO_ON
         return Verdict(self.total(torch.tensor([float(stop)])).item() > 0)
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
-        """By way of the devices."""
+        """Sum on the devices."""
         summed = xm.all_reduce(xm.REDUCE_SUM, values.to(self.device))
         assert isinstance(summed, torch.Tensor)
         return summed.cpu()
 
     def gather(self, thing: T) -> list[T]:
-        """By way of the devices, pickled, in rows of one length; pickle marks its own end.
+        """Gather through the devices: pickled, in rows of one length, since pickle marks its own end.
 
-        (A rendezvous would be compiled anew for each other length, and fetch every replica's part by itself.)
+        (A rendezvous would be compiled anew for each other length, and fetch every replica's part separately.)
         """
         content = torch.frombuffer(bytearray(pickle.dumps(thing)), dtype=torch.uint8)
         length = torch.tensor([content.numel()], dtype=torch.int32, device=self.device)
@@ -320,7 +323,7 @@ class XlaReplicas(Replicas):
         return [pickle.loads(each.numpy().tobytes()) for each in rows]
 
     def broadcast(self, thing: T) -> T:
-        """By way of the devices, pickled: all others' bytes are zeros."""
+        """Broadcast through the devices: pickled, and summed with the zeros of all others."""
         content = np.frombuffer(pickle.dumps(thing), np.uint8) if self.rank == 0 else np.zeros(0, np.uint8)
         size = int(self.total(torch.tensor([content.size], dtype=torch.int32)).item())
         values = torch.zeros(_padded(size), dtype=torch.int32)
@@ -341,6 +344,6 @@ def _padded(size: int) -> int:
 
 
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """An array of XLA's CPU device as the host sees it: the same memory."""
+    """Return an array of XLA's CPU device as a host tensor in the same memory."""
     shared: torch.Tensor = torch.utils.dlpack.from_dlpack(dlpack.to_dlpack(tensor))
     return shared

@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection
 from trainer.errors import STOPPED
 from trainer.progress import is_log_unread, write_line
 
-START_UP_GRACE_S = 2.0  # seconds after which a rank that is still coming up ends
-OVERDUE_S = 5.0  # seconds later after which the kernel ends a rank that was not killed
+START_UP_GRACE_S = 2.0  # after which a rank that is still starting ends
+OVERDUE_S = 5.0  # later, the kernel ends a rank that was not killed
 
 OnSignal = Callable[[signal.Signals], None]
 
@@ -29,11 +29,11 @@ class StopSignal:
 
     def __init__(self) -> None:
         self.received = False
-        self.is_training = False  # there is something to save, and a loop that looks
+        self.is_training = False  # there is something to save, and a loop that checks for signals
 
     @property
     def requested(self) -> bool:
-        """Return whether a signal asked for the end, or the log has lost its reader, as in any pipeline."""
+        """Return whether a signal asked for the end, or the log's reader has gone, as in any pipeline."""
         return self.received or is_log_unread()
 
     def receive(self, grace: float) -> None:
@@ -75,5 +75,5 @@ def await_signals(on_signal: OnSignal) -> None:
             on_signal(signal.Signals(signal.sigwait(stops)))
 
     threading.Thread(target=wait, name="signals", daemon=True).start()
-    for number in stops:  # for a thread that lets them through: multiprocessing does, while it starts its tracker
+    for number in stops:  # for a thread that unblocks them, as multiprocessing does while it starts its tracker
         signal.signal(number, lambda number, _: on_signal(signal.Signals(number)))

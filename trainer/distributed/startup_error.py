@@ -1,7 +1,7 @@
 """Print a start-up error once: worker 0 prints it, the others stay silent if worker 0 has the same one.
 
-There are no ranks yet that could agree. Worker 0 serves its sentence at the coordinator's address, where the others
-look for it.
+There are no ranks yet that could agree. Worker 0 serves its sentence at the coordinator's address, where the
+others read it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 from trainer.progress import write_error
 
-WAIT_S = 5.0  # seconds that workers which were started together take, at most, to come to the same end
-POLL_INTERVAL_S = 0.1  # seconds
+WAIT_S = 5.0  # in which workers that were started together meet the same error
+POLL_INTERVAL_S = 0.1
 MARK = b"worker 0 does not start: "
 LONGEST_BYTES = 65536  # bytes of a sentence
 
@@ -31,7 +31,7 @@ def print_once(sentence: str, environ: Mapping[str, str]) -> None:
 
 
 def _place(environ: Mapping[str, str]) -> tuple[int, int, Address | None]:
-    """This worker, how many there are, and where worker 0 is; alone where the environment makes no sense."""
+    """Return this worker, how many there are, and worker 0's address; 0, 1, None for a bad environment."""
     try:
         worker, workers = (
             int(environ.get(name, "") or own) for name, own in (("TPU_TUI_WORKER", 0), ("TPU_TUI_WORKERS", 1))
@@ -44,7 +44,7 @@ def _place(environ: Mapping[str, str]) -> tuple[int, int, Address | None]:
 
 def _serve_reason(sentence: str, address: Address, others: int) -> None:
     deadline = time.monotonic() + WAIT_S
-    with contextlib.suppress(OSError):  # not this machine's address, or taken: then each says it
+    with contextlib.suppress(OSError):  # not this machine's address, or taken: then each worker prints it
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         with socket.create_server(address, family=family, backlog=others) as listener:
             while others and (left := deadline - time.monotonic()) > 0:

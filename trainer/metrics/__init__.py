@@ -1,1 +1,1 @@
-"""Figures of a training for TensorBoard."""
+"""Write a run's figures for TensorBoard."""

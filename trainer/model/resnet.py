@@ -1,4 +1,4 @@
-"""torchvision's ResNets, and what has to be known of them beforehand."""
+"""Build torchvision's ResNets and two tiny networks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import nn
 from torchvision.models import resnet
 from torchvision.models.resnet import BasicBlock, ResNet
 
-# ImageNet's, as everywhere; close enough for any photographs
+# ImageNet's, as is usual; close enough for any photographs
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # On TPU v2 and v3 two replicas are threads of one process, and share its generator.
 _SEEDING = threading.Lock()
 
 
 class NormalisedModel(nn.Module):
-    """Takes uint8 images as they come from the loader, and normalises them on the device."""
+    """A network that takes uint8 images as the loaders make them, and normalises them on the device."""
 
     scale: torch.Tensor
     shift: torch.Tensor
@@ -28,13 +28,13 @@ class NormalisedModel(nn.Module):
         self.register_buffer("shift", (torch.tensor(MEAN) / torch.tensor(STD)).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Class scores [batch, classes] of images uint8 [batch, 3, size, size]."""
+        """Return class scores [batch, classes] of images uint8 [batch, 3, size, size]."""
         scores: torch.Tensor = self.body(images.float() * self.scale - self.shift)
         return scores
 
 
 def build(name: str, classes: int, seed: int) -> NormalisedModel:
-    """A fresh model; the same seed gives the same weights on every rank."""
+    """Return a fresh model; the same seed gives the same weights on every rank."""
     with _SEEDING:
         torch.manual_seed(seed)
         return NormalisedModel(_body(name, classes))
@@ -43,7 +43,7 @@ def build(name: str, classes: int, seed: int) -> NormalisedModel:
 def _body(name: str, classes: int) -> nn.Module:
     if name.startswith("tiny"):
         return _tiny(classes, nn.BatchNorm2d if name == "tiny-batchnorm" else nn.Identity)
-    if name == "resnet10":  # one block a stage: for trying things out on CPUs
+    if name == "resnet10":  # one block per stage, for experiments on CPUs
         small: nn.Module = ResNet(BasicBlock, [1, 1, 1, 1], num_classes=classes)
         return small
     body: nn.Module = getattr(resnet, name)(num_classes=classes)
@@ -51,10 +51,10 @@ def _body(name: str, classes: int) -> nn.Module:
 
 
 def _tiny(classes: int, norm: type[nn.Module]) -> nn.Module:
-    """Three convolutions, which compile in a second.
+    """Return three convolutions, which compile in a second.
 
     Without batch norm nothing in it depends on how a global batch is split: the loss is the same on any number of
-    replicas. ResNets normalise over each replica's own batch, as everywhere, and so learn a little differently.
+    replicas. ResNets normalise over each replica's own batch, as is usual, and so learn a little differently.
     """
     layers: list[nn.Module] = []
     for inner, outer in ((3, 16), (16, 32), (32, 32)):

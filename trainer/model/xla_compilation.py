@@ -1,4 +1,4 @@
-"""What XLA compiles, and when: each graph once, said beforehand, and nothing after the second step."""
+"""Report what XLA compiles: each graph once, announced beforehand, and nothing after the second step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainer.progress import write_line
 
 SETTLED = 2  # steps in which a graph may be compiled: the first has other inputs than those after it
 NANOSECONDS = 1e9
-CACHE_PATH = "XLA_PERSISTENT_CACHE_PATH"  # where torch_xla finds the place of its cache
+CACHE_PATH = "XLA_PERSISTENT_CACHE_PATH"  # the variable in which torch_xla finds its cache's directory
 _CACHING = threading.Lock()
 
 
@@ -29,7 +29,7 @@ class Compilation:
     def __init__(self, label: str) -> None:
         self._label = label
         self._runs: Counter[str] = Counter()
-        self.late = 0  # graphs compiled after a step's second run: each stalls the slice for as long as it takes
+        self.late = 0  # graphs compiled after a step's second run, each of which stalls the slice
 
     @contextlib.contextmanager
     def of(self, what: str) -> Iterator[None]:
@@ -50,7 +50,7 @@ class Compilation:
             write_line(f"Compiled the {what} for {self._label} again, at its run {self._runs[what]}: shapes changed?")
 
     def metrics_line(self, epoch: int) -> str:
-        """What XLA counted so far in this process."""
+        """Return the line of what XLA has counted so far in this process."""
         _, took = _metric("CompileTime")
         _, sent = _metric("TransferToDeviceTime")
         return (
@@ -64,7 +64,7 @@ class Compilation:
         import torch_xla.debug.profiler as profiler
 
         try:
-            self._profiler = profiler.start_server(port)  # by the first rank of each worker; None for the others
+            self._profiler = profiler.start_server(port)  # None on all but the first rank of each worker
         except RuntimeError as error:
             why = str(error).splitlines()[0]
             raise TrainerError(
@@ -75,10 +75,10 @@ class Compilation:
 
 
 def use_compilation_cache(directory: str) -> None:
-    """Let this process find the graphs that it compiled in an earlier run; before its first one.
+    """Let this process find the graphs that it compiled in an earlier run; call it before the first graph.
 
-    Each process has a directory of its own, for all write at once; two replicas of TPU v2 and v3 share their process.
-    A directory that the user set by the environment is left as it is.
+    Each process has its own directory, for all write at once; two replicas on TPU v2 and v3 share a process. A
+    directory that the user set in the environment stays as it is.
     """
     with _CACHING:
         if CACHE_PATH in os.environ:
@@ -93,7 +93,7 @@ def use_compilation_cache(directory: str) -> None:
 
 
 def count_compilations() -> int:
-    """Graphs compiled so far in this process."""
+    """Return the number of graphs compiled so far in this process."""
     return int(metrics.counter_value("UncachedCompile") or 0)  # type: ignore[no-untyped-call]
 
 

@@ -1,8 +1,8 @@
 """Make WebDataset shards: `python -m trainer.shards cifar10|folder|shapes … --out DIR|gs://bucket/prefix`.
 
-A shard is a plain tar file of pairs `0000042.ppm` (the image as it was) and `0000042.cls` (the class's number).
-The same arguments make the same bytes, however many processes write them; a run that was cut short is carried on by
-the same command.
+A shard is a plain tar file of pairs `0000042.ppm` (the image as it was) and `0000042.cls` (the number of its class).
+The same arguments make the same bytes, however many processes write them; the same command resumes a run that was
+interrupted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trainer.errors import INTERRUPTED, REFUSED, STOPPED, TrainerError
 from trainer.progress import write_line
 from trainer.shards import image_folder, sources, writer
 from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest, Shard
-from trainer.shards.shard_lock import ShardLock, hold_lock
+from trainer.shards.shard_lock import hold_lock
 from trainer.shards.sources import ImageSource
 from trainer.shards.writer import STOPS, Job, Task, WriteProgress, WrittenShard, shard_bytes
 from trainer.storage import objects
@@ -33,79 +33,77 @@ from trainer.storage.urls import normalise, unsupported_scheme
 
 __all__ = ["main", "make", "pattern", "shard_bytes"]
 
-LAST_SAVE_TIMEOUT_S = (
-    5.0  # seconds that a bucket is given to take the list of what is done, when making shards has failed
-)
+LAST_SAVE_TIMEOUT_S = 5.0  # for saving the list of finished shards after making shards has failed
 
 
 class Display(Protocol):
     """Where progress is shown."""
 
     def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
-        """These shards are to be written, some of them were found finished."""
+        """Show which shards are to be written, and which were found finished."""
 
     def add(self, written: WrittenShard, number: int) -> None:
-        """The `number`th shard is ready."""
+        """Show that the `number`th shard is finished."""
 
     def note(self, text: str) -> None:
-        """Something else that the user should know."""
+        """Show something else that the user should know."""
 
     def end(self) -> None:
-        """No more will come."""
+        """Finish the display."""
 
 
 class Lines:
-    """A line for each shard."""
+    """Shows one line per shard."""
 
     def __init__(self, notify: Callable[[str], None]) -> None:
         self.note = notify
         self._of = 0
 
     def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
-        """Says how much is done already."""
+        """Print how much is done already."""
         self._of = len(tasks)
         if found:
-            self.note(f"Going on: {len(found)} of {len(tasks)} shards are there and whole")
+            self.note(f"Resuming: {len(found)} of {len(tasks)} shards are complete")
 
     def add(self, written: WrittenShard, number: int) -> None:
-        """`cifar-train-000003.tar: 2000 samples, 6.2 MB (4 of 640)`."""
+        """Print `cifar-train-000003.tar: 2000 samples, 6.2 MB (4 of 640)`."""
         shard = written.shard
         self.note(f"{shard.name}: {shard.samples} samples, {shard.size / 1e6:.1f} MB ({number} of {self._of})")
 
     def end(self) -> None:
-        """Nothing is left open."""
+        """Do nothing."""
 
 
 class Bar:
-    """A progress bar on standard error, in samples."""
+    """Shows a progress bar on standard error, in samples."""
 
     def __init__(self) -> None:
         self._bar: Any = None
 
     def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
-        """Draws it."""
+        """Draw the bar."""
         from tqdm import tqdm  # type: ignore[import-untyped]
 
         self._bar = tqdm(total=sum(task.stop - task.start for task in tasks), unit=" samples", unit_scale=True)
         for number, written in enumerate(found, 1):
             self.add(written, number)
         if found:
-            self.note(f"Going on: {len(found)} of {len(tasks)} shards are there and whole")
+            self.note(f"Resuming: {len(found)} of {len(tasks)} shards are complete")
 
     def add(self, written: WrittenShard, number: int) -> None:
-        """Moves it on."""
+        """Advance the bar."""
         self._bar.set_postfix_str(f"{number} shards")
         self._bar.update(written.shard.samples + len(written.skipped))
 
     def note(self, text: str) -> None:
-        """A line above it."""
+        """Print a line above the bar."""
         if self._bar is None:
             write_line(text, descriptor=2)
         else:
             self._bar.write(text, file=sys.stderr)
 
     def end(self) -> None:
-        """Leaves it as it is."""
+        """Leave the bar on the screen."""
         if self._bar is not None:
             self._bar.close()
 
@@ -141,10 +139,10 @@ def make(
         "--on-bad-image": "skip" if skip_bad else "stop",
         "classes": list(source.classes),
     }
-    ours = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
-    writes = re.compile(rf"{ours.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}")
+    own_names = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
+    writes = re.compile(rf"{own_names.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}")
     known = {task.name for task in tasks}
-    with hold_lock(out, shown.note) as lock:
+    with hold_lock(out) as lock:
         objects.remove_temp_files(out, writes)
         progress = _begin_or_resume(WriteProgress(out, made_from), overwrite)
         progress.done = {name: each for name, each in progress.done.items() if name in known}
@@ -152,9 +150,9 @@ def make(
             shown.note(text)
         try:
             shown.begin(tasks, progress.done.values())
-            _write_all(Job(source, dict(orders), out, skip_bad), tasks, workers, progress, shown, lock)
+            _write_all(Job(source, dict(orders), out, skip_bad), tasks, workers, progress, shown)
         finally:
-            objects.remove_temp_files(out, writes)  # of processes that were ended in the middle of a shard
+            objects.remove_temp_files(out, writes)  # left by processes that were killed in the middle of a shard
             shown.end()
         splits = {
             split: tuple(progress.done[task.name].shard for task in tasks if task.split == split) for split in orders
@@ -162,17 +160,17 @@ def make(
         manifest = _manifest(source, seed, splits)
         lock.verify()
         objects.write(objects.join(out, MANIFEST), manifest.to_json().encode())
-        _tidy(out, ours, known)
+        _tidy(out, own_names, known)
     return manifest
 
 
 def pattern(out: str, name: str, split: str, shards: int) -> str:
-    """The brace pattern that names a split's shards."""
+    """Return the brace pattern that names a split's shards."""
     return objects.join(out, f"{name}-{split}-{{000000..{shards - 1:06d}}}.tar")
 
 
 def _orders(source: ImageSource, samples_per_shard: int, repeat: dict[str, int], seed: int) -> dict[str, list[int]]:
-    """For each split, its samples' numbers in the sequence in which shards take them."""
+    """Return for each split the numbers of its samples in the order in which shards take them."""
     if samples_per_shard < 1:
         raise TrainerError("--samples-per-shard must be at least 1")
     if any(times < 1 for times in repeat.values()):
@@ -196,39 +194,37 @@ def _tasks(source: ImageSource, split: str, order: Sequence[int], samples_per_sh
 
 
 def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> WriteProgress:
-    """See what lies in the place already, and have it listed that shards are being made there."""
+    """Check what is in the place already, and write the list that marks it as unfinished."""
     out = progress.out
     present = objects.list_names(out) if objects.is_bucket(out) or objects.exists(out) else []
-    if UNFINISHED in present and not overwrite:  # beside a manifest too: then only tidying was cut short
-        return progress.resume_from_list()
+    if UNFINISHED in present and not overwrite:  # also if there is a manifest: then only tidying was interrupted
+        return progress.load()
     finished = [name for name in present if name == MANIFEST or name.endswith(".tar")]
     if finished and not overwrite:
         raise TrainerError(
             f"{out} already holds {len(finished)} shards or manifests, such as {finished[0]}",
             remedy="Choose another --out, or add --overwrite",
         )
-    if MANIFEST in present:  # else what is half overwritten would pass for whole
+    if MANIFEST in present:  # otherwise a half overwritten set would pass for a whole one
         objects.delete(objects.join(out, MANIFEST))
-    progress.note()
+    progress.save()
     return progress
 
 
-def _write_all(
-    job: Job, tasks: Sequence[Task], workers: int, progress: WriteProgress, shown: Display, lock: ShardLock
-) -> None:
+def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: WriteProgress, shown: Display) -> None:
     due = [task for task in tasks if task.name not in progress.done]
     try:
-        with contextlib.closing(writer.write_shards(job, due, workers, lock.start_heartbeat)) as ready:
+        with contextlib.closing(writer.write_shards(job, due, workers)) as ready:
             for written in ready:
                 progress.add(written)
                 shown.add(written, len(progress.done))
                 for text in written.skipped:
                     shown.note(f"Left out. {text}")
     except BaseException:
-        with contextlib.suppress(TrainerError):  # what kept the shards from being written is what matters
-            progress.note(LAST_SAVE_TIMEOUT_S)
+        with contextlib.suppress(TrainerError):  # the error that ended the writing matters more
+            progress.save(LAST_SAVE_TIMEOUT_S)
         raise
-    progress.note()
+    progress.save()
 
 
 def _manifest(source: ImageSource, seed: int, splits: dict[str, tuple[Shard, ...]]) -> Manifest:
@@ -238,10 +234,10 @@ def _manifest(source: ImageSource, seed: int, splits: dict[str, tuple[Shard, ...
     return Manifest(source.name, source.classes, source.image_size, seed, splits)
 
 
-def _tidy(out: str, ours: re.Pattern[str], known: set[str]) -> None:
-    """Remove the list of what is done, and what an overwritten, larger set had more."""
+def _tidy(out: str, own_names: re.Pattern[str], known: set[str]) -> None:
+    """Remove the list of what is done, and the surplus shards of an overwritten, larger set."""
     for present in objects.list_names(out):
-        if present == UNFINISHED or (ours.fullmatch(present) and present not in known):
+        if present == UNFINISHED or (own_names.fullmatch(present) and present not in known):
             objects.delete(objects.join(out, present))
 
 
@@ -268,13 +264,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrainerError as error:
         write_line(str(error), descriptor=2)
         return REFUSED
-    except OSError as error:  # of what the pictures come from, as a rule
+    except OSError as error:  # usually of the images' source
         what = f"Cannot read {error.filename}" if error.filename else "Cannot make shards"
         write_line(f"{what}: {error.strerror or error}.", descriptor=2)
         return REFUSED
     except KeyboardInterrupt as stop:
         same = "The same command without --overwrite" if options.overwrite else "The same command"
-        write_line(f"Stopped. {same} goes on where it stopped.", descriptor=2)
+        write_line(f"Stopped. {same} resumes where it stopped.", descriptor=2)
         return STOPPED if signal.SIGTERM in stop.args else INTERRUPTED
     for split, shards in manifest.splits.items():
         write_line(_format_split(options.out, manifest, split, shards))
@@ -284,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
-    """The first signal stops the making in order; the next one ends it at once, wherever it waits."""
+    """Stop in an orderly way on the first signal; let the next one end the process at once."""
     for each in STOPS:
         signal.signal(each, signal.SIG_DFL)
     raise KeyboardInterrupt(number)
@@ -304,7 +300,7 @@ def _source(options: argparse.Namespace) -> ImageSource:
     if not options.out:
         raise TrainerError("--out is empty", remedy="Name a directory, or gs://bucket/prefix")
     if scheme := unsupported_scheme(options.out):
-        what = f"--out {options.out}: {scheme}:// is not written here"
+        what = f"--out {options.out}: {scheme}:// cannot be written here"
         raise TrainerError(what, remedy="Name a directory, or gs://bucket/prefix")
     if options.source == "cifar10":
         return sources.cifar10(_local(options.archive))
@@ -333,14 +329,14 @@ def _parser() -> argparse.ArgumentParser:
     classes = sources.add_parser("folder", help="from DIR/CLASS/*.jpg or DIR/{train,val}/CLASS/*.jpg")
     classes.add_argument("images")
     classes.add_argument("--val-fraction", type=float, default=0.1)
-    shapes = sources.add_parser("shapes", help="ten shapes, drawn here: small, learnable, made in seconds")
+    shapes = sources.add_parser("shapes", help="ten drawn shapes: small, learnable, made in seconds")
     shapes.add_argument("--train", type=int, default=8192, help="samples (default: %(default)s)")
     shapes.add_argument("--val", type=int, default=1024)
-    shapes.add_argument("--size", type=int, default=32, help="pixels a side")
+    shapes.add_argument("--size", type=int, default=32, help="pixels per side")
     for each in (cifar, classes, shapes):
         each.add_argument("--out", required=True, help="directory, or gs://bucket/prefix")
         each.add_argument("--samples-per-shard", type=int, default=2000)
-        each.add_argument("--repeat", type=int, default=1, help="take every training sample so many times")
+        each.add_argument("--repeat", type=int, default=1, help="times that each training sample is taken")
         each.add_argument("--val-repeat", type=int, default=1)
         each.add_argument("--seed", type=int, default=42)
         each.add_argument("--overwrite", action="store_true", help="replace what --out holds")
@@ -349,6 +345,6 @@ def _parser() -> argparse.ArgumentParser:
             "--on-bad-image",
             choices=("stop", "skip"),
             default="stop",
-            help="an image that cannot be decoded: stop and name it, or leave it out and name it (default: stop)",
+            help="at an image that cannot be decoded: name it and stop, or name it and leave it out (default: stop)",
         )
     return parser

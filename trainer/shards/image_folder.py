@@ -1,4 +1,4 @@
-"""A folder of class folders as a source of samples: files of any image format, at any depth."""
+"""Read a folder of class folders as a source of samples: files of any image format, at any depth."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNCONVERTED = {
 }
 CONVERTED = frozenset((".bmp", ".gif", ".tif", ".tiff", ".pgm", ".pbm", ".pnm", ".tga", ".jp2"))  # to PNG
 REPLACE = "Replace or remove it, or give --on-bad-image skip"
-# Folders of the splits, in this order of preference; in capitals or not
+# Folders of the splits, in this order of preference; case does not matter
 TRAIN, VALIDATION = ("train", "training"), ("val", "valid", "validation", "dev", "test", "testing")
 
 
@@ -43,10 +43,10 @@ class _File:
 
 
 def folder(directory: Path, val_fraction: float, seed: int) -> ImageSource:
-    """`DIR/train/CLASS/…` and `DIR/val/CLASS/…`, or `DIR/CLASS/…`; without a `val`, `val_fraction` is set apart.
+    """Read `DIR/train/CLASS/…` and `DIR/val/CLASS/…`, or `DIR/CLASS/…` and set `val_fraction` apart.
 
-    JPEG, PNG, PPM and WebP files are kept as they are, others become PNG. Raises TrainerError, also when the two
-    splits' classes differ; a file that cannot be decoded raises UnreadableImageError when its turn comes.
+    JPEG, PNG, PPM and WebP files are kept as they are, others become PNG. Raises TrainerError, also when the classes
+    of the two splits differ; a file that cannot be decoded raises UnreadableImageError when its turn comes.
     """
     if not directory.is_dir():
         raise TrainerError(f"There is no directory {directory}", remedy="Name one that holds a folder for each class")
@@ -67,7 +67,7 @@ def folder(directory: Path, val_fraction: float, seed: int) -> ImageSource:
                 f"--val-fraction {val_fraction:g} leaves no image to train on", remedy="Give a smaller one"
             )
     splits = {"train": _split(train)} | ({"val": _split(val)} if val else {})
-    notes = (f"Left out what is no image in {directory}: {format_count(others, 'file')}",) if others else ()
+    notes = (f"Skipped {format_count(others, 'file')} without an image in {directory}",) if others else ()
     return ImageSource(directory.resolve().name, classes, None, splits, _identity(directory, train, val), notes)
 
 
@@ -87,7 +87,7 @@ def _check_same(train: Path, classes: tuple[str, ...], val: Path, val_classes: t
 
 
 def _class_folders(directory: Path) -> tuple[list[_File], tuple[str, ...], int]:
-    """The images in order, the classes, and how many files are something else."""
+    """Return the images in order, the classes, and how many files are something else."""
     folders = sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
     files: list[_File] = []
     others = 0
@@ -96,7 +96,7 @@ def _class_folders(directory: Path) -> tuple[list[_File], tuple[str, ...], int]:
         images = [file for path in found if (file := _image(path, label)) is not None]
         others += len(found) - len(images)
         if not images and found:
-            raise TrainerError(f"The class folder {each} holds no images", why=f"such as {found[0].name}")
+            raise TrainerError(f"The class folder {each} holds no images", why=f"but e.g. {found[0].name}")
         if not images:
             raise TrainerError(f"The class folder {each} is empty", remedy="Remove it, or put images there")
         files += images
@@ -109,18 +109,18 @@ def _class_folders(directory: Path) -> tuple[list[_File], tuple[str, ...], int]:
 
 
 def _image(path: Path, label: int) -> _File | None:
-    """None for what is no image by its name, or no file: a pipe would be waited on for ever."""
+    """Return an image's file, or None for anything that is not one by its name, or not a regular file."""
     if path.suffix.lower() not in UNCONVERTED and path.suffix.lower() not in CONVERTED:
         return None
     try:
         status = path.stat()
-    except OSError:  # a link to nothing, say: reported or left out when its turn comes
+    except OSError:  # e.g. a broken link: reported or left out when its turn comes
         return _File(path, label, 0, 0)
     return _File(path, label, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
 
 def _below(directory: Path) -> list[Path]:
-    """All files, those behind links to directories too; a link that leads back, to one above, is not followed."""
+    """Return all files, also behind links to directories, except for links that lead back up."""
 
     def refuse(error: OSError) -> None:
         raise TrainerError(f"Cannot read {error.filename}", why=error.strerror or str(error)) from error
@@ -141,7 +141,7 @@ def _identity_of(directory: Path) -> tuple[int, int]:
 
 
 def _identity(directory: Path, train: list[_File], val: list[_File]) -> str:
-    """Changes when a file comes, goes or is written anew, or the splits are drawn otherwise."""
+    """Return a digest that changes when a file or the split changes."""
     files = [(str(f.path.relative_to(directory)), f.size, f.changed) for part in (train, val) for f in part]
     return hashlib.sha256(repr((len(train), files)).encode()).hexdigest()
 
@@ -156,7 +156,7 @@ def _sample(file: _File) -> ImageSample:
         content = file.path.read_bytes()
         if extension is None:
             return ImageSample(_as_png(content), "png", file.label)
-        decode(content)  # a bad file is reported now, by its own name, not in the middle of a training
+        decode(content)  # so that a bad file is reported now and by its own name, not during training
         return ImageSample(content, extension, file.label)
     except OSError as error:
         why = error.strerror or str(error)
@@ -172,13 +172,16 @@ def _as_png(content: bytes) -> bytes:
             _in_8_bits(image).convert("RGB").save(stream, "png")
     except ValueError:
         raise
-    except Exception as error:  # of damaged files, its plugins let through whatever they met, SyntaxError even
+    except Exception as error:  # for damaged files its plugins raise anything, even SyntaxError
         raise ValueError("PIL cannot decode it") from error
     return stream.getvalue()
 
 
 def _in_8_bits(image: Image.Image) -> Image.Image:
-    """PIL cuts off what is above 255: a picture of 16 bits would become white. Raises ValueError."""
+    """Return an image of 8 bits per channel; raise ValueError if its range is not known.
+
+    PIL would cut off all values above 255, so that an image of 16 bits would become white.
+    """
     if image.mode.startswith("I;16"):
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):

@@ -10,9 +10,9 @@ from trainer.config import LARGEST_SIDE
 from trainer.errors import TrainerError, check_schema
 
 MANIFEST = "manifest.json"
-UNFINISHED = "manifest.unfinished.json"  # there while shards are being made, or after their making was cut short
+UNFINISHED = "manifest.unfinished.json"  # there while shards are being made, or after that was interrupted
 SCHEMA = 1
-BLOCK = 512  # bytes of a tar file, and the least that a sample takes
+BLOCK = 512  # bytes of a tar file's block, and the least that a sample takes
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A data set as shards; `image_size` in pixels a side where all images share it."""
+    """A data set as shards; `image_size` in pixels per side where all images share it."""
 
     name: str
     classes: tuple[str, ...]
@@ -44,7 +44,7 @@ class Manifest:
             raise ValueError(f"its image_size is {self.image_size}, not between 1 and {LARGEST_SIDE} pixels")
 
     def to_json(self) -> str:
-        """The file's content."""
+        """Return the content of the file."""
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
 
     @classmethod

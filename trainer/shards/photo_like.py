@@ -1,6 +1,6 @@
-"""Pictures made here that cost a decoder what photographs do: edges, textures and noise in a photograph's measure.
+"""Draw pictures that cost a decoder as much as photographs: with their measure of edges, textures and noise.
 
-For benchmarks on machines that have no photographs; nothing can be learned from them.
+They are for benchmarks on machines that have no photographs; nothing can be learned from them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from PIL import Image
 from trainer.shards.sources import ImageSample, ImageSource
 
 SIDE = 256  # pixels, as ImageNet is often stored
-QUALITY = 83  # of the JPEG; with the detail below about 16 KB a picture
-CANVASES, CANVAS_SIDE = 6, 512  # large pictures that small ones are cut out of
+QUALITY = 83  # of the JPEGs; with the detail below, a picture takes about 16 KB
+CANVASES, CANVAS_SIDE = 6, 512  # large pictures from which small ones are cut
 STEEPNESS = 1.15  # amplitudes fall with frequency as 1/f^this: photographs lie around 1
 EDGES = 12  # flat patches with sharp borders on each canvas
 CLASSES = 10
 
 
 def pictures(train: int, val: int, seed: int) -> ImageSource:
-    """JPEGs of about 256×256 pixels; picture i depends on the seed, the split and i alone."""
+    """Return a source of JPEGs of about 256×256 pixels; picture i depends on the seed, the split and i alone."""
 
     def picture_of(split: str) -> Callable[[int], ImageSample]:
         return lambda index: ImageSample(picture(f"{seed} {split} {index}"), "jpg", index % CLASSES)
@@ -36,7 +36,7 @@ def pictures(train: int, val: int, seed: int) -> ImageSource:
 
 
 def picture(seed: str) -> bytes:
-    """One JPEG: a part of a canvas, at another scale and in other colours each time."""
+    """Return one JPEG: a part of a canvas, at another scale and in other colours each time."""
     rng = random.Random(seed)
     canvas = _canvas(rng.randrange(CANVASES))
     width, height = (round(SIDE * rng.uniform(0.9, 1.1)) for _ in range(2))

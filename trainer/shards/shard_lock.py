@@ -1,8 +1,8 @@
 """Lock a place so that one process at a time makes shards there: two would mix their shards under one manifest.
 
 In a directory the lock is a locked file, which the kernel unlocks when its holder ends, however that happens. In a
-bucket it is an object that its holder writes anew every few seconds. Each write is a new generation to Cloud Storage,
-so another process need only watch: no clocks are compared, and only one of several can replace a dead holder.
+bucket it is an object that its holder creates and deletes. A holder that was killed leaves it behind: the next
+process on the same machine replaces it, one on another machine cannot know, and says which object to delete.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
+import re
 import socket
-import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -23,23 +22,16 @@ from trainer.errors import TrainerError
 from trainer.storage import objects
 
 LOCK_NAME = ".making-shards"
-HEARTBEAT_INTERVAL_S = 4.0  # seconds between two generations of a living maker's
-DEAD_AFTER_S = 20.0  # seconds without one
-POLL_INTERVAL_S = 1.0  # seconds
-HOLDER_END_TIMEOUT_S = (
-    2.0  # seconds that the processes of a killed maker, which hold its lock too, may take to follow it
-)
-REMEDY = "Wait for it, end it, or choose another --out"
+HOLDER_END_TIMEOUT_S = 2.0  # until the processes of a killed maker, which share its lock, have ended too
+RELEASE_TIMEOUT_S = 10.0  # for deleting the object in a bucket
+HOLDER = re.compile(r"process (\d+) on (\S+)")
 
 
 class ShardLock(ABC):
     """The right of this process, and no other, to make shards in a place."""
 
-    def start_heartbeat(self) -> None:  # noqa: B027
-        """Keep the lock, in a thread where one is needed: after this process has forked others."""
-
     def verify(self) -> None:  # noqa: B027
-        """Raise TrainerError where another process has taken this one for dead, and its place."""
+        """Raise TrainerError where another process has taken over the place."""
 
     @abstractmethod
     def release(self) -> None:
@@ -47,9 +39,9 @@ class ShardLock(ABC):
 
 
 @contextlib.contextmanager
-def hold_lock(out: str, notify: Callable[[str], None]) -> Iterator[ShardLock]:
+def hold_lock(out: str) -> Iterator[ShardLock]:
     """Hold the lock of `out` meanwhile; raise TrainerError where another process does."""
-    lock = _BucketLock(out, notify) if objects.is_bucket(out) else _DirectoryLock(Path(out))
+    lock = _BucketLock(out) if objects.is_bucket(out) else _DirectoryLock(Path(out))
     try:
         yield lock
     finally:
@@ -60,9 +52,9 @@ def _describe_holder() -> str:
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
-def _busy_error(out: str, who: str) -> TrainerError:
-    what = f"Shards are being made in {out} already"
-    return TrainerError(what, why=f"by {who}" if who else "by another process", remedy=REMEDY)
+def _busy_error(out: str, holder: str, remedy: str = "Wait for it, end it, or choose another --out") -> TrainerError:
+    why = f"by {holder}" if holder else "by another process"
+    return TrainerError(f"Shards are already being made in {out}", why=why, remedy=remedy)
 
 
 class _DirectoryLock(ShardLock):
@@ -70,13 +62,13 @@ class _DirectoryLock(ShardLock):
         self._path = directory / LOCK_NAME
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self._file = self._opened(directory)
+            self._file = self._open_locked(directory)
         except FileExistsError:
             raise TrainerError(f"{directory} is a file", remedy="Name a directory, or gs://bucket/prefix") from None
         except OSError as error:
             raise TrainerError(f"Cannot write to {directory}", why=error.strerror or str(error)) from error
 
-    def _opened(self, directory: Path) -> IO[str]:
+    def _open_locked(self, directory: Path) -> IO[str]:
         deadline = time.monotonic() + HOLDER_END_TIMEOUT_S
         while True:
             file = self._path.open("a+", encoding="utf-8", errors="replace")
@@ -89,7 +81,7 @@ class _DirectoryLock(ShardLock):
                 with file:
                     file.seek(0)
                     raise _busy_error(str(directory), file.read().strip())
-            file.close()  # it is locked, or was removed by its holder between the two calls
+            file.close()  # it is locked, or its holder removed it between the two calls
             time.sleep(HOLDER_END_TIMEOUT_S / 20)
 
     def release(self) -> None:
@@ -109,71 +101,54 @@ def _try_lock(file: IO[str]) -> bool:
 
 
 class _BucketLock(ShardLock):
-    def __init__(self, out: str, notify: Callable[[str], None]) -> None:
+    def __init__(self, out: str) -> None:
         self._out, self._url = out, objects.join(out, LOCK_NAME)
-        self._writer = secrets.token_hex(8)
-        self._lost = False
-        self._ended = threading.Event()
-        self._writing = threading.Lock()
-        self._generation = self._taken(notify)
-
-    def _taken(self, notify: Callable[[str], None]) -> int:
-        found = objects.generation(self._url)
-        if found:
-            notify(
-                f"{self._url} says that shards are being made there: "
-                f"{DEAD_AFTER_S:.0f} s will show whether they still are .."
-            )
-            self._watch(found)
         try:
-            return objects.upload(self._url, _describe_holder().encode(), replaces=found, writer=self._writer)
+            self._generation = self._create(replaces=self._abandoned_generation())
         except objects.TakenError:
-            raise self._refusal() from None
+            raise _busy_error(out, "another process") from None
 
-    def _watch(self, found: int) -> None:
-        """Raise TrainerError where the object is written anew or disappears: its holder lives, or has just ended."""
-        deadline = time.monotonic() + DEAD_AFTER_S
-        while time.monotonic() < deadline:
-            time.sleep(POLL_INTERVAL_S)
-            if objects.generation(self._url) != found:
-                raise self._refusal()
+    def _create(self, replaces: int) -> int:
+        """Create the object, or replace this generation of it; of several processes, one succeeds."""
+        return objects.upload(self._url, _describe_holder().encode(), replaces=replaces)
 
-    def _refusal(self) -> TrainerError:
+    def _abandoned_generation(self) -> int:
+        """Return the generation that a dead process left, 0 where there is none; raise TrainerError otherwise."""
+        generation = objects.generation(self._url)
+        if not generation:
+            return 0
         try:
-            return _busy_error(self._out, objects.read(self._url).decode("utf-8", "replace").strip())
+            holder = objects.read(self._url).decode("utf-8", "replace").strip()
         except objects.MissingError:
-            return _busy_error(self._out, "a process that has just come to its end")
-
-    def start_heartbeat(self) -> None:
-        threading.Thread(target=self._beat_on, name="claim", daemon=True).start()
-
-    def _beat_on(self) -> None:
-        while not self._ended.wait(HEARTBEAT_INTERVAL_S) and not self._lost:
-            with contextlib.suppress(TrainerError):  # a network that breaks: the next time, or never again
-                self._beat(patience=HEARTBEAT_INTERVAL_S)
-
-    def _beat(self, patience: float) -> None:
-        with self._writing:
-            if self._lost or self._ended.is_set():
-                return
-            try:
-                self._generation = objects.upload(
-                    self._url, _describe_holder().encode(), self._generation, patience=patience, writer=self._writer
-                )
-            except objects.TakenError:
-                self._lost = True
+            return 0
+        if not _has_ended(holder):
+            remedy = f"Wait for it or end it. If it has ended: gcloud storage rm {self._url}"
+            raise _busy_error(self._out, holder, remedy)
+        return generation
 
     def verify(self) -> None:
-        self._beat(patience=objects.FIRST_RETRY_S)
-        if self._lost:
+        if objects.generation(self._url) != self._generation:
             raise TrainerError(
-                f"Another process makes shards in {self._out} by now",
-                why=f"no heartbeat of this one arrived for {DEAD_AFTER_S:.0f} s",
-                remedy="See what it leaves there, and start again with --overwrite if need be",
+                f"Another process has taken over {self._out}",
+                why=f"{self._url} is no longer this process's own",
+                remedy="Look at the shards that it leaves there; start again with --overwrite if need be",
             )
 
     def release(self) -> None:
-        self._ended.set()
-        with self._writing, contextlib.suppress(TrainerError):
-            if own := objects.generation(self._url, self._writer, patience=HEARTBEAT_INTERVAL_S):
-                objects.delete(self._url, own, patience=HEARTBEAT_INTERVAL_S)
+        with contextlib.suppress(TrainerError):
+            if objects.generation(self._url) == self._generation:
+                objects.delete(self._url, self._generation, patience=RELEASE_TIMEOUT_S)
+
+
+def _has_ended(holder: str) -> bool:
+    """Return whether a holder is known to have ended: a process of this machine that no longer exists."""
+    parts = HOLDER.fullmatch(holder)
+    if parts is None or parts[2] != socket.gethostname():
+        return False
+    try:
+        os.kill(int(parts[1]), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    return False

@@ -1,4 +1,4 @@
-"""Where images come from: CIFAR-10's archive, or shapes drawn here (`class_folders` and `pictures` have more).
+"""Read images from CIFAR-10's archive, or draw shapes (see also `image_folder` and `photo_like`).
 
 A source is a list of classes and, for each split, samples: the encoded file, its extension, its class.
 """
@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import lzma
 import math
 import pickle
 import random
-import tarfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +18,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from trainer.data.tar_samples import StrictHeader
+from trainer.data.tar_samples import LinkInTarError, decompressed, read_files
 from trainer.errors import TrainerError
 
 
@@ -34,11 +31,11 @@ class ImageSample:
     label: int
 
 
-Split = tuple[int, Callable[[int], ImageSample]]  # how many samples there are, and the one of an index
+Split = tuple[int, Callable[[int], ImageSample]]  # the number of samples, and a function from index to sample
 
 
 class UnreadableImageError(TrainerError):
-    """A sample is no image, or a damaged one; making shards may go on without it."""
+    """A sample is not an image, or a damaged one; making shards may continue without it."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +46,8 @@ class ImageSource:
     classes: tuple[str, ...]
     image_size: int | None
     splits: dict[str, Split]
-    identity: str = ""  # changes when the samples do: shards begun from other ones must not be carried on
-    notes: tuple[str, ...] = ()  # what a maker of shards should know
+    identity: str = ""  # changes with the samples, so that shards begun from others are not resumed
+    notes: tuple[str, ...] = ()  # for the user
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------
@@ -60,9 +57,9 @@ OVERSAMPLING = 4  # drawn larger and scaled down, for smooth edges
 
 
 def shapes(train: int, val: int, size: int, seed: int) -> ImageSource:
-    """Ten drawn shapes in random colours, places, sizes and angles: real pixels to learn from, made in no time.
+    """Return a source of ten drawn shapes in random colours, places, sizes and angles.
 
-    Sample i depends on the seed, the split and i alone.
+    They are real pixels to learn from, and quick to make. Sample i depends on the seed, the split and i alone.
     """
 
     def drawn(split: str) -> Callable[[int], ImageSample]:
@@ -141,10 +138,10 @@ CIFAR_ROW = 3 * CIFAR_SIZE * CIFAR_SIZE
 
 
 def cifar10(archive: Path) -> ImageSource:
-    """CIFAR-10's "python version", as distributed (cifar-10-python.tar.gz) or unpacked.
+    """Return CIFAR-10's "python version" as a source, from cifar-10-python.tar.gz or where it was unpacked.
 
     Batches `data_batch_*` are the training split, `test_batch` the validation split, `batches.meta` names the
-    classes; each row holds a 32×32 image's red, then green, then blue plane. Raises TrainerError.
+    classes; each row holds the red, then green, then blue plane of a 32×32 image. Raises TrainerError.
     """
     members = _cifar_members(archive)
     train = [members[name] for name in sorted(members) if name.startswith("data_batch_")]
@@ -169,10 +166,9 @@ def _cifar_members(archive: Path) -> dict[str, bytes]:
         folder = next((path.parent for path in archive.rglob("batches.meta")), archive)
         return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     try:
-        with tarfile.open(archive, tarinfo=StrictHeader) as tar:
-            files = ((Path(member.name).name, tar.extractfile(member)) for member in tar if member.isfile())
-            return {name: file.read() for name, file in files if file is not None}
-    except (OSError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError) as error:
+        with archive.open("rb") as stream:
+            return {Path(name).name: content for name, content in read_files(decompressed(stream))}
+    except (OSError, ValueError, LinkInTarError) as error:
         reason = getattr(error, "strerror", None)
         why, remedy = reason or str(error).splitlines()[0].rstrip(":"), "" if reason else "Download it again"
         raise TrainerError(f"Cannot read CIFAR-10 from {archive}", why=why, remedy=remedy) from error
@@ -194,7 +190,7 @@ class _ArrayUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in self.ALLOWED:
             raise pickle.UnpicklingError(f"it holds {module}.{name}, which no CIFAR-10 batch does")
-        # numpy 2 keeps the old name, which the archive has, but warns of it.
+        # numpy 2 still has the old name, which the archive uses, but warns about it.
         return super().find_class(module.replace("numpy.core.", "numpy._core."), name)
 
 

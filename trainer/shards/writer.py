@@ -1,8 +1,8 @@
-"""Shards written by several processes at once, so that a killed run can be carried on.
+"""Write shards in several processes at once, so that a killed run can be resumed.
 
-Which samples go into which shard is settled before the first is written: so the bytes are the same however many
-processes write. `manifest.unfinished.json` lists the shards that are done, and from what they are made; it gives way
-to the manifest when all are.
+Which samples go into which shard is settled before the first is written, so the bytes are the same for any number of
+processes. `manifest.unfinished.json` lists the shards that are done, and what they are made from; the manifest
+replaces it at the end.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import io
 import json
 import multiprocessing
 import signal
-import tarfile
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, fields
@@ -31,13 +30,13 @@ from trainer.shards.manifest import UNFINISHED, Shard
 from trainer.shards.sources import ImageSample, ImageSource, UnreadableImageError
 from trainer.storage import objects
 
-KEY = "%07d"  # seven digits, as the shards of PyTorch/XLA's WebDataset tutorial have them
-SCHEMA = 1  # of the list of what is done
+KEY = "%07d"  # seven digits, as in PyTorch/XLA's WebDataset tutorial
+SCHEMA = 1  # of the list of finished shards
 SHARD_FIELDS = tuple(each.name for each in fields(Shard))
 SAVE_INTERVAL_S = 0.1  # seconds
-BUCKET_SAVE_INTERVAL_S = 1.0  # Cloud Storage takes one new version of an object a second
+BUCKET_SAVE_INTERVAL_S = 1.0  # Cloud Storage takes one new version of an object per second
 STOPS = (signal.SIGINT, signal.SIGTERM)
-VERIFIED_AT_ONCE = 8  # finished shards that are read again
+VERIFIED_AT_ONCE = 8  # finished shards that are read again to check them
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Task:
 
 @dataclass(frozen=True)
 class WrittenShard:
-    """A shard that is there; `skipped` says of each image that it lacks why."""
+    """A shard that is written; `skipped` explains each image that was left out."""
 
     shard: Shard
     crc32c: str  # as Cloud Storage states it: base64
@@ -86,50 +85,44 @@ class Job:
 
 
 def shard_bytes(samples: Sequence[ImageSample], first_key: int) -> bytes:
-    """A shard in memory; its times and owners are fixed, so that equal samples give equal bytes."""
+    """Return a shard's bytes; its times and owners are fixed, so that equal samples give equal bytes."""
+    import webdataset as wds  # here, for it loads PyTorch: neither --help nor a refusal should wait for that
+
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as writer:
-        for offset, sample in enumerate(samples):
-            key = KEY % (first_key + offset)
-            for extension, content in (("cls", str(sample.label).encode()), (sample.extension, sample.content)):
-                member = tarfile.TarInfo(f"{key}.{extension}")
-                member.size, member.mode = len(content), 0o444
-                member.uname = member.gname = "root"
-                writer.addfile(member, io.BytesIO(content))
+    with wds.TarWriter(stream, user="root", group="root", mtime=0, encoder=False) as writer:
+        for key, sample in enumerate(samples, first_key):
+            writer.write({"__key__": KEY % key, "cls": b"%d" % sample.label, sample.extension: sample.content})
     return stream.getvalue()
 
 
 # --- in processes ---------------------------------------------------------------------------------------------------
 
-_job: Job | None = None  # of a writing process, which inherits it: samples may be functions that cannot be sent
+_job: Job | None = None  # inherited by the writing processes: samples may be functions that cannot be pickled
 
 
-def write_shards(
-    job: Job, tasks: Sequence[Task], processes: int, forked: Callable[[], None] = lambda: None
-) -> Generator[WrittenShard, None, None]:
+def write_shards(job: Job, tasks: Sequence[Task], processes: int) -> Generator[WrittenShard, None, None]:
     """Write the shards and yield each when it is ready. Raises TrainerError.
 
-    `forked` is called once the writing processes have been forked: from then on threads may be started. Closing the
-    generator ends the processes in the middle of a shard, of which nothing is in its place then.
+    Closing the generator kills the processes, perhaps in the middle of a shard, of which then nothing is stored.
     """
     if processes <= 1 or len(tasks) <= 1:
-        forked()
         yield from map(job.write, tasks)
         return
+    import webdataset  # noqa: F401  # once, and not in each of the processes that are forked here
+
     context = multiprocessing.get_context("fork")
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(min(processes, len(tasks)), context, _begin, (job,)) as pool:
         try:
             with defer_signals(STOPS):
                 ready: list[Future[WrittenShard]] = [pool.submit(_write, task) for task in tasks]
-            forked()
             for future in as_completed(ready):
                 yield future.result()
         except BrokenProcessPool as error:
             raise TrainerError(
                 "A process that writes shards was killed",
                 why="the machine may be out of memory",
-                remedy="The same command, with a smaller --workers, goes on where it stopped",
+                remedy="The same command, with a smaller --workers, resumes where it stopped",
             ) from error
         finally:
             for process in set(multiprocessing.active_children()) - others:
@@ -142,7 +135,7 @@ def defer_signals(numbers: Sequence[signal.Signals]) -> Iterator[None]:
     """Let signals wait while processes are forked: there, Python swallows what a handler raises."""
     handlers = {number: found for number in numbers if callable(found := signal.getsignal(number))}
     if threading.current_thread() is not threading.main_thread():
-        handlers = {}  # no handler runs in this one
+        handlers = {}  # handlers run in the main thread only
     received: list[int] = []
     for number in handlers:
         signal.signal(number, lambda number, _: received.append(number))
@@ -158,7 +151,9 @@ def defer_signals(numbers: Sequence[signal.Signals]) -> Iterator[None]:
 def _begin(job: Job) -> None:
     global _job
     _job = job
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process ends the others in order
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches all processes, and the first one ends the others in order
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with_parent()
 
@@ -182,42 +177,42 @@ class WriteProgress:
 
     @property
     def url(self) -> str:
-        """Where the list is."""
+        """Return where the list is."""
         return objects.join(self.out, UNFINISHED)
 
-    def add(self, write_shards: WrittenShard) -> None:
-        """One more is done; the list is written anew now and then."""
-        self.done[write_shards.shard.name] = write_shards
+    def add(self, written: WrittenShard) -> None:
+        """Record one more finished shard, and save the list if the last time is long enough ago."""
+        self.done[written.shard.name] = written
         pause = BUCKET_SAVE_INTERVAL_S if objects.is_bucket(self.out) else SAVE_INTERVAL_S
         if time.monotonic() - self._saved_at >= pause:
-            self.note()
+            self.save()
 
-    def note(self, patience: float | None = None) -> None:
-        """Write the list; `patience` as `objects.write` has it."""
-        done = [asdict(write_shards) for write_shards in self.done.values()]
+    def save(self, patience: float | None = None) -> None:
+        """Write the list; `patience` is the same as for `objects.write`."""
+        done = [asdict(each) for each in self.done.values()]
         content = {"schema": SCHEMA, "made_from": self.made_from, "done": done}
         objects.write(self.url, (json.dumps(content, indent=1) + "\n").encode(), patience=patience)
         self._saved_at = time.monotonic()
 
-    def resume_from_list(self) -> WriteProgress:
-        """With what an earlier run finished, as far as it is still whole; raises TrainerError for another set."""
+    def load(self) -> WriteProgress:
+        """Add what an earlier run finished and is still whole; raise TrainerError if it made another set."""
         try:
             fields = json.loads(objects.read(self.url))
-            check_schema(self.url, fields["schema"], SCHEMA, "begin anew with --overwrite")
+            check_schema(self.url, fields["schema"], SCHEMA, "start over with --overwrite")
             for each in fields["done"]:
-                check_fields(self.url, each["shard"], SHARD_FIELDS, "begin anew with --overwrite")
+                check_fields(self.url, each["shard"], SHARD_FIELDS, "start over with --overwrite")
             before = dict(fields["made_from"])
             listed = [WrittenShard(Shard(**d["shard"]), d["crc32c"], tuple(d["skipped"])) for d in fields["done"]]
         except (ValueError, KeyError, TypeError) as error:
             raise TrainerError(
-                f"{self.url} cannot be read", why=str(error), remedy="Begin anew with --overwrite"
+                f"{self.url} cannot be read", why=str(error), remedy="Start over with --overwrite"
             ) from error
         differ = [name for name, value in self.made_from.items() if before.get(name) != value]
         if differ:
             raise TrainerError(
-                f"{self.out} holds shards that were begun otherwise",
+                f"{self.out} holds unfinished shards of other arguments",
                 why=f"{', '.join(differ)} differ",
-                remedy="Give the arguments of then to go on, another --out, or --overwrite to begin anew",
+                remedy="Repeat those arguments to resume, or give another --out or --overwrite",
             )
         with ThreadPoolExecutor(VERIFIED_AT_ONCE, thread_name_prefix="verify") as pool:
             whole = pool.map(lambda each: _is_whole(self.out, each), listed)
@@ -225,15 +220,15 @@ class WriteProgress:
         return self
 
 
-def _is_whole(out: str, write_shards: WrittenShard) -> bool:
-    """Whether a shard is there as it was written; Cloud Storage knows its objects' checksums itself."""
-    url = objects.join(out, write_shards.shard.name)
+def _is_whole(out: str, written: WrittenShard) -> bool:
+    """Return whether a shard is there as it was written; Cloud Storage computes its objects' checksums itself."""
+    url, expected = objects.join(out, written.shard.name), (written.shard.size, written.crc32c)
     if objects.is_bucket(url):
-        return objects.size_and_crc32c(url) == (write_shards.shard.size, write_shards.crc32c)
+        return objects.size_and_crc32c(url) == expected
     if not objects.exists(url):
         return False
     content = objects.read(url)
-    return (len(content), _crc32c(content)) == (write_shards.shard.size, write_shards.crc32c)
+    return (len(content), _crc32c(content)) == expected
 
 
 def _crc32c(content: bytes) -> str:

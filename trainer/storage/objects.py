@@ -1,6 +1,6 @@
-"""Objects in Cloud Storage, local files and pipes behind the few verbs the trainer needs: list, open, write.
+"""List, open and write objects in Cloud Storage, local files and pipes, with the same few functions.
 
-`STORAGE_EMULATOR_HOST` is honoured, with anonymous credentials. Errors come as sentences (TrainerError).
+Honours STORAGE_EMULATOR_HOST, with anonymous credentials. Errors come as sentences (TrainerError).
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from trainer.storage import temp_files
 from trainer.storage.pipe_urls import is_pipe, open_pipe
 from trainer.storage.resumable_stream import ObjectStream
 
-READ_BYTES = 1024 * 1024  # of an object at a time; all of it comes with one request
-FIRST_RETRY_S = 30.0  # seconds that what comes first is tried again: it shows whether there is a network
+READ_BYTES = 1024 * 1024  # read at a time from an object, which comes with one request
+FIRST_RETRY_S = 30.0  # the first requests are retried for so long: they show whether there is a network
 STORAGE = "https://storage.googleapis.com"
-REQUEST_TIMEOUT_S = 60.0  # seconds that one request of an upload may take
-WRITER = "writer"  # an object's metadata: by what its writer knows it again
+REQUEST_TIMEOUT_S = 60.0  # for one request of an upload
+WRITER = "writer"  # the key of an object's metadata by which its writer recognises it
 
 
 class TakenError(TrainerError):
-    """What was to be new is there already."""
+    """Something is already there that was to be new."""
 
 
 class MissingError(TrainerError):
-    """There is no such file or object; everything else that keeps one from being read may pass."""
+    """There is no such file or object. (Other errors of reading may be temporary.)"""
 
 
 def is_bucket(url: str) -> bool:
-    """Whether a path lies in Cloud Storage."""
+    """Return whether a path lies in Cloud Storage."""
     return url.startswith(BUCKET)
 
 
 def is_local(url: str) -> bool:
-    """Whether a path is one of this machine's."""
+    """Return whether a path is on this machine."""
     return not is_bucket(url) and not is_pipe(url)
 
 
 def join(directory: str, name: str) -> str:
-    """A name inside a directory or prefix."""
+    """Return the path of a name inside a directory or prefix."""
     return f"{directory.rstrip('/')}/{name}"
 
 
 def parent(url: str) -> str:
-    """The directory or prefix that holds a path."""
+    """Return the directory or prefix that holds a path."""
     directory, slash, _ = url.rpartition("/")
     return directory or slash or "."
 
@@ -71,7 +71,7 @@ def exists(url: str) -> bool:
 
 
 def size_and_crc32c(url: str) -> tuple[int, str] | None:
-    """An object's bytes and checksum (base64) as the bucket knows them; None where there is none."""
+    """Return an object's bytes and checksum (base64) as the bucket states them; None where there is none."""
     bucket, name = _parts(url)
     with _translate_errors(url):
         blob = _client().bucket(bucket).get_blob(name)
@@ -79,13 +79,13 @@ def size_and_crc32c(url: str) -> tuple[int, str] | None:
 
 
 def is_directory(directory: str) -> bool:
-    """Whether a local directory exists; a prefix in a bucket always does."""
+    """Return whether a local directory exists; a prefix in a bucket always does."""
     with _on_disk(f"Cannot look for {directory}"):
         return is_bucket(directory) or Path(directory).is_dir()
 
 
 def list_names(directory: str, pattern: str = "*") -> list[str]:
-    """Names right inside a directory or prefix, sorted; raises TrainerError for a missing bucket or directory."""
+    """Return the sorted names inside a directory or prefix; raise TrainerError for a missing bucket or directory."""
     if not is_bucket(directory):
         if not is_directory(directory):
             if Path(directory).exists():
@@ -112,7 +112,7 @@ def remove_temp_files(directory: str, of: re.Pattern[str]) -> None:
 
 
 def read(url: str) -> bytes:
-    """A whole file or object."""
+    """Return a whole file or object."""
     with open_stream(url) as stream:
         return stream.read()
 
@@ -136,7 +136,7 @@ def open_stream(url: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def open_object(url: str) -> Iterator[ObjectStream]:
-    """Read an object of Cloud Storage as it comes, without a buffer between; raises TrainerError."""
+    """Read an object of Cloud Storage as it comes, without a buffer; raise TrainerError."""
     bucket, name = _parts(url)
     address = f"{storage_address()}/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media"
     with _translate_errors(url), ObjectStream(_client()._http, address, url) as stream:
@@ -146,8 +146,8 @@ def open_object(url: str) -> Iterator[ObjectStream]:
 def write(url: str, content: bytes, *, new: bool = False, patience: float | None = None) -> None:
     """Write a whole file or object; a local file appears complete or not at all.
 
-    With `new` it must not be there yet, and TakenError is raised if it is. `patience` is how many seconds a bucket is
-    tried again; None: as long as the client's makers think right, two minutes.
+    With `new` it must not exist yet, or TakenError is raised. `patience` is how many seconds an upload is tried
+    again; None: two minutes, the default of Google's client.
     """
     if is_bucket(url):
         upload(url, content, 0 if new else None, patience)
@@ -164,13 +164,10 @@ def write(url: str, content: bytes, *, new: bool = False, patience: float | None
         raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error), remedy=remedy) from error
 
 
-def upload(
-    url: str, content: bytes, replaces: int | None = None, patience: float | None = None, writer: str = ""
-) -> int:
-    """Write an object, with `replaces` only in the place of that generation (0: of none); return its own generation.
+def upload(url: str, content: bytes, replaces: int | None = None, patience: float | None = None) -> int:
+    """Write an object, with `replaces` only in place of that generation (0: of none); return its own generation.
 
-    Raises TakenError where something else is there by now. What an earlier call of the same `writer` left there is no
-    other's: its answer may have been lost. `patience` as `write` has it.
+    Raises TakenError where something else is there by now. `patience` is the same as for `write`.
     """
     from google.api_core.exceptions import PreconditionFailed
     from google.cloud.storage.retry import DEFAULT_RETRY
@@ -179,9 +176,9 @@ def upload(
     with _translate_errors(url):
         blob = _client().bucket(bucket).blob(name)
         if replaces is not None:
-            blob.metadata = {WRITER: writer or secrets.token_hex(8)}
+            blob.metadata = {WRITER: secrets.token_hex(8)}
         try:
-            # To send the same bytes twice does no harm: so it may be retried, which is not the client's default.
+            # Sending the same bytes twice is harmless, so it may be retried, which is not the client's default.
             blob.upload_from_file(
                 io.BytesIO(content),
                 checksum="crc32c",
@@ -193,25 +190,21 @@ def upload(
         except PreconditionFailed as error:
             retry = DEFAULT_RETRY.with_timeout(FIRST_RETRY_S if patience is None else patience)
             there = _client().bucket(bucket).get_blob(name, retry=retry)
-            # Where only the answer was lost, what was sent again has met itself.
+            # If only the answer was lost, the object is the one that was sent before.
             if there is None or there.metadata != blob.metadata:
                 raise TakenError(f"There is {url} already") from error
             return int(there.generation)
         return int(blob.generation)
 
 
-def generation(url: str, writer: str | None = None, patience: float = FIRST_RETRY_S) -> int:
-    """Return an object's generation, another number each time that it is written; 0 where there is none.
-
-    With `writer`, what another one wrote counts as none. `patience` as `write` has it.
-    """
+def generation(url: str) -> int:
+    """Return an object's generation, another number each time that it is written; 0 where there is none."""
     from google.cloud.storage.retry import DEFAULT_RETRY
 
     bucket, name = _parts(url)
     with _translate_errors(url):
-        blob = _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY.with_timeout(patience))
-    is_other = writer is not None and blob is not None and (blob.metadata or {}).get(WRITER) != writer
-    return 0 if blob is None or is_other else int(blob.generation)
+        blob = _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY.with_timeout(FIRST_RETRY_S))
+    return 0 if blob is None else int(blob.generation)
 
 
 def delete(url: str, generation: int | None = None, patience: float | None = None) -> None:
@@ -233,7 +226,7 @@ def delete(url: str, generation: int | None = None, patience: float | None = Non
 
 
 def storage_address() -> str:
-    """Where Cloud Storage's JSON API answers: the emulator's address where one is set."""
+    """Return the address of Cloud Storage's JSON API: the emulator's where one is set."""
     return (os.environ.get("STORAGE_EMULATOR_HOST", "") or STORAGE).rstrip("/")
 
 
@@ -245,7 +238,7 @@ def _parts(url: str) -> tuple[str, str]:
 
 
 def _client() -> Any:
-    """One client a process: connections must not be shared with a forked child."""
+    """Return this process's client: connections must not be shared with a forked child."""
     return _client_of(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""))
 
 
@@ -256,7 +249,9 @@ def _client_of(pid: int, emulator: str) -> Any:  # noqa: ARG001
 
     if emulator:
         return storage.Client(project="local", credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
-    return storage.Client(project=None)  # objects belong to buckets, and credentials may be of no project
+    return storage.Client(
+        project=None
+    )  # objects belong to buckets, not to projects, and credentials may have no project
 
 
 @contextlib.contextmanager
@@ -295,21 +290,21 @@ def _translate_errors(url: str) -> Iterator[None]:
     except GoogleAuthError as error:
         raise TrainerError(
             f"No credentials for {url}",
-            why=str(error.args[0] if error.args else error),  # the others are what it was met as
+            why=str(error.args[0] if error.args else error),  # the other arguments repeat it
             remedy="Run: gcloud auth application-default login",
         ) from error
     except (GoogleAPIError, RequestException, OSError) as error:
         raise TrainerError(
             f"Cloud Storage does not serve {url}",
             why=_answer(error),
-            remedy="See whether network and bucket are well",
+            remedy="Check the network and the bucket",
         ) from error
 
 
 def _answer(error: Exception) -> str:
-    """What the API said, without the request that it answered; of an error tried again for long, the last one."""
+    """Return the API's message without the request it answers; for an error that was retried, the last one."""
     error = getattr(error, "cause", None) or error
-    reason = getattr(error.args[0], "reason", None) if error.args else None  # of urllib3: no connection came about
+    reason = getattr(error.args[0], "reason", None) if error.args else None  # urllib3's: no connection was made
     if reason is not None:
         return str(reason).rpartition(": ")[2]
     message = getattr(error, "message", None) or str(error)
@@ -326,5 +321,5 @@ def _bucket_exists(bucket: str) -> bool:
 
     try:
         return bool(_client().bucket(bucket).exists())
-    except (GoogleAPIError, RequestException):  # it may not be asked for, or not just now
+    except (GoogleAPIError, RequestException):  # there is no permission, or no answer, to find that out
         return True

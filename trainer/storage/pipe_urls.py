@@ -36,11 +36,11 @@ _registering = threading.Lock()
 
 
 class PipeKilledError(Exception):
-    """The run ends, and what it was reading is of no use any more. (No TrainerError: nothing is wrong with it.)"""
+    """The run ends, and this command with it. (Not a TrainerError: nothing is wrong with the shard.)"""
 
 
 def is_pipe(url: str) -> bool:
-    """Whether a "path" is a command whose output is the shard."""
+    """Return whether a "path" is a command whose output is the shard."""
     return url.startswith(PIPE)
 
 
@@ -67,7 +67,7 @@ def open_pipe(url: str) -> Iterator[IO[bytes]]:
             try:
                 try:
                     yield process.stdout
-                except Exception as error:  # what came was no shard: perhaps because the command failed
+                except Exception as error:  # the output was not a shard, perhaps because the command failed
                     _check(process, url, error)
                     raise
                 _check(process, url)
@@ -80,7 +80,7 @@ def open_pipe(url: str) -> Iterator[IO[bytes]]:
 
 
 def kill_all() -> None:
-    """Kill the commands that this process reads: who waits for their output meets its end."""
+    """Kill the commands that this process reads, so that no thread waits for their output."""
     with _registering:
         for process in _running:
             _ended.add(process.pid)
@@ -94,7 +94,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _check(process: subprocess.Popen[bytes], url: str, error: Exception | None = None) -> None:
-    """Where all of a command's output has been read, raise TrainerError if it failed."""
+    """Raise TrainerError if a command has failed, once all of its output has been read."""
     assert process.stdout is not None
     if process.pid in _ended:
         raise PipeKilledError from error

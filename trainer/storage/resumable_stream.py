@@ -1,7 +1,7 @@
-"""An object of Cloud Storage as one stream of bytes that survives its connections.
+"""Read an object of Cloud Storage as one stream of bytes that survives broken connections.
 
-A shard is read for minutes, and connections break: reading goes on at the byte where it broke off, with a new
-request, for as long as it gets on.
+A shard is read for minutes, and connections break: reading continues at the byte where it broke off, with a new
+request, for as long as bytes come.
 """
 
 from __future__ import annotations
@@ -18,51 +18,51 @@ from urllib3.exceptions import HTTPError
 
 from trainer.errors import TrainerError
 
-ATTEMPTS = 9  # in a row that bring no byte; with the pauses between them about 40 s
-FIRST_PAUSE_S = 0.2  # seconds; doubled after each, and jittered, so that not all loaders ask again at once
+ATTEMPTS = 9  # in a row without a byte; with the pauses between them about 40 s
+FIRST_PAUSE_S = 0.2  # doubled after each, and jittered, so that not all loaders retry at once
 LONGEST_PAUSE_S = 60.0  # seconds that a server may ask for
-TIMEOUTS_S = (10, 60)  # seconds to connect, and without a byte
-PART_BYTES = 1024 * 1024  # bytes taken from a connection at a time, at most: what has come by then
+TIMEOUTS_S = (10, 60)  # to connect, and to wait for a byte
+PART_BYTES = 1024 * 1024  # most bytes taken from a connection at a time
 CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 TRY_AGAIN = frozenset((408, 429, 500, 502, 503, 504))
 
 
 class ObjectStream(io.RawIOBase):
-    """Reads one generation of an object; raises TrainerError, or what the API answers (google.api_core)."""
+    """Reads one generation of an object; raises TrainerError, or the API's error (google.api_core)."""
 
     def __init__(self, http: Any, address: str, name: str) -> None:
-        """`http`: an authorised session; `address`: the media URL; `name`: how errors call it."""
+        """Set up with an authorised session, the media URL, and the name for errors."""
         self._http, self._address, self._name = http, address, name
         self._response: Any = None
         self._offset = 0
         self._size: int | None = None
         self._generation: str | None = None
-        self._changes = 0  # answers in a row that were about another generation
-        self._server_pause = 0.0  # seconds, by the server: Retry-After
+        self._changes = 0  # answers in a row about another generation
+        self._server_pause = 0.0  # seconds that the server asks for (Retry-After)
         self._abandoned = threading.Event()
-        self.broken = 0  # times that reading had to be taken up again
+        self.broken = 0  # times that reading had to be resumed
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     @property
     def size(self) -> int | None:
-        """The object's bytes; None before the first is read."""
+        """Return the object's bytes; None before the first is read."""
         return self._size
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes as they come, at most so many; none at the object's end, never before it."""
+        """Return at most `size` of the next bytes, as they come; none only at the object's end."""
         return self._next(size) if size >= 0 else self.readall()
 
     def readinto(self, buffer: Any) -> int:
-        """The same, into a buffer; returns how many they were."""
+        """Read into a buffer, and return how many bytes came."""
         content = self._next(len(buffer))
         buffer[: len(content)] = content
         return len(content)
 
     def readall(self) -> bytes:
-        """The rest. Python's own way takes 8 KiB at a time, which costs more than decoding a small image."""
+        """Return the rest, by the MiB: io's own method takes 8 KiB at a time, which costs more than decoding."""
         parts = []
         while part := self._next(PART_BYTES):
             parts.append(part)
@@ -83,7 +83,7 @@ class ObjectStream(io.RawIOBase):
                 if self._abandoned.is_set():
                     raise TrainerError(f"{self._name} is not read any more")
                 if self._response is not None:
-                    # What has come, not all that was asked for: else a break would lose what came before it.
+                    # Take what has come: waiting for all of it would lose that if the connection breaks.
                     left = (self._size or 0) - self._offset  # a broken proxy may send more
                     content: bytes = self._response.raw.read1(min(most, left), decode_content=False)
                     if content or not self._size:
@@ -96,7 +96,7 @@ class ObjectStream(io.RawIOBase):
         raise TrainerError(
             f"Cannot read {self._name}",
             why=f"it broke off at byte {self._offset} {ATTEMPTS} times in a row; {problem}",
-            remedy="See whether the network and the bucket are well, and start again with --resume auto",
+            remedy="Check the network and the bucket, and start again with --resume auto",
         )
 
     def abandon(self) -> None:
@@ -104,7 +104,7 @@ class ObjectStream(io.RawIOBase):
         self._abandoned.set()
         response = self._response
         if response is not None:
-            with contextlib.suppress(OSError, RuntimeError, TypeError, ValueError):  # it is just coming to its end
+            with contextlib.suppress(OSError, RuntimeError, TypeError, ValueError):  # it is ending just now
                 response.raw.shutdown()
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class ObjectStream(io.RawIOBase):
         super().close()
 
     def _request(self) -> str:
-        """Ask for the rest. Returns what the answer lacks, where it is worth trying again."""
+        """Ask for the rest; return what is wrong with the answer, where it is worth another try."""
         from google.api_core.exceptions import from_http_response
 
         headers = {"Accept-Encoding": "identity", "Range": f"bytes={self._offset}-"}
@@ -132,7 +132,7 @@ class ObjectStream(io.RawIOBase):
                 raise from_http_response(response)  # type: ignore[no-untyped-call]
         if self._offset and response.status_code == 200:
             response.close()
-            raise TrainerError(f"Cannot go on reading {self._name}", why="the server ignores byte ranges")
+            raise TrainerError(f"Cannot continue reading {self._name}", why="the server ignores byte ranges")
         problem = self._validate_response(response)
         if problem:
             response.close()
@@ -158,7 +158,7 @@ class ObjectStream(io.RawIOBase):
             if self._changes < 2:
                 return "it is another object than before"
             response.close()
-            raise TrainerError(f"{self._name} was written anew while it was read", remedy="Start again")
+            raise TrainerError(f"{self._name} was overwritten while it was being read", remedy="Start again")
         self._size, self._generation, self._changes = size, generation, 0
         return ""
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-ABANDONED_AFTER_S = 3600.0  # without a byte written; used where the lock of another machine cannot be seen
+ABANDONED_AFTER_S = 3600.0  # without a byte written; for files of another machine, whose lock may not be visible
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<host>[^.]+)\.\d+\.part")
 
 
@@ -49,14 +49,14 @@ def _open_locked(temporary: Path) -> IO[bytes]:
     while True:
         stream = temporary.open("wb")
         try:
-            with contextlib.suppress(OSError):  # a file system without locks: then only its age decides
+            with contextlib.suppress(OSError):  # a file system without locks: then only the file's age decides
                 fcntl.flock(stream, fcntl.LOCK_EX)
         except BaseException:
             stream.close()
             raise
         if os.fstat(stream.fileno()).st_nlink:
             return stream
-        stream.close()  # taken for a leftover between the two calls
+        stream.close()  # removed as a leftover between the two calls
 
 
 def _remove_if_abandoned(path: Path, host: str) -> None:
@@ -64,7 +64,7 @@ def _remove_if_abandoned(path: Path, host: str) -> None:
         is_seen_here = False
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_seen_here = host == _host()  # a lock of another machine may not be seen here
+            is_seen_here = host == _host()  # a lock of another machine may not be visible here
         except BlockingIOError:
             return
         except OSError:
