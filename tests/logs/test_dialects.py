@@ -11,9 +11,10 @@ from tui.errors import UsageError
 from tui.logs.demux import Demux
 from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.dialects.registry import BUILT_IN, LONGEST, Dialect, try_dialects
+from tui.logs.dialects.training_or_eval import TrainingStage
 from tui.logs.dialects.user_dialects import TimedPattern, user_dialects
-from tui.logs.dialects.training_or_eval import MOST_HELD, SplitSampleJoiner
 from tui.logs.snapshot import CoreRow, Snapshot
+from tui.logs.state.demux_state import MOST_SOURCES
 
 pytestmark = pytest.mark.py310
 
@@ -210,7 +211,7 @@ class TestUserDialects:
         demux = Demux(dialects=(*mine, *BUILT_IN))
         began = time.thread_time()
         for line in (b"a" * 2000, b"1" * 2000, b"ab" * 1000, b"a1 " * 700, b"x.x1." * 400, b"abc" * 600):
-            demux.feed(None, (line + b"\x00\n") * 100 + b"step 5 loss 2.5\n")
+            demux.feed(None, (line + b"\x00\n") * 100 + b"step=5: loss=2.5\n")
             demux.finish()
         assert time.thread_time() - began < 3.0
         assert (5, 2.5) in [(row.step, row.loss) for row in demux.snapshot().rows()]
@@ -376,9 +377,17 @@ class TestSamplesOverLines:
         rows = [(row.worker, row.step, row.loss) for row in demux.snapshot().rows()]
         assert rows == [(0, 7, 2.5), (1, 8, 3.5)]
 
-    def test_unfinished_ones_are_not_held_without_end(self) -> None:
-        parts = SplitSampleJoiner()
-        for slot in range(MOST_HELD + 10):
-            assert parts.add(slot, "OLMo", {"step": b"1"}) is None
-        assert parts.add(0, "OLMo", {"loss": b"1.5"}) is None
-        assert parts.add(MOST_HELD + 9, "OLMo", {"loss": b"1.5"}) == {"step": b"1", "loss": b"1.5"}
+    def test_unfinished_ones_are_joined_by_worker_and_hold_the_newest_values_only(self) -> None:
+        stage = TrainingStage()
+        for step in range(1000):
+            assert stage.join_parts(0, "OLMo", {"step": b"%d" % step}) is None
+        assert stage.join_parts(1, "OLMo", {"loss": b"1.5"}) is None
+        assert stage.join_parts(0, "Composer", {"loss": b"1.5"}) is None
+        assert stage.join_parts(0, "OLMo", {"loss": b"1.5"}) == {"step": b"999", "loss": b"1.5"}
+
+    def test_workers_beyond_the_most_share_one_state(self) -> None:
+        demux = Demux()
+        for worker in range(MOST_SOURCES + 10):
+            demux.feed(worker, b"[step=7/100,epoch=2]\n")
+        demux.finish()
+        assert len(demux.state.sources) == MOST_SOURCES

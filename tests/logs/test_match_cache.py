@@ -16,9 +16,9 @@ from tests.logs.test_public_shapes import EVERY, text
 from tui.logs.attribution import launcher_prefixes, xla_dist_prefix
 from tui.logs.demux import Demux
 from tui.logs.dialects import match_cache
+from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.dialects.dialect import Dialect
 from tui.logs.dialects.match_cache import DialectReader
-from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.dialects.registry import BUILT_IN
 from tui.logs.dialects.user_dialects import user_dialects
 from tui.logs.files.line_assembler import Stream

@@ -31,9 +31,14 @@ class LineMatch(Protocol):
 
     re: Any
 
-    def __getitem__(self, group: str, /) -> Any: ...
-    def start(self) -> int: ...
-    def span(self, group: str, /) -> tuple[int, int]: ...
+    def __getitem__(self, group: str, /) -> Any:
+        """Return the text of a group; None if it took no part."""
+
+    def start(self) -> int:
+        """Return where the match begins."""
+
+    def span(self, group: str, /) -> tuple[int, int]:
+        """Return where a group begins and ends."""
 
 
 class LinePattern(Protocol):
@@ -68,6 +73,39 @@ class Kind(enum.Enum):
     """What the lines beneath are about: training, or an evaluation."""
 
 
+class Role(enum.Enum):
+    """What decides whether a match of a sample dialect is a training sample."""
+
+    SAMPLE = "sample"
+    """Nothing more: the line says so itself."""
+    BAR = "bar"
+    """A bar that runs to its `total` once an epoch: one that begins again without a new epoch is an evaluation's."""
+    PART = "part"
+    """A part of a sample: the dialects of one name match its step and its loss on different lines."""
+    DOUBTFUL = "doubtful"
+    """A row that is a sample only if the worker prints no other step with a loss."""
+    EPOCH_SUMMARY = "epoch_summary"
+    """An epoch's loss, which is a sample only if the worker prints no steps."""
+    LOSS_OF_EPOCH = "loss_of_epoch"
+    """The same below the line that names the epoch."""
+    FIRST_LOSS_OF_EPOCH = "first_loss_of_epoch"
+    """A loss that nothing calls training's: it is, as the first below the line that names its epoch."""
+
+    @property
+    def has_epoch_above(self) -> bool:
+        """Whether the epoch is named by a line above."""
+        return self in _WITH_EPOCH_ABOVE
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether it is the loss of an epoch as a whole."""
+        return self in _SUMMARIES
+
+
+_SUMMARIES = (Role.EPOCH_SUMMARY, Role.LOSS_OF_EPOCH, Role.FIRST_LOSS_OF_EPOCH)
+_WITH_EPOCH_ABOVE = (Role.BAR, Role.LOSS_OF_EPOCH, Role.FIRST_LOSS_OF_EPOCH)
+
+
 @dataclass(frozen=True)
 class Dialect:
     """One shape of line. `hints` are byte strings of which a line must hold one to be tried at all."""
@@ -87,19 +125,8 @@ class Dialect:
     """Bytes at a line's end that are searched: patterns with loose middles must not be tried on megabytes."""
     last_only: bool = False
     """Of several matches in one line only the last is the newest state (redrawn progress bars)."""
-    is_bar: bool = False
-    """A bar that runs to its `total` once an epoch: one that begins again without an epoch is an evaluation's."""
-    is_part: bool = False
-    """A line that tells a part of a sample: the dialects of one name tell step and loss together (see `Parts`)."""
-    is_summary: bool = False
-    """An epoch's loss, which is a sample only of those who tell no steps (see `Summaries`)."""
-
-    is_doubtful: bool = False
-    """A row that is a sample only of those who tell no other step with a loss (see `Doubtful`)."""
-
-    is_first: bool = False
-    """A loss that nothing calls training's: it is, as the first beneath the line that names its epoch."""
-
+    role: Role = Role.SAMPLE
+    """What decides whether a match is a training sample (see `TrainingStage`)."""
     hints_end: bool = False
     """Whether no word may follow its hints in a line: many lines name a step, and few end with it."""
 

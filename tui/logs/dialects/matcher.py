@@ -8,19 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tui.logs.attribution.xla_dist_prefix import PREFIX, read_dated_clock, read_prefix
-from tui.logs.dialects.dialect import SUFFIXES
+from tui.logs.dialects.dialect import SUFFIXES, Role
 from tui.logs.dialects.epochs import read_cluster, read_span
 from tui.logs.dialects.match_cache import GLUED_WITHIN, DialectMatch, DialectReader, LineMatches
 from tui.logs.dialects.multiline import OpenHeaders
 from tui.logs.dialects.rates import kind_of, number, rate_of
 from tui.logs.dialects.registry import TRAINING, Dialect, Kind
-from tui.logs.dialects.training_or_eval import (
-    BarFilter,
-    EpochSummaryFilter,
-    EvaluationFilter,
-    LowConfidenceFilter,
-    SplitSampleJoiner,
-)
+from tui.logs.dialects.training_or_eval import TrainingStage
 from tui.logs.files.line_assembler import Stream
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
 from tui.logs.state.demux_state import DemuxState
@@ -38,11 +32,7 @@ class Matcher:
     def __init__(self, state: DemuxState, dialects: Sequence[Dialect]) -> None:
         self._state = state
         self._reader = DialectReader(dialects)
-        self._bars = BarFilter()
-        self._parts = SplitSampleJoiner()
-        self._summaries = EpochSummaryFilter()
-        self._doubtful = LowConfidenceFilter()
-        self._evaluations = EvaluationFilter()
+        self._stage = TrainingStage()
         self._openings = OpenHeaders()
 
     @property
@@ -51,8 +41,8 @@ class Matcher:
         return self._openings.any
 
     def restart(self) -> None:
-        """The job was started again, perhaps in the middle of an evaluation: it trains, from an earlier step."""
-        self._evaluations.opened.clear()
+        """Note that the job was started again."""
+        self._stage.restart()
 
     def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
         """Try every dialect on a line without what tools have put before it; a user's own on the whole line."""
@@ -76,18 +66,15 @@ class Matcher:
         self.sample(stream, TRAINING, told, (slot, stream.line_moment), now)
 
     def _take(self, stream: Stream, reading: LineMatches, line: bytes, own_text: bytes, now: float | None) -> None:
-        bars = self._bars
         for dialect, found in reading.found:
             self._state.count_match(dialect.name)
             text = line if dialect.is_own else own_text
-            if dialect.is_summary and dialect.is_bar and self._take_beneath(stream, own_text, now):
+            if dialect.role.is_summary and dialect.role.has_epoch_above and self._take_beneath(stream, own_text, now):
                 # The step above says more than the epoch further up.
                 continue
             if dialect.kind is Kind.SAMPLE:
                 for each in found:
-                    told = each.values(text)
-                    if not dialect.is_bar or bars.is_training(self._where(stream, each, text)[0], told):
-                        self.sample(stream, dialect, told, self._where(stream, each, text), now)
+                    self.sample(stream, dialect, each.values(text), self._where(stream, each, text), now)
             elif dialect.kind is Kind.TEST:
                 for each in found:
                     self._test_row(each.values(text), self._where(stream, each, text)[0], now)
@@ -95,9 +82,7 @@ class Matcher:
                 for each in found:
                     told = each.values(text)
                     self._record_epoch(dialect, told)
-                    slot = self._where(stream, each, text)[0]
-                    bars.begin(slot, int(told["epoch"]))
-                    self._evaluations.end(slot)
+                    self._stage.begin_epoch(self._where(stream, each, text)[0], int(told["epoch"]))
             elif dialect.kind is Kind.SECTION:
                 self._section(self._where(stream, found[0], text)[0], "training" in found[0].values(text))
                 self._take_beneath(stream, own_text, now)
@@ -110,14 +95,11 @@ class Matcher:
 
     def _section(self, slot: int, trains: bool) -> None:
         """What a worker tells from here on is training's, or an evaluation's."""
-        self._state.flush()
-        newest = self._state.table.newest_of(slot)
-        if not trains:
-            self._bars.is_first(slot)
-        if trains or newest is None:
-            self._evaluations.end(slot)
+        if trains:
+            self._stage.begin_training(slot)
         else:
-            self._evaluations.begin(slot, *newest)
+            self._state.flush()
+            self._stage.begin_evaluation(slot, self._state.table.newest_of(slot))
 
     def _take_beneath(self, stream: Stream, line: bytes, now: float | None) -> bool:
         """Take down what a line tells that stands under a header; whether it does."""
@@ -152,8 +134,8 @@ class Matcher:
     ) -> None:
         """Take down one core's step as a dialect found it: what it tells, its worker's slot and its date."""
         slot, moment = where
-        if dialect.is_part:
-            whole = self._parts.add(slot, dialect.name, told)
+        if dialect.role is Role.PART:
+            whole = self._stage.join_parts(slot, dialect.name, told)
             if whole is None:
                 return
             told = whole
@@ -169,18 +151,8 @@ class Matcher:
             has_loss, loss = False, _NAN
         if "worker" in told and stream.slot is None:
             slot = self._state.slot_for(_count(told["worker"]), None)
-        if dialect.is_bar:
-            epoch = self._bars.epoch_of(slot)
-        if dialect.is_first and not self._bars.is_first(slot):
-            return
-        if dialect.is_summary and not self._summaries.is_sample(slot, epoch):
-            return
-        if dialect is not TRAINING:
-            if self._evaluations.opened and not self._evaluations.is_training(slot, epoch, step):
-                return
-            self._summaries.note_sample(slot, told)
-            if has_loss and step != UNKNOWN and not dialect.is_doubtful:
-                self._doubtful.stepped(slot)
+        if dialect.role.has_epoch_above:
+            epoch = self._stage.epoch_of(slot)
         known = (
             (HAS_LOSS if has_loss else 0)
             | (0 if rate is None else HAS_RATE)
@@ -208,7 +180,7 @@ class Matcher:
             kind_of(told, dialect.rate),
             stream.line_offset,
         )
-        for each in self._doubtful.samples(slot, step, record) if dialect.is_doubtful else (record,):
+        for each in (record,) if dialect is TRAINING else self._stage.samples(dialect, told, record):
             self._state.add_sample(each)
 
     def _test_row(self, told: Mapping[str, bytes], slot: int, now: float | None) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tui.logs.dialects.catalogue_files import expand_parts
-from tui.logs.dialects.dialect import Dialect, Kind
+from tui.logs.dialects.dialect import Dialect, Kind, Role
 
 _TABLE = "table"
 _ROW = Dialect(_TABLE, Kind.SAMPLE, (), b"")
-_ROW_OF_EPOCH = Dialect(_TABLE, Kind.SAMPLE, (), b"", is_summary=True)
+_ROW_OF_EPOCH = Dialect(_TABLE, Kind.SAMPLE, (), b"", role=Role.EPOCH_SUMMARY)
 _BENEATH = Dialect("step above its loss", Kind.SAMPLE, (), b"")
 
 _LOSS_LINE = re.compile(expand_parts(rb"(?&LOSS_LINE)"))

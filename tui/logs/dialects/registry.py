@@ -9,7 +9,7 @@ from typing import Any
 from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.xla_dist_prefix import read_prefix
 from tui.logs.dialects.catalogue_files import join_pattern, read_catalogue
-from tui.logs.dialects.dialect import LONGEST, LOOSE_REACH, Dialect, Kind
+from tui.logs.dialects.dialect import LONGEST, LOOSE_REACH, Dialect, Kind, Role
 from tui.logs.dialects.match_cache import DialectReader
 from tui.logs.dialects.multiline import OpenHeaders
 from tui.logs.dialects.rates import GROUPS as PACE_GROUPS
@@ -27,8 +27,7 @@ __all__ = [
     "try_dialects",
 ]
 
-_FLAGS = ("last_only", "is_bar", "is_part", "is_summary", "is_doubtful", "is_first", "hints_end")
-_VALUES = ("moment", "ignored_loss", "reach", *_FLAGS)
+_VALUES = ("moment", "ignored_loss", "reach", "last_only", "hints_end")
 
 
 def make_dialect(name: str, entry: Mapping[str, Any], **more: Any) -> Dialect:
@@ -41,6 +40,7 @@ def make_dialect(name: str, entry: Mapping[str, Any], **more: Any) -> Dialect:
         Kind(entry.get("kind", Kind.SAMPLE.value)),
         tuple(each.encode() for text in texts for each in named.get(text, (text,))),
         join_pattern(entry["pattern"]),
+        role=Role(entry.get("role", Role.SAMPLE.value)),
         rate=RateKind[entry.get("rate", RateKind.UNKNOWN.name).upper()],
         **{"reach": LOOSE_REACH} | {field: entry[field] for field in _VALUES if field in entry} | more,
     )
@@ -109,7 +109,7 @@ def _match_line(
             yield dialect.name, row
 
 
-_BENEATH = {dialect.name for dialect in BUILT_IN if dialect.is_summary and dialect.is_bar}
+_BENEATH = {dialect.name for dialect in BUILT_IN if dialect.role.is_summary and dialect.role.has_epoch_above}
 """What reads a loss on a line of its own, when no header above it does."""
 
 

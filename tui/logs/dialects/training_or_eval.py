@@ -1,155 +1,162 @@
-"""What single lines cannot tell: which of two like bars or rows trains, and samples that are spread over lines."""
+"""The stage that separates training samples from the evaluations, summaries and repeats that look like them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from tui.logs.snapshot import UNKNOWN
+from tui.logs.dialects.dialect import Dialect, Role
+from tui.logs.snapshot import HAS_LOSS, UNKNOWN
 from tui.logs.state.samples import Record
 
-MOST_HELD = 8192
-"""Unfinished samples held: one of each worker of the largest pod, and then some."""
 
+@dataclass(slots=True)
+class _Evaluation:
+    """Rows below a heading such as `Validation:`; they look like training's but do not continue where it stopped."""
 
-class BarFilter:
-    """Keras draws the same bar when it trains and when it evaluates, but names an epoch only before training.
+    trained_epoch: int
+    trained_step: int
+    step: int = UNKNOWN
+    """The step evaluated last."""
+    stride: int = UNKNOWN
+    """How far the last row went on from the one before it."""
 
-    So a bar that begins again after it was full, with no epoch named in between, is an evaluation's.
-    """
+    def is_training(self, epoch: int, step: int) -> bool:
+        """Whether a row is training's again: it continues from there, or starts over.
 
-    def __init__(self) -> None:
-        self._full: dict[int, tuple[int, bytes]] = {}
-        """Of each worker whose bar is full: its last step and total."""
-        self._epochs: dict[int, int] = {}
-        self._begun: set[int] = set()
-        """Workers that have named an epoch and told no loss since."""
-
-    def begin(self, slot: int, epoch: int) -> None:
-        """An epoch of a worker was named."""
-        self._full.pop(slot, None)
-        self._epochs[slot] = epoch
-        self._begun.add(slot)
-
-    def is_first(self, slot: int) -> bool:
-        """Whether a loss is the first since a worker named an epoch; asked once about each, or when it evaluates."""
-        is_first = slot in self._begun
-        self._begun.discard(slot)
-        return is_first
-
-    def epoch_of(self, slot: int) -> int:
-        """The epoch that a worker named last."""
-        return self._epochs.get(slot, UNKNOWN)
-
-    def is_training(self, slot: int, told: Mapping[str, bytes]) -> bool:
-        """Whether a worker's bar (`step` of `total`) belongs to a training epoch."""
-        step, total = int(told.get("step", 0)), told.get("total", b"")
-        full = self._full.get(slot)
-        if full is not None:
-            return full == (step, total)
-        if total.isdigit() and step >= int(total):
-            self._full[slot] = (step, total)
-        return True
-
-
-class EpochSummaryFilter:
-    """Some jobs tell an epoch's loss and no step's, others both: an epoch's is their sum then, and no sample."""
-
-    def __init__(self) -> None:
-        self._stepped: set[int] = set()
-
-    def note_sample(self, slot: int, sample: Mapping[str, bytes]) -> None:
-        """Note what a worker's sample tells."""
-        if "step" in sample and "loss" in sample:
-            self._stepped.add(slot)
-
-    def is_sample(self, slot: int, epoch: int) -> bool:
-        """Whether the loss of an epoch is all that a worker tells."""
-        return epoch != UNKNOWN and slot not in self._stepped
-
-
-class LowConfidenceFilter:
-    """Rows of a step that tell a training loss beside an evaluation's, or none: all there is for some jobs.
-
-    For others they stand between their steps. So the first is held until the next comes with no step between.
-    """
-
-    def __init__(self) -> None:
-        self._held: dict[int, tuple[int, Record]] = {}
-        self._sure: set[int] = set()
-        self._stepped: set[int] = set()
-
-    def stepped(self, slot: int) -> None:
-        """A worker told a step with its loss."""
-        if slot not in self._stepped:
-            self._stepped.add(slot)
-            self._held.pop(slot, None)
-
-    def samples(self, slot: int, step: int, record: Record) -> tuple[Record, ...]:
-        """Which rows are samples, now that a worker told this one: it, and one that was held."""
-        if slot in self._stepped:
-            return ()
-        if slot in self._sure:
-            return (record,)
-        before, held = self._held.get(slot, (step, record))
-        if step <= before:
-            self._held[slot] = step, record
-            return ()
-        self._sure.add(slot)
-        del self._held[slot]
-        return held, record
-
-
-class EvaluationFilter:
-    """Rows beneath a heading such as `Validation:` look like training's, but do not go on from where that was.
-
-    Those that go on as evenly as before are the evaluation's still, however far it goes.
-    """
-
-    def __init__(self) -> None:
-        self.opened: dict[int, tuple[int, int, int, int]] = {}
-        """Of each worker that evaluates: epoch and step of its training before, the step evaluated last, and how
-        many it went on by."""
-
-    def begin(self, slot: int, epoch: int, step: int) -> None:
-        """A worker evaluates, which has trained so far."""
-        self.opened[slot] = epoch, step, UNKNOWN, UNKNOWN
-
-    def end(self, slot: int) -> None:
-        """A worker trains."""
-        self.opened.pop(slot, None)
-
-    def is_training(self, slot: int, epoch: int, step: int) -> bool:
-        """Whether a worker's row is training's again: it goes on from there, or begins once more."""
-        if slot not in self.opened:
-            return True
-        trained_epoch, trained_step, evaluated, pace = self.opened[slot]
-        going = step - evaluated if UNKNOWN != evaluated < step else UNKNOWN
-        if UNKNOWN not in (epoch, trained_epoch) and epoch != trained_epoch:
-            goes_on = epoch > trained_epoch
+        A row that goes on as evenly as those before it is the evaluation's, however far it goes.
+        """
+        stride = step - self.step if UNKNOWN != self.step < step else UNKNOWN
+        if UNKNOWN not in (epoch, self.trained_epoch) and epoch != self.trained_epoch:
+            continues = epoch > self.trained_epoch
         else:
-            goes_on = UNKNOWN != trained_step < step and (going == UNKNOWN or going != pace)
-        if goes_on or UNKNOWN != step < evaluated:
-            self.end(slot)
+            continues = UNKNOWN != self.trained_step < step and (stride == UNKNOWN or stride != self.stride)
+        if continues or UNKNOWN != step < self.step:
             return True
-        self.opened[slot] = trained_epoch, trained_step, step, going
+        self.step, self.stride = step, stride
         return False
 
 
-class SplitSampleJoiner:
-    """Samples that trainers print over several lines: a step, and its figures beneath it or above.
+@dataclass(slots=True)
+class _WorkerState:
+    """What a worker has printed so far, as far as it decides what its next lines are."""
 
-    What is told again belongs to the next sample.
-    """
+    epoch: int = UNKNOWN
+    """The epoch that a line of its own named last."""
+    is_epoch_new: bool = False
+    """Whether an epoch was named, and no loss printed since."""
+    full_bar: tuple[int, bytes] | None = None
+    """Last step and total of its progress bar, once that is full."""
+    has_steps: bool = False
+    """Whether it prints steps with a loss: an epoch's loss is their mean then, and no sample."""
+    has_certain_steps: bool = False
+    """Whether any of these is a certain sample: doubtful rows are none then."""
+    held_row: Record | None = None
+    """The first doubtful row; it is a sample if another follows without a certain step between them."""
+    trusts_rows: bool = False
+    """Whether doubtful rows are all that it prints, and therefore samples."""
+    evaluation: _Evaluation | None = None
+    parts: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """Unfinished samples by the name of the dialect."""
+
+    def continues_bar(self, values: Mapping[str, bytes]) -> bool:
+        """Whether a bar belongs to a training epoch.
+
+        Keras draws the same bar when it trains and when it evaluates, but names an epoch only before training: a bar
+        that begins again without a new epoch is an evaluation's.
+        """
+        step, total = int(values.get("step", 0)), values.get("total", b"")
+        if self.full_bar is not None:
+            return self.full_bar == (step, total)
+        if total.isdigit() and step >= int(total):
+            self.full_bar = step, total
+        return True
+
+    def take_first_loss(self) -> bool:
+        """Whether a loss is the first since an epoch was named."""
+        was_new, self.is_epoch_new = self.is_epoch_new, False
+        return was_new
+
+    def take_doubtful(self, record: Record) -> tuple[Record, ...]:
+        """Return the doubtful rows that are samples, now that this one came."""
+        if self.has_certain_steps:
+            return ()
+        if self.trusts_rows:
+            return (record,)
+        held = self.held_row
+        if held is None or record[4] <= held[4]:
+            self.held_row = record
+            return ()
+        self.trusts_rows, self.held_row = True, None
+        return held, record
+
+
+class TrainingStage:
+    """Decides which matches are training samples, from what each worker has printed before them."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[int, str], dict[str, bytes]] = {}
+        self._workers: dict[int, _WorkerState] = {}
+        """By slot."""
 
-    def add(self, slot: int, name: str, news: Mapping[str, bytes]) -> Mapping[str, bytes] | None:
-        """Add what a line of a worker told; all that is known of the sample, once its step and loss are."""
-        held = self._held.setdefault((slot, name), {})
-        if not held.keys().isdisjoint(news):
+    def restart(self) -> None:
+        """Note that the job was started again, perhaps during an evaluation: it trains, from an earlier step."""
+        for worker in self._workers.values():
+            worker.evaluation = None
+
+    def begin_epoch(self, slot: int, epoch: int) -> None:
+        """Note that a worker named an epoch, whose training follows."""
+        worker = self._worker(slot)
+        worker.epoch, worker.is_epoch_new = epoch, True
+        worker.full_bar = worker.evaluation = None
+
+    def begin_training(self, slot: int) -> None:
+        """Note that a worker's next lines are training's."""
+        self._worker(slot).evaluation = None
+
+    def begin_evaluation(self, slot: int, newest: tuple[int, int] | None) -> None:
+        """Note that a worker's next lines are an evaluation's; `newest` is the epoch and step that it has reached."""
+        worker = self._worker(slot)
+        worker.is_epoch_new = False
+        worker.evaluation = None if newest is None else _Evaluation(*newest)
+
+    def epoch_of(self, slot: int) -> int:
+        """Return the epoch that a worker named last."""
+        return self._worker(slot).epoch
+
+    def join_parts(self, slot: int, dialect: str, values: Mapping[str, bytes]) -> Mapping[str, bytes] | None:
+        """Add values to the sample that a worker prints over several lines; return it once step and loss are known.
+
+        A value that is printed again belongs to the next sample.
+        """
+        held = self._worker(slot).parts.setdefault(dialect, {})
+        if not held.keys().isdisjoint(values):
             held.clear()
-        held.update(news)
-        while len(self._held) > MOST_HELD:
-            del self._held[next(iter(self._held))]
+        held.update(values)
         return held if {"step", "loss"} <= held.keys() else None
+
+    def samples(self, dialect: Dialect, values: Mapping[str, bytes], record: Record) -> tuple[Record, ...]:
+        """Return the training samples that are certain now that a match came: it, it with a held one, or none."""
+        slot, epoch, step = record[0], record[3], record[4]
+        worker, role = self._worker(slot), dialect.role
+        if role.has_epoch_above and not worker.continues_bar(values):
+            return ()
+        if role is Role.FIRST_LOSS_OF_EPOCH and not worker.take_first_loss():
+            return ()
+        if role.is_summary and (epoch == UNKNOWN or worker.has_steps):
+            return ()
+        if worker.evaluation is not None:
+            if not worker.evaluation.is_training(epoch, step):
+                return ()
+            worker.evaluation = None
+        worker.has_steps |= step != UNKNOWN and "loss" in values
+        if role is Role.DOUBTFUL:
+            return worker.take_doubtful(record)
+        if step != UNKNOWN and record[8] & HAS_LOSS and not worker.has_certain_steps:
+            worker.has_certain_steps, worker.held_row = True, None
+        return (record,)
+
+    def _worker(self, slot: int) -> _WorkerState:
+        worker = self._workers.get(slot)
+        if worker is None:
+            worker = self._workers[slot] = _WorkerState()
+        return worker
