@@ -172,7 +172,8 @@ class SingleLineReader:
                     self._apply_section(stream, self._sections, text)
         own_text = text[start:] if start else text
         for own in (own_text,) if message is None else without_escapes(message).splitlines():
-            whole = TRAINING.pattern.fullmatch(own, 2) if self._is_torch_xla and own.startswith(b"| ") else None
+            is_training = self._is_torch_xla and own.startswith(b"| ")
+            whole = TRAINING.catalogue_pattern.fullmatch(own, 2) if is_training else None
             if whole is not None:
                 self._matcher.training(stream, whole, now)
             else:

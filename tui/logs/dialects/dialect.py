@@ -29,7 +29,9 @@ SUFFIXES = {b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9, b"B": 1e9, b"T": 1e12}
 class LineMatch(Protocol):
     """A match of a pattern, as of `re` and of `regex`."""
 
-    re: Any
+    @property
+    def re(self) -> Any:
+        """Return the pattern."""
 
     def __getitem__(self, group: str, /) -> Any:
         """Return the text of a group; None if it took no part."""
@@ -139,9 +141,14 @@ class Dialect:
         return self.own_pattern is not None
 
     @cached_property
+    def catalogue_pattern(self) -> re.Pattern[bytes]:
+        """The pattern of the catalogue, compiled when the first line is tried: most logs are of one dialect."""
+        return re.compile(expand_parts(self.source))
+
+    @property
     def pattern(self) -> LinePattern:
-        """The pattern, compiled when the first line is tried: most logs are of one dialect."""
-        return self.own_pattern or re.compile(expand_parts(self.source))
+        """The pattern that lines are tried with."""
+        return self.own_pattern or self.catalogue_pattern
 
 
 def dialect_error(name: str, why: str, remedy: str = "") -> UsageError:
