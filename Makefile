@@ -18,7 +18,7 @@ ROUNDS ?= 50
 demo: $(VENV)/.trainer
 	$(BIN)/tpu-tui demo $(DEMO_ARGS)
 
-# Tests start many Python processes; none of them writes compiled files.
+# Empty: the many processes that tests start share compiled modules, also where the environment forbids to write them.
 test tests trainer-tests older-python flaky: export PYTHONDONTWRITEBYTECODE =
 
 # What computes runs beside the tests that wait. All parts run even if one fails.
