@@ -8,8 +8,10 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints
 SYSTEM_PACKAGES := openssh-server iproute2 nftables nmap tmux zsh fish tcsh
 
 # Most tests wait for processes and networks. The trainer's compute, and import PyTorch in each process.
-TESTS := -n 4 --dist worksteal
-TRAINER_TESTS := -n 2 --dist worksteal
+# In the order and groups of tests/conftest.py.
+GROUPED := --dist loadgroup --no-loadscope-reorder
+TESTS := -n 4 $(GROUPED)
+TRAINER_TESTS := -n 2 $(GROUPED)
 
 ROUNDS ?= 50
 
