@@ -8,8 +8,10 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check -c constraints
 SYSTEM_PACKAGES := openssh-server iproute2 nftables nmap tmux zsh fish tcsh
 
 # Most tests wait for processes and networks. The trainer's compute, and import PyTorch in each process.
-TESTS := -n 4 --dist worksteal
-TRAINER_TESTS := -n 2 --dist worksteal
+# In the order and groups of tests/conftest.py.
+GROUPED := --dist loadgroup --no-loadscope-reorder
+TESTS := -n 4 $(GROUPED)
+TRAINER_TESTS := -n 2 $(GROUPED)
 
 ROUNDS ?= 50
 
@@ -18,7 +20,7 @@ ROUNDS ?= 50
 demo: $(VENV)/.trainer
 	$(BIN)/tpu-tui demo $(DEMO_ARGS)
 
-# Tests start many Python processes; none of them writes compiled files.
+# Empty: the many processes that tests start share compiled modules, also where the environment forbids to write them.
 test tests trainer-tests older-python flaky: export PYTHONDONTWRITEBYTECODE =
 
 # What computes runs beside the tests that wait. All parts run even if one fails.

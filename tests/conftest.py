@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.sshd import sshd, sshd_pool
@@ -23,3 +24,33 @@ def pytest_configure() -> None:
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Distribute tests that wait one by one, and all others by file; begin with the files that share fixtures.
+
+    The fixture of a module is made once that way, and the tests that depend on it keep their order.
+    """
+    shared = {item.path for item in items if _uses_a_fixture_of_its_module(item)}
+
+    def rank(item: pytest.Item) -> int:
+        return 0 if item.path in shared else 1 if item.get_closest_marker("timing") else 2
+
+    items.sort(key=rank)
+    for item in items:
+        if rank(item) != 1:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def _uses_a_fixture_of_its_module(item: pytest.Item) -> bool:
+    fixtures = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009
+    return any(definitions[-1].scope == "module" for definitions in fixtures)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Show a test by the name that runs it again, without the group that xdist adds."""
+    in_xdist_worker = "PYTEST_XDIST_WORKER" in os.environ
+    if not in_xdist_worker and report.nodeid.rfind("@") > report.nodeid.rfind("]"):
+        report.nodeid = report.nodeid.rpartition("@")[0]

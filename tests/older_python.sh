@@ -21,5 +21,5 @@ fi
 echo "On $($venv/bin/python --version):"
 # Only these files are imported: importing all takes longer than running them.
 # shellcheck disable=SC2046
-exec $venv/bin/python -m pytest -q -p no:cacheprovider -m py310 -n 2 --dist worksteal "$@" \
+exec $venv/bin/python -m pytest -q -p no:cacheprovider -m py310 -n 2 --dist loadgroup --no-loadscope-reorder "$@" \
     $(grep -rlF pytest.mark.py310 tests --include='test_*.py')

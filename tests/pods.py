@@ -1,4 +1,4 @@
-"""Local pods for everybody's tests: in the test's own process, or as `local up` runs one in a process of its own."""
+"""Local pods for tests: in the process of the test, or in a process of their own as `local up` runs them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ sys.exit(run_local_up(Path(home), **shape, announce=print_line, with_parent=True
 
 
 def known_hosts(workers: list[HostedWorker]) -> asyncssh.SSHKnownHosts:
-    """The host keys that the pod vouches for."""
+    """Return the pod's host keys as known hosts."""
     lines = [f"[{worker.address}]:{worker.port} {worker.host_key_public}" for worker in workers]
     return asyncssh.import_known_hosts("\n".join(lines) + "\n")
 
 
 def log_in(pod: LocalPod, index: int = 0, slice_name: str = "local", **options: Any) -> Any:
-    """A connection to one worker, as a context manager or to be awaited; its host key is verified."""
+    """Connect to one worker, with `async with` or `await`; its host key is verified."""
     workers = pod.machines.workers(slice_name)
     values: dict[str, Any] = {
         "username": pod.profile()["user"],
@@ -55,7 +55,7 @@ def log_in(pod: LocalPod, index: int = 0, slice_name: str = "local", **options: 
 
 
 async def until(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
-    """Wait for a condition; fails with `what` when it does not come."""
+    """Wait until a condition holds; fail with `what` after the deadline."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
@@ -63,7 +63,7 @@ async def until(condition: Callable[[], object], what: str, seconds: float = DEA
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
-    """The same without an event loop."""
+    """Wait like `until`, without an event loop."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
@@ -71,7 +71,7 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = DEAD
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
+    """Return whether a process lives; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -81,7 +81,7 @@ def is_running(pid: int) -> bool:
 
 @contextlib.asynccontextmanager
 async def running_pod(home: Path, workers: int = 1, cores: int = 1, slices: int = 1) -> AsyncIterator[LocalPod]:
-    """A pod in this process; its profile is written into `home`."""
+    """Run a pod in this process; write its profile into `home`."""
     pod = LocalPod(home)
     try:
         await pod.start(workers, cores, slices)
@@ -92,7 +92,7 @@ async def running_pod(home: Path, workers: int = 1, cores: int = 1, slices: int 
 
 @pytest.fixture
 def pod_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A TPU_TUI_HOME of the test's own."""
+    """Set TPU_TUI_HOME to a directory of this test."""
     home = tmp_path / "tpu-tui-home"
     monkeypatch.setenv("TPU_TUI_HOME", str(home))
     return home
@@ -122,16 +122,16 @@ class PodProcess:
 
     @property
     def pid(self) -> int:
-        """The parent's process."""
+        """The process id of `local up`."""
         return self.process.pid
 
     def end(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and wait; returns the exit code."""
+        """Send a signal, wait, and return the exit code."""
         self.process.send_signal(number)
         return self.wait()
 
     def wait(self) -> int:
-        """Wait for its end; returns the exit code."""
+        """Wait until the process ends, and return its exit code."""
         code = self.process.wait(DEADLINE)
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
@@ -140,7 +140,7 @@ class PodProcess:
 
 
 def start_pod_process(home: Path, workers: int = 1, cores: int = 1, slices: int = 1) -> PodProcess:
-    """Start `local up` in a process of its own and wait until it announces itself."""
+    """Start `local up` in a process of its own and wait for its announcement."""
     words = [sys.executable, "-c", _UP, str(home), str(workers), str(cores), str(slices)]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])
     assert process.stdout is not None
@@ -151,7 +151,7 @@ def start_pod_process(home: Path, workers: int = 1, cores: int = 1, slices: int 
 
 @contextlib.contextmanager
 def pod_process_in(home: Path, workers: int = 1, cores: int = 1, slices: int = 1) -> Iterator[PodProcess]:
-    """The same, ended at the end."""
+    """Start `local up` in a process of its own, and end it with the context."""
     pod = start_pod_process(home, workers, cores, slices)
     try:
         yield pod

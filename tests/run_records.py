@@ -1,4 +1,4 @@
-"""Runs made from one set of fields, whether they belong to the run or to its job."""
+"""Make runs from one set of fields, of the run or of its job."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from tui.pod.worker import Worker
 
 
 def make_run(run_id: str, slice_: str, argv: Sequence[str], workers: Sequence[Worker], **values: object) -> Run:
-    """Return a run with the fields given, of itself or of its job."""
+    """Return a run; `values` are fields of the run or of its job."""
     job = {name: values.pop(name) for name in OPTIONS if name in values}
     return Run(run_id, slice_, JobOptions(tuple(argv), **job), tuple(workers), **values)  # type: ignore[arg-type]

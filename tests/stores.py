@@ -1,4 +1,4 @@
-"""The real object store for everybody's tests: whether this machine has it."""
+"""Skip tests that need a real object store where this machine has none."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -20,7 +21,13 @@ MODULES = {
     for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
 }
-TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Return the syntax tree of every module, which only the process that runs a rule parses."""
+    return {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+
 
 MOST_MODULES = 14
 """Modules in one folder; `commands` is flat, as the index of all commands."""
@@ -49,7 +56,7 @@ def definitions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctio
 
 
 def imported(node: ast.stmt) -> Iterator[str]:
-    """The project's modules that an import statement names."""
+    """Yield the project's modules that an import statement names."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -108,12 +115,12 @@ def test_a_module_has_at_most_400_lines() -> None:
 
 
 def test_every_package_says_in_a_sentence_what_it_is_for() -> None:
-    assert not [name for name in MODULES if is_package(name) and not ast.get_docstring(TREES[name])]
+    assert not [name for name in MODULES if is_package(name) and not ast.get_docstring(trees()[name])]
 
 
 def test_class_names_are_unique() -> None:
     homes = defaultdict(list)
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for node in definitions(tree):
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(module)
@@ -125,7 +132,7 @@ def test_names_are_plain_technical_english() -> None:
     assert not sorted(
         {
             f"{module}:{name}"
-            for module, tree in TREES.items()
+            for module, tree in trees().items()
             for name in identifiers(tree)
             if BANNED_NAMES.search(name)
         }
@@ -137,7 +144,7 @@ def test_names_are_plain_technical_english() -> None:
 def test_docstrings_and_comments_are_plain_technical_english() -> None:
     docstrings = [
         f"{module}:{getattr(node, 'name', '')}"
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         for node in (tree, *definitions(tree))
         if BANNED_WORDS.search(ast.get_docstring(node) or "")
     ]
@@ -156,7 +163,7 @@ def test_nothing_imports_in_a_circle_not_even_for_types_or_in_functions() -> Non
         module: {
             name for node in ast.walk(tree) if isinstance(node, ast.stmt) for name in imported(node) if name != module
         }
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         if not is_package(module)
     }
     while ends := {module for module, needs in graph.items() if not needs & graph.keys()}:
@@ -170,7 +177,7 @@ def test_nothing_imports_in_a_circle_not_even_for_types_or_in_functions() -> Non
 def test_modules_of_the_project_are_imported_at_the_top() -> None:
     found = {
         module
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         if not is_package(module) and not LOCAL_IMPORTS_ALLOWED.fullmatch(module)
         for function in definitions(tree)
         if not isinstance(function, ast.ClassDef)
@@ -185,7 +192,7 @@ def test_private_names_of_others_are_used_in_compat_modules_only() -> None:
     allowed = {"_exit", "_getframe", "_replace"}  # documented, in spite of their names
     assert not [
         f"{module}:{name}"
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         if "._compat_" not in module
         for name in private_names(tree)
         if name not in allowed
@@ -195,7 +202,7 @@ def test_private_names_of_others_are_used_in_compat_modules_only() -> None:
 @pytest.mark.parametrize("library", ["textual", "asyncssh", "argparse", "textual_plot"])
 def test_private_names_of_a_library_are_overridden_in_its_compat_module_only(library: str) -> None:
     found = []
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         if (
             not module.startswith("tui")
             or f"_compat_{library}" in module

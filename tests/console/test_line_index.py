@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.console.data.line_index import MAX_SHOWN_BYTES, FileLines, MergedLines
@@ -117,7 +117,6 @@ def test_one_step_looks_at_no_more_than_its_budget(tmp_path: Path) -> None:
     st.integers(1, 200),
     st.booleans(),
 )
-@settings(max_examples=60)
 def test_a_filter_finds_the_lines_that_hold_the_text_however_it_is_cut(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], wanted: str, budget: int, ended: bool
 ) -> None:

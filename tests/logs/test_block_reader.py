@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, generated_log, training
@@ -74,7 +74,6 @@ def test_both_ways_leave_the_same_state(data: bytes, places: list[int], worker: 
     assert_same(data, cut(data, places), worker)
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.sampled_from([0, 1, 2, None]), LOGS, st.sampled_from([None, 5.0, 6.5])), max_size=12),
     st.lists(st.integers(0, 12), max_size=3),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, training
@@ -91,7 +91,6 @@ class TestChunks:
         assert told(parts.snapshot()) == told(whole.snapshot())
 
     @given(st.lists(LOGS, min_size=2, max_size=4), st.randoms(use_true_random=False))
-    @settings(max_examples=60)
     def test_any_interleaving_of_workers_gives_each_its_own_samples(self, logs: list[bytes], chance: object) -> None:
         together = Demux()
         queues = [cut(data, [chance.randrange(2000) for _ in range(5)]) for data in logs]  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logs.shapes import cut, training
@@ -156,7 +156,6 @@ PARTS = st.lists(
 ENDS = st.lists(st.sampled_from([b"\n", b"\n", b"\n", b"\r", b"\r\n"]), min_size=40, max_size=40)
 
 
-@settings(max_examples=120)
 @given(PARTS, ENDS, st.lists(st.integers(0, 600_000), max_size=8), st.booleans())
 def test_every_offset_leads_to_its_line(parts: list[bytes], ends: list[bytes], at: list[int], end: bool) -> None:
     data = b"".join(part + after for part, after in zip(parts, ends, strict=False))
@@ -165,7 +164,6 @@ def test_every_offset_leads_to_its_line(parts: list[bytes], ends: list[bytes], a
         assert found(read(data, fast=fast, places=at)) == expected(data)
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 999_999), st.lists(st.integers(0, 50_000), max_size=6))
 def test_of_many_plain_lines_it_is_the_same_by_vectors_and_line_by_line(seed: int, places: list[int]) -> None:
     """Read blocks large enough for numpy, with a few losses that are no numbers among them."""

@@ -6,7 +6,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logs.public_logs import PUBLIC, PUBLIC_NONE
@@ -70,7 +70,6 @@ def test_nor_does_what_stands_before_a_line() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=60)
 def test_every_line_tells_after_its_like_what_it_tells_alone(chance: random.Random) -> None:
     reader = DialectReader(BUILT_IN)
     for line in (varied(line, chance) for line in chance.sample(LINES + NOT_SAMPLES, 8)):
@@ -84,7 +83,6 @@ def test_every_line_tells_after_its_like_what_it_tells_alone(chance: random.Rand
     st.randoms(use_true_random=False),
     st.sampled_from([None, 3]),
 )
-@settings(max_examples=40)
 def test_a_log_is_read_alike_with_and_without_a_memory(
     logs: list[bytes], chance: random.Random, worker: int | None
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logs.public_carriers import CARRIERS, MORE_SECTIONS
@@ -100,7 +100,6 @@ def test_what_is_not_understood_is_not_taken_for_something_else(shape: Shape) ->
     st.lists(st.sampled_from([text(shape) for shape in EVERY + PUBLIC]), min_size=1, max_size=6).map(b"".join),
     st.lists(st.integers(0, 4000), max_size=12),
 )
-@settings(max_examples=60)
 def test_any_mixture_in_any_pieces_is_read_as_the_whole(data: bytes, places: list[int]) -> None:
     parts = Demux()
     for piece in cut(data, places):
@@ -118,7 +117,6 @@ def test_any_mixture_in_any_pieces_is_read_as_the_whole(data: bytes, places: lis
     st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 3), st.binary(max_size=4)), max_size=6),
     st.sampled_from([None, 2]),
 )
-@settings(max_examples=60)
 def test_damaged_lines_are_read_alike_both_ways_and_break_nothing(
     data: bytes, damages: list[tuple[int, int, bytes]], worker: int | None
 ) -> None:
@@ -139,7 +137,6 @@ def test_damaged_lines_are_read_alike_both_ways_and_break_nothing(
     st.lists(st.sampled_from([text(shape) for shape in TRAINED]), min_size=2, max_size=4),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=60)
 def test_any_interleaving_of_workers_gives_each_what_it_told(logs: list[bytes], chance: random.Random) -> None:
     queues = [cut(data, [chance.randrange(600) for _ in range(4)]) for data in logs]
     together = Demux()
