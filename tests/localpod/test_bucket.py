@@ -137,7 +137,7 @@ def test_local_up_says_when_the_bucket_is_open_to_others(pod_home: Path, monkeyp
 
     assert run_local_up(pod_home, workers=1, cores=1, slices=1, announce=announce, warn=warnings.append) == 0
     assert announced
-    assert "open to the other users of this machine" in warnings[0]
+    assert "Other users of this machine can read and replace" in warnings[0]
 
 
 def test_a_missing_server_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_net_stays_claimed_while_its_workers_are_down(monkeypatch: pytest.Monk
     monkeypatch.setattr(loopback_addresses, "_LAST_NET", 253)
     monkeypatch.setattr(loopback_addresses, "PORTS", (22345,))
     first = free_net(3)
-    with pytest.raises(TpuTuiError, match="ports 22345 are taken"):
+    with pytest.raises(TpuTuiError, match="ports 22345 are in use"):
         free_net(3)
     first.close()
     free_net(3).close()

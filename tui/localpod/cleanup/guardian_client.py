@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tui.errors import TpuTuiError
-from tui.localpod.host.host_spec import HostSpec
+from tui.localpod.cleanup.process_sweep import Mark
 
 END_SECONDS = 30.0
 
@@ -73,15 +73,15 @@ class GuardianClient:
         if self._guardian is not None and self._guardian.stdin is not None:
             self._guardian.stdin.write(request)
 
-    async def end(self, specs: Sequence[HostSpec]) -> None:
-        """End every process of these workers, their hosts included; return when none is left.
+    async def end(self, marks: Sequence[Mark]) -> None:
+        """End every process with these workers' marks, their hosts included; return when none is left.
 
         Raises TpuTuiError if no guardian can be kept running.
         """
-        if self._guardian is None or self._keeping is None or not specs:
+        if self._guardian is None or self._keeping is None or not marks:
             return
         number = next(self._numbers)
-        workers = [{"name": spec.mark.worker, "serial": spec.serial} for spec in specs]
+        workers = [{"name": mark.worker, "serial": mark.serial} for mark in marks]
         request = (json.dumps({"request": number, "workers": workers}) + "\n").encode()
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         self._requests[number] = (request, future)

@@ -216,7 +216,7 @@ class Machines:
         while await machine.life.read(1):
             pass
         machine.alive = False
-        await self._guardian.end([machine.spec])
+        await self._guardian.end([machine.spec.mark])
 
     async def stop(self, slice_name: str) -> None:
         """Stop every machine of the slice and all that runs on it; homes, keys and addresses are kept."""
@@ -228,7 +228,7 @@ class Machines:
             machine.alive = False
             if machine.watch is not None:
                 machine.watch.cancel()
-        await self._guardian.end([machine.spec for machine in one.machines])
+        await self._guardian.end([machine.spec.mark for machine in one.machines])
         for machine in one.machines:
             machine.transport.close()
 
