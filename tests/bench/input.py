@@ -1,4 +1,4 @@
-"""The trainer's input: shards on the disk and in a bucket against files, an object an image, and other loaders."""
+"""The trainer's input: shards on disk and in a bucket compared with files, an object per image, and other loaders."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from tests.bench.figures import Figure, at_least
 
 ROUNDS = "7"
 IMAGES = "16384"
-"""So that an epoch of the quickest row takes eight seconds: its first batch waits for half a shuffle buffer."""
+"""Enough for eight seconds per epoch of the fastest row, whose first batch waits for the shuffle buffer."""
 
 
 def figures() -> Iterator[Figure]:
-    """Ratios of samples a second, and of CPU time, with one decoder for the rows A, B, C and A'."""
+    """Yield ratios of samples per second, and of CPU time; the rows A, B, C and A' share one decoder."""
     from statistics import median
 
     from trainer.bench_input import benchmark as bench
     from trainer.bench_input import peers, rows
     from trainer.bench_input.table import DELAY_MS
 
-    told = (rows.from_files, rows.from_shards, rows.from_bucket, rows.from_single_objects)
-    told += (peers.plain_webdataset, peers.image_folder, peers.litdata, peers.streaming)
+    shown = (rows.from_files, rows.from_shards, rows.from_bucket, rows.from_single_objects)
+    shown += (peers.plain_webdataset, peers.image_folder, peers.litdata, peers.streaming)
     options = bench.parser().parse_args(["--rounds", ROUNDS, "--images", IMAGES])
     with bench.lay_out(options) as (material, addresses, kept):  # type: ignore[attr-defined]
         known = bench.cases(cold=False, with_peers=True, store=bool(addresses))
-        chosen = [case for case in known if case.row in told and case.delay in (None, DELAY_MS)]
+        chosen = [case for case in known if case.row in shown and case.delay in (None, DELAY_MS)]
         peers.write_formats(material, [case.row for case in chosen])
         results = bench.experiment(material, addresses, kept, chosen, options.rounds)
     measured = [case for case in chosen if results[case.label].rates]
@@ -35,9 +35,9 @@ def figures() -> Iterator[Figure]:
     ]
     best = max(others, key=lambda each: median(each.rates))
     yield at_least("local shards against plain webdataset + PIL, 2 workers", local.ratio(plain) or 0, 3.5, "×")
-    yield at_least("the same in CPU time a sample", median(plain.cpu) / median(local.cpu), 3.5, "×")
+    yield at_least("the same in CPU time per sample", median(plain.cpu) / median(local.cpu), 3.5, "×")
     yield at_least("against the best of ImageFolder, litdata, streaming", local.ratio(best) or 0, 3.0, "×")
-    yield at_least("the same in CPU time a sample", median(best.cpu) / median(local.cpu), 3.0, "×")
+    yield at_least("the same in CPU time per sample", median(best.cpu) / median(local.cpu), 3.0, "×")
     if (remote := by_row.get((rows.from_bucket, DELAY_MS))) is not None:
         single = by_row[rows.from_single_objects, DELAY_MS]
         yield at_least(f"C / A', shards over single objects at {DELAY_MS:g} ms", remote.ratio(single) or 0, 10, "×")

@@ -1,4 +1,4 @@
-"""The trainer's loop on XLA's CPU device: what its input and its gradient averaging cost, beside doing without.
+"""The trainer's loop on XLA's CPU device: what its input and its gradient averaging cost.
 
 `python -m tests.bench.training` prints the figures; the same as `python -m tests.bench training`.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trainer.distributed.signals import StopSignal
 
 ROUNDS = 7
-"""Both ways take turns so often; the median of the rounds' ratios is told."""
+"""Both ways take turns so often; the figure is the median of the rounds' ratios."""
 
 SAMPLES = 8192
 """Training images of 32 pixels in the set that is streamed."""
@@ -42,7 +42,7 @@ class Loop:
     steps: int
     target: float
     is_kept: bool = True
-    """Whether samples stay in memory from one epoch to the next, as they do unless one says otherwise."""
+    """Whether samples stay in memory from one epoch to the next, which is the default."""
 
 
 LOOPS = (Loop("resnet18", 32, 10, 0.98), Loop("tiny", 64, 128, 0.9), Loop("tiny", 64, 128, 0.0, is_kept=False))
@@ -52,7 +52,7 @@ WAITING = 2.0
 
 
 def figures() -> Iterator[Figure]:
-    """Ratios of steps a second, the share of time spent waiting for data, and of times of averaging."""
+    """Yield ratios of steps per second, the share of time spent waiting for data, and ratios of averaging times."""
     if importlib.util.find_spec("torch_xla") is None:
         yield Figure("the training loop", "PyTorch/XLA is not installed")
         return
@@ -67,8 +67,8 @@ def figures() -> Iterator[Figure]:
             yield at_least(what, found["ratio"], loop.target, "×", 3)
             yield at_most(f"{loop.model}, batch {loop.batch}: waiting for data", found["waiting"], WAITING, "%", 2)
         found = _measured("averaging", where, LOOPS[0])
-        told = f"(gloo, 2 processes, {found['per_parameter']:.0f} ms / {found['flat']:.0f} ms)"
-        yield at_least(f"resnet18's gradients, a call each / one flat {told}", found["ratio"], FASTER, "×")
+        took = f"(gloo, 2 processes, {found['per_parameter']:.0f} ms / {found['flat']:.0f} ms)"
+        yield at_least(f"resnet18's gradients, a call each / one flat {took}", found["ratio"], FASTER, "×")
 
 
 def _images(out: Path) -> str:
@@ -114,9 +114,9 @@ def _measure(what: str, where: str, model: str, batch: str, steps: str, *more: s
 
 
 def _loop(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
-    """Epochs from shards and epochs on one resident batch, in turn; the first of each compiles and is not counted.
+    """Time epochs from shards and epochs on one resident batch, in turn, without the first of each, which compiles.
 
-    That first one also reads the shards that later ones may find in memory.
+    The first one also reads the shards that later ones may find in memory.
     """
     import torch_xla.core.xla_model as xm
 
@@ -127,7 +127,7 @@ def _loop(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
 
     waited: list[float] = []
 
-    class Told(EventFile):
+    class WaitingTimes(EventFile):
         def add(self, step: int, **values: float) -> None:
             waited.extend(value for name, value in values.items() if name == "epoch_waiting_percent")
 
@@ -138,7 +138,7 @@ def _loop(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
         def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
             return repeat(one, from_shards.resumption.steps)
 
-    from_shards = replace(start(replicas, config, stopping), events=Told(None))
+    from_shards = replace(start(replicas, config, stopping), events=WaitingTimes(None))
     images, labels = next(from_shards.input.epoch(1))
     one = images.to(replicas.device), labels.to(replicas.device)
     resident = replace(from_shards, input=Resident(lambda *_: BatchQueue(lambda: iter(()))))
@@ -161,7 +161,7 @@ def _loop(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
 
 
 def _averaging(replicas: Replicas, config: TrainConfig, _: StopSignal) -> int:
-    """From gradients on the device to their mean on the device."""
+    """Time the averaging, from gradients on the device to their mean on the device."""
     import torch
     import torch.distributed as dist
     import torch_xla

@@ -137,6 +137,7 @@ def out_of_memory(config: TrainConfig) -> int:
     from trainer.distributed.signals import StopSignal
 
     def rank(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
+        replicas.gather(None)  # so that all have joined: one that still does would meet the end of another first
         raise RuntimeError("Error preparing computation: Out of memory allocating 52848750852 bytes.\nmore")
 
     return launch(rank, config)

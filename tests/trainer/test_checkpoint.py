@@ -120,7 +120,7 @@ def write_pointer(path: Path, **fields: Any) -> None:
         (lambda directory: newer_pointer(directory, position={"epoch": "two"}), "not supported between"),
         (
             lambda directory: newer_pointer(directory, position={"epoch": 0}),
-            "epoch 0, step 0, best None is no position",
+            "epoch 0, step 0, best None is not a position",
         ),
         (lambda directory: newer_pointer(directory, file="../checkpoint-000003.pt"), "it points at '../checkpoint"),
         (

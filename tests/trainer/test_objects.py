@@ -40,7 +40,7 @@ def test_the_apis_answer_is_reported_without_the_request() -> None:
         "No permission for gs://b/it: 403: you@p does not have storage.objects.create"
     )
     with (
-        pytest.raises(TrainerError, match=r"gs://b/it: \[Errno \d+\] Connection refused\. See"),
+        pytest.raises(TrainerError, match=r"gs://b/it: \[Errno \d+\] Connection refused\. Check"),
         objects._translate_errors("gs://b/it"),
     ):
         requests.get("http://127.0.0.1:1")

@@ -328,4 +328,4 @@ def test_a_pipe_that_is_called_like_an_image_is_not_waited_for(tmp_path: Path) -
     os.mkfifo(tmp_path / "a" / "2.png")
     source = image_folder.folder(tmp_path, 0.0, 1)
     assert source.splits["train"][0] == 1
-    assert source.notes[0].endswith(": 1 file")
+    assert source.notes[0].startswith("Skipped 1 file without an image in ")

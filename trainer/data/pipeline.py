@@ -83,17 +83,18 @@ def train_epoch(
     """
     assert data.train is not None
     batch = config.optimizer.batch_size
-    loaders = count_loaders(config, data.train, world)
+    processes = count_loaders(config, data.train, world)
     order = sharding.shard_order(len(data.train.urls), config.seed, epoch)
     share = sharding.train_share(
-        data.train.counts, order, rank=rank, world=world, batch=batch, loaders=loaders, limit=config.steps_per_epoch
+        data.train.counts, order, rank=rank, world=world, batch=batch, loaders=processes, limit=config.steps_per_epoch
     )
-    batching = Batching(
-        batch, data.image_size, data.classes, f"{config.seed} {epoch} {rank}", skip_bad=config.data.skips_bad_shards
+    seed, skip = f"{config.seed} {epoch} {rank}", config.data.skips_bad_shards
+    batching = Batching(batch, data.image_size, data.classes, seed, skip_bad=skip)
+    reader = PieceReader(
+        data.train, refill=True, skip_bad=skip, verify=config.data.verify, cache=None if processes else cache
     )
-    reader = _reader(config, data.train, None if loaders else cache, refill=True)
-    pipelines = _pipelines(share, reader, batching, config.data.shuffle_buffer, first)
-    return share.batches, BatchQueue(partial(_run, pipelines, loaders, first), is_stopping)
+    buffer = config.data.shuffle_buffer
+    return share.batches, BatchQueue(lambda: _read(share, reader, batching, processes, buffer, first), is_stopping)
 
 
 def evaluation(
@@ -107,17 +108,19 @@ def evaluation(
     """Do the same for an evaluation; a rank with fewer samples ends with batches of nothing but padding."""
     assert data.val is not None
     batch = config.optimizer.batch_size
-    loaders = min(config.loader_workers, len(data.val.urls))
+    processes = min(config.loader_workers, len(data.val.urls))
     share = sharding.evaluation_share(
-        data.val.counts, rank=rank, world=world, batch=batch, loaders=loaders, limit=config.steps_per_epoch
+        data.val.counts, rank=rank, world=world, batch=batch, loaders=processes, limit=config.steps_per_epoch
     )
-    batching = Batching(batch, data.image_size, data.classes, training=False, skip_bad=config.data.skips_bad_shards)
-    reader = _reader(config, data.val, None if loaders else cache, refill=False)
-    pipelines = _pipelines(share, reader, batching)
+    skip = config.data.skips_bad_shards
+    batching = Batching(batch, data.image_size, data.classes, training=False, skip_bad=skip)
+    reader = PieceReader(
+        data.val, refill=False, skip_bad=skip, verify=config.data.verify, cache=None if processes else cache
+    )
 
     def padded() -> Iterator[Batch | Future[Batch]]:
         came = 0
-        with contextlib.closing(_run(pipelines, loaders)) as own:
+        with contextlib.closing(_read(share, reader, batching, processes)) as own:
             for each in own:
                 came += 1
                 yield each
@@ -127,39 +130,35 @@ def evaluation(
     return share.batches, BatchQueue(padded, is_stopping)
 
 
-def _reader(config: TrainConfig, shards: ShardSet, cache: SampleCache | None, *, refill: bool) -> PieceReader:
-    skip_bad, verify = config.data.skips_bad_shards, config.data.verify
-    return PieceReader(shards, refill=refill, skip_bad=skip_bad, verify=verify, cache=cache)
+def _read(
+    share: Share, reader: PieceReader, batching: Batching, processes: int, buffer: int = 0, first: int = 0
+) -> Generator[Batch | Future[Batch], None, None]:
+    """Yield the batches of a share from batch `first` on, read in loader processes, or in this one if there are none.
 
-
-def _pipelines(
-    share: Share, reader: PieceReader, batching: Batching, buffer: int = 0, first: int = 0
-) -> list[wds.DataPipeline]:
-    """Return one pipeline per loader; batches are taken from them in turn, beginning with batch `first`.
-
-    What a sample becomes depends on the seed, its loader and its place there, and on nothing else: so the batches
-    from `first` on are the same as in a whole epoch. `buffer` is how many samples each loader holds to shuffle them.
+    Batches are taken from the loaders in turn. What a sample becomes depends on the seed, its loader and its place
+    there, and on nothing else, so the batches are the same as in a whole epoch. `buffer` is how many samples each
+    loader holds to shuffle them.
     """
     loaders = len(share.loaders)
-    passed = [first // loaders + (loader < first % loaders) for loader in range(loaders)]
-    return [
-        _pipeline(loader, reader, replace(batching, seed=f"{batching.seed} {number}"), buffer, passed[number])
-        for number, loader in enumerate(share.loaders)
-    ]
-
-
-def _pipeline(
-    pieces: Sequence[sharding.ShardPiece], reader: PieceReader, batching: Batching, buffer: int, passed: int
-) -> wds.DataPipeline:
-    initial, rng = max(1, buffer // INITIAL_FILL), random.Random(batching.seed)
-    place = passed * batching.size
-    return wds.DataPipeline(
-        partial(iter, pieces),
-        reader,
-        wds.filters.shuffle(buffer, initial=initial, rng=rng) if buffer else None,
-        wds.filters.slice(place, None),
-        partial(batching.decode, place=place),
-    )
+    pipelines = []
+    for number, pieces in enumerate(share.loaders):
+        own = replace(batching, seed=f"{batching.seed} {number}")
+        place = own.size * (first // loaders + (number < first % loaders))
+        initial, rng = max(1, buffer // INITIAL_FILL), random.Random(own.seed)
+        pipelines.append(
+            wds.DataPipeline(
+                partial(iter, pieces),
+                reader,
+                wds.filters.shuffle(buffer, initial=initial, rng=rng) if buffer else None,
+                wds.filters.slice(place, None),
+                partial(own.decode, place=place),
+            )
+        )
+    if processes:
+        yield from loader_processes.read(LoaderPipelines(pipelines, first), processes)
+    else:
+        with contextlib.closing(pipelines[0]):
+            yield from pipelines[0]
 
 
 class LoaderPipelines(IterableDataset[Any]):
@@ -168,7 +167,7 @@ class LoaderPipelines(IterableDataset[Any]):
     Yields a TrainerError instead of raising it: a loader process would wrap it into a traceback.
     """
 
-    def __init__(self, pipelines: Sequence[wds.DataPipeline], first: int = 0) -> None:
+    def __init__(self, pipelines: Sequence[wds.DataPipeline], first: int) -> None:
         self._pipelines, self._first = pipelines, first
 
     def __iter__(self) -> Iterator[Batch | TrainerError]:
@@ -181,15 +180,3 @@ class LoaderPipelines(IterableDataset[Any]):
                 yield from in_order(iter(own))
         except TrainerError as error:
             yield error
-
-
-def _run(
-    pipelines: Sequence[wds.DataPipeline], processes: int, first: int = 0
-) -> Generator[Batch | Future[Batch], None, None]:
-    """Yield the batches of the pipelines, run in so many loader processes, or in this one if there are none."""
-    if processes:
-        yield from loader_processes.read(LoaderPipelines(pipelines, first), processes)
-        return
-    [own] = pipelines
-    with contextlib.closing(own):
-        yield from own

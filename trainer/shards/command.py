@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from trainer.errors import INTERRUPTED, REFUSED, STOPPED, TrainerError
 from trainer.progress import write_line
@@ -36,48 +36,37 @@ __all__ = ["main", "make", "pattern", "shard_bytes"]
 LAST_SAVE_TIMEOUT_S = 5.0  # for saving the list of finished shards after making shards has failed
 
 
-class Display(Protocol):
-    """Where progress is shown."""
-
-    def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
-        """Show which shards are to be written, and which were found finished."""
-
-    def add(self, written: WrittenShard, number: int) -> None:
-        """Show that the `number`th shard is finished."""
-
-    def note(self, text: str) -> None:
-        """Show something else that the user should know."""
-
-    def end(self) -> None:
-        """Finish the display."""
-
-
 class Lines:
-    """Shows one line per shard."""
+    """Shows progress as one line per shard."""
 
     def __init__(self, notify: Callable[[str], None]) -> None:
-        self.note = notify
+        self._notify = notify
         self._of = 0
 
     def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
-        """Print how much is done already."""
+        """Show which shards are to be written, and how many were found finished."""
         self._of = len(tasks)
         if found:
             self.note(f"Resuming: {len(found)} of {len(tasks)} shards are complete")
 
     def add(self, written: WrittenShard, number: int) -> None:
-        """Print `cifar-train-000003.tar: 2000 samples, 6.2 MB (4 of 640)`."""
+        """Show that the `number`th shard is finished."""
         shard = written.shard
         self.note(f"{shard.name}: {shard.samples} samples, {shard.size / 1e6:.1f} MB ({number} of {self._of})")
 
+    def note(self, text: str) -> None:
+        """Show something else that the user should know."""
+        self._notify(text)
+
     def end(self) -> None:
-        """Do nothing."""
+        """Finish the display."""
 
 
-class Bar:
-    """Shows a progress bar on standard error, in samples."""
+class Bar(Lines):
+    """Shows progress as a bar on standard error, in samples."""
 
     def __init__(self) -> None:
+        super().__init__(lambda text: write_line(text, descriptor=2))
         self._bar: Any = None
 
     def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
@@ -87,8 +76,7 @@ class Bar:
         self._bar = tqdm(total=sum(task.stop - task.start for task in tasks), unit=" samples", unit_scale=True)
         for number, written in enumerate(found, 1):
             self.add(written, number)
-        if found:
-            self.note(f"Resuming: {len(found)} of {len(tasks)} shards are complete")
+        super().begin(tasks, found)
 
     def add(self, written: WrittenShard, number: int) -> None:
         """Advance the bar."""
@@ -98,7 +86,7 @@ class Bar:
     def note(self, text: str) -> None:
         """Print a line above the bar."""
         if self._bar is None:
-            write_line(text, descriptor=2)
+            super().note(text)
         else:
             self._bar.write(text, file=sys.stderr)
 
@@ -119,7 +107,7 @@ def make(
     workers: int = 1,
     skip_bad: bool = False,
     notify: Callable[[str], None] = write_line,
-    display: Display | None = None,
+    display: Lines | None = None,
 ) -> Manifest:
     """Write every split's shards and, last, the manifest; raises TrainerError.
 
@@ -211,7 +199,7 @@ def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> WriteProgress:
     return progress
 
 
-def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: WriteProgress, shown: Display) -> None:
+def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: WriteProgress, shown: Lines) -> None:
     due = [task for task in tasks if task.name not in progress.done]
     try:
         with contextlib.closing(writer.write_shards(job, due, workers)) as ready:
