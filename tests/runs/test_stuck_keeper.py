@@ -123,8 +123,8 @@ def test_that_a_stuck_keeper_was_killed_is_news() -> None:
     moments = iter(range(0, 100, 10))
     watch = KeeperWatch(lambda: float(next(moments)))
     stuck, gone = KeeperStatus(False, 1.0, 7, HERE, stuck=True), KeeperStatus(False, 1.0, 7, HERE)
-    told = [watch.changed(StatusFold(RUN).status(each)) for each in (stuck, stuck, stuck, gone, gone)]
-    assert told == [stuck, None, None, gone, None]
+    changes = [watch.changed(StatusFold(RUN).status(each)) for each in (stuck, stuck, stuck, gone, gone)]
+    assert changes == [stuck, None, None, gone, None]
 
 
 @needs_sshd
