@@ -81,6 +81,30 @@ def test_a_log_taken_away_by_its_job_is_followed_to_its_last_byte(worker: PipeWo
     assert (rest, replies[-1].word, parse_outcome(replies[-1]).size) == (b"three\n", "end", 14)
 
 
+@pytest.mark.parametrize("taken", ["removed", *ELSEWHERE])
+def test_a_follower_that_begins_while_its_directory_is_taken_away_sends_every_byte(
+    worker: PipeWorker, taken: str
+) -> None:
+    run = a_run("sh", "-c", f"echo one; {WAIT}; echo two; exit 5")
+    worker.launch(run).through()
+    until(lambda: (worker.directory(run) / "log").read_bytes() == b"one\n")
+    strike, program = worker.home / "strike", worker.root / worker.shell / "bin" / "stat"
+    strike.touch()
+    real = program.resolve()
+    program.unlink()
+    take = f'rm "{strike}"; HERE="{worker.directory(run)}"; cd "$HERE"; {TAKEN[taken]}'
+    program.write_text(f'#!/bin/sh\n[ ! -e "{strike}" ] || {{ {take}; }}\nexec {real} "$@"\n')
+    program.chmod(0o755)
+    made = build_call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root)
+    follower = worker.open(made)
+    until(lambda: not strike.exists())
+    (worker.home / "end").touch()
+    out, err = follower.communicate(timeout=60)
+    assert out.partition(b"\n")[2] == b"one\ntwo\n"
+    ends = [parse_outcome(answer) for answer in parse_answers(made.nonce, err) if answer.word == "end"]
+    assert [(end.exit_code, end.size) for end in ends] == [(5, 8)], err
+
+
 @pytest.mark.parametrize("taken", TAKEN)
 def test_a_job_that_took_its_directory_away_is_seen_and_stopped(worker: PipeWorker, taken: str) -> None:
     run = a_run("sh", "-c", job(taken, "sleep 1000"))
