@@ -218,7 +218,7 @@ class TestTheLastLines:
     def many(self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
         """Batches that end in the middle of lines; a second attempt; a worker that said its last word early."""
         monkeypatch.setattr(line_reader, "_FIRST_BATCHES", 1)
-        monkeypatch.setattr(mirror_tail, "LINE_BLOCK", 16)
+        monkeypatch.setattr(mirror_tail, "LINE_BLOCK_BYTES", 16)
         write(directory, 2, "early\nand torn", 1000.0)
         for attempt in (0, 1):
             chance = random.Random(attempt)

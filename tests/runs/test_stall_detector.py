@@ -16,7 +16,7 @@ from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.health import stall_detector
-from tui.runs.health.log_tails import SAMPLE
+from tui.runs.health.log_tails import SAMPLE_BYTES
 from tui.runs.health.reachability import Reachability
 from tui.runs.health.stall_detector import StallDetector
 from tui.runs.keeper_timeouts import KeeperTimeouts
@@ -208,7 +208,7 @@ async def test_of_a_flood_only_the_newest_lines_are_looked_into(watched: Watched
         watched.write(
             0, "| Training Device=xla:0/0 Epoch=1 Step=1 Loss=nan Rate=9.00 GlobalRate=9.00 Time=02:38:57\n"
         )
-        watched.write(0, "x" * 50 + "\n" + ("chatter " * 10 + "\n") * (SAMPLE // 40))
+        watched.write(0, "x" * 50 + "\n" + ("chatter " * 10 + "\n") * (SAMPLE_BYTES // 40))
         watched.train(0, 2, "inf")
         await until(lambda: watched.stall_events("loss"))
     (event,) = watched.stall_events("loss")

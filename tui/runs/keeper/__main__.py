@@ -28,7 +28,7 @@ from tui.runs.health.slice_monitor import slice_settings
 from tui.runs.keeper.lifecycle import RunLifecycle
 from tui.runs.launch.on_end_actions import actions_of
 from tui.runs.record.directory_lock import DirectoryLock, living_keeper
-from tui.runs.record.keeper_file import HEARTBEAT
+from tui.runs.record.keeper_file import HEARTBEAT_INTERVAL_S
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import KEEPER_LOG, RunDirectory
 from tui.runs.record.run_status import status_of
@@ -143,7 +143,7 @@ async def _beat(lock: DirectoryLock) -> None:
     """Show signs of life for as long as the run's directory is there."""
     while lock.stands():
         lock.beat()
-        await asyncio.sleep(HEARTBEAT)
+        await asyncio.sleep(HEARTBEAT_INTERVAL_S)
 
 
 async def _write_report(directory: RunDirectory, folder: str) -> list[str]:
