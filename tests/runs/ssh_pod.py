@@ -40,7 +40,7 @@ class Pod:
 
     @property
     def nouns(self) -> tuple[Worker, ...]:
-        """The workers as a launch is told of them."""
+        """The workers for a launch."""
         return tuple(worker.worker for worker in self.workers)
 
     def spec(self, *argv: str, **fields: object) -> LaunchSpec:

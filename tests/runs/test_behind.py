@@ -26,7 +26,7 @@ echo "try $TPU_TUI_ATTEMPT"
 until [ -e "$HOME/fail" ]; do sleep 0.1; done
 exit $((1 - TPU_TUI_ATTEMPT))
 """
-"""Fails once it is told to; launched again, it ends well once it is told to."""
+"""Fails once a file is there; launched again, it succeeds once another file is there."""
 
 
 def kill_keeper(directory: RunDirectory) -> None:

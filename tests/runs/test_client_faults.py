@@ -31,7 +31,7 @@ COUNTING = 'i=0; while [ ! -e "$HOME/end" ]; do echo "line $i"; i=$((i+1)); slee
 
 @pytest.fixture
 def counting(pod: Pod) -> Iterator[RunDirectory]:
-    """A run whose workers count until they are told to end."""
+    """A run whose workers count until a file is there."""
     directory = pod.running("sh", "-c", COUNTING)
     until(lambda: all(length(directory, index) > 100 for index in range(3)))
     yield directory
@@ -116,6 +116,6 @@ def test_a_keeper_that_ends_by_a_fault_of_ours_leaves_word_of_it(tmp_path: Path)
     document = b'{"patience": {"no_such_patience": 1}}'
     subprocess.run([sys.executable, "-m", "tui.runs.keeper", str(directory.path)], input=document, check=True)
     until(lambda: status_of(directory).notes)
-    (told,) = status_of(directory).notes
-    assert "a fault of tpu-tui (TypeError: " in told
-    assert "no_such_patience" in told
+    (note,) = status_of(directory).notes
+    assert "a fault of tpu-tui (TypeError: " in note
+    assert "no_such_patience" in note

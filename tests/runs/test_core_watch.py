@@ -1,4 +1,4 @@
-"""A core's recovery is told only when it is seen: never of one that ended, is missing, or that has no company."""
+"""A core's recovery is recorded only when it is seen: never of one that ended, is missing, or that has no company."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Pod:
     def watch(self) -> CoreWatch:
         return CoreWatch(self.directory, self.reachability, KeeperTimeouts(behind_after=0.0))
 
-    def told(self, stall: str) -> list[Event]:
+    def stall_events(self, stall: str) -> list[Event]:
         return [event for event in self.directory.events()[0] if event.get("stall") == stall]
 
 
@@ -70,13 +70,13 @@ def pod(tmp_path: Path) -> Pod:
 
 
 async def flagged(pod: Pod) -> CoreWatch:
-    """A watch that has told of the lagging core."""
+    """A watch that has reported the lagging core."""
     watch = pod.watch()
     for _ in range(30):
         pod.train()
     await watch.check_snapshot(pod.snapshot)
-    (told,) = pod.told("behind")
-    assert (told.worker, told.get("cores")) == (2, [LAGGING])
+    (event,) = pod.stall_events("behind")
+    assert (event.worker, event.get("cores")) == (2, [LAGGING])
     return watch
 
 
@@ -86,13 +86,13 @@ async def test_a_finding_begins_when_the_core_was_first_seen_behind(pod: Pod) ->
         pod.train()
     first_look = datetime.now(timezone.utc)
     await watch.check_snapshot(pod.snapshot)
-    assert not pod.told("behind")
-    while not pod.told("behind"):
+    assert not pod.stall_events("behind")
+    while not pod.stall_events("behind"):
         await asyncio.sleep(0.02)
         await watch.check_snapshot(pod.snapshot)
     (finding,) = status_of(pod.directory).findings
     assert finding.since is not None
-    found = datetime.fromisoformat(pod.told("behind")[0].time)
+    found = datetime.fromisoformat(pod.stall_events("behind")[0].time)
     assert found - datetime.fromisoformat(finding.since) >= timedelta(seconds=0.25)
     assert abs(datetime.fromisoformat(finding.since) - first_look) < found - first_look
 
@@ -101,12 +101,12 @@ async def test_a_core_that_trains_level_with_the_others_has_recovered_and_its_fi
     watch = await flagged(pod)
     pod.train(behind=False)
     await watch.check_snapshot(pod.snapshot)
-    (over,) = pod.told("over")
+    (over,) = pod.stall_events("over")
     assert over.get("text") == f"core {LAGGING} has caught up"
     (finding,) = status_of(pod.directory).findings
     assert (finding.core, finding.worker, finding.address) == (LAGGING, 2, "10.0.0.2")
     assert (finding.recovered, finding.until) == (True, over.time)
-    assert finding.since == pod.told("behind")[0].time
+    assert finding.since == pod.stall_events("behind")[0].time
     assert finding.pace is not None
     assert 0.3 < finding.pace < 0.4
 
@@ -119,7 +119,7 @@ async def test_a_core_whose_workers_have_ended_has_not_recovered(pod: Pod) -> No
     pod.train(behind=False)
     pod.reachability.mark_ended(LAGGING // 2)
     await watch.check_snapshot(pod.snapshot)
-    assert not pod.told("over")
+    assert not pod.stall_events("over")
 
 
 async def test_a_core_that_reaches_the_others_only_because_they_have_stopped_has_not_recovered(pod: Pod) -> None:
@@ -127,10 +127,10 @@ async def test_a_core_that_reaches_the_others_only_because_they_have_stopped_has
     pod.step -= 1
     pod.train(behind=False, only=(LAGGING,))
     await watch.check_snapshot(pod.snapshot)
-    assert not pod.told("over")
+    assert not pod.stall_events("over")
     pod.train(behind=False)
     await watch.check_snapshot(pod.snapshot)
-    assert len(pod.told("over")) == 1
+    assert len(pod.stall_events("over")) == 1
 
 
 async def test_a_core_that_is_not_among_the_newest_lines_has_not_recovered(pod: Pod) -> None:
@@ -139,7 +139,7 @@ async def test_a_core_that_is_not_among_the_newest_lines_has_not_recovered(pod: 
     for _ in range(5):
         pod.train(only=tuple(core for core in CORES if core != LAGGING))
     await watch.check_snapshot(pod.snapshot)
-    assert not pod.told("over")
+    assert not pod.stall_events("over")
 
 
 async def test_nothing_is_found_while_a_run_is_being_stopped(pod: Pod) -> None:
@@ -147,9 +147,9 @@ async def test_nothing_is_found_while_a_run_is_being_stopped(pod: Pod) -> None:
     pod.directory.append_event("stop_requested", by="user")
     pod.train(behind=False)
     await watch.check_snapshot(pod.snapshot)
-    assert not pod.told("over")
+    assert not pod.stall_events("over")
     await watch.conclude_with(pod.snapshot)
-    assert not pod.told("end")
+    assert not pod.stall_events("end")
 
 
 async def test_what_stands_at_the_end_is_told_with_its_newest_figures(pod: Pod) -> None:
@@ -157,7 +157,7 @@ async def test_what_stands_at_the_end_is_told_with_its_newest_figures(pod: Pod) 
     for _ in range(30):
         pod.train()
     await watch.conclude_with(pod.snapshot)
-    (end,) = pod.told("end")
+    (end,) = pod.stall_events("end")
     assert end.get("text") == f"core {LAGGING} was 40 steps behind when the run ended"
     (finding,) = status_of(pod.directory).findings
     assert (finding.steps_behind, finding.is_open, finding.recovered) == (40, True, False)
@@ -168,10 +168,10 @@ async def test_a_keeper_that_takes_over_does_not_tell_it_again_and_can_tell_its_
     successor = pod.watch()
     pod.train()
     await successor.check_snapshot(pod.snapshot)
-    assert len(pod.told("behind")) == 1
+    assert len(pod.stall_events("behind")) == 1
     pod.train(behind=False)
     await successor.check_snapshot(pod.snapshot)
-    assert len(pod.told("over")) == 1
+    assert len(pod.stall_events("over")) == 1
 
 
 async def test_a_slow_core_that_keeps_step_is_told_as_slow_and_recovers(pod: Pod) -> None:
@@ -180,8 +180,8 @@ async def test_a_slow_core_that_keeps_step_is_told_as_slow_and_recovers(pod: Pod
     for _ in range(40):
         pod.train(behind=False)
     await watch.check_snapshot(pod.snapshot)
-    assert not pod.told("behind")
-    (slow,) = pod.told("slow")
+    assert not pod.stall_events("behind")
+    (slow,) = pod.stall_events("slow")
     assert slow.get("text") == f"core {LAGGING}: at 40 % of the median pace for 0 s"
     (finding,) = status_of(pod.directory).findings
     assert (finding.kind, finding.core, finding.pace, finding.is_open) == ("slow", LAGGING, 0.4, True)
@@ -189,7 +189,7 @@ async def test_a_slow_core_that_keeps_step_is_told_as_slow_and_recovers(pod: Pod
     for _ in range(40):
         pod.train(behind=False)
     await watch.check_snapshot(pod.snapshot)
-    assert [event.get("cores") for event in pod.told("over")] == [[LAGGING]]
+    assert [event.get("cores") for event in pod.stall_events("over")] == [[LAGGING]]
 
 
 async def test_a_core_of_a_worker_out_of_reach_is_not_found_behind(pod: Pod) -> None:
@@ -198,7 +198,7 @@ async def test_a_core_of_a_worker_out_of_reach_is_not_found_behind(pod: Pod) -> 
     for _ in range(30):
         pod.train()
     await watch.check_snapshot(pod.snapshot)
-    assert not pod.told("behind")
+    assert not pod.stall_events("behind")
 
 
 async def test_a_loss_that_is_a_number_again_is_told_and_what_it_was_stays(pod: Pod) -> None:
@@ -207,7 +207,7 @@ async def test_a_loss_that_is_a_number_again_is_told_and_what_it_was_stays(pod: 
     await watch.check_snapshot(pod.snapshot)
     pod.train(behind=False)
     await watch.check_snapshot(pod.snapshot)
-    assert pod.told("over")[0].get("text") == f"core {LAGGING}: the loss is a number again"
+    assert pod.stall_events("over")[0].get("text") == f"core {LAGGING}: the loss is a number again"
     (finding,) = status_of(pod.directory).findings
     assert (finding.kind, finding.loss, finding.epoch, finding.step) == ("loss", "nan", 1, 1)
     assert finding.recovered

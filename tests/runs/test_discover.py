@@ -99,9 +99,9 @@ def test_a_run_that_is_over_is_mirrored_too(pod: Pod, tmp_path: Path) -> None:
     assert over(here).state is RunState.FAILED
     unattended(here)
     shutil.rmtree(here.path)
-    told = status_of(import_run(seen(pod).runs[0], tmp_path / "elsewhere"))
-    assert (told.state, told.exit_codes, told.is_worker_report) == (RunState.FAILED, (0, 1, 2), True)
-    assert told.cause in ("worker 1 exited with 1", "worker 2 exited with 2")
+    found = status_of(import_run(seen(pod).runs[0], tmp_path / "elsewhere"))
+    assert (found.state, found.exit_codes, found.is_worker_report) == (RunState.FAILED, (0, 1, 2), True)
+    assert found.cause in ("worker 1 exited with 1", "worker 2 exited with 2")
     there = adopted(pod, tmp_path / "elsewhere")
     status = over(there)
     assert not status.is_worker_report

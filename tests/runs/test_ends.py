@@ -46,9 +46,9 @@ def test_a_run_whose_workers_are_all_gone_is_lost_and_says_which(pod: Pod) -> No
         worker.stop()
     status = over(directory, 50)
     assert status.state is RunState.LOST
-    told = re.match(r"workers 0, 1, 2 could not be reached for ([\d.]+) s \(connection refused", status.cause or "")
-    assert told, status.cause
-    assert float(told[1]) >= pod.timeouts.lost_after
+    match = re.match(r"workers 0, 1, 2 could not be reached for ([\d.]+) s \(connection refused", status.cause or "")
+    assert match, status.cause
+    assert float(match[1]) >= pod.timeouts.lost_after
     assert "attach" in (status.cause or "")
     assert "attach" in (status.remedy or "")
     unattended(directory)

@@ -24,23 +24,23 @@ def ended(
     """A run whose workers ended with these codes."""
     run = Run(make_run_id("x"), "pod", JobOptions(("true",)), tuple(Worker(index) for index in codes))
     names = {143: "TERM", 137: "KILL"}
-    told = [Event(TIME, "state", None, {"state": "running"})]
+    events = [Event(TIME, "state", None, {"state": "running"})]
     if first is not None:
-        told.append(Event(TIME, "failure", first, {"cause": f"worker {first} exited with {codes[first]}"}))
+        events.append(Event(TIME, "failure", first, {"cause": f"worker {first} exited with {codes[first]}"}))
     if by is not None:
-        told.append(Event(TIME, "stop_requested", None, {"by": by}))
+        events.append(Event(TIME, "stop_requested", None, {"by": by}))
     for worker, code in codes.items():
         signal = names.get(code) if signals else None
-        told.append(Event(TIME, "exit", worker, {"exit_code": code, "signal": signal}))
-    told.append(Event(TIME, "state", None, {"state": state}))
-    return StatusFold(run).take(told).status(KeeperStatus(False))
+        events.append(Event(TIME, "exit", worker, {"exit_code": code, "signal": signal}))
+    events.append(Event(TIME, "state", None, {"state": state}))
+    return StatusFold(run).take(events).status(KeeperStatus(False))
 
 
 OTHERS_STOPPED = {worker: 3 if worker == 5 else 143 for worker in range(8)}
 
 
 @pytest.mark.parametrize(
-    ("codes", "first", "told"),
+    ("codes", "first", "expected"),
     [
         (OTHERS_STOPPED, 5, "w5: 3 · others stopped (143)"),
         ({0: 143, 1: 137, 2: 143}, 1, "w1: SIGKILL · others stopped (143)"),
@@ -50,10 +50,10 @@ OTHERS_STOPPED = {worker: 3 if worker == 5 else 143 for worker in range(8)}
         ({0: 1, 1: 0, 2: 2, 3: 2}, 0, "w0: 1 · w1: 0 · w2-3: 2"),
     ],
 )
-def test_after_a_failure_the_culprit_comes_first(codes: dict[int, int], first: int, told: str) -> None:
+def test_after_a_failure_the_culprit_comes_first(codes: dict[int, int], first: int, expected: str) -> None:
     status = ended(codes, "failed", first=first, by="policy")
-    assert exit_summary(status) == told
-    assert (format_exit_codes(status).text, format_exit_codes(status).tone) == (told, "bad")
+    assert exit_summary(status) == expected
+    assert (format_exit_codes(status).text, format_exit_codes(status).tone) == (expected, "bad")
 
 
 def test_of_thousands_of_workers_the_culprit_is_still_the_first_word() -> None:

@@ -47,10 +47,10 @@ def test_a_failure_is_told_with_its_last_lines() -> None:
 def test_last_lines_are_short_and_cannot_reach_the_terminal_raw(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"old\n" * 9999 + b"one\n\ntwo \x1b[31mred\xff\n" + b"x" * 5000)
-    told = read_last_lines(log)
-    assert told.startswith("one | two ")
-    assert "\x1b" not in told
-    assert len(told) < 700
+    text = read_last_lines(log)
+    assert text.startswith("one | two ")
+    assert "\x1b" not in text
+    assert len(text) < 700
     assert read_last_lines(tmp_path / "none") == ""
 
 
@@ -60,8 +60,8 @@ def test_what_ended_a_killed_worker_is_said_as_far_as_it_is_known() -> None:
     assert "the kernel's OOM killer acted on this worker" in explain(5, by_kernel, "")
     assert "memory" not in explain(5, by_someone, "")
     for outcome in (by_kernel, by_someone):
-        told = remedy_of_kill(run, 5, outcome)
-        assert told is not None
-        assert told.startswith("tpu-tui exec night --worker 5 -- dmesg | tail ")
+        remedy = remedy_of_kill(run, 5, outcome)
+        assert remedy is not None
+        assert remedy.startswith("tpu-tui exec night --worker 5 -- dmesg | tail ")
     for outcome in (EARLY, LATE, GONE, WorkerOutcome(None, recorded=False, unreachable="is gone")):
         assert remedy_of_kill(run, 5, outcome) is None

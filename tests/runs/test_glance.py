@@ -10,7 +10,7 @@ from tui.logs.dialects.user_dialects import user_dialects
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.read.latest_figures import TAIL, WORKERS_READ, FiguresCache, LatestFigures
+from tui.runs.read.latest_figures import TAIL_BYTES, WORKERS_READ, FiguresCache, LatestFigures
 from tui.runs.record.run_directory import RunDirectory
 
 
@@ -47,7 +47,7 @@ def test_only_the_end_of_a_log_is_read_and_a_line_cut_there_is_none(tmp_path: Pa
     directory = made(tmp_path, workers=1)
     last = training(core=0, epoch=1, step=7, loss="0.5") + "\n"
     cut = training(core=1, epoch=9, step=9999, loss="99.0")
-    rest = TAIL - len(last) - len(cut) // 2
+    rest = TAIL_BYTES - len(last) - len(cut) // 2
     add(directory, 0, training(core=5, step=1, loss="50.0") + "\n" + cut + "x" * (rest - 1) + "\n" + last)
     assert FiguresCache().get(directory) == LatestFigures(1, 7, 0.5)
 

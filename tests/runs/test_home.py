@@ -117,24 +117,24 @@ def test_a_damaged_record_is_deleted_by_the_name_of_its_directory(home: Path, re
 
 
 def test_a_damaged_record_of_a_run_that_may_go_on_is_deleted_only_by_one_who_says_so(home: Path) -> None:
-    told = damaged(home, state="running")
+    problem = damaged(home, state="running")
     with pytest.raises(UsageError, match="may go on") as refused:
-        delete_unreadable(told, home)
+        delete_unreadable(problem, home)
     assert "--on here" in refused.value.remedy
-    claim = DirectoryLock.take(RunDirectory(told.path, RUN))
+    claim = DirectoryLock.take(RunDirectory(problem.path, RUN))
     assert claim is not None
     claim.sign()
     with pytest.raises(UsageError, match="keeper"):
-        delete_unreadable(told, home, anyway=True)
+        delete_unreadable(problem, home, anyway=True)
     claim.release()
-    delete_unreadable(told, home, anyway=True)
+    delete_unreadable(problem, home, anyway=True)
     assert list(home.iterdir()) == []
 
 
 def test_what_may_be_no_run_is_not_deleted(home: Path, tmp_path: Path) -> None:
-    told = damaged(home)
+    problem = damaged(home)
     with pytest.raises(NoRecordError):
-        delete_unreadable(told, tmp_path / "elsewhere", anyway=True)
+        delete_unreadable(problem, tmp_path / "elsewhere", anyway=True)
     (home / RUN.id).rename(home / "precious")
     with pytest.raises(NoRecordError) as caught:
         resolve(home, "precious")

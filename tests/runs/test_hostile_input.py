@@ -51,8 +51,8 @@ LOG = b"".join(
 
 def read_answers(hostility: Hostility, _home: Path) -> None:
     output = hostility.answers()
-    heard = parse_answers(NONCE, output)
-    for answer in heard:
+    replies = parse_answers(NONCE, output)
+    for answer in replies:
         outcome = parse_outcome(answer)
         assert outcome.exit_code is None or 0 <= outcome.exit_code <= 255
         assert outcome.size is None or 0 <= outcome.size <= MOST_INTEGER
@@ -60,7 +60,7 @@ def read_answers(hostility: Hostility, _home: Path) -> None:
         parse_state(answer)
         answer.number_at(0)
         str(outcome.cause)
-    facts_from(0, heard, 1.0, 2.0)
+    facts_from(0, replies, 1.0, 2.0)
     assert all(is_run_id(run_id) for run_id in parse_listing(NONCE, 0, output) or {})
 
 

@@ -84,11 +84,11 @@ def test_a_worker_that_lists_nonsense_hides_no_run_of_the_others(pod: Pod, tmp_p
     }
     adopted = import_run(found.runs[0], tmp_path / "elsewhere")
     assert status_of(adopted).attempt == 0
-    told = [problem.sentence for problem in found.problems]
+    sentences = [problem.sentence for problem in found.problems]
     if kind in ("deep", "indices"):
-        assert len(told) == 1
-        assert told[0].startswith("worker 1: cannot read the record of other-20261123-101500-00aa: ")
-        assert ("deep" if kind == "deep" else "the index of a worker") in told[0]
+        assert len(sentences) == 1
+        assert sentences[0].startswith("worker 1: cannot read the record of other-20261123-101500-00aa: ")
+        assert ("deep" if kind == "deep" else "the index of a worker") in sentences[0]
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == [here.id]
 
 

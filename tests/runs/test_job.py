@@ -9,7 +9,7 @@ from tests.run_records import make_run
 from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.launch.job_script import MAX_ARGUMENT, check_job, job_environment, job_text
+from tui.runs.launch.job_script import MAX_ARGUMENT_BYTES, check_job, job_environment, job_text
 
 WORKERS = (Worker(0, internal_ip="10.0.0.1"), Worker(1, internal_ip="10.0.0.2"))
 
@@ -106,8 +106,8 @@ def test_a_conda_environment_is_activated_by_conda_itself(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("argv", "env", "runtime", "named"),
     [
-        (["x", "a" * (MAX_ARGUMENT)], {}, "pjrt", "argument 1"),
-        (["x"], {"BIG": "é" * (MAX_ARGUMENT // 2)}, "pjrt", "BIG"),
+        (["x", "a" * (MAX_ARGUMENT_BYTES)], {}, "pjrt", "argument 1"),
+        (["x"], {"BIG": "é" * (MAX_ARGUMENT_BYTES // 2)}, "pjrt", "BIG"),
         (["x", "a\0b"], {}, "pjrt", "NUL"),
         (["x"], {"A B": "1"}, "pjrt", "A B"),
         ([], {}, "pjrt", "nothing to run"),
@@ -121,7 +121,7 @@ def test_what_no_kernel_would_run_is_refused(argv: list[str], env: dict[str, str
 
 
 def test_the_largest_argument_that_runs_is_let_through() -> None:
-    check_job(["x", "a" * (MAX_ARGUMENT - 1)], {}, "pjrt")
-    subprocess.run(["/bin/true", "a" * (MAX_ARGUMENT - 1)], check=True)
+    check_job(["x", "a" * (MAX_ARGUMENT_BYTES - 1)], {}, "pjrt")
+    subprocess.run(["/bin/true", "a" * (MAX_ARGUMENT_BYTES - 1)], check=True)
     with pytest.raises(OSError, match="too long"):
-        subprocess.run(["/bin/true", "a" * MAX_ARGUMENT], check=True)
+        subprocess.run(["/bin/true", "a" * MAX_ARGUMENT_BYTES], check=True)

@@ -1,4 +1,4 @@
-"""What is done when a run has ended: by the keeper, once, told in the events."""
+"""What is done when a run has ended: by the keeper, once, recorded in the events."""
 
 from __future__ import annotations
 
@@ -270,8 +270,8 @@ async def test_what_was_done_is_not_done_again_by_a_copy_of_the_directory(
         events = copy.path / "events.jsonl"
         kept = [line for line in events.read_bytes().splitlines(keepends=True) if b"on_end" not in line]
         events.write_bytes(b"".join(kept))
-    told = await acted(scene, copy)
-    assert [text.partition(" is not done: ")[2] for text in told] == [
+    texts = await acted(scene, copy)
+    assert [text.partition(" is not done: ")[2] for text in texts] == [
         "another copy of this run's directory does it, or has done it"
     ]
     assert (tmp_path / "did").read_text() == "done\n"
@@ -304,9 +304,9 @@ async def test_a_copy_does_nothing_once_the_machines_are_gone_that_would_know(
     (tmp_path / "end").touch()
     await scene.done(directory)
     assert await scene.names() == []
-    told = await acted(scene, copy)
-    assert len(told) == 2
-    assert all("no worker knows whether it was done there" in text for text in told)
+    texts = await acted(scene, copy)
+    assert len(texts) == 2
+    assert all("no worker knows whether it was done there" in text for text in texts)
     assert (tmp_path / "did").read_text() == "done\n"
 
 

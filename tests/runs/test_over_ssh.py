@@ -216,7 +216,7 @@ def test_a_keeper_outlives_the_process_and_the_session_that_started_it(pod: Pod)
 
 
 def test_a_keeper_killed_while_it_launches_leaves_all_or_none(pod: Pod) -> None:
-    """A run of which it confirmed some workers only, in its last milliseconds, is ended by the next one, and told."""
+    """A run of which only some workers were confirmed is ended and reported by the next keeper."""
     for wanted in ("connect", "prepare", "barrier", "start", "confirm"):
         directory = pod.launch("sleep", "1000")
         until(lambda name=wanted, run=directory: any(event.get("phase") == name for event in run.events()[0]))

@@ -28,12 +28,12 @@ def directory(tmp_path: Path) -> RunDirectory:
 
 
 def write(
-    directory: RunDirectory, worker: int, data: str | bytes, when: float = 1000.0, *, told: bool = True
+    directory: RunDirectory, worker: int, data: str | bytes, when: float = 1000.0, *, is_recorded: bool = True
 ) -> None:
     with directory.log_path(worker).open("ab") as file:
         file.write(data.encode() if isinstance(data, str) else data)
         end = file.tell()
-    if told:
+    if is_recorded:
         directory.append_arrival(worker, end, when)
 
 
@@ -60,13 +60,13 @@ class TestRunReader:
 
     def test_reads_no_further_than_arrivals_say(self, directory: RunDirectory) -> None:
         write(directory, 0, training(core=0) + "\n")
-        write(directory, 0, training(core=1) + "\n", told=False)
+        write(directory, 0, training(core=1) + "\n", is_recorded=False)
         reader = drained(RunReader(directory))
         assert len(reader.snapshot(now=1000.0)) == 1
 
     def test_when_the_run_is_over_reads_what_no_arrival_told(self, directory: RunDirectory) -> None:
         write(directory, 0, training(core=0) + "\n")
-        write(directory, 0, training(core=1), told=False)
+        write(directory, 0, training(core=1), is_recorded=False)
         directory.append_event("state", state="failed")
         rows = drained(RunReader(directory)).snapshot().rows()
         assert [(row.core, row.state) for row in rows] == [(0, "ended"), (1, "ended")]
@@ -220,7 +220,7 @@ class TestTheLastLines:
     def many(self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
         """Batches that end in the middle of lines; a second attempt; a worker that said its last word early."""
         monkeypatch.setattr(line_reader, "_FIRST_BATCHES", 1)
-        monkeypatch.setattr(mirror_tail, "LINE_BLOCK", 16)
+        monkeypatch.setattr(mirror_tail, "LINE_BLOCK_BYTES", 16)
         write(directory, 2, "early\nand torn", 1000.0)
         for attempt in (0, 1):
             chance = random.Random(attempt)

@@ -16,7 +16,7 @@ from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.health import stall_detector
-from tui.runs.health.log_tails import SAMPLE
+from tui.runs.health.log_tails import SAMPLE_BYTES
 from tui.runs.health.reachability import Reachability
 from tui.runs.health.stall_detector import StallDetector
 from tui.runs.keeper_timeouts import KeeperTimeouts
@@ -63,7 +63,7 @@ class Watched:
             line = f"| Training Device=xla:0/{core} Epoch=1 Step={step} Loss={loss} Rate=9.00 GlobalRate=9.00"
             self.write(worker, f"{line} Time=02:38:57\n")
 
-    def told(self, stall: str) -> list[Event]:
+    def stall_events(self, stall: str) -> list[Event]:
         return [event for event in self.directory.events()[0] if event.get("stall") == stall]
 
     @contextlib.asynccontextmanager
@@ -100,10 +100,10 @@ async def test_a_silent_worker_is_named_until_it_writes_again(watched: Watched) 
             watched.write(worker, "on\n")
 
     async with watched.watch(stalled_after=2.0):
-        await until(lambda: watched.told("silent"), others)
+        await until(lambda: watched.stall_events("silent"), others)
         assert status_of(watched.directory).silent == (2,)
-        await until(lambda: watched.told("over"), lambda: (others(), watched.write(2, "again\n")))
-    (silent,), (over,) = watched.told("silent"), watched.told("over")
+        await until(lambda: watched.stall_events("over"), lambda: (others(), watched.write(2, "again\n")))
+    (silent,), (over,) = watched.stall_events("silent"), watched.stall_events("over")
     assert silent.get("text") == "has written nothing for 2 s: hanging?"
     assert (silent.worker, silent.get("workers"), over.get("workers")) == (2, [2], [2])
     assert over.get("text") == "writes again"
@@ -114,8 +114,8 @@ async def test_a_silent_worker_is_named_until_it_writes_again(watched: Watched) 
 async def test_a_whole_run_that_is_silent_is_one_note_and_ended_workers_are_not_in_it(watched: Watched) -> None:
     watched.reachability.mark_ended(3)
     async with watched.watch(stalled_after=0.5):
-        await until(lambda: watched.told("silent"))
-    (silent,) = watched.told("silent")
+        await until(lambda: watched.stall_events("silent"))
+    (silent,) = watched.stall_events("silent")
     assert silent.get("text") == "no worker has written anything for 0.5 s: hanging?"
     assert silent.get("workers") == [0, 1, 2]
 
@@ -123,8 +123,8 @@ async def test_a_whole_run_that_is_silent_is_one_note_and_ended_workers_are_not_
 async def test_a_worker_out_of_reach_is_not_called_silent(watched: Watched) -> None:
     watched.reachability.mark_unreachable(1)
     async with watched.watch(stalled_after=0.5):
-        await until(lambda: watched.told("silent"))
-    assert {worker for event in watched.told("silent") for worker in event.get("workers")} == {0, 2, 3}
+        await until(lambda: watched.stall_events("silent"))
+    assert {worker for event in watched.stall_events("silent") for worker in event.get("workers")} == {0, 2, 3}
 
 
 async def test_a_loss_that_is_no_number_is_told_with_its_cores_once(watched: Watched) -> None:
@@ -132,11 +132,11 @@ async def test_a_loss_that_is_no_number_is_told_with_its_cores_once(watched: Wat
         watched.train(worker, 10)
     async with watched.watch():
         watched.train(1, 20, "nan")
-        await until(lambda: watched.told("loss"))
+        await until(lambda: watched.stall_events("loss"))
         watched.train(1, 30, "nan")
         watched.train(3, 30, "inf")
-        await until(lambda: len(watched.told("loss")) == 2)
-    first, second = watched.told("loss")
+        await until(lambda: len(watched.stall_events("loss")) == 2)
+    first, second = watched.stall_events("loss")
     assert first.get("text") == "the loss is nan on cores 2-3 by step 20"
     assert (first.worker, first.get("cores")) == (1, [2, 3])
     assert second.get("text") == "the loss is inf on cores 6-7 by step 30"
@@ -157,9 +157,9 @@ async def test_a_core_that_stays_behind_is_told_and_told_again_when_it_is_level(
 
     async with watched.watch(behind_after=0.5):
         watched.train(2, 0)
-        await until(lambda: watched.told("behind"), three_go_on)
-        await until(lambda: watched.told("over"), all_go_on)
-    behind, over = watched.told("behind")[0], watched.told("over")[0]
+        await until(lambda: watched.stall_events("behind"), three_go_on)
+        await until(lambda: watched.stall_events("over"), all_go_on)
+    behind, over = watched.stall_events("behind")[0], watched.stall_events("over")[0]
     assert str(behind.get("text")).startswith("cores 4-5: ")
     assert "steps behind the median for" in str(behind.get("text"))
     assert behind.worker == 2
@@ -179,14 +179,14 @@ async def test_a_core_far_behind_when_its_run_ends_is_said_to_be_so(watched: Wat
     )
     task = asyncio.ensure_future(watcher.run())
     watched.train(2, 0)
-    await until(lambda: watched.told("behind"), three_go_on)
+    await until(lambda: watched.stall_events("behind"), three_go_on)
     for worker in range(4):
         watched.write(worker, "Total Train Time: 0:10:00\n")
         watched.reachability.mark_ended(worker)
     await watcher.conclude()
     await asyncio.wait_for(task, 60)
-    assert not watched.told("over")
-    (end,) = watched.told("end")
+    assert not watched.stall_events("over")
+    (end,) = watched.stall_events("end")
     last = next(steps) - 10
     assert end.get("text") == f"cores 4-5 were up to {last} steps behind when the run ended"
     assert [(row["core"], row["steps_behind"]) for row in end.get("found")] == [(4, last), (5, last)]
@@ -210,8 +210,8 @@ async def test_of_a_flood_only_the_newest_lines_are_looked_into(watched: Watched
         watched.write(
             0, "| Training Device=xla:0/0 Epoch=1 Step=1 Loss=nan Rate=9.00 GlobalRate=9.00 Time=02:38:57\n"
         )
-        watched.write(0, "x" * 50 + "\n" + ("chatter " * 10 + "\n") * (SAMPLE // 40))
+        watched.write(0, "x" * 50 + "\n" + ("chatter " * 10 + "\n") * (SAMPLE_BYTES // 40))
         watched.train(0, 2, "inf")
-        await until(lambda: watched.told("loss"))
-    (told,) = watched.told("loss")
-    assert "inf" in str(told.get("text"))
+        await until(lambda: watched.stall_events("loss"))
+    (event,) = watched.stall_events("loss")
+    assert "inf" in str(event.get("text"))

@@ -149,24 +149,24 @@ def test_asked_again_it_reads_only_what_is_new(tmp_path: Path) -> None:
 def test_who_looks_again_is_handed_the_events_that_the_state_took_in(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path / "runs", RUN)
     directory.append_event("state", state="running")
-    first, told, offset = status_and_events(directory, 0)
-    assert (first.state, [event.kind for event in told]) == (RunState.RUNNING, ["state"])
+    first, events, offset = status_and_events(directory, 0)
+    assert (first.state, [event.kind for event in events]) == (RunState.RUNNING, ["state"])
 
     directory.append_event("exit", worker=1, exit_code=0)
     status_of(directory)
     directory.append_events("phase", [0, 1], phase="confirm", status="done")
-    seen, told, offset = status_and_events(directory, offset)
+    seen, events, offset = status_and_events(directory, offset)
 
-    assert [(event.kind, event.worker) for event in told] == [("exit", 1), ("phase", 0), ("phase", 1)]
+    assert [(event.kind, event.worker) for event in events] == [("exit", 1), ("phase", 0), ("phase", 1)]
     assert [worker.phase for worker in seen.workers] == ["confirm", "confirm"]
     assert status_and_events(directory, offset)[1:] == ([], offset)
 
 
 def test_a_phase_told_just_before_a_new_attempt_is_not_of_that_attempt() -> None:
-    told = event("phase", 0, phase="start", status="done")
-    seen = status(event("state", state="running"), told, event("state", state="preparing", attempt=1))
+    started = event("phase", 0, phase="start", status="done")
+    seen = status(event("state", state="running"), started, event("state", state="preparing", attempt=1))
     assert seen.workers[0].phase is None
-    assert status(event("state", state="running"), told).workers[0].phase == "start"
+    assert status(event("state", state="running"), started).workers[0].phase == "start"
 
 
 def test_a_torn_event_counts_once_it_is_whole(tmp_path: Path) -> None:
@@ -232,10 +232,10 @@ class TestWhatWorkersTold:
         assert seen.cause == "worker 1 exited with 3; restart 2 of 2 is to come"
 
     def test_what_a_keeper_followed_to_its_end_counts_more(self) -> None:
-        told = event("told", attempt=0, ended=self.ENDED)
-        assert status(event("state", state="succeeded"), told, alive=False).state is RunState.SUCCEEDED
+        report = event("told", attempt=0, ended=self.ENDED)
+        assert status(event("state", state="succeeded"), report, alive=False).state is RunState.SUCCEEDED
         next_one = event("state", state="preparing", attempt=1, cause="restart 1 of 1")
-        assert status(told, next_one, alive=False).exit_codes == (None, None)
+        assert status(report, next_one, alive=False).exit_codes == (None, None)
 
 
 def test_what_a_state_is_told_with_says_how_much_time_has_passed(tmp_path: Path) -> None:

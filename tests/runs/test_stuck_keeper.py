@@ -23,7 +23,7 @@ from tui.procs.liveness import start_time
 from tui.reports.status import status_document
 from tui.runs.keeper.start import ensure_keeper
 from tui.runs.record.directory_lock import DirectoryLock
-from tui.runs.record.keeper_file import KEEPER_FILE, STALE_HEARTBEAT, KeeperStatus, StuckKeeperError, parse_signature
+from tui.runs.record.keeper_file import KEEPER_FILE, STALE_AFTER_S, KeeperStatus, StuckKeeperError, parse_signature
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import StatusFold, status_of
 
@@ -63,15 +63,15 @@ def test_a_keeper_signs_with_the_clock_that_stands_still_while_the_machine_sleep
     ("awake", "changed", "state"),
     [
         (0.0, 0.0, "running"),
-        (STALE_HEARTBEAT - 5, STALE_HEARTBEAT - 5, "running"),
-        (STALE_HEARTBEAT + 5, STALE_HEARTBEAT + 5, "stuck"),
+        (STALE_AFTER_S - 5, STALE_AFTER_S - 5, "running"),
+        (STALE_AFTER_S + 5, STALE_AFTER_S + 5, "stuck"),
         # The machine slept for hours: what counts is how long it has been awake since.
         (5.0, 8 * 3600.0, "running"),
         # The clock on the wall was set back.
-        (STALE_HEARTBEAT + 5, -3600.0, "stuck"),
+        (STALE_AFTER_S + 5, -3600.0, "stuck"),
         # A keeper of an earlier version writes no such clock.
         (None, 0.0, "running"),
-        (None, STALE_HEARTBEAT + 5, "stuck"),
+        (None, STALE_AFTER_S + 5, "stuck"),
     ],
 )
 def test_a_keeper_that_holds_the_lock_and_does_not_move_is_stuck(
@@ -125,8 +125,8 @@ def test_that_a_stuck_keeper_was_killed_is_news() -> None:
     moments = iter(range(0, 100, 10))
     watch = KeeperWatch(lambda: float(next(moments)))
     stuck, gone = KeeperStatus(False, 1.0, 7, HERE, stuck=True), KeeperStatus(False, 1.0, 7, HERE)
-    told = [watch.changed(StatusFold(RUN).status(each)) for each in (stuck, stuck, stuck, gone, gone)]
-    assert told == [stuck, None, None, gone, None]
+    changes = [watch.changed(StatusFold(RUN).status(each)) for each in (stuck, stuck, stuck, gone, gone)]
+    assert changes == [stuck, None, None, gone, None]
 
 
 @needs_sshd

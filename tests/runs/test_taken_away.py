@@ -1,4 +1,4 @@
-"""Machines taken away under a run: told apart from a crash and from a lost network, by what the API says."""
+"""Machines taken away under a run: distinguished from a crash and from a lost network, by what the API says."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_a_worker_that_hangs_in_a_healthy_slice_is_waited_for_and_told_so(
     assert (said.get("slice"), said.get("gone")) == ("ready", False)
     assert "READY and healthy; so worker 1 crashed or hangs, or the network" in str(said.get("text"))
     scene.pod.service.set_health("local", "UNHEALTHY_MAINTENANCE", "the host is being serviced")
-    await until(lambda: status_of(directory).slice_plight == "maintenance", "maintenance is told", ENOUGH)
+    await until(lambda: status_of(directory).slice_plight == "maintenance", "maintenance is recorded", ENOUGH)
     assert status_of(directory).state is RunState.RUNNING
     os.kill(hung, signal.SIGCONT)
     await until(lambda: status_of(directory).workers[1].link == "restored", "it is followed again", ENOUGH)

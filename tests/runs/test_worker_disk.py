@@ -72,8 +72,8 @@ def test_a_job_that_fills_the_disk_and_ends_has_its_exit_code_recorded_at_once(
     assert int(status["size"]) == len(log)
     if disk.name != "ext2-disk":
         assert log == written(lines)
-    heard = worker.ask("stop", run, 10, 0)[0]
-    assert (heard[0].word, parse_outcome(heard[0]).exit_code) == ("stopped", 7)
+    answers = worker.ask("stop", run, 10, 0)[0]
+    assert (answers[0].word, parse_outcome(answers[0]).exit_code) == ("stopped", 7)
 
 
 @pytest.mark.bash
@@ -83,8 +83,8 @@ def test_a_job_held_in_its_write_is_stopped_and_what_it_wrote_is_kept(worker: Pi
     worker.launch(run).through()
     directory = worker.directory(run)
     until((directory / "full").exists)
-    heard = worker.ask("stop", run, 10, 0)[0]
-    assert (heard[0].word, parse_outcome(heard[0]).signal) == ("stopped", "TERM"), heard
+    answers = worker.ask("stop", run, 10, 0)[0]
+    assert (answers[0].word, parse_outcome(answers[0]).signal) == ("stopped", "TERM"), answers
     log = (directory / "log").read_bytes()
     assert int(ended(worker, run)["size"]) == len(log) > 32 << 20
     assert written(20_000_000).startswith(log)

@@ -23,10 +23,10 @@ def test_a_follower_resumes_at_any_byte_and_tells_the_end(worker: PipeWorker) ->
     size = int(ended(worker, run)["size"])
     assert size == junk.stat().st_size
     for offset in (0, 1, 299_999, size):
-        heard, out, _ = worker.ask("follow", run, offset, 600, 0)
+        answers, out, _ = worker.ask("follow", run, offset, 600, 0)
         assert out.partition(b"\n")[2] == junk.read_bytes()[offset:]
-        assert [answer.word for answer in heard] == ["log", "end"]
-        assert heard[1].fields["size"] == str(size)
+        assert [answer.word for answer in answers] == ["log", "end"]
+        assert answers[1].fields["size"] == str(size)
 
 
 @pytest.mark.bash
@@ -34,18 +34,18 @@ def test_a_follower_sees_a_live_run_to_its_last_byte(worker: PipeWorker) -> None
     lines = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo line $i; done; sleep 0.4; printf end; exit 5"
     run = a_run("sh", "-c", lines)
     worker.launch(run).through()
-    heard, out, _ = worker.ask("follow", run, 0, 600, 0)
+    answers, out, _ = worker.ask("follow", run, 0, 600, 0)
     assert out.partition(b"\n")[2] == b"".join(b"line %d\n" % i for i in range(1, 301)) + b"end"
-    assert heard[-1].word == "end"
-    assert heard[-1].fields["exit"] == "5"
+    assert answers[-1].word == "end"
+    assert answers[-1].fields["exit"] == "5"
 
 
 def test_a_follower_beyond_the_end_is_refused_instead_of_sent_everything_again(worker: PipeWorker) -> None:
     run = a_run("echo", "short")
     worker.launch(run).through()
     ended(worker, run)
-    heard, out, _ = worker.ask("follow", run, 100, 600, 0)
-    assert [answer.word for answer in heard] == ["short", "end"]
+    answers, out, _ = worker.ask("follow", run, 100, 600, 0)
+    assert [answer.word for answer in answers] == ["short", "end"]
     assert b"\nshort" not in out
 
 
@@ -55,12 +55,12 @@ def test_a_live_run_whose_log_was_cut_short_has_not_ended(worker: PipeWorker) ->
     log = worker.directory(run) / "log"
     until(lambda: log.stat().st_size == 10)
     os.truncate(log, 0)
-    heard, _, _ = worker.ask("follow", run, 10, 5, 0)
-    assert [answer.word for answer in heard] == ["short"]
+    answers, _, _ = worker.ask("follow", run, 10, 5, 0)
+    assert [answer.word for answer in answers] == ["short"]
     (worker.home / "end").touch()
     ended(worker, run)
-    heard, _, _ = worker.ask("follow", run, 10, 5, 0)
-    assert [answer.word for answer in heard] == ["short", "end"]
+    answers, _, _ = worker.ask("follow", run, 10, 5, 0)
+    assert [answer.word for answer in answers] == ["short", "end"]
 
 
 def test_a_log_that_was_removed_keeps_no_follower_from_the_end(worker: PipeWorker) -> None:
@@ -69,15 +69,15 @@ def test_a_log_that_was_removed_keeps_no_follower_from_the_end(worker: PipeWorke
     (worker.directory(run) / "log").unlink()
     (worker.home / "end").touch()
     assert (ended(worker, run)["size"], ended(worker, run)["exit"]) == ("0", "4")
-    heard, _, _ = worker.ask("follow", run, 0, 5, 0)
-    assert [answer.word for answer in heard] == ["log", "end"]
+    answers, _, _ = worker.ask("follow", run, 0, 5, 0)
+    assert [answer.word for answer in answers] == ["log", "end"]
 
 
 def test_a_follower_whose_time_is_up_says_nothing_of_an_end(worker: PipeWorker) -> None:
     run = a_run("sleep", "1000")
     worker.launch(run).through()
-    heard, _, _ = worker.ask("follow", run, 0, 1, 0)
-    assert [answer.word for answer in heard] == ["log", "room"]
+    answers, _, _ = worker.ask("follow", run, 0, 1, 0)
+    assert [answer.word for answer in answers] == ["log", "room"]
     worker.ask("stop", run, 10, 0)
 
 
@@ -93,7 +93,7 @@ def test_workers_of_a_large_pod_look_at_their_logs_less_often(worker: PipeWorker
 
 
 def _pauses(directory: Path) -> list[str]:
-    """What every `tail` in a directory was told to wait between two looks."""
+    """What every `tail` in a directory waits between two polls."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError):
@@ -109,10 +109,10 @@ def test_status_and_list_tell_what_runs_here(worker: PipeWorker) -> None:
     worker.launch(done).through()
     ended(worker, done)
     worker.launch(going).through()
-    heard, _, _ = worker.ask("list", going)
-    rows = {answer.text.split()[0]: answer.text.split()[2] for answer in heard if answer.word == "run"}
+    answers, _, _ = worker.ask("list", going)
+    rows = {answer.text.split()[0]: answer.text.split()[2] for answer in answers if answer.word == "run"}
     assert rows == {done.id: "ended", going.id: "running"}
-    assert heard[-1].word == "listed"
+    assert answers[-1].word == "listed"
     assert worker.ask("status", done)[0][0].fields["exit"] == "2"
     assert worker.ask("status", a_run("true"))[0][0].word == "norun"
     assert b"\n{}" in worker.ask("show", done)[1]
@@ -126,13 +126,13 @@ def test_of_many_who_want_to_act_at_a_runs_end_one_is_entitled_and_stays_so(work
     made = [build_call("entitle", run.id, 0, number, run_root=run.run_root) for number in range(1, 9)]
     asking = [worker.open(one) for one in made]
     outs = [process.communicate(timeout=90)[0] for process in asking]
-    told = {
+    intervals = {
         (answer.word, answer.text)
         for one, out in zip(made, outs, strict=True)
         for answer in parse_answers(one.nonce, out)
     }
-    assert len(told) == 1, told
-    word, number = told.pop()
+    assert len(intervals) == 1, intervals
+    word, number = intervals.pop()
     assert (word, int(number) in range(1, 9)) == ("entitled", True)
     assert worker.ask("entitle", run, 99)[0][0].text == number
     assert worker.ask("delete", run)[0][0].word == "deleted"

@@ -50,8 +50,8 @@ def test_a_leader_that_changed_its_limit_is_stopped(worker: PipeWorker, shell: s
     worker.launch(run).through()
     until(lambda: (worker.directory(run) / "log").read_bytes() == b"on\n")
     until(lambda: len(sleeping()) == 2)
-    heard = worker.ask("stop", run, 20, 0)[0]
-    assert (heard[0].word, parse_outcome(heard[0]).signal) == ("stopped", "TERM"), heard
+    answers = worker.ask("stop", run, 20, 0)[0]
+    assert (answers[0].word, parse_outcome(answers[0]).signal) == ("stopped", "TERM"), answers
     assert not sleeping()
 
 

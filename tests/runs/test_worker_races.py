@@ -1,4 +1,4 @@
-"""Two that are about the same run on one worker at the same moment: what each is told is true."""
+"""Two commands for the same run on one worker at the same moment: the answer to each is true."""
 
 from __future__ import annotations
 

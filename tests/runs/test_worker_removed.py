@@ -47,8 +47,8 @@ def job(taken: str, end: str = "exit 5") -> str:
 
 def follow(worker: PipeWorker, run: Run, offset: int, seconds: int) -> tuple[list[Answer], bytes]:
     """One session of a follower: its answers, and the log's bytes."""
-    heard, out, _ = worker.ask("follow", run, offset, seconds, 0)
-    return heard, out.partition(b"\n")[2]
+    replies, out, _ = worker.ask("follow", run, offset, seconds, 0)
+    return replies, out.partition(b"\n")[2]
 
 
 def running(worker: PipeWorker, run: Run, taken: str) -> None:
@@ -77,8 +77,32 @@ def test_a_log_taken_away_by_its_job_is_followed_to_its_last_byte(worker: PipeWo
     assert [
         (one.word, parse_outcome(one).exit_code) for one in parse_answers(made.nonce, err) if one.word == "end"
     ] == [("end", 5)]
-    heard, rest = follow(worker, run, 8, 5)
-    assert (rest, heard[-1].word, parse_outcome(heard[-1]).size) == (b"three\n", "end", 14)
+    replies, rest = follow(worker, run, 8, 5)
+    assert (rest, replies[-1].word, parse_outcome(replies[-1]).size) == (b"three\n", "end", 14)
+
+
+@pytest.mark.parametrize("taken", ["removed", *ELSEWHERE])
+def test_a_follower_that_begins_while_its_directory_is_taken_away_sends_every_byte(
+    worker: PipeWorker, taken: str
+) -> None:
+    run = a_run("sh", "-c", f"echo one; {WAIT}; echo two; exit 5")
+    worker.launch(run).through()
+    until(lambda: (worker.directory(run) / "log").read_bytes() == b"one\n")
+    strike, program = worker.home / "strike", worker.root / worker.shell / "bin" / "stat"
+    strike.touch()
+    real = program.resolve()
+    program.unlink()
+    take = f'rm "{strike}"; HERE="{worker.directory(run)}"; cd "$HERE"; {TAKEN[taken]}'
+    program.write_text(f'#!/bin/sh\n[ ! -e "{strike}" ] || {{ {take}; }}\nexec {real} "$@"\n')
+    program.chmod(0o755)
+    made = build_call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root)
+    follower = worker.open(made)
+    until(lambda: not strike.exists())
+    (worker.home / "end").touch()
+    out, err = follower.communicate(timeout=60)
+    assert out.partition(b"\n")[2] == b"one\ntwo\n"
+    ends = [parse_outcome(answer) for answer in parse_answers(made.nonce, err) if answer.word == "end"]
+    assert [(end.exit_code, end.size) for end in ends] == [(5, 8)], err
 
 
 @pytest.mark.parametrize("taken", TAKEN)
@@ -92,8 +116,8 @@ def test_a_job_that_took_its_directory_away_is_seen_and_stopped(worker: PipeWork
     assert worker.ask("status", run)[0][0].text.split()[2] == "running"
     assert run.id in {answer.text.split()[0] for answer in worker.ask("list", run)[0] if answer.word == "run"}
     assert worker.ask("delete", run)[0][0].word == "alive"
-    heard = worker.ask("stop", run, 10, 1, 0)[0]
-    assert (heard[0].word, parse_outcome(heard[0]).exit_code) == ("stopped", 143), heard
+    replies = worker.ask("stop", run, 10, 1, 0)[0]
+    assert (replies[0].word, parse_outcome(replies[0]).exit_code) == ("stopped", 143), replies
     assert not tagged(tag)
     assert worker.ask("status", run)[0][0].text.split()[2] == "ended"
     assert follow(worker, run, 0, 5)[1] == b"one\ntwo\n"
@@ -107,11 +131,11 @@ def test_a_directory_taken_away_during_the_stop_hides_no_exit_code(worker: PipeW
     worker.launch(run).through()
     tag = tag_of(worker, run)
     until(lambda: follow(worker, run, 0, 1)[1] == b"one\n")
-    heard = worker.ask("stop", run, 100, 1, 0)[0]
+    replies = worker.ask("stop", run, 100, 1, 0)[0]
     assert not tagged(tag)
     # Where all of tpu-tui's directory is removed, no record is written again: a follower alone has the code.
     code = None if taken == "all removed" else 17
-    assert (heard[0].word, parse_outcome(heard[0]).exit_code) == ("stopped", code), heard
+    assert (replies[0].word, parse_outcome(replies[0]).exit_code) == ("stopped", code), replies
 
 
 @pytest.mark.parametrize("taken", ELSEWHERE)
@@ -136,8 +160,8 @@ def test_a_log_cut_short_by_its_job_ends_with_what_was_written_after(worker: Pip
     status = ended(worker, run)
     assert (status["exit"], status["size"]) == ("6", "6")
     assert (worker.directory(run) / "log").read_bytes() == b"after\n"
-    heard, _ = follow(worker, run, 10, 5)
-    assert [answer.word for answer in heard] == ["short", "end"]
+    replies, _ = follow(worker, run, 10, 5)
+    assert [answer.word for answer in replies] == ["short", "end"]
 
 
 def kill_supervisors(run: Run, worker: int = 0) -> None:
@@ -172,9 +196,9 @@ def test_a_job_without_directory_and_supervisor_is_found_by_its_tag(worker: Pipe
     kill_supervisors(run)
     shutil.rmtree(worker.home / ".tpu-tui")
     assert tagged(tag)
-    heard = worker.ask("stop", run, 10, 1, int(tag))[0]
-    assert heard[0].word == "stopped"
-    assert heard[0].fields.get("never") != "1"
+    replies = worker.ask("stop", run, 10, 1, int(tag))[0]
+    assert replies[0].word == "stopped"
+    assert replies[0].fields.get("never") != "1"
     assert not tagged(tag)
     assert worker.ask("stop", run, 10, 1, int(tag))[0][0].fields["never"] == "1"
 
@@ -199,8 +223,8 @@ def test_a_job_is_found_where_the_home_is_another_one_now(worker: PipeWorker) ->
     home, worker.home = worker.home, worker.root / "another"
     worker.home.mkdir()
     until(lambda: follow(worker, run, 0, 1)[1] == b"on\n")
-    heard = worker.ask("stop", run, 10, 1, int(tag))[0]
-    assert (heard[0].word, parse_outcome(heard[0]).exit_code) == ("stopped", 143), heard
+    replies = worker.ask("stop", run, 10, 1, int(tag))[0]
+    assert (replies[0].word, parse_outcome(replies[0]).exit_code) == ("stopped", 143), replies
     assert not tagged(tag)
     worker.home = home
     assert ended(worker, run)["exit"] == "143"

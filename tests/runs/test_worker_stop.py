@@ -67,9 +67,9 @@ def test_a_stop_leaves_no_stubborn_process_and_touches_no_neighbour(worker: Pipe
     worker.launch(run).through()
     tag = tag_of(worker, run)
     until(lambda: len(tagged(tag)) >= 6)
-    heard, _, _ = worker.ask("stop", run, 5, 0)
-    assert heard[0].word == "stopped", heard
-    assert parse_outcome(heard[0]).signal == "KILL"
+    answers, _, _ = worker.ask("stop", run, 5, 0)
+    assert answers[0].word == "stopped", answers
+    assert parse_outcome(answers[0]).signal == "KILL"
     assert tagged(tag) == []
     assert neighbour.poll() is None
     neighbour.kill()
@@ -90,8 +90,8 @@ def test_a_process_that_ends_at_the_first_word_has_its_grace(worker: PipeWorker)
     run = a_run("sh", "-c", "trap 'sleep 0.5; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     worker.launch(run).through()
     until(lambda: (worker.directory(run) / "log").read_bytes() == b"ready\n")
-    heard, _, _ = worker.ask("stop", run, 300, 0)
-    assert parse_outcome(heard[0]).exit_code == 0
+    answers, _, _ = worker.ask("stop", run, 300, 0)
+    assert parse_outcome(answers[0]).exit_code == 0
     assert (worker.directory(run) / "log").read_bytes().startswith(b"ready\n")
     assert (worker.directory(run) / "log").read_bytes().endswith(b"saved\n")
 
@@ -104,9 +104,9 @@ for child in range(12):
         if child % 3 == 0: os.setsid()
         break
 os.write(1, b"ready\\n")
-heard = 0
-while signal.sigtimedwait({signal.SIGTERM}, 1 if heard else 60): heard += 1
-os.write(1, b"heard %d\\n" % heard)
+answers = 0
+while signal.sigtimedwait({signal.SIGTERM}, 1 if answers else 60): answers += 1
+os.write(1, b"answers %d\\n" % answers)
 """
 
 
@@ -117,7 +117,7 @@ def test_a_stop_says_terminate_once_to_each_process(worker: PipeWorker) -> None:
     log = worker.directory(run) / "log"
     until(lambda: log.read_bytes().count(b"ready\n") == 13)
     assert worker.ask("stop", run, 300, 0)[0][0].word == "stopped"
-    assert log.read_bytes().splitlines()[13:] == [b"heard 1"] * 13
+    assert log.read_bytes().splitlines()[13:] == [b"answers 1"] * 13
 
 
 def test_stopping_a_prepared_run_keeps_it_from_ever_starting(worker: PipeWorker) -> None:
@@ -197,10 +197,10 @@ def test_a_run_whose_supervisors_were_killed_is_lost_and_can_still_be_stopped(wo
         for pid in family():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    heard, _, _ = worker.ask("follow", run, 0, 600, 0)
-    assert [answer.word for answer in heard] == ["log", "lost"]
-    heard, _, _ = worker.ask("stop", run, 10, 0)
-    assert (heard[0].word, heard[0].fields.get("unrecorded")) == ("stopped", "1")
+    answers, _, _ = worker.ask("follow", run, 0, 600, 0)
+    assert [answer.word for answer in answers] == ["log", "lost"]
+    answers, _, _ = worker.ask("stop", run, 10, 0)
+    assert (answers[0].word, answers[0].fields.get("unrecorded")) == ("stopped", "1")
     assert not tagged(tag_of(worker, run))
 
 
@@ -250,8 +250,8 @@ def test_a_process_that_forks_and_leaves_its_session_all_the_time_does_not_escap
     until(lambda: (worker.directory(run) / "log").read_bytes() == b"away\n")
     group = Path((worker.directory(run) / "cgroup").read_text().strip())
     assert group.is_dir()
-    heard, _, _ = worker.ask("stop", run, 5, 0)
-    assert heard[0].word == "stopped", heard
+    answers, _, _ = worker.ask("stop", run, 5, 0)
+    assert answers[0].word == "stopped", answers
     assert tagged(tag_of(worker, run)) == []
     until(lambda: not group.exists())
 
@@ -299,5 +299,5 @@ def test_a_run_inside_a_run_without_privilege_gets_a_tag_of_its_own(open_worker:
     tag = int(tag_of(open_worker, run))
     assert outer // 2 < tag < outer
     assert len(tagged(str(tag))) == 1
-    heard, _, _ = open_worker.ask("stop", run, 10, 0)
-    assert heard[0].word == "stopped"
+    answers, _, _ = open_worker.ask("stop", run, 10, 0)
+    assert answers[0].word == "stopped"

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
 
-PATIENCE = 15.0
+LIST_TIMEOUT_S = 15.0
 """Seconds that a worker has to list its runs, and that the transfer of a run's record may take."""
-LEAST_PATIENCE, LAGGARDS = 4.0, 4.0
+LEAST_TIMEOUT_S, LAGGARD_FACTOR = 4.0, 4.0
 """Once half of the workers have answered: the least time for the others, and its factor over the time of those."""
-_LOOK_EVERY = 0.25
+_POLL_INTERVAL_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class DeleteAnswer:
 
 
 async def discover(
-    fleet: Fleet, run_root: str, *, slice_name: str = "SLICE", least_patience: float = LEAST_PATIENCE
+    fleet: Fleet, run_root: str, *, slice_name: str = "SLICE", least_patience: float = LEAST_TIMEOUT_S
 ) -> Discovery:
     """Ask every worker of a slice for the runs it knows.
 
@@ -110,14 +110,14 @@ async def _collect_answers(
     """Return what each worker lists, or why it does not."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    patience = PATIENCE
+    patience = LIST_TIMEOUT_S
     tasks = {index: asyncio.ensure_future(list_run_answers(fleet, index, run_root)) for index in fleet.workers}
     pending = set(tasks.values())
     try:
         while pending and (left := began + patience - loop.time()) > 0:
-            _, pending = await asyncio.wait(pending, timeout=min(left, _LOOK_EVERY))
+            _, pending = await asyncio.wait(pending, timeout=min(left, _POLL_INTERVAL_S))
             if 2 * len(pending) <= len(tasks):
-                patience = min(patience, max(least_patience, LAGGARDS * (loop.time() - began)))
+                patience = min(patience, max(least_patience, LAGGARD_FACTOR * (loop.time() - began)))
     finally:
         for task in pending:
             task.cancel()
@@ -146,10 +146,10 @@ async def _describe(
     problem: TpuTuiError | None = None
     for index in sorted(at):
         try:
-            record = await asyncio.wait_for(read_record(fleet, index, run_id, run_root), PATIENCE)
-            status = await asyncio.wait_for(query_status(record, fleet, index), PATIENCE)
+            record = await asyncio.wait_for(read_record(fleet, index, run_id, run_root), LIST_TIMEOUT_S)
+            status = await asyncio.wait_for(query_status(record, fleet, index), LIST_TIMEOUT_S)
         except asyncio.TimeoutError:
-            problem = _late(f"it does not report {run_id}", index, PATIENCE, slice_name)
+            problem = _late(f"it does not report {run_id}", index, LIST_TIMEOUT_S, slice_name)
             continue
         except TpuTuiError as error:
             problem = error

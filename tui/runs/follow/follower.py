@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from tui.runs.launch.worker_session import WorkerSession
     from tui.ssh.fleet import Fleet
 
-BATCH = 256 * 1024
+READ_BYTES = 256 * 1024
 """Bytes taken from a connection at once; with SSH's window this bounds the memory a worker can cost."""
-MAX_CHATTER = 1024 * 1024
+MAX_CHATTER_BYTES = 1024 * 1024
 """Bytes that start-up files may print before the log begins."""
-MAX_TRAILER = 64 * 1024
+MAX_TRAILER_BYTES = 64 * 1024
 MAX_ANSWERS = 64
 _ROOM = {
     "full": "the disk of this worker is full: the job waits in its write, nothing is lost",
@@ -44,10 +44,10 @@ _ROOM = {
 }
 _FOR_A_PERSON = (Reason.HOST_KEY_CHANGED, Reason.HOST_KEY_UNKNOWN, Reason.DENIED)
 """Why a worker that was lost does not come back by itself."""
-SHORT_PAUSE = 30.0
+SHORT_LOG_PAUSE_S = 30.0
 """Seconds between two looks at a log that is shorter than its mirror while its job lives."""
 
-EMPTY_PAUSE = 1.0
+EMPTY_SESSION_PAUSE_S = 1.0
 """Least seconds between the beginnings of two sessions of which the first brought nothing."""
 
 
@@ -102,9 +102,9 @@ class Follower:
         began, size = asyncio.get_running_loop().time(), self._mirror.size
         try:
             outcome = await self._once()
-            brief = asyncio.get_running_loop().time() - began < EMPTY_PAUSE
+            brief = asyncio.get_running_loop().time() - began < EMPTY_SESSION_PAUSE_S
             if brief and outcome is None and self._mirror.size == size:
-                await asyncio.sleep(EMPTY_PAUSE)
+                await asyncio.sleep(EMPTY_SESSION_PAUSE_S)
             return outcome
         except TpuTuiError as error:
             await self._link_lost(error)
@@ -179,10 +179,10 @@ class Follower:
         """Return the answer before the bytes, and the bytes that came along; skip what start-up files print."""
         seen = b""
         skipped = 0
-        while skipped + len(seen) < MAX_CHATTER + BATCH:
+        while skipped + len(seen) < MAX_CHATTER_BYTES + READ_BYTES:
             line, newline, rest = seen.partition(b"\n")
             if not newline:
-                data = await process.stdout.read(BATCH)
+                data = await process.stdout.read(READ_BYTES)
                 if not data:
                     raise WorkerError("the follower did not start", worker=self.worker, why=one_line(seen[-200:]))
                 seen += data
@@ -204,7 +204,7 @@ class Follower:
                 self._waits = backoff()
             if goal is not None and self._mirror.size >= goal:
                 return
-            data = await process.stdout.read(BATCH)
+            data = await process.stdout.read(READ_BYTES)
             if not data:
                 return
             self.reachability.mark_reachable(self.worker)
@@ -227,7 +227,7 @@ class Follower:
                     await self._record_once("the machine was rebooted; how its part of the run ended is not recorded")
                 return WorkerOutcome(answer.number("code", MOST_EXIT_CODE), size=self._mirror.size, recorded=False)
         if head.word == "short":
-            await asyncio.sleep(SHORT_PAUSE)
+            await asyncio.sleep(SHORT_LOG_PAUSE_S)
         return None
 
     async def _trailer(self, process: asyncssh.SSHClientProcess[bytes], made: Call) -> list[Answer]:
@@ -235,9 +235,9 @@ class Follower:
         answers: list[Answer] = []
         rest = b""
         with suppress(*channel_errors()):
-            while data := await process.stderr.read(MAX_TRAILER):
+            while data := await process.stderr.read(MAX_TRAILER_BYTES):
                 lines, newline, rest = (rest + data).rpartition(b"\n")
-                rest = rest[-MAX_TRAILER:]
+                rest = rest[-MAX_TRAILER_BYTES:]
                 for answer in parse_answers(made.nonce, lines) if newline else []:
                     if answer.word in _ROOM:
                         await self._record_room(answer.word)

@@ -23,10 +23,10 @@ from tui.text.ranks import format_workers
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
-_LOOK = 1.0
-_OUT_OF_REACH = 20.0
+_POLL_INTERVAL_S = 1.0
+_UNREACHABLE_TIMEOUT_S = 20.0
 """Seconds that a worker out of reach is waited for, once the others have given all they have of an attempt."""
-_ASKING = 5.0
+_QUERY_TIMEOUT_S = 5.0
 """Seconds for the workers to report their attempt, before the attempts known to this machine are followed."""
 
 
@@ -47,7 +47,7 @@ async def _latest_there(directory: RunDirectory, fleet: Fleet) -> int:
     """Return the latest attempt that a reachable worker reports."""
     asking = [asyncio.ensure_future(_attempt_on(directory, fleet, each.index)) for each in directory.run.workers]
     try:
-        done, _ = await asyncio.wait(asking, timeout=_ASKING)
+        done, _ = await asyncio.wait(asking, timeout=_QUERY_TIMEOUT_S)
         return max((task.result() for task in done), default=0)
     finally:
         for task in asking:
@@ -99,11 +99,11 @@ async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:
     tasks = {index: asyncio.ensure_future(follower.run()) for index, follower in followers.items()}
     try:
         while left := [index for index, task in tasks.items() if not task.done()]:
-            if all(reachability.seconds_unreachable(index) > _OUT_OF_REACH for index in left):
+            if all(reachability.seconds_unreachable(index) > _UNREACHABLE_TIMEOUT_S for index in left):
                 text = f"attempt {attempt}: the logs of {format_workers(left)} could not be fetched: out of reach"
                 await record(directory, "note", text=text)
                 break
-            await asyncio.wait([tasks[index] for index in left], timeout=_LOOK)
+            await asyncio.wait([tasks[index] for index in left], timeout=_POLL_INTERVAL_S)
     finally:
         for task in tasks.values():
             task.cancel()

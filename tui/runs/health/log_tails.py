@@ -15,9 +15,9 @@ from tui.runs.health.slice_monitor import slice_settings
 from tui.runs.read.log_ranges import log_size, read_range
 from tui.runs.record.run_directory import RunDirectory
 
-SAMPLE = 8 * 1024
-LEAST_SAMPLE = 2 * 1024
-MOST_SAMPLED = 64 * SAMPLE
+SAMPLE_BYTES = 8 * 1024
+LEAST_SAMPLE_BYTES = 2 * 1024
+MOST_SAMPLED_BYTES = 64 * SAMPLE_BYTES
 """Bytes of a worker's newest lines that are read, some eight lines of each of eight cores; fewer in pods so large
 that all together would be more. Where no fast path knows their format, a line costs twenty microseconds, in which no
 other worker's lines are taken."""
@@ -28,7 +28,7 @@ class LogTails:
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
-        self._sample = max(LEAST_SAMPLE, min(SAMPLE, MOST_SAMPLED // len(directory.run.workers)))
+        self._sample = max(LEAST_SAMPLE_BYTES, min(SAMPLE_BYTES, MOST_SAMPLED_BYTES // len(directory.run.workers)))
         self._demux = _open_demux(directory)
         self._read: dict[int, int] = {}
         self.cpu_s = 0.0

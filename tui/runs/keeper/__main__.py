@@ -26,10 +26,9 @@ from tui.procs.gc_policy import collect_rarely, skip_final_collection
 from tui.runs.health.local_pod_watch import POD_GONE, LocalPodWatch
 from tui.runs.health.slice_monitor import slice_settings
 from tui.runs.keeper.lifecycle import RunLifecycle
-from tui.runs.keeper.packet_batching import run_in_batches
 from tui.runs.launch.on_end_actions import actions_of
 from tui.runs.record.directory_lock import DirectoryLock, living_keeper
-from tui.runs.record.keeper_file import HEARTBEAT
+from tui.runs.record.keeper_file import HEARTBEAT_INTERVAL_S
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import KEEPER_LOG, RunDirectory
 from tui.runs.record.run_status import status_of
@@ -67,7 +66,7 @@ def main(arguments: list[str]) -> int:
     _load_modules(directory.run, document)
     _go_to_background(lock)
     try:
-        run_in_batches(_keep(directory, lock, document))
+        asyncio.run(_keep(directory, lock, document))
     except Exception as error:
         if isinstance(error, OSError) and not lock.stands():
             return 0  # The run's directory was deleted or moved: there is nothing to keep.
@@ -144,7 +143,7 @@ async def _beat(lock: DirectoryLock) -> None:
     """Show signs of life for as long as the run's directory is there."""
     while lock.stands():
         lock.beat()
-        await asyncio.sleep(HEARTBEAT)
+        await asyncio.sleep(HEARTBEAT_INTERVAL_S)
 
 
 async def _write_report(directory: RunDirectory, folder: str) -> list[str]:

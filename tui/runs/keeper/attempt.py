@@ -19,7 +19,6 @@ from tui.runs.health.stall_detector import StallDetector
 from tui.runs.keeper.attempt_start import AttemptResult, AttemptStarter
 from tui.runs.keeper.failure_handler import FailureHandler
 from tui.runs.keeper.leadership import Leadership
-from tui.runs.keeper.packet_batching import BATCH_INTERVAL_S, batched_reads
 from tui.runs.keeper.stop_requests import GIVE_UP_AFTER_S, complete_requested_stop
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_spec import LaunchSpec
@@ -115,8 +114,7 @@ class Attempt:
         settled = before.state.is_over and before.state is not RunState.LOST
         following = [asyncio.ensure_future(self._follow_one(worker)) for worker in before.workers]
         try:
-            with batched_reads(BATCH_INTERVAL_S):
-                await asyncio.wait_for(asyncio.gather(*following), GIVE_UP_AFTER_S if settled else None)
+            await asyncio.wait_for(asyncio.gather(*following), GIVE_UP_AFTER_S if settled else None)
         except asyncio.TimeoutError:
             await record(self.directory, "note", text="some workers' last bytes could not be fetched: out of reach")
         finally:

@@ -30,7 +30,7 @@ from tui.ssh.sync.upload import code_directory, send_bundle
 
 _DECIDED = (RunStoppedError, AlreadyLaunchedError)
 """Of several failures the one that explains the end of the run, where others only ended with it."""
-_OTHERS = 2.0
+_OTHER_FAILURES_S = 2.0
 """Seconds in which other workers may fail too once one has, so that all of them are named."""
 
 
@@ -290,7 +290,7 @@ async def _all_or_first_failure(tasks: Collection[asyncio.Task[None]], timeout: 
     try:
         done, pending = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_EXCEPTION)
         if pending and any(task.exception() for task in done):
-            await asyncio.wait(pending, timeout=_OTHERS)
+            await asyncio.wait(pending, timeout=_OTHER_FAILURES_S)
         else:
             late = list(pending)
     finally:

@@ -10,9 +10,9 @@ from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 
-MAX_ARGUMENT = 128 * 1024
+MAX_ARGUMENT_BYTES = 128 * 1024
 """Bytes at which Linux refuses one argument or `K=V` (MAX_ARG_STRLEN, its final NUL included)."""
-MAX_TOGETHER = 2 * 1024 * 1024 - 128 * 1024
+MAX_TOTAL_BYTES = 2 * 1024 * 1024 - 128 * 1024
 """Bytes that arguments and environment may have together (a quarter of the usual stack, less what logins add)."""
 COORDINATOR_PORT = 8476
 MESH_PORT = 8477
@@ -60,10 +60,10 @@ def check_job(argv: Sequence[str], env: Mapping[str, str], runtime: str) -> None
     for place, word in enumerate(argv):
         _check_text(f"argument {place}", word)
     together = sum(_length(word) + 9 for word in [*argv, *(f"{name}={value}" for name, value in env.items())])
-    if together > MAX_TOGETHER:
+    if together > MAX_TOTAL_BYTES:
         raise UsageError(
             f"arguments and environment are {together} bytes together",
-            why=f"the kernel takes about {MAX_TOGETHER}",
+            why=f"the kernel takes about {MAX_TOTAL_BYTES}",
             remedy="put them into a file",
         )
 
@@ -153,7 +153,7 @@ def _length(text: str) -> int:
 def _check_text(what: str, text: str) -> None:
     if "\0" in text:
         raise UsageError(f"{what} holds a NUL byte", why="no program can be given one")
-    if _length(text) + 1 > MAX_ARGUMENT:
+    if _length(text) + 1 > MAX_ARGUMENT_BYTES:
         raise UsageError(
             f"{what} is {_length(text)} bytes long",
             why="Linux refuses arguments and variables of 128 KiB or more",

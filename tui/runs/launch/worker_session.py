@@ -16,8 +16,8 @@ from tui.ssh.exec.script_protocol import Answer, Call, channel_errors, no_answer
 if TYPE_CHECKING:
     import asyncssh
 
-_LINE = 64 * 1024
-_LAST_WORDS = 2.0
+_MAX_LINE_BYTES = 64 * 1024
+_LAST_OUTPUT_S = 2.0
 """Seconds in which a session that ended may still deliver what it wrote to standard error."""
 
 _REFUSALS = {
@@ -142,15 +142,15 @@ class WorkerSession:
                 raise self._broken(error) from error
             if not line:
                 raise await self._ended(lacking)
-            answer = parse_line(self.made.nonce, line[:_LINE])
+            answer = parse_line(self.made.nonce, line[:_MAX_LINE_BYTES])
             if answer is not None:
                 return answer
-            self._said = line[:_LINE]
+            self._said = line[:_MAX_LINE_BYTES]
 
     async def _ended(self, lacking: str) -> TpuTuiError:
         stderr = b""
         with suppress(asyncio.TimeoutError, *channel_errors()):
-            stderr = await asyncio.wait_for(self.process.stderr.read(_LINE), _LAST_WORDS)
+            stderr = await asyncio.wait_for(self.process.stderr.read(_MAX_LINE_BYTES), _LAST_OUTPUT_S)
         if self._stopped:
             return RunStoppedError(_REFUSALS["stopped"][0], worker=self.worker.index)
         if self._decided:

@@ -18,7 +18,7 @@ WORKERS_READ = 8
 """Workers whose logs are looked at, spread over the pod: they train in step."""
 MOST_NAN = 16
 """Cores without a loss that are named."""
-TAIL = 16 * 1024
+TAIL_BYTES = 16 * 1024
 """Bytes read of each: some hundred lines."""
 
 
@@ -82,7 +82,7 @@ def _spread(workers: Sequence[int]) -> list[int]:
 
 def _tail(directory: RunDirectory, worker: int, size: int) -> bytes:
     """Return the whole lines at a log's end: the first one is left out where it was cut."""
-    start = max(0, size - TAIL)
+    start = max(0, size - TAIL_BYTES)
     data = b""
     with suppress(OSError):
         data = read_range(directory.log_path(worker), start, size - start)

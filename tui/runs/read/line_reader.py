@@ -8,7 +8,7 @@ from functools import partial
 
 from tui.logs.files.lines import Cutter, LogLine, names_core
 from tui.runs.read.arrivals_reader import Batch
-from tui.runs.read.mirror_tail import POLL_BUDGET, MirrorTail, Span
+from tui.runs.read.mirror_tail import POLL_BUDGET_BYTES, MirrorTail, Span
 from tui.runs.record.event_log import Event
 from tui.runs.record.run_directory import RunDirectory
 
@@ -31,7 +31,7 @@ class LineReader:
         self._cutters: dict[int, tuple[int, Cutter, float]] = {}
 
     def poll(
-        self, *, final: bool = False, budget_bytes: int = POLL_BUDGET, events: Iterable[Event] | None = None
+        self, *, final: bool = False, budget_bytes: int = POLL_BUDGET_BYTES, events: Iterable[Event] | None = None
     ) -> Iterator[LogLine]:
         """Yield the complete lines; with `final` everything there is, last lines without an end too.
 

@@ -17,7 +17,7 @@ from tui.runs.read.arrivals_reader import ArrivalsReader, Batch
 from tui.runs.record.event_log import Event
 from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 
-READ_BLOCK = 1024 * 1024
+READ_BLOCK_BYTES = 1024 * 1024
 """Bytes of a log read and demultiplexed at once."""
 
 _ROUNDS_JOINED, _LEAST_JOINED = 16, 1024
@@ -28,10 +28,10 @@ _SHARE_JOINED = 1 / 256
 """Share of the time since the run's first batch that batches taken as one may lie apart: a chart of the run shows no
 difference."""
 
-LINE_BLOCK = 64 * 1024
+LINE_BLOCK_BYTES = 64 * 1024
 """Bytes read at once to find where a line begins."""
 
-POLL_BUDGET = 8 * 1024 * 1024
+POLL_BUDGET_BYTES = 8 * 1024 * 1024
 """Bytes read in one poll by default."""
 
 
@@ -82,7 +82,7 @@ class MirrorTail:
                 self._read[worker] = 0
                 yield Span(worker, 0, b"", moment, attempt)
             start = self._read.get(worker, 0)
-            data = self._pread(worker, start, min(end - start, READ_BLOCK, budget))
+            data = self._pread(worker, start, min(end - start, READ_BLOCK_BYTES, budget))
             self._read[worker] = start + len(data)
             if self._read[worker] >= end or not data:
                 self._pending.popleft()
@@ -155,7 +155,7 @@ class MirrorTail:
     def _line_start(self, worker: int, end: int) -> int:
         """Return where the line begins that contains a position of a worker's log."""
         while end > 0:
-            start = max(0, end - LINE_BLOCK)
+            start = max(0, end - LINE_BLOCK_BYTES)
             newline = self._pread(worker, start, end - start).rfind(b"\n")
             if newline >= 0:
                 return start + newline + 1
@@ -178,7 +178,7 @@ class MirrorTail:
         for worker in self.directory.run.workers:
             while budget > 0:
                 start = self._read.get(worker.index, 0)
-                data = self._pread(worker.index, start, min(READ_BLOCK, budget))
+                data = self._pread(worker.index, start, min(READ_BLOCK_BYTES, budget))
                 if not data:
                     break
                 budget -= len(data)

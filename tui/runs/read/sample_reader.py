@@ -9,7 +9,7 @@ from typing import Any
 from tui.logs.demux import Demux
 from tui.logs.dialects.registry import BUILT_IN, Dialect
 from tui.logs.snapshot import Snapshot
-from tui.runs.read.mirror_tail import POLL_BUDGET, MirrorTail, Span
+from tui.runs.read.mirror_tail import POLL_BUDGET_BYTES, MirrorTail, Span
 from tui.runs.record.run_directory import RunDirectory
 
 
@@ -31,7 +31,7 @@ class RunReader:
         for worker in run.workers:
             self.demux.feed(worker.index, b"")
 
-    def poll(self, budget_bytes: int = POLL_BUDGET) -> bool:
+    def poll(self, budget_bytes: int = POLL_BUDGET_BYTES) -> bool:
         """Read at most `budget_bytes` of what is new; whether anything was. Call again until it says no."""
         changed = self.growth.read_events()
         if changed:

@@ -15,7 +15,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _BOOT_LENGTH = 8
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """It goes on while a laptop sleeps."""
-SLACK = 5.0
+CLOCK_TOLERANCE_S = 5.0
 """Seconds by which the two clocks may differ before the one on the wall is taken to have been set."""
 
 
@@ -47,7 +47,7 @@ def time_of_end(started: str | None, begun: Event | None, end: Event) -> str:
     try:
         first, last = datetime.fromisoformat(started), datetime.fromisoformat(end.time)
         passed = float(end.get("up")) - float(begun.get("up"))
-        if passed < 0 or abs((last - first).total_seconds() - passed) < SLACK:
+        if passed < 0 or abs((last - first).total_seconds() - passed) < CLOCK_TOLERANCE_S:
             return end.time
         return (first + timedelta(seconds=passed)).isoformat(timespec="microseconds")
     except (TypeError, ValueError, OverflowError):

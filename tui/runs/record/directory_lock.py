@@ -11,9 +11,9 @@ from pathlib import Path
 from tui.runs.record.keeper_file import KEEPER_FILE, make_signature, read_signature
 from tui.runs.record.run_directory import RunDirectory
 
-PATIENCE = 1.0
+LOCK_TIMEOUT_S = 1.0
 """Seconds to try for: a check whether a keeper lives holds the lock for a moment."""
-_PAUSE = 0.02
+_RETRY_INTERVAL_S = 0.02
 
 
 class DirectoryLock:
@@ -25,7 +25,7 @@ class DirectoryLock:
         self._signed = False
 
     @classmethod
-    def take(cls, directory: RunDirectory, patience: float = PATIENCE) -> DirectoryLock | None:
+    def take(cls, directory: RunDirectory, patience: float = LOCK_TIMEOUT_S) -> DirectoryLock | None:
         """Take the lock; None at once when a keeper has it, after `patience` seconds when anybody else has.
 
         It is inherited by a fork and freed by the last holder. Raises OSError where files cannot be locked, as on
@@ -78,7 +78,7 @@ def _taken(descriptor: int, directory: RunDirectory, deadline: float) -> bool:
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # or two who try would keep each other from it
         if kept or time.monotonic() > deadline:
             return False
-        time.sleep(_PAUSE)
+        time.sleep(_RETRY_INTERVAL_S)
     return True
 
 

@@ -22,9 +22,9 @@ from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
 
 KEEPER_FILE = "keeper"
-HEARTBEAT = 5.0
+HEARTBEAT_INTERVAL_S = 5.0
 """Seconds between two touches of the keeper file."""
-STALE_HEARTBEAT = 4 * HEARTBEAT
+STALE_AFTER_S = 4 * HEARTBEAT_INTERVAL_S
 """A keeper is taken for stuck, or on another machine for dead, after this many seconds without a touch."""
 MOST_PID = 2**31 - 1
 _MOST_BYTES = 1024
@@ -113,7 +113,7 @@ def read_keeper_status(path: str) -> KeeperStatus:
     if signed is None:
         return KeeperStatus(locked, beat if data.strip() else None)
     silent = _silent_for(signed, beat)
-    is_silent = silent > STALE_HEARTBEAT
+    is_silent = silent > STALE_AFTER_S
     # Without its keeper a run is locked for a moment by a command that brings the mirror up to date.
     stuck = locked and is_silent and signed.lives
     alive = locked and not stuck if signed.is_here or locked else not is_silent

@@ -1,8 +1,8 @@
 """The mirror of one worker's log: appended to, never truncated, never rewritten.
 
-What is made durable when: bytes are written through to the operating system at once, so a keeper that is killed loses
-none of what it took; they are flushed to the disk every `FLUSH_INTERVAL` seconds of writing and when the worker's log
-has ended. After a power loss here the mirror may end earlier than it did, never wrong, and is continued from there.
+What is made durable when: bytes are written to the operating system at once, so that a killed keeper loses none of
+them; they are flushed to the disk every `FLUSH_INTERVAL_S` seconds of writing and when the log has ended. After a
+power loss here the mirror may be shorter, but is never wrong, and continues from there.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tui.runs.record.run_directory import RunDirectory
 
 _Result = TypeVar("_Result")
 
-FLUSH_INTERVAL = 10.0
-_RETRY_FULL = 2.0
+FLUSH_INTERVAL_S = 10.0
+_RETRY_FULL_INTERVAL_S = 2.0
 """Seconds between two tries while the disk here is full."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -60,7 +60,7 @@ class Mirror:
             await record(
                 self.directory, "note", worker=self.worker, text="there is room again here: following goes on"
             )
-        if time.monotonic() - self._flushed > FLUSH_INTERVAL:
+        if time.monotonic() - self._flushed > FLUSH_INTERVAL_S:
             await self.flush()
 
     async def _patiently(self, write: Callable[[], _Result]) -> _Result:
@@ -100,7 +100,7 @@ async def retry_while_full(write: Callable[[], _Result], full: Callable[[], None
             if not is_full(error):
                 raise
         full()
-        await asyncio.sleep(_RETRY_FULL)
+        await asyncio.sleep(_RETRY_FULL_INTERVAL_S)
 
 
 def is_full(error: OSError) -> bool:

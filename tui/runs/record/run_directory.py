@@ -38,10 +38,10 @@ from tui.text.bounded_json import parse_json
 EVENTS_FILE = "events.jsonl"
 ARRIVALS_FILE = "arrivals"
 KEEPER_LOG = "keeper.log"
-_LAST_ARRIVALS = 4096
+_LAST_ARRIVALS_BYTES = 4096
 """Bytes at the end of `arrivals` in which the newest one is looked for."""
 RESERVE_FILE = "reserve"
-RESERVE = 64 * 1024
+RESERVE_BYTES = 64 * 1024
 """Bytes, and a file, held back for the events of a full disk."""
 
 
@@ -137,7 +137,7 @@ class RunDirectory:
         """Hold a little room back, so that a full disk can still be recorded in the run's events. Raises OSError."""
         descriptor = os.open(self.path / RESERVE_FILE, os.O_CREAT | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "wb") as handle:
-            handle.write(bytes(RESERVE))
+            handle.write(bytes(RESERVE_BYTES))
 
     def release_space(self) -> None:
         """Give what was held back to whatever is written next."""
@@ -200,7 +200,7 @@ class RunDirectory:
         """Return when the newest byte of any worker's log came (Unix time), None before there was one."""
         try:
             with FileIO(f"{self.path}/{ARRIVALS_FILE}") as handle:
-                handle.seek(max(0, handle.seek(0, os.SEEK_END) - _LAST_ARRIVALS))
+                handle.seek(max(0, handle.seek(0, os.SEEK_END) - _LAST_ARRIVALS_BYTES))
                 lines = handle.readall().split(b"\n")[:-1]
         except OSError:
             return None

@@ -41,8 +41,8 @@ lives() { look "$1" && case $tt_state in Z | X | x) return 1 ;; esac; }
 # The run's tag in tt_tag, empty where it is not known.
 read_tag() { [ -n "$tt_tag" ] || [ ! -s "$tt_d/tag" ] || { first_line "$tt_d/tag"; tt_tag=$tt_line; }; }
 
-# Every live process of the run, in tt_members. Most are found by the tag, a limit that a process inherits, cannot scrub
-# and may lower. Where none has it, processes with another limit are looked at, and with $1 = all those with none, too.
+# Every live process of the run, in tt_members. Most have the tag, a limit that a process inherits and can only lower.
+# Where no process has it, those with another limit are examined, and with $1 = all every process.
 members() {
   tt_members= tt_which= tt_p=
   read_tag
@@ -237,9 +237,7 @@ is_intact() {
   tt_main=
   [ -e "$tt_d/alive" ] && [ -s "$tt_d/tag" ] && [ -s "$tt_d/boot" ] && [ -s "$tt_d/attempt" ] || return 1
   [ -s "$tt_d/card" ] && read -r tt_main tt_w <"$tt_d/card" && [ -f "/proc/$tt_main/fd/8" ] || { tt_main=; return 0; }
-  first_line "$tt_d/attempt"
-  tt_its_attempt=$tt_line
-  [ "/proc/$tt_main/fd/8" -ef "$tt_d/alive" ]
+  [ "/proc/$tt_main/fd/8" -ef "$tt_d/alive" ] || { tt_main=; return 1; }
 }
 
 # Find a run that is alive although its directory was removed, emptied or is elsewhere, by its supervisor's process.
@@ -249,8 +247,9 @@ find_alive() {
   supervisors "$tt_run" "$tt_worker"
   for tt_v in $tt_supervisors; do
     read_card "$tt_v" || { tt_unnamed=$tt_v; continue; }
-    tt_unnamed= tt_main=$tt_sup tt_tag=$tt_its_tag tt_root=$tt_its_root tt_d=$tt_its_root/runs/$tt_run/$tt_worker
+    tt_unnamed= tt_tag=$tt_its_tag tt_root=$tt_its_root tt_d=$tt_its_root/runs/$tt_run/$tt_worker
     is_intact || give_back "$tt_sup"
+    tt_main=$tt_sup
     return 0
   done
 }
@@ -788,7 +787,7 @@ open_record() {
 }
 
 open_supervisors() {
-  [ -n "$tt_main" ] && [ "$tt_its_attempt" = "$1" ] || return 1
+  [ -n "$tt_main" ] && read_card "$tt_main" && [ "$tt_its_attempt" = "$1" ] || return 1
   tt_was=$tt_boot tt_v=/proc/$tt_main/fd
   choose_log
   { command exec 5<"$tt_v/6" 6<"$tt_v/3" 7<"$tt_v/7" 8<"$tt_v/8"; } 2>/dev/null
