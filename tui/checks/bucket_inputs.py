@@ -26,7 +26,7 @@ def named_ranges(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for one in found if not _SHELL.search(one)))
 
 
-def ends(shards: str) -> tuple[str, str]:
+def first_and_last(shards: str) -> tuple[str, str]:
     """Return the first and the last address of a range."""
     return _RANGE.sub(lambda match: match[1], shards), _RANGE.sub(lambda match: match[2], shards)
 
@@ -37,7 +37,7 @@ async def check_inputs(argv: Iterable[str], env: Mapping[str, str], buckets: Buc
 
 
 async def _check(shards: str, buckets: Buckets) -> CheckRow:
-    addresses = [parse_url(address) for address in dict.fromkeys(ends(shards))]
+    addresses = [parse_url(address) for address in dict.fromkeys(first_and_last(shards))]
     try:
         there = await asyncio.gather(*(buckets.exists(address) for address in addresses))
     except TpuTuiError as error:

@@ -70,7 +70,7 @@ class WorkerSession:
 
     async def answers_to(self, made: Call) -> list[Answer]:
         """Make a check's call: its answers. Raises WorkerError where it does not come to its end in time."""
-        from tui.checks.workers.check_facts import ASK_TIMEOUT, END, SILENT, late
+        from tui.checks.workers.check_facts import ASK_TIMEOUT, END, SILENT, late_error
 
         self._asked = True
         self._make(made, made.input)
@@ -83,7 +83,7 @@ class WorkerSession:
         try:
             await asyncio.wait_for(hear(), ASK_TIMEOUT)
         except asyncio.TimeoutError as error:
-            raise late(self.worker.index) from error
+            raise late_error(self.worker.index) from error
         return heard
 
     def begin(self, made: Call) -> None:
