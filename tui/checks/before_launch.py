@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tui.checks.check_row import CheckRow
+from tui.checks.check_row import CheckRow, error_row
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.merge_rows import Report, gather_rows
 from tui.checks.port_checks import COORDINATOR_PORT, MESH_PORT, rows_to_coordinator
@@ -54,8 +54,7 @@ async def before_launch(
             try:
                 await fleet.connect(index)
             except TpuTuiError as error:
-                detail = f"{error.what}: {error.why}" if error.why else error.what
-                report(CheckRow("reachability", index, None, None, "fail", None, detail, error.remedy or None))
+                report(error_row("reachability", "fail", error, worker=index))
                 return
             query = FactsQuery(run_root, versions=JOB if job else NOBODY, job=job(index) if job else "")
             facts = report_facts(

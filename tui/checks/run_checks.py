@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tui.checks.check_row import CheckRow
+from tui.checks.check_row import CheckRow, make_row
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.firewall.firewall_rows import firewall_rows, read_rules
 from tui.checks.merge_rows import Report, gather_rows
@@ -58,7 +58,7 @@ async def run_checks(
                     report(row)
             elif len(slice_.workers) > 1:
                 detail = "no port can be probed from it: this machine cannot log in"
-                report(CheckRow("ports", index, None, None, "unknown", None, detail))
+                report(make_row("ports", "unknown", detail, worker=index))
 
         return check
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tui.checks.check_row import CheckRow
+from tui.checks.check_row import CheckRow, error_row, make_row
 from tui.checks.merge_rows import Report, gather_rows
 from tui.pod.slice import Slice
 
@@ -43,10 +43,8 @@ def rows_of_reach(reach: LoginResult) -> list[CheckRow]:
     ended = _COUNTED_AS.get(reach.stage, "login")
     for stage, check in _STEPS:
         if stage == ended and reach.error is not None:
-            error = reach.error
-            detail = f"{error.what}: {error.why}" if error.why else error.what
-            return [*rows, CheckRow(check, reach.worker, None, None, "fail", None, detail, error.remedy or None)]
-        rows.append(CheckRow(check, reach.worker, None, None, "pass", None, _passed(check, reach)))
+            return [*rows, error_row(check, "fail", reach.error, worker=reach.worker)]
+        rows.append(make_row(check, "pass", _passed(check, reach), worker=reach.worker))
     return rows
 
 
