@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tui.checks.check_row import CheckRow, error_row, make_row
-from tui.checks.merge_rows import Report, gather_rows
-from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
     from tui.ssh.exec.port_probe import LoginResult
@@ -16,20 +13,6 @@ if TYPE_CHECKING:
 _STEPS = (("connect", "tcp"), ("greeting", "handshake"), ("host_key", "host_key"), ("login", "reachability"))
 """The stages of a login and their checks; `reachability`, the last, is the complete login."""
 _COUNTED_AS = {"name": "connect", **{stage: stage for stage, _ in _STEPS}}
-
-
-async def check_reachability(slice_: Slice, fleet: Fleet) -> AsyncIterator[CheckRow]:
-    """Yield the steps of a new login to every worker, as they answer."""
-    async for row in gather_rows([_of_worker(worker.index, fleet) for worker in slice_.workers]):
-        yield row
-
-
-def _of_worker(index: int, fleet: Fleet) -> Callable[[Report], Awaitable[None]]:
-    async def check(report: Report) -> None:
-        for row in await reach_rows(index, fleet):
-            report(row)
-
-    return check
 
 
 async def reach_rows(index: int, fleet: Fleet) -> list[CheckRow]:
