@@ -1,13 +1,13 @@
 """The one module that uses asyncssh's private names: a connection with less work per login and per packet.
 
 `make bench` needs each of these (fanout: a connection that stays, a command over it, exec against pdsh). Without them
-a connection costs 2.3 ms of client CPU in place of 1.5, and a command 0.49 ms in place of 0.34:
+a connection costs 2.4 ms of client CPU in place of 1.5, and a command 0.46 ms in place of 0.33:
 
 - The first key is offered signed, where asyncssh asks what the server accepts, then whether it accepts the key: two
   round trips and 0.6 ms per login.
 - Options are prepared once, where `asyncssh.connect` does it per connection, in a thread: 0.5 ms and 3 KB per login.
-- Log messages are formatted only if they are read: 0.15 ms per login and 0.05 ms per command.
-- No empty packets are sent for ciphers that do not need them: 0.08 ms per command.
+- Log messages are formatted only if they are read: 0.2 ms per login and 0.06 ms per command.
+- No empty packets are sent for ciphers that do not need them: 0.04 ms per command.
 
 The other private names are read to explain why a login failed: the methods that the server wants, the keys that were
 not tried, and what the server sent in place of a greeting.
