@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.test_buckets import needs_store
-from tui.checks.bucket_inputs import ends, named_ranges
+from tui.checks.bucket_inputs import first_and_last, named_ranges
 from tui.checks.bucket_region import check_launch
 from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.localpod.bucket.bucket import Bucket
@@ -29,7 +29,7 @@ def test_ranges_of_shards_are_found_where_a_command_names_them(text: str, found:
 
 
 def test_a_range_begins_and_ends_as_it_is_written() -> None:
-    assert ends("gs://b/{0..3}/x-{008..011}.tar") == ("gs://b/0/x-008.tar", "gs://b/3/x-011.tar")
+    assert first_and_last("gs://b/{0..3}/x-{008..011}.tar") == ("gs://b/0/x-008.tar", "gs://b/3/x-011.tar")
 
 
 @needs_store

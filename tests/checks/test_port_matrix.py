@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tui.checks.check_row import CheckRow
-from tui.checks.port_matrix import port_matrices, worst_first
+from tui.checks.port_matrix import port_matrices
 
 
 def probe(worker: int, peer: int, port: int, state: str | None) -> CheckRow:
@@ -29,9 +29,3 @@ def test_an_unknown_state_is_a_question_mark() -> None:
     (matrix,) = port_matrices([probe(0, 1, 22, "open"), silent])
 
     assert matrix.lines() == ["  0 1", "0   o", "1 ?  "]
-
-
-def test_rows_are_shown_worst_first_and_unknown_is_not_fine() -> None:
-    rows = [CheckRow("ports", 0, 1, 22, status, None, "") for status in ("pass", "warn", "unknown", "fail")]
-
-    assert [row.status for row in worst_first(rows)] == ["fail", "unknown", "warn", "pass"]

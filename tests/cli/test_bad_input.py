@@ -114,7 +114,7 @@ CREATE = ("slices", "create", "pod", "--type", "v2-8", "--version", "tpu-ubuntu2
     ("knobs", "words", "code", "said"),
     [
         ({"expired_token": FOR_EVER}, ("slices",), 3, ("expired", "application-default login")),
-        ({"unavailable": {"local-a": FOR_EVER}}, ("slices",), 3, ("out of reach", "tpu-tui local up")),
+        ({"unavailable": {"local-a": FOR_EVER}}, ("slices",), 3, ("cannot be reached", "tpu-tui local up")),
         ({"worker_quota": 0}, CREATE, 3, ("uota",)),
         ({}, ("exec", "nope", "--", "true"), 2, ("no such slice", "nope")),
         ({}, ("--zone", "local-z", "workers", "pod"), 2, ("no such zone", "local-a")),

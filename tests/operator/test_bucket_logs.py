@@ -189,9 +189,9 @@ async def test_without_the_store_the_copy_is_shown_with_a_doubt(store: Store) ->
     assert len(log.snapshot()) == 16
     assert log.staleness_error is not None
     assert log.staleness_error.exit_code == 3
-    assert "out of reach" in log.staleness_error.why
+    assert "cannot be reached" in log.staleness_error.why
     assert (await store.logs.open(url, offline=True)).staleness_error is None
-    with pytest.raises(CloudError, match="out of reach"):
+    with pytest.raises(CloudError, match="cannot be reached"):
         await store.logs.open(other)
 
 
@@ -215,7 +215,7 @@ async def test_copies_are_bounded_and_a_larger_object_leaves_none(store: Store) 
 
 @needs_store
 async def test_a_download_that_breaks_off_goes_on_where_it_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "PART", 100_000)
+    monkeypatch.setattr(buckets, "PART_BYTES", 100_000)
     data = generated_log(5_000, 8)
     url = await store.put("out.log", data)
     async with Between(store.server.port, breaks=2, after=60_000) as endpoint:

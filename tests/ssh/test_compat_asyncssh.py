@@ -1,4 +1,4 @@
-"""How many steps a login takes, told by the server's own log, and what becomes of asyncssh's messages."""
+"""The steps of a login, as the server logs them, and asyncssh's log messages."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ async def test_an_agent_is_not_asked_to_sign_before_the_server_wants_its_key(
     assert ASKED in server.log
 
 
-async def test_messages_are_worded_for_those_who_read_them(sshd: Start, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_messages_are_formatted_only_if_read(
+    sshd: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     server = sshd()
     await _log_in(server, server.access())
     assert not [one for one in caplog.records if one.name.startswith("asyncssh")]
@@ -68,7 +70,7 @@ async def test_messages_are_worded_for_those_who_read_them(sshd: Start, caplog: 
 
 
 def test_the_private_names_of_asyncssh_exist_and_mean_what_the_connection_assumes() -> None:
-    """The contract behind `a connection that stays` and `exec against pdsh` of `make bench`."""
+    """The contract behind `a connection that stays`, `a command over it` and `exec against pdsh` of `make bench`."""
     source = inspect.getsource(asyncssh.connection)
     for name in ("_auth_methods", "_client_keys", "_banner_lines", "_inpbuf"):
         assert f"self.{name}" in source, name

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tui.checks.check_row import CheckRow
+from tui.checks.check_row import CheckRow, error_row
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.merge_rows import Report, gather_rows
 from tui.checks.port_checks import COORDINATOR_PORT, MESH_PORT, rows_to_coordinator
-from tui.checks.workers.check_facts import JOB, NOBODY, RUN_ROOT, Ask, Facts, FactsQuery, over
+from tui.checks.workers.check_facts import JOB, NOBODY, RUN_ROOT, Ask, Facts, FactsQuery, ask_over_sessions
 from tui.checks.workers.consistency import clock_rows, runtime_rows, version_rows
 from tui.checks.workers.worker_rows import report_facts
 from tui.errors import TpuTuiError
@@ -54,12 +54,17 @@ async def before_launch(
             try:
                 await fleet.connect(index)
             except TpuTuiError as error:
-                detail = f"{error.what}: {error.why}" if error.why else error.what
-                report(CheckRow("reachability", index, None, None, "fail", None, detail, error.remedy or None))
+                report(error_row("reachability", "fail", error, worker=index))
                 return
             query = FactsQuery(run_root, versions=JOB if job else NOBODY, job=job(index) if job else "")
             facts = report_facts(
-                index, slice_, ask or over(fleet), query, limits, collected, lambda row: report(_taken(row))
+                index,
+                slice_,
+                ask or ask_over_sessions(fleet),
+                query,
+                limits,
+                collected,
+                lambda row: report(_taken(row)),
             )
             await asyncio.gather(facts, check_ports(report))
 

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping
 
-from tui.checks.check_row import CheckRow
+from tui.checks.check_row import CheckRow, error_row, make_row
 from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.errors import CloudError, TpuTuiError
 from tui.text.printable import one_line
@@ -26,7 +26,7 @@ def named_ranges(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for one in found if not _SHELL.search(one)))
 
 
-def ends(shards: str) -> tuple[str, str]:
+def first_and_last(shards: str) -> tuple[str, str]:
     """Return the first and the last address of a range."""
     return _RANGE.sub(lambda match: match[1], shards), _RANGE.sub(lambda match: match[2], shards)
 
@@ -37,18 +37,16 @@ async def check_inputs(argv: Iterable[str], env: Mapping[str, str], buckets: Buc
 
 
 async def _check(shards: str, buckets: Buckets) -> CheckRow:
-    addresses = [parse_url(address) for address in dict.fromkeys(ends(shards))]
+    addresses = [parse_url(address) for address in dict.fromkeys(first_and_last(shards))]
     try:
         there = await asyncio.gather(*(buckets.exists(address) for address in addresses))
     except TpuTuiError as error:
         status = "unknown" if isinstance(error, CloudError) else "fail"
-        return CheckRow("data", None, None, None, status, None, error.sentence, error.remedy or None)
+        return error_row("data", status, error)
     missing = [str(address) for address, found in zip(addresses, there, strict=True) if not found]
     shown = one_line(shards)
     if not missing:
-        return CheckRow("data", None, None, None, "pass", None, f"{shown}: the first and the last exist")
+        return make_row("data", "pass", f"{shown}: the first and the last exist")
     detail = f"{shown}: there is no {one_line(' and no '.join(missing))}"
     folder = one_line(missing[0].rpartition("/")[0])
-    return CheckRow(
-        "data", None, None, None, "fail", None, detail, f"list what is there: gcloud storage ls {folder}/"
-    )
+    return make_row("data", "fail", detail, f"list what is there: gcloud storage ls {folder}/")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tui.checks.bucket_inputs import check_inputs
-from tui.checks.check_row import CheckRow
+from tui.checks.check_row import CheckRow, error_row, make_row
 from tui.errors import CloudError, TpuTuiError
 from tui.pod.slice import Slice
 from tui.text.printable import one_line
@@ -77,7 +77,7 @@ def _within(region: str, continent: str) -> bool:
 
 
 def _row(status: str, detail: str, remedy: str | None = None) -> CheckRow:
-    return CheckRow("region", None, None, None, status, None, detail, remedy)
+    return make_row("region", status, detail, remedy)
 
 
 async def check_launch(
@@ -103,5 +103,5 @@ async def _check(name: str, slice_: Slice, buckets: Buckets) -> CheckRow:
         place = await buckets.place(name)
     except TpuTuiError as error:
         status = "unknown" if isinstance(error, CloudError) else "fail"
-        return _row(status, error.sentence, error.remedy or None)
+        return error_row("region", status, error)
     return region_row(name, place, slice_)

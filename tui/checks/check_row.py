@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tui.errors import TpuTuiError
+
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
@@ -33,3 +35,16 @@ class CheckRow:
     def to_json(self) -> dict[str, Any]:
         """Return the row for `check --json`; its names are stable."""
         return asdict(self)
+
+
+def make_row(
+    check: str, status: str, detail: str, remedy: str | None = None, *, worker: int | None = None
+) -> CheckRow:
+    """Return a row about the slice, or about one worker; for rows about a port see `CheckRow`."""
+    return CheckRow(check, worker, None, None, status, None, detail, remedy)
+
+
+def error_row(check: str, status: str, error: TpuTuiError, *, worker: int | None = None) -> CheckRow:
+    """Return the row for an error: what and why, and its remedy."""
+    detail = f"{error.what}: {error.why}" if error.why else error.what
+    return make_row(check, status, detail, error.remedy or None, worker=worker)

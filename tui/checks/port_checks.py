@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tui.checks.check_row import CheckRow
+from tui.checks.check_row import CheckRow, make_row
 from tui.checks.merge_rows import Report, gather_rows
 from tui.errors import TpuTuiError
 from tui.pod.slice import Slice
@@ -62,12 +62,12 @@ def scope_rows(slice_: Slice) -> list[CheckRow]:
     """Return the rows about the scope: a single worker needs no ports, or only some pairs are probed."""
     count = len(slice_.workers)
     if count == 1:
-        return [CheckRow("ports", 0, None, None, "pass", None, "one worker: no ports between workers are needed")]
+        return [make_row("ports", "pass", "one worker: no ports between workers are needed", worker=0)]
     if count <= FULL_MATRIX_WORKERS:
         return []
     tried = sum(len(list(peers_of(worker.index, count))) for worker in slice_.workers)
     detail = f"sampled: worker 0 with all others and each with the next, {tried} of {count * (count - 1)} pairs"
-    return [CheckRow("ports", None, None, None, "pass", None, detail)]
+    return [make_row("ports", "pass", detail)]
 
 
 def peers_of(index: int, count: int) -> Iterator[int]:
@@ -107,7 +107,7 @@ async def _rows(
         await fleet.connect(index)
     except TpuTuiError as error:
         detail = f"no port can be probed from it: {error.what}"
-        yield CheckRow("ports", index, None, None, "unknown", None, detail, error.remedy or None)
+        yield make_row("ports", "unknown", detail, error.remedy or None, worker=index)
         return
     slots = asyncio.Semaphore(_PROBES_PER_WORKER)
 
@@ -145,7 +145,7 @@ def _row(index: int, peer: Worker, port: int, answer: PortState | TpuTuiError, s
         detail = f"could not be probed: {answer.what}"
         return CheckRow("ports", index, peer.index, port, "unknown", None, detail, answer.remedy or None)
     if answer.cause == _FORBIDDEN:
-        return CheckRow("ports", index, None, None, "unknown", None, answer.detail, answer.remedy or None)
+        return make_row("ports", "unknown", answer.detail, answer.remedy or None, worker=index)
     status = _STATUS.get(answer.state, "unknown")
     remedy = answer.remedy or (firewall_remedy(slice_, port) if status == "fail" else None)
     state = answer.state if answer.state in _STATUS else None

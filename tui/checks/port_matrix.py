@@ -1,4 +1,4 @@
-"""The ports between workers as a matrix of sources and destinations; and rows sorted by severity."""
+"""The ports between workers as a matrix of sources and destinations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEVERITY = {"fail": 0, "unknown": 1, "warn": 2, "pass": 3}
 """Sort order of rows by status."""
 SIGNS = {"open": "o", "closed": "·", "filtered": "X", None: "?"}
 """One character per pair, readable without colour."""
-LEGEND = "row: source, column: destination; X filtered, ? unknown, · closed (nothing listens yet), o open"
+LEGEND = "rows: from, columns: to; X filtered, ? unknown, · closed (nothing listens yet), o open"
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,6 @@ class Matrix:
     def _sign(self, place: int, other: int) -> str:
         tried = is_tried(self.workers[place], self.workers[other], len(self.workers))
         return SIGNS[self.cells[place][other]] if tried else " "
-
-
-def worst_first(rows: Iterable[CheckRow]) -> list[CheckRow]:
-    """Return the rows by severity, then check, worker, peer and port."""
-
-    def place(row: CheckRow) -> tuple[int, str, int, int, int]:
-        numbers = (-1 if number is None else number for number in (row.worker, row.peer, row.port))
-        worker, peer, port = numbers
-        return SEVERITY.get(row.status, 0), row.check, worker, peer, port
-
-    return sorted(rows, key=place)
 
 
 def port_matrices(rows: Iterable[CheckRow]) -> list[Matrix]:

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tui.checks.check_row import CheckRow
+from tui.checks.check_row import CheckRow, make_row
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.firewall.firewall_rows import firewall_rows, read_rules
 from tui.checks.merge_rows import Report, gather_rows
 from tui.checks.port_checks import DEFAULT_PORTS, rows_from, scope_rows
-from tui.checks.workers.check_facts import LOGIN, RUN_ROOT, Facts, FactsQuery, over
+from tui.checks.workers.check_facts import LOGIN, RUN_ROOT, Facts, FactsQuery, ask_over_sessions
 from tui.checks.workers.consistency import rows_across, runtime_rows
 from tui.checks.workers.login_check import reach_rows
 from tui.checks.workers.worker_rows import report_facts
@@ -52,13 +52,13 @@ async def run_checks(
             for row in reached:
                 report(row)
             if reached[-1].status == "pass":
-                await report_facts(index, slice_, over(fleet), query, limits, collected, report)
+                await report_facts(index, slice_, ask_over_sessions(fleet), query, limits, collected, report)
                 async for row in rows_from(index, slice_, fleet, (*DEFAULT_PORTS, *ports)):
                     probed.append(row)
                     report(row)
             elif len(slice_.workers) > 1:
                 detail = "no port can be probed from it: this machine cannot log in"
-                report(CheckRow("ports", index, None, None, "unknown", None, detail))
+                report(make_row("ports", "unknown", detail, worker=index))
 
         return check
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from tui.checks.check_row import CheckRow
+from tui.checks.check_row import CheckRow, make_row
 from tui.pod.slice import Slice, Symptom
 from tui.pod.slice_commands import create_again, restart_advice
 from tui.text.numbers import parse_integer
@@ -41,13 +41,11 @@ def slice_rows(slice_: Slice) -> list[CheckRow]:
 def _state_row(slice_: Slice) -> CheckRow:
     state, why = slice_.state, one_line(slice_.health_description or "")
     if state == "READY":
-        return CheckRow("slice", None, None, None, "pass", None, f"READY, {_count(len(slice_.workers))}")
+        return make_row("slice", "pass", f"READY, {_count(len(slice_.workers))}")
     if state is None:
-        return CheckRow(
-            "slice", None, None, None, "unknown", None, "the API reports no state", "check again in a minute"
-        )
+        return make_row("slice", "unknown", "the API reports no state", "check again in a minute")
     detail = f"{state}: {why}" if why else state
-    return CheckRow("slice", None, None, None, "fail", None, detail, state_remedy(slice_))
+    return make_row("slice", "fail", detail, state_remedy(slice_))
 
 
 def state_remedy(slice_: Slice) -> str:
@@ -72,24 +70,20 @@ def _made_again(slice_: Slice) -> str:
 def _health_row(slice_: Slice) -> CheckRow:
     why = one_line(slice_.health_description or "")
     if slice_.health == "HEALTHY":
-        return CheckRow("health", None, None, None, "pass", None, "HEALTHY")
+        return make_row("health", "pass", "HEALTHY")
     if slice_.health is None:
-        return CheckRow("health", None, None, None, "unknown", None, why or "the API reports no health")
+        return make_row("health", "unknown", why or "the API reports no health")
     detail = f"{slice_.health}: {why}" if why else slice_.health
     remedy = "wait for the maintenance to end"
     if slice_.health != "UNHEALTHY_MAINTENANCE":
         remedy = restart_advice(slice_)
-    return CheckRow("health", None, None, None, "fail", None, detail, remedy)
+    return make_row("health", "fail", detail, remedy)
 
 
 def _node_row() -> CheckRow:
-    return CheckRow(
+    return make_row(
         "slice",
-        None,
-        None,
-        None,
         "warn",
-        None,
         "a TPU Node (API version V1): its endpoints are TPUs, which have no SSH login",
         "list the machines that control it in a hosts file: tpu-tui --hosts FILE",
     )
@@ -102,7 +96,7 @@ def _symptom_row(symptom: Symptom, workers: int) -> CheckRow:
     since = f", {symptom.create_time}" if symptom.create_time else ""
     detail = f"{symptom.symptom_type}{named}{since}: {one_line(symptom.details)}"
     remedy = _SYMPTOM_REMEDIES.get(symptom.symptom_type)
-    return CheckRow("symptom", index, None, None, "warn", None, detail, remedy)
+    return make_row("symptom", "warn", detail, remedy, worker=index)
 
 
 def _count(workers: int) -> str:

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from pathlib import Path
 
-from tui.cloud.inventory import Listing, pick
+from tui.cloud.inventory import Listing, pick_slice
 from tui.errors import UsageError
 from tui.pod.slice import Slice
 from tui.pod.worker import MOST_PORT, SSH_PORT, Worker
@@ -35,7 +35,7 @@ class HostsFile:
 
     async def get(self, name: str, zone: str | None) -> Slice:
         """Return the file's slice under its name. Raises UsageError for another name."""
-        return pick(name, zone, await self.slices())
+        return pick_slice(name, zone, await self.slices())
 
     async def host_keys(self, slice_: Slice) -> Slice:
         """Return the slice unchanged: a hosts file contains no host keys."""

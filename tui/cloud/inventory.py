@@ -40,7 +40,7 @@ class Inventory(Protocol):
         """Close connections."""
 
 
-def pick(name: str, zone: str | None, listing: Listing) -> Slice:
+def pick_slice(name: str, zone: str | None, listing: Listing) -> Slice:
     """Return the one slice of that name. Raises UsageError for none or several, or a problem that may hide it."""
     found = [slice_ for slice_ in listing.slices if slice_.name == name and zone in (None, slice_.zone)]
     if len(found) == 1:

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 
 from tui.checks.bucket_region import region_of
-from tui.checks.check_row import CheckRow
+from tui.checks.check_row import CheckRow, error_row, make_row
 from tui.checks.firewall.evaluation import Decision, FirewallEndpoint, decide
 from tui.checks.port_checks import DEFAULT_PORTS, allow_command, firewall_remedy, smallest_network
 from tui.cloud.compute.firewall_rules import FirewallRules
@@ -49,11 +49,11 @@ def firewall_rows(
     `jump`, the jump host's. `tags` and `account` are the slice's network tags and service account.
     """
     if isinstance(read, TpuTuiError):
-        return [_row("unknown", read.sentence, read.remedy or None)]
+        return [error_row("firewall", "unknown", read)]
     known = frozenset(tags)
     addresses = [worker.internal_ip for worker in slice_.workers if worker.internal_ip]
     workers = [FirewallEndpoint(address, known, account) for address in addresses if smallest_network([address])]
-    rows = [_row("unknown", gap.sentence, gap.remedy or None) for gap in read.gaps]
+    rows = [error_row("firewall", "unknown", gap) for gap in read.gaps]
     if workers:
         rows.append(_ssh_row(slice_, read.rules, workers, route, jump, origins))
     if len(workers) > 1:
@@ -65,7 +65,7 @@ def firewall_rows(
 
 def _row(status: str, detail: str, remedy: str | None = None) -> CheckRow:
     """Return a row with the port in its detail: rows with a `port` are probes, which have a state."""
-    return CheckRow("firewall", None, None, None, status, None, detail, remedy)
+    return make_row("firewall", status, detail, remedy)
 
 
 def _ssh_row(

@@ -156,13 +156,13 @@ async def ask_facts(index: int, ask: Ask, query: FactsQuery) -> Facts:
     return facts_from(index, answers, sent, time.time())
 
 
-def over(fleet: Fleet) -> Ask:
+def ask_over_sessions(fleet: Fleet) -> Ask:
     """Return a function that makes each call in a session of its own."""
 
     async def ask(index: int, made: Call) -> list[Answer]:
         done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
         if done.timed_out:
-            raise late(index)
+            raise late_error(index)
         answers = parse_answers(made.nonce, done.stdout)
         if not any(answer.word == END for answer in answers):
             raise no_answer_error(index, SILENT, done.stderr, done.exit_code, done.stdout)
@@ -171,7 +171,7 @@ def over(fleet: Fleet) -> Ask:
     return ask
 
 
-def late(index: int) -> WorkerError:
+def late_error(index: int) -> WorkerError:
     """Return the error for a worker whose answers are not complete in time."""
     return WorkerError(
         SILENT,

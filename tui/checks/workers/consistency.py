@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from tui.checks.check_row import CheckRow
+from tui.checks.check_row import CheckRow, make_row
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.workers.check_facts import Clock, Facts
 from tui.pod import accelerator
@@ -53,14 +53,12 @@ def runtime_rows(slice_: Slice) -> list[CheckRow]:
     made_for = next((made for pattern, made in _RUNTIMES if pattern.fullmatch(runtime)), None)
     if made_for is None:
         detail = f"it is not known whether {runtime} is right for {kind.name}"
-        return [CheckRow("runtime", None, None, None, "unknown", None, detail)]
+        return [make_row("runtime", "unknown", detail)]
     if kind.generation in made_for:
-        return [
-            CheckRow("runtime", None, None, None, "pass", None, f"{runtime} is the right runtime for {kind.name}")
-        ]
+        return [make_row("runtime", "pass", f"{runtime} is the right runtime for {kind.name}")]
     right = _RUNTIME_OF.get(kind.generation, "tpu-ubuntu2204-base")
     detail = f"{runtime} is a runtime for {', '.join(made_for)}, and this is a {kind.name}"
-    return [CheckRow("runtime", None, None, None, "fail", None, detail, f"recreate it with --version {right}")]
+    return [make_row("runtime", "fail", detail, f"recreate it with --version {right}")]
 
 
 def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
@@ -92,7 +90,7 @@ def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
 
 def _version_unknown(facts: Facts) -> CheckRow:
     why = f": {facts.python_fault}" if facts.python_fault else ""
-    return CheckRow("versions", facts.worker, None, None, "unknown", None, f"its Python does not answer{why}")
+    return make_row("versions", "unknown", f"its Python does not answer{why}", worker=facts.worker)
 
 
 def _differing(
@@ -109,17 +107,14 @@ def _differing(
     if ranked[0][1] == ranked[1][1]:
         detail = "; ".join(f"{value} on {_workers(workers[value])}" for value, _ in ranked)
         status = "warn" if all(alike(usual, value) for value in workers) else "fail"
-        return [CheckRow(check, None, None, None, status, None, f"{name} differs: {detail}", remedy)]
+        return [make_row(check, status, f"{name} differs: {detail}", remedy)]
     return [
-        CheckRow(
+        make_row(
             check,
-            worker,
-            None,
-            None,
             "warn" if alike(usual, value) else "fail",
-            None,
             f"{name} {value} here, {usual} on {_workers(workers[usual])}",
             remedy,
+            worker=worker,
         )
         for value, _ in ranked[1:]
         for worker in workers[value]
@@ -148,11 +143,11 @@ def _same(known: Sequence[Facts]) -> CheckRow:
     where = "" if len(known) == 1 else f" on all {len(known)} workers"
     if known[0].python_missing:
         remedy = "install python3, or launch with --conda-env or --venv"
-        return CheckRow("versions", None, None, None, "warn", None, f"no python3 on the PATH{where}", remedy)
+        return make_row("versions", "warn", f"no python3 on the PATH{where}", remedy)
     having = known[0].versions
     versions = ", ".join(f"{name} {having[name]}" for name in COMPARED if name in having)
     missing = "" if any(name in having for name in _FRAMEWORKS) else "; no torch"
-    return CheckRow("versions", None, None, None, "pass", None, f"{versions}{missing}{where}")
+    return make_row("versions", "pass", f"{versions}{missing}{where}")
 
 
 def code_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
@@ -162,9 +157,7 @@ def code_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
         return []
     again = "copy it to all workers with tpu-tui sync SLICE DIR"
     rows = [
-        CheckRow(
-            "code", worker, None, None, "warn", None, f"{_short(code.hash)} was changed after it was synced", again
-        )
+        make_row("code", "warn", f"{_short(code.hash)} was changed after it was synced", again, worker=worker)
         for worker, code in synced.items()
         if code is not None and code.state == "changed"
     ]
@@ -173,7 +166,7 @@ def code_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
     if rows:
         return rows
     where = "" if len(synced) == 1 else f" on all {len(synced)} workers"
-    return [CheckRow("code", None, None, None, "pass", None, f"{having[all_facts[0].worker]} was synced last{where}")]
+    return [make_row("code", "pass", f"{having[all_facts[0].worker]} was synced last{where}")]
 
 
 def _short(hash_: str) -> str:
@@ -187,14 +180,14 @@ def _misfit(facts: Facts) -> list[CheckRow]:
         return []
     detail = f"torch {facts.versions['torch']} and torch_xla {facts.versions['torch_xla']} are different releases"
     remedy = f"pip install 'torch~={xla[0]}.0' 'torch_xla[tpu]~={xla[0]}.0'"
-    return [CheckRow("versions", facts.worker, None, None, "fail", None, detail, remedy)]
+    return [make_row("versions", "fail", detail, remedy, worker=facts.worker)]
 
 
 def clock_rows(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[CheckRow]:
     """Return a row for each clock that is off, one for this machine's if that is off; one row when all agree."""
     clocks = {facts.worker: facts.clock for facts in all_facts if facts.clock is not None}
     rows = [
-        CheckRow("clock", facts.worker, None, None, "unknown", None, "could not read its clock")
+        make_row("clock", "unknown", "could not read its clock", worker=facts.worker)
         for facts in all_facts
         if facts.clock is None
     ]
@@ -224,12 +217,10 @@ def _clock_row(worker: int | None, ahead: float, error: float, others: str, limi
     clock = "this machine's clock" if worker is None else "its clock"
     detail = f"{clock} is {format_duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} {others}"
     where = "here" if worker is None else "there"
-    return CheckRow(
-        "clock", worker, None, None, status, None, detail, f"set it {where}: sudo systemctl restart chrony"
-    )
+    return make_row("clock", status, detail, f"set it {where}: sudo systemctl restart chrony", worker=worker)
 
 
 def _agreed(clocks: Mapping[int, Clock]) -> CheckRow:
     furthest = max(abs(clock.ahead) + clock.error for clock in clocks.values())
     detail = f"{'clock agrees' if len(clocks) == 1 else 'clocks agree'} with this machine to {furthest:.2f} s"
-    return CheckRow("clock", None, None, None, "pass", None, detail)
+    return make_row("clock", "pass", detail)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tui.checks.check_row import CheckRow
-from tui.checks.merge_rows import Report, gather_rows
-from tui.pod.slice import Slice
+from tui.checks.check_row import CheckRow, error_row, make_row
 
 if TYPE_CHECKING:
     from tui.ssh.exec.port_probe import LoginResult
@@ -16,20 +13,6 @@ if TYPE_CHECKING:
 _STEPS = (("connect", "tcp"), ("greeting", "handshake"), ("host_key", "host_key"), ("login", "reachability"))
 """The stages of a login and their checks; `reachability`, the last, is the complete login."""
 _COUNTED_AS = {"name": "connect", **{stage: stage for stage, _ in _STEPS}}
-
-
-async def check_reachability(slice_: Slice, fleet: Fleet) -> AsyncIterator[CheckRow]:
-    """Yield the steps of a new login to every worker, as they answer."""
-    async for row in gather_rows([_of_worker(worker.index, fleet) for worker in slice_.workers]):
-        yield row
-
-
-def _of_worker(index: int, fleet: Fleet) -> Callable[[Report], Awaitable[None]]:
-    async def check(report: Report) -> None:
-        for row in await reach_rows(index, fleet):
-            report(row)
-
-    return check
 
 
 async def reach_rows(index: int, fleet: Fleet) -> list[CheckRow]:
@@ -43,10 +26,8 @@ def rows_of_reach(reach: LoginResult) -> list[CheckRow]:
     ended = _COUNTED_AS.get(reach.stage, "login")
     for stage, check in _STEPS:
         if stage == ended and reach.error is not None:
-            error = reach.error
-            detail = f"{error.what}: {error.why}" if error.why else error.what
-            return [*rows, CheckRow(check, reach.worker, None, None, "fail", None, detail, error.remedy or None)]
-        rows.append(CheckRow(check, reach.worker, None, None, "pass", None, _passed(check, reach)))
+            return [*rows, error_row(check, "fail", reach.error, worker=reach.worker)]
+        rows.append(make_row(check, "pass", _passed(check, reach), worker=reach.worker))
     return rows
 
 

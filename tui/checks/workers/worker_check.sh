@@ -1,8 +1,8 @@
-# What a worker tells about itself, in one go: sh and coreutils only. Called as
+# Reads a worker's facts in one call, with sh and coreutils only. Called as
 #   exec sh -c 'tt_s=$(head -c BYTES); eval "$tt_s"' tpu-tui NONCE
 # with this script on stdin, after a line of settings (tt_root tt_versions tt_code tt_job) and the prelude
 # (tui/ssh/exec/script_prelude.sh), and before the tt_job bytes of a job's environment (tui.runs.launch.job_script).
-# Nothing is changed on the worker.
+# It changes nothing on the worker.
 
 tt_nonce=$1
 # Where this login comes from, as this worker's sshd saw it.
@@ -16,7 +16,7 @@ disk() {
   set -- "$1" $tt_w && say disk "$@"
 }
 
-# The place in tt_v where a directory is, or would be made.
+# Sets tt_v to a directory, or to its nearest parent that exists.
 existing() {
   tt_v=$1
   case $tt_v in /*) ;; *) tt_v=/ ;; esac
@@ -40,7 +40,7 @@ start_of() {
   tt_start=${20}
 }
 
-# Runs that live here: a leader with the recorded start time, and no end recorded.
+# Runs that are alive here: a leader with the recorded start time, and no recorded end.
 runs() {
   for tt_d in "$tt_root"/runs/*/*; do
     [ -s "$tt_d/pid" ] && [ ! -s "$tt_d/status" ] || continue
@@ -76,7 +76,7 @@ owners() {
   done
 }
 
-# The tree that was synced last: its hash, and whether its files still are what their checksums say.
+# The last synced tree: its hash, and whether its files still match their checksums.
 code() {
   cd "$tt_root/code" 2>/dev/null || return 0
   tt_w=$(ls -t -- *.sha256 2>/dev/null | head -n 1)
@@ -86,7 +86,7 @@ code() {
   say code "${tt_w%.sha256}" "$tt_v"
 }
 
-# Packages are looked up by their metadata's names: importing what could tell costs ten times an interpreter's start.
+# Packages are found by their metadata: importing them costs ten times the start of an interpreter.
 tt_ask='
 import os, sys
 names = ("torch", "torch_xla", "libtpu", "jax", "jaxlib")
@@ -116,8 +116,8 @@ for name, value in found.items():
     print("\n@%s version %s %s" % (sys.argv[1], name, text))
 '
 
-# Asked of the interpreter that a login finds, or in a job the one that its command names. Directories that this session's
-# PATH had and the start-up files dropped stay in front, as for a run.
+# Queries the interpreter that a login finds, or for a job the one that its command names. Directories of this
+# session's PATH that the start-up files dropped stay in front, as for a run.
 versions() {
   tt_w=$(printf %s "$tt_env" | timeout -k 1 15 sh -c '
     tt_old=$PATH tt_n=$1 tt_q=$2 tt_v=$3 tt_p=python3
@@ -160,6 +160,6 @@ tell() {
   say end
 }
 
-# In one write: each answer by itself would be a packet, and a wake-up at both ends.
+# One write: otherwise each answer would be a packet, and wake up both ends.
 tt_told=$(tell)
 printf '%s\n' "$tt_told"

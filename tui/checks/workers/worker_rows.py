@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.checks.check_row import CheckRow
+from tui.checks.check_row import CheckRow, error_row, make_row
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.merge_rows import Report
 from tui.checks.workers.check_facts import Ask, Disk, Facts, FactsQuery, Owner, ask_facts
@@ -34,7 +34,7 @@ def rows_of_facts(facts: Facts, slice_: Slice, limits: CheckThresholds) -> list[
 
 
 def _row(check: str, facts: Facts, status: str, detail: str, remedy: str | None = None) -> CheckRow:
-    return CheckRow(check, facts.worker, None, None, status, None, detail, remedy)
+    return make_row(check, status, detail, remedy, worker=facts.worker)
 
 
 def _on(facts: Facts, slice_: Slice, command: str) -> str:
@@ -162,9 +162,8 @@ async def report_facts(
     try:
         facts = await ask_facts(index, ask, query)
     except TpuTuiError as error:
-        detail = f"{error.what}: {error.why}" if error.why else error.what
         status = "fail" if isinstance(error, ScriptNotRunError) else "unknown"
-        report(CheckRow("worker", index, None, None, status, None, detail, error.remedy or None))
+        report(error_row("worker", status, error, worker=index))
         return
     collected.append(facts)
     for row in rows_of_facts(facts, slice_, limits):

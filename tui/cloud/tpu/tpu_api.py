@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.cloud.inventory import Listing, no_such_slice, pick
+from tui.cloud.inventory import Listing, no_such_slice, pick_slice
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.slice_lifecycle import Lifecycle
 from tui.cloud.tpu.slice_names import check_slice_name
@@ -149,7 +149,7 @@ class TpuApi:
         if self._zones and not listing.problems and all(slice_.name != name for slice_ in listing.slices):
             everywhere = await self._list((EVERY_ZONE,))
             raise no_such_slice(name, ", ".join(self._zones), [*everywhere.slices])
-        return pick(name, None, listing)
+        return pick_slice(name, None, listing)
 
     async def _list(self, zones: Sequence[str]) -> Listing:
         answers = await asyncio.gather(*(self._list_zone(zone) for zone in zones))

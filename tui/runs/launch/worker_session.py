@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tui.checks.workers.check_facts import ASK_TIMEOUT, END, SILENT, late
+from tui.checks.workers.check_facts import ASK_TIMEOUT, END, SILENT, late_error
 from tui.errors import LaunchError, TpuTuiError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh.exec.script_protocol import Answer, Call, channel_errors, no_answer_error, parse_line
@@ -82,7 +82,7 @@ class WorkerSession:
         try:
             await asyncio.wait_for(hear(), ASK_TIMEOUT)
         except asyncio.TimeoutError as error:
-            raise late(self.worker.index) from error
+            raise late_error(self.worker.index) from error
         return answers
 
     def begin(self, made: Call) -> None:

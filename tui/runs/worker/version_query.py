@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from tui.checks.workers.check_facts import JOB, Facts, FactsQuery, ask_facts, over
+from tui.checks.workers.check_facts import JOB, Facts, FactsQuery, ask_facts, ask_over_sessions
 from tui.errors import TpuTuiError
 from tui.pod.run import Run
 from tui.runs.launch.job_script import job_text
@@ -76,7 +76,7 @@ async def query_versions(
         asking = FactsQuery(run.run_root, versions=JOB, job=job_text(run, worker, env, code))
         try:
             async with turns:
-                return await ask_facts(worker.index, over(fleet), asking)
+                return await ask_facts(worker.index, ask_over_sessions(fleet), asking)
         except TpuTuiError:
             return None
 

@@ -12,7 +12,7 @@ esac
 # Answers are lines that begin with @NONCE; anything else is the output of some start-up file.
 say() { printf '@%s %s\n' "$tt_nonce" "$*"; }
 
-# A process's command line fit for one answer line.
+# A process's command line, on one line of an answer.
 command_of() { tr '\0\n\r\t' '    ' <"/proc/$1/cmdline" 2>/dev/null | head -c 200; }
 
 # The TPU's device files in tt_real; tt_given says that TPU_TUI_DEVICES names them.
@@ -34,8 +34,8 @@ for p in /proc/[0-9]*; do
 done
 [ -z "$h" ] || echo hidden -'
 
-# The processes that hold any of these files open, as lines of pid and file in tt_found; its last line is `hidden -`
-# where some processes cannot be seen, not even through sudo -n.
+# Sets tt_found to the processes that have any of these files open, a line of pid and file each; its last line is
+# `hidden -` if some processes cannot be inspected, not even through sudo -n.
 find_owners() {
   tt_found=$(sh -c "$tt_owner_script" sh "$@" 2>/dev/null)
   case $tt_found in

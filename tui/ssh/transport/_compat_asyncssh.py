@@ -1,10 +1,16 @@
 """The one module that uses asyncssh's private names: a connection with less work per login and per packet.
 
-`asyncssh.connect` works out all options for each connection, in a thread; asks the server without a key what it
-accepts, then whether it accepts a key, before it signs with that key; and formats a log message for each packet. Here
-the options are worked out once, the first key is offered signed (two round trips less per login), and messages are
-formatted only where they are read. `make bench` (fanout: a connection that stays, exec against pdsh) needs it:
-without it, a connection costs 3.7 ms of CPU where it costs 2.6, and a command 0.85 ms where it costs 0.67.
+`make bench` needs each of these (fanout: a connection that stays, a command over it, exec against pdsh). Without them
+a connection costs 2.4 ms of client CPU in place of 1.5, and a command 0.46 ms in place of 0.33:
+
+- The first key is offered signed, where asyncssh asks what the server accepts, then whether it accepts the key: two
+  round trips and 0.6 ms per login.
+- Options are prepared once, where `asyncssh.connect` does it per connection, in a thread: 0.5 ms and 3 KB per login.
+- Log messages are formatted only if they are read: 0.2 ms per login and 0.06 ms per command.
+- No empty packets are sent for ciphers that do not need them: 0.04 ms per command.
+
+The other private names are read to explain why a login failed: the methods that the server wants, the keys that were
+not tried, and what the server sent in place of a greeting.
 """
 
 from __future__ import annotations

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 import asyncssh
 
@@ -18,7 +20,7 @@ from tui.ssh.errors import SshError
 from tui.ssh.exec.port_probe import LoginTimings
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, fingerprint, host_key_error, host_key_not_saved, key_type
-from tui.ssh.transport._compat_asyncssh import SocketTunnel, connect
+from tui.ssh.transport._compat_asyncssh import SocketTunnel, Tunnel, connect
 from tui.ssh.transport.client_callbacks import LoginClient
 from tui.ssh.transport.tcp import SLOT_TIMEOUT_S, HandshakeSlot, connect_in_turn, read_banner
 
@@ -50,6 +52,20 @@ class Route(Protocol):
         """Release what was opened last."""
 
 
+LoggedIn: TypeAlias = tuple[asyncssh.SSHClientConnection, LoginClient]
+
+
+@dataclass
+class _Attempt:
+    """One login while it is tried: where, with which trusted host keys and which client keys."""
+
+    login: Login
+    worker: int | str | None
+    trusted: TrustedKeys
+    timings: LoginTimings
+    offered: list[Any] = field(default_factory=list)
+
+
 @dataclass
 class Dialer:
     """Logs in to hosts with one access, one set of keys and one set of known hosts."""
@@ -72,27 +88,26 @@ class Dialer:
         tunnel: asyncssh.SSHClientConnection | None = None,
         through: Route | None = None,
         stages: LoginTimings | None = None,
-    ) -> tuple[asyncssh.SSHClientConnection, LoginClient]:
+    ) -> LoggedIn:
         """Return a logged-in connection, over `tunnel` or the route `through` if given.
 
         Asks the prompter about an unknown host key and for the passphrases of further keys. Raises SshError, or
         UsageError for an invalid client key.
         """
         await self.keys.load()
-        stages = stages or LoginTimings()
-        trusted = self.host_keys.trusted(login, vouched)
+        attempt = _Attempt(login, worker, self.host_keys.trusted(login, vouched), stages or LoginTimings())
         has_asked, untried, logins = False, 0, 0
         while True:
             logins += 1
             seen = self.keys.count
-            offered = self.keys.candidates()[-untried:]
+            attempt.offered = self.keys.candidates()[-untried:]
             try:
-                return await self._attempt(login, worker, trusted, tunnel, through, stages, offered)
+                return await self._try(attempt, tunnel, through)
             except _UnknownHostKey as unknown:
                 if has_asked:
                     raise unknown.error from None
                 has_asked = True
-                trusted = await self._ask(login, worker, vouched, unknown.key, unknown.error)
+                attempt.trusted = await self._ask(attempt, vouched, unknown.key, unknown.error)
             except _AuthTriesExhausted as exhausted:
                 if logins >= KEY_LOGINS:
                     raise exhausted.error from None
@@ -104,10 +119,12 @@ class Dialer:
                     raise
 
     async def _ask(
-        self, login: Login, worker: int | str | None, vouched: tuple[str, ...], key: asyncssh.SSHKey, error: SshError
+        self, attempt: _Attempt, vouched: tuple[str, ...], key: asyncssh.SSHKey, error: SshError
     ) -> TrustedKeys:
+        """Return the trusted keys with this one if the person accepts it. Raises `error` otherwise."""
         if self.prompter is None:
             raise error
+        login, worker = attempt.login, attempt.worker
         async with self._questions:
             trusted = self.host_keys.trusted(login, vouched)
             if key in trusted.keys:
@@ -115,121 +132,86 @@ class Dialer:
             name = login.host if worker is None else f"worker {worker} ({login.host})"
             if not await self.prompter.trust(name, key_type(key), fingerprint(key)):
                 raise error
-            try:
-                self.host_keys.accept(login, key)
-            except OSError as problem:
-                raise host_key_not_saved(worker, self.access.own_known_hosts, problem) from problem
+            self._save(attempt, key)
             return TrustedKeys(keys=(key,), names=trusted.names, files=trusted.files)
 
-    async def _attempt(
-        self,
-        login: Login,
-        worker: int | str | None,
-        trusted: TrustedKeys,
-        tunnel: asyncssh.SSHClientConnection | None,
-        through: Route | None,
-        stages: LoginTimings,
-        offered: list[Any],
-    ) -> tuple[asyncssh.SSHClientConnection, LoginClient]:
-        began = time.monotonic()
-        if through is not None:
-            made = await self._attempt_through(through, login, worker, trusted, stages, offered)
-        elif tunnel is not None:
-            async with HandshakeSlot(self.slots) as slot:
-                stages.connected = time.monotonic() - began
-                made = await self._log_in(login, worker, trusted, tunnel, None, offered, slot)
-        else:
-            timeout = self.access.connect_timeout
-            try:
-                async with connect_in_turn(self.slots, login.host, login.port, timeout) as (sock, slot):
-                    stages.connected = time.monotonic() - began
-                    made = await self._log_in(login, worker, trusted, None, sock, offered, slot)
-            except (OSError, UnicodeError, asyncio.TimeoutError) as error:
-                raise errors.connect_error(error, worker, login, timeout) from None
-        stages.logged_in = time.monotonic() - began
-        return made
+    def _save(self, attempt: _Attempt, key: asyncssh.SSHKey) -> None:
+        try:
+            self.host_keys.accept(attempt.login, key)
+        except OSError as problem:
+            raise host_key_not_saved(attempt.worker, self.access.own_known_hosts, problem) from problem
 
-    async def _attempt_through(
-        self,
-        through: Route,
-        login: Login,
-        worker: int | str | None,
-        trusted: TrustedKeys,
-        stages: LoginTimings,
-        offered: list[Any],
-    ) -> tuple[asyncssh.SSHClientConnection, LoginClient]:
+    async def _try(
+        self, attempt: _Attempt, tunnel: asyncssh.SSHClientConnection | None, through: Route | None
+    ) -> LoggedIn:
         began = time.monotonic()
-        async with HandshakeSlot(self.slots) as slot:
-            try:
-                sock = await through.open()
-                stages.connected = time.monotonic() - began
-                made = await self._log_in(login, worker, trusted, None, sock, offered, slot)
-            except SshError as error:
-                why = await through.failure() if error.reason in _UNGREETED else None
-                through.end()
-                raise (why or error) from None
-            except BaseException:
-                through.end()
-                raise
-        made[1].ended.add_done_callback(lambda _: through.end())
-        return made
+
+        async def log_in(sock: socket.socket | None, slot: HandshakeSlot) -> LoggedIn:
+            attempt.timings.connected = time.monotonic() - began
+            made = await self._log_in(attempt, tunnel, sock, slot)
+            attempt.timings.logged_in = time.monotonic() - began
+            return made
+
+        if through is not None:
+            async with HandshakeSlot(self.slots) as slot:
+                return await _log_in_through(through, partial(log_in, slot=slot))
+        if tunnel is not None:
+            async with HandshakeSlot(self.slots) as slot:
+                return await log_in(None, slot)
+        login, timeout = attempt.login, self.access.connect_timeout
+        try:
+            async with connect_in_turn(self.slots, login.host, login.port, timeout) as (sock, slot):
+                return await log_in(sock, slot)
+        except (OSError, UnicodeError, asyncio.TimeoutError) as error:
+            raise errors.connect_error(error, attempt.worker, login, timeout) from None
 
     async def _log_in(
         self,
-        login: Login,
-        worker: int | str | None,
-        trusted: TrustedKeys,
+        attempt: _Attempt,
         tunnel: asyncssh.SSHClientConnection | None,
         sock: socket.socket | None,
-        offered: list[Any],
         slot: HandshakeSlot,
-    ) -> tuple[asyncssh.SSHClientConnection, LoginClient]:
+    ) -> LoggedIn:
+        login, worker, trusted = attempt.login, attempt.worker, attempt.trusted
         new = not (trusted.keys or trusted.authorities)
         accepts = new and self.access.host_keys == ACCEPT_NEW
         name = login.host if worker is None else f"worker {worker}"
         client = LoginClient(lambda key: accepts and key not in trusted.revoked, self.prompter, name)
-        via = self.access.jump or login.jump or "configured"
+        via, seconds = self.access.jump or login.jump or "configured", self.access.login_timeout
+        carrier = tunnel if sock is None else SocketTunnel(sock)
+        assert carrier is not None
         try:
-            connecting = self._connecting(login, trusted, tunnel, sock, client, offered)
-            connection = await self._with_login_timeout(connecting, client, slot)
+            connection = await self._with_login_timeout(self._connecting(attempt, carrier, client), client, slot)
         except asyncio.TimeoutError:
             if client.connection is None:
-                raise errors.JUMP_SILENT.error(worker, login, jump=via, seconds=self.access.login_timeout) from None
+                raise errors.JUMP_SILENT.error(worker, login, jump=via, seconds=seconds) from None
             if not client.greeted and client.has_received and _is_direct(sock):
-                raise await self._diagnosed(login, worker) from None
-            if not client.greeted:
-                raise errors.NO_GREETING.error(worker, login, seconds=self.access.login_timeout) from None
-            raise errors.LOGIN_TIMED_OUT.error(worker, login, seconds=self.access.login_timeout) from None
+                raise await self._diagnosed(attempt) from None
+            cause = errors.LOGIN_TIMED_OUT if client.greeted else errors.NO_GREETING
+            raise cause.error(worker, login, seconds=seconds) from None
         except asyncssh.ChannelOpenError as error:
             raise errors.jump_host_error(error.code, error.reason, worker, login, via) from None
         except (asyncssh.Error, OSError, ValueError) as error:
             if _is_direct(sock) and not client.greeted:
-                raise await self._diagnosed(login, worker) from None
-            raise self._explained(error, client, login, worker, trusted, len(offered)) from None
+                raise await self._diagnosed(attempt) from None
+            raise self._explained(error, client, attempt) from None
         if client.offered is not None and new:
             try:
-                self.host_keys.accept(login, client.offered)
-            except OSError as problem:
+                self._save(attempt, client.offered)
+            except TpuTuiError:
                 connection.abort()
-                raise host_key_not_saved(worker, self.access.own_known_hosts, problem) from problem
+                raise
         return connection, client
 
     def _connecting(
-        self,
-        login: Login,
-        trusted: TrustedKeys,
-        tunnel: asyncssh.SSHClientConnection | None,
-        sock: socket.socket | None,
-        client: LoginClient,
-        offered: list[Any],
+        self, attempt: _Attempt, carrier: Tunnel, client: LoginClient
     ) -> asyncio.Future[asyncssh.SSHClientConnection]:
         """Begin the handshake with this worker's own options."""
-        carrier = tunnel if sock is None else SocketTunnel(sock)
-        assert carrier is not None
+        login, trusted = attempt.login, attempt.trusted
         return connect(
             self._shared_options(),
             carrier,
-            offered,
+            attempt.offered,
             host=login.host,
             port=login.port,
             username=login.user,
@@ -276,25 +258,21 @@ class Dialer:
             if not done and not client.greeted:
                 slot.release()
             left -= patience
-            while True:
+            while not done:
                 done, _ = await asyncio.wait({task}, timeout=left)
-                if done:
-                    return task.result()
-                if not client.asking:
-                    break
+                if not done and not client.asking:
+                    raise asyncio.TimeoutError
                 left = self.access.login_timeout
-        except asyncio.CancelledError:
+            return task.result()
+        except (asyncio.CancelledError, asyncio.TimeoutError):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, asyncssh.Error, OSError):
                 (await task).abort()
             raise
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, asyncssh.Error, OSError):
-            (await task).abort()
-        raise asyncio.TimeoutError
 
-    async def _diagnosed(self, login: Login, worker: int | str | None) -> SshError:
+    async def _diagnosed(self, attempt: _Attempt) -> SshError:
         """Connect again to a server that sent no SSH greeting, and return the error for what it sends instead."""
+        login, worker = attempt.login, attempt.worker
         try:
             words = await asyncio.wait_for(read_banner(login.host, login.port), GREETING_TIMEOUT_S)
         except (OSError, asyncio.TimeoutError):
@@ -306,14 +284,9 @@ class Dialer:
         return errors.not_ssh_error(worker, login, words)
 
     def _explained(
-        self,
-        error: Exception,
-        client: LoginClient,
-        login: Login,
-        worker: int | str | None,
-        trusted: TrustedKeys,
-        tried: int,
+        self, error: Exception, client: LoginClient, attempt: _Attempt
     ) -> TpuTuiError | _UnknownHostKey | _AuthTriesExhausted:
+        login, worker, trusted = attempt.login, attempt.worker, attempt.trusted
         words, everything = str(error), len(self.keys.candidates())
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
             if client.offered is not None:
@@ -331,7 +304,9 @@ class Dialer:
         if MAX_AUTH_TRIES_WORDS in words.lower():
             words = "too many keys were tried: choose one with --identity"
             problem = errors.denied_error(worker, login, everything, self.keys.locked, self.access.slice, words)
-            return _AuthTriesExhausted(client.untried, problem) if 0 < client.untried < tried else problem
+            return (
+                _AuthTriesExhausted(client.untried, problem) if 0 < client.untried < len(attempt.offered) else problem
+            )
         if isinstance(error, asyncssh.KeyExchangeFailed):
             return errors.NO_ALGORITHMS.error(worker, login, words=words)
         if not client.greeted:
@@ -345,6 +320,21 @@ class Dialer:
                 worker, login, remark=f": {errors.quote_remote(remark)}" if remark else ""
             )
         return errors.LOGIN_FAILED.error(worker, words=words)
+
+
+async def _log_in_through(route: Route, log_in: Callable[[socket.socket], Awaitable[LoggedIn]]) -> LoggedIn:
+    """Log in over a socket from the route, and end the route with the connection or the failure."""
+    try:
+        connection, client = await log_in(await route.open())
+    except SshError as error:
+        why = await route.failure() if error.reason in _UNGREETED else None
+        route.end()
+        raise (why or error) from None
+    except BaseException:
+        route.end()
+        raise
+    client.ended.add_done_callback(lambda _: route.end())
+    return connection, client
 
 
 def _is_direct(sock: socket.socket | None) -> bool:
