@@ -1,4 +1,4 @@
-"""What other tools put before the lines they pass on: which worker, or which host, said it."""
+"""Prefixes of other tools that pass lines on, and the worker or host that they name."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class LauncherPrefix:
     address: str | None
     """An address, or a host's name."""
     length: int
-    said: bytes | None = None
+    message: bytes | None = None
     """The text behind it, where that is a JSON string: without its escapes, perhaps of several lines."""
 
 
@@ -123,18 +123,18 @@ def read_launcher_prefix(line: bytes, labels: Container[bytes] = ()) -> Launcher
     """
     found: LauncherPrefix | None = None
     length = 0
-    said: bytes | None = None
+    message: bytes | None = None
     for _ in range(_MOST_NESTED):
-        rest = (line[length:] if length else line) if said is None else said
+        rest = (line[length:] if length else line) if message is None else message
         inner = _one(rest, labels)
         if inner is None:
             break
-        if inner.said is not None or said is not None:
-            said = rest[inner.length :] if inner.said is None else inner.said
-        if found is None or said is None:
+        if inner.message is not None or message is not None:
+            message = rest[inner.length :] if inner.message is None else inner.message
+        if found is None or message is None:
             length += inner.length
         named = found if found is not None and (found.number is not None or found.address is not None) else inner
-        found = LauncherPrefix(named.number, named.address, length, said)
+        found = LauncherPrefix(named.number, named.address, length, message)
     return found
 
 

@@ -94,7 +94,7 @@ class Picker:
         return worker, moment, since is None or self._was_since(since, worker, moment)
 
     def _was_since(self, since: float, worker: int | None, moment: float | None) -> bool:
-        """Whether a line is as new; one without a date, as a traceback's, belongs to what was said before it."""
+        """Whether a line is as new; one without a date, as a traceback's, belongs to the line before it."""
         if moment is not None:
             self._is_since[worker] = self._is_since[None] = moment >= since
         return self._is_since.get(worker, self._is_since.get(None, False))

@@ -39,7 +39,7 @@ MISSED = 3
 
 @dataclass(frozen=True, eq=False)
 class _Cores:
-    """Rows chosen to be shown, and the slot each is said to live on."""
+    """Rows chosen to be shown, and the slot that each belongs to."""
 
     rows: Ints
     slots: Ints

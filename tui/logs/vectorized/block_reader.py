@@ -167,8 +167,8 @@ class _Block:
         owners = self._owners(starts)
         slots, times, good = self._read_prefixes(starts, prefix, owners)
         samples = len(found)
-        silent = quiet[good[samples:]]
-        left[silent] = False
+        skipped = quiet[good[samples:]]
+        left[skipped] = False
         if not good.all():
             left[found.lines[~good[:samples]]] = True
             found = found.part(good[:samples])
@@ -177,10 +177,10 @@ class _Block:
         state.samples += samples
         if samples:
             state.count_match(TRAINING.name, samples)
-        heard = self._read_singly(places_of(left), np.sort(silent), found)
-        if heard:
+        reread = self._read_singly(places_of(left), np.sort(skipped), found)
+        if reread:
             kept = np.ones(len(slots), bool)
-            kept[samples:] = np.isin(silent, heard, invert=True)
+            kept[samples:] = np.isin(skipped, reread, invert=True)
             slots, times = slots[kept], times[kept]
         self._count(slots, times, samples)
         state.queue.end()
@@ -290,31 +290,31 @@ class _Block:
             seen = float(self.nows[0]) if self.is_wall and len(self.parts) == 1 else times
             self.state.counts.add(slots, seen, is_wall=self.is_wall, samples=samples)
 
-    def _read_singly(self, lines: Ints, silent: Ints, found: MatchedLines) -> list[int]:
-        """Read these lines one by one, in their order; and which of the silent ones were read among them."""
+    def _read_singly(self, lines: Ints, skipped: Ints, found: MatchedLines) -> list[int]:
+        """Read these lines one by one, in their order; and which of the skipped ones were read among them."""
         starts, ends = found.begins[lines], found.ends[lines]
         owners = self._owners(starts).tolist()
-        heard: list[int] = []
+        reread: list[int] = []
         before = 0
         for line, start, end, owner in zip(lines.tolist(), starts.tolist(), ends.tolist(), owners, strict=True):
             if self.lines.has_open_header:
-                heard += self._read_beneath(silent, before, line, found)
+                reread += self._read_beneath(skipped, before, line, found)
             self._read_line(line, start, end, owner)
             before = line
         if self.lines.has_open_header:
-            heard += self._read_beneath(silent, before, len(found.ends), found)
-        return heard
+            reread += self._read_beneath(skipped, before, len(found.ends), found)
+        return reread
 
-    def _read_beneath(self, silent: Ints, first: int, last: int, found: MatchedLines) -> list[int]:
-        """Read silent lines from one line to another as long as they may belong to a header; which these are."""
-        heard = []
-        for line in silent[slice(*np.searchsorted(silent, (first, last)))].tolist():
+    def _read_beneath(self, skipped: Ints, first: int, last: int, found: MatchedLines) -> list[int]:
+        """Read skipped lines from one line to another as long as they may belong to a header; which these are."""
+        reread = []
+        for line in skipped[slice(*np.searchsorted(skipped, (first, last)))].tolist():
             if not self.lines.has_open_header:
                 break
             start = found.begins[line : line + 1]
             self._read_line(line, int(start[0]), int(found.ends[line]), int(self._owners(start)[0]))
-            heard.append(line)
-        return heard
+            reread.append(line)
+        return reread
 
     def _read_line(self, line: int, start: int, end: int, owner: int) -> None:
         self.state.queue.line = line
