@@ -17,11 +17,11 @@ from tui.logs.attribution.xla_dist_prefix import NUMBERED_SAMPLE, PREFIX
 from tui.logs.files.compressed_files import BLOCK, Packing, explain_errors, head_of, regular, size_of, unpacked
 from tui.logs.files.line_filter import Choice, Picked, Picker, backwards, forwards, last, last_of, pick
 from tui.logs.files.lines import Cutter, LogLine, without_escapes
+from tui.logs.files.summary_cache import LogSummary, SummaryCache, sort_rows
 
 if TYPE_CHECKING:
     from tui.logs.demux import Demux
     from tui.logs.dialects.registry import Dialect
-    from tui.logs.files.summary_cache import LogSummary
     from tui.logs.snapshot import Snapshot
 
 
@@ -123,8 +123,6 @@ class SavedLog:
 
         With a directory as `cache`, what the log came to is kept there until the log changes.
         """
-        from tui.logs.files.summary_cache import sort_rows
-
         return sort_rows(self._summary(cache).rows, by, reverse)
 
     def workers(self, cache: Path | None = None) -> list[int]:
@@ -135,8 +133,6 @@ class SavedLog:
 
     def _summary(self, cache: Path | None) -> LogSummary:
         """What the log comes to: kept from before, or made by reading it through."""
-        from tui.logs.files.summary_cache import LogSummary, SummaryCache
-
         reading = [f"{dialect.name} {dialect.source!r}" for dialect in self._own_dialects]
         kept = None if cache is None else SummaryCache(cache).load(self.path, reading)
         if kept is not None:

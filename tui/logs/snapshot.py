@@ -6,25 +6,56 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tui.logs._compat_numpy import np, npt
+from tui.logs.core_row import (
+    HAS_GLOBAL_RATE,
+    HAS_LOSS,
+    HAS_RATE,
+    UNKNOWN,
+    CoreRow,
+    EpochSummary,
+    FirstNan,
+    Spread,
+    WorkerFacts,
+    json_figure,
+    json_number,
+    optional_int,
+)
+from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME, format_time
 from tui.logs.state.rate_kinds import add_up, common_unit, total_rate, unit_of
 from tui.text.printable import significant
 
 if TYPE_CHECKING:
     from tui.logs.history.history import History
 
-UNKNOWN = -1
-"""In integer columns: not in the log."""
 
-HAS_LOSS, HAS_RATE, HAS_GLOBAL_RATE = 1, 2, 4
-"""Bits of `Snapshot.known`: a NaN whose bit is set was printed as `nan`, one whose bit is not set is unknown."""
-
-NO_TIME, LOG_TIME, WALL_TIME = 0, 1, 2
-"""`Snapshot.time_kind`: nothing known, the log's own date and time (no offset), or UTC seconds."""
+__all__ = [
+    "COLUMNS",
+    "HAS_GLOBAL_RATE",
+    "HAS_LOSS",
+    "HAS_RATE",
+    "LOG_TIME",
+    "NO_TIME",
+    "SORT_KEYS",
+    "UNKNOWN",
+    "WALL_TIME",
+    "CoreRow",
+    "CoreState",
+    "EpochSummary",
+    "FirstNan",
+    "FirstNanColumns",
+    "Snapshot",
+    "Spread",
+    "WorkerFacts",
+    "format_time",
+    "frozen",
+    "json_figure",
+    "json_number",
+    "optional_int",
+]
 
 SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
 
@@ -45,114 +76,6 @@ class CoreState(enum.IntEnum):
 
     def __str__(self) -> str:
         return self.name.lower()
-
-
-@dataclass(frozen=True, slots=True)
-class FirstNan:
-    """The first non-finite loss of a core since its loss was last finite; None is unknown.
-
-    `offset` says where its line begins in the log of `worker` (a saved log: in the file, unpacked), in bytes; text
-    that a carriage return redraws is a line of its own. Of a sample on several lines it is the last one's.
-    """
-
-    epoch: int | None
-    step: int | None
-    time: str | None
-    worker: int | None
-    offset: int | None
-
-    def to_json(self) -> dict[str, Any]:
-        """The place as `cores --json` prints it."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class CoreRow:
-    """One row of the per-core view; None is unknown. `lag` is in steps behind the median, negative when ahead."""
-
-    core: int | None
-    device: str | None
-    worker: int | None
-    address: str | None
-    epoch: int | None
-    step: int | None
-    loss: float | None
-    rate: float | None
-    global_rate: float | None
-    time: str | None
-    clock: str | None
-    lag: int | None
-    state: str
-    rate_unit: str | None = None
-    """What `rate` counts in a second: `examples/s`, `it/s` or `tokens/s`."""
-    pace: float | None = None
-    """Its own rate as a share of the median core's, over its newest few samples."""
-    first_nan: FirstNan | None = None
-    """Where its loss became no finite number; it stays when the loss is finite again, which `state` shows."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The row that `cores --json` prints (names are stable); non-finite numbers become strings."""
-        row = {name: json_number(getattr(self, name)) for name in self.__slots__}
-        return row | {"first_nan": self.first_nan.to_json() if self.first_nan else None}
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Median, smallest and largest of the cores' newest values; NaNs are left out."""
-
-    median: float
-    min: float
-    max: float
-
-    def to_json(self) -> dict[str, Any]:
-        """The three numbers as `status --json` prints them."""
-        return {name: json_figure(getattr(self, name)) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class EpochSummary:
-    """What the job itself printed about one epoch. Accuracies in per cent, times in seconds, rates in examples/s."""
-
-    epoch: int
-    train_began: str | None = None
-    train_ended: str | None = None
-    seconds: float | None = None
-    replica_samples: int | None = None
-    reduced_global_rate: float | None = None
-    test_ended: str | None = None
-    accuracy: float | None = None
-    replica_accuracy: float | None = None
-    replica_test_samples: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The epoch as reports print it."""
-        return {name: json_number(getattr(self, name)) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFacts:
-    """What is known about one worker; `worker` is None where lines name none."""
-
-    worker: int | None
-    address: str | None
-    lines: int
-    samples: int
-    cores: int
-    """Rows of the per-core view that live on it."""
-    last_seen: float | None
-    """UTC seconds of its newest line, where known."""
-    ended: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """The worker as reports print it."""
-        return {
-            "worker": self.worker,
-            "address": self.address,
-            "lines": self.lines,
-            "samples": self.samples,
-            "cores": self.cores,
-            "ended": self.ended,
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -411,33 +334,3 @@ def frozen(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The array, made read-only."""
     column.flags.writeable = False
     return column
-
-
-def optional_int(value: Any) -> int | None:
-    """A column's integer; None for the mark of the unknown."""
-    number = int(value)
-    return None if number == UNKNOWN else number
-
-
-def json_number(value: Any) -> Any:
-    """A value as JSON outputs carry it: non-finite floats become `"nan"`, `"inf"`, `"-inf"`."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    return value
-
-
-def json_figure(value: Any) -> Any:
-    """As `json_number`, of what was worked out: without the digits that only binary arithmetic puts there."""
-    return json_number(significant(value) if isinstance(value, float) else value)
-
-
-def format_time(seconds: float, kind: int) -> str | None:
-    """RFC 3339 for wall time, date and time without an offset for a log's own, None for neither."""
-    if kind == NO_TIME or not math.isfinite(seconds):
-        return None
-    try:
-        moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=seconds)
-    except OverflowError:
-        return None
-    text: str = moment.replace(tzinfo=None).isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
-    return text + "Z" if kind == WALL_TIME else text

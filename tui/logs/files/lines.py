@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from tui.logs.log_time import LOG_TIME, WALL_TIME, format_time
+
 LONGEST_LINE = 1024 * 1024
 """A longer line is handed out in pieces of this many bytes."""
 
@@ -53,8 +55,6 @@ class LogLine:
 
     def to_json(self) -> dict[str, Any]:
         """The line as `attach --json` and `logs --json` print it."""
-        from tui.logs.snapshot import LOG_TIME, WALL_TIME, format_time
-
         kind = WALL_TIME if self.is_wall_time else LOG_TIME
         moment = None if self.time is None else format_time(self.time, kind)
         return {"worker": self.worker, "offset": self.offset, "time": moment, "text": self.text}
