@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from tui.logs.dialects.catalogue_files import expand_parts
@@ -14,8 +15,8 @@ _ROW = Dialect(_TABLE, Kind.SAMPLE, (), b"")
 _ROW_OF_EPOCH = Dialect(_TABLE, Kind.SAMPLE, (), b"", role=Role.EPOCH_SUMMARY)
 _BENEATH = Dialect("step above its loss", Kind.SAMPLE, (), b"")
 
-_LOSS_LINE = re.compile(expand_parts(rb"(?&LOSS_LINE)"))
-_EVALUATES = re.compile(expand_parts(rb"(?<![A-Za-z])(?&EVALUATION)"))
+_LOSS_LINE = rb"(?&LOSS_LINE)"
+_EVALUATES = rb"(?<![A-Za-z])(?&EVALUATION)"
 
 _STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_step", "steps", "update", "batch", "#")
 _EPOCHS = ("epoch", "epochs", "e")
@@ -31,8 +32,8 @@ _RATES = ("samples_sec", "samples_per_sec", "samples_per_second", "tokens_sec", 
 _SPLITS = ("train", "split", "phase", "mode", "stage")
 _TRAINING = (b"true", b"yes")
 
-_VALUE = re.compile(expand_parts(rb"(?&NUMBER)(?=s?$)"))
-_FIGURE = re.compile(expand_parts(rb"(?:(?&NUMBER)[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"))
+_VALUE = rb"(?&NUMBER)(?=s?$)"
+_FIGURE = rb"(?:(?&NUMBER)[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"
 _SECTION = 60
 """Lines after a step that heads a section in which its loss may follow."""
 
@@ -102,7 +103,9 @@ class TableHeader:
         cells = self._cells(line)
         if len(cells) != self._size or not all(map(self._fits, cells)):
             return None
-        values = {name: match[0] for name, place in self._places.items() if (match := _VALUE.match(cells[place]))}
+        values = {
+            name: match[0] for name, place in self._places.items() if (match := _compiled(_VALUE).match(cells[place]))
+        }
         if not values.keys() & {"step", "epoch"} or "loss" not in values:
             return self._dialect, {}
         place = max(float(values[name]) for name in ("step", "epoch") if name in values)
@@ -116,7 +119,7 @@ class TableHeader:
         return cell.startswith(b"train") or cell in _TRAINING
 
     def _fits(self, cell: bytes) -> bool:
-        return len(cell) < 60 if self._separator != b"  " else _FIGURE.match(cell) is not None
+        return len(cell) < 60 if self._separator != b"  " else _compiled(_FIGURE).match(cell) is not None
 
     def ends_with(self, line: bytes) -> bool:
         """Whether a line is the rule of a table in a document: such tables hold results, not steps."""
@@ -135,7 +138,7 @@ class StepHeader:
 
     def row(self, line: bytes) -> Row | None:
         """Return the step with its loss if the line begins with a loss."""
-        match = _LOSS_LINE.match(line)
+        match = _compiled(_LOSS_LINE).match(line)
         if match is None:
             return None
         values = self._values
@@ -147,7 +150,7 @@ class StepHeader:
 
     def ends_with(self, line: bytes) -> bool:
         """Whether an evaluation begins, which does not belong to the step."""
-        return _EVALUATES.search(line) is not None and _LOSS_LINE.match(line) is None
+        return _compiled(_EVALUATES).search(line) is not None and _compiled(_LOSS_LINE).match(line) is None
 
 
 class OpenHeaders:
@@ -205,6 +208,12 @@ class OpenHeaders:
         goes_up = setting > before
         self._settings[slot] = (-1, []) if goes_up else (setting, [row])
         return [*held, row] if goes_up else []
+
+
+@lru_cache(maxsize=8)
+def _compiled(source: bytes) -> re.Pattern[bytes]:
+    """Return a pattern with parts of the catalogue, compiled for the first header: most logs have none."""
+    return re.compile(expand_parts(source))
 
 
 def _separator_of(header: bytes) -> bytes:

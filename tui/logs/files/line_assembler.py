@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from tui.logs.dialects.registry import LONGEST
 from tui.logs.snapshot import UNKNOWN
-from tui.logs.vectorized.line_scanner import Bytes
-from tui.logs.vectorized.prefix_index import PrefixIndex
+
+Bytes = bytes | bytearray
 
 _WORTH_SPLITTING = 16_384
 """A larger chunk is not joined to the line it completes: only that line is."""
@@ -44,9 +44,6 @@ class Stream:
     """Whether another tool has put something before its lines."""
     labels: set[bytes] = field(default_factory=set)
     """Hosts and tasks that have stood before samples."""
-    known: PrefixIndex = field(default_factory=PrefixIndex)
-    looked_at: int = 0
-    """Bytes read in blocks so far; a whole block's where all its prefixes are known."""
     held: list[bytes] = field(default_factory=list)
     held_bytes: int = 0
     taken: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -10,14 +11,14 @@ from tui.logs._compat_numpy import np, npt, places_of
 from tui.logs.attribution.launcher_prefixes import LABELLED_SAMPLE
 from tui.logs.attribution.xla_dist_prefix import PREFIX, Moments
 from tui.logs.dialects.registry import LONGEST, TRAINING, Dialect
-from tui.logs.files.line_assembler import Stream
+from tui.logs.files.line_assembler import Bytes, Stream
 from tui.logs.single_line_reader import SingleLineReader
 from tui.logs.state.demux_state import DemuxState
-from tui.logs.state.samples import Bools, Floats, Ints, UnparsedSamples
+from tui.logs.state.samples import Bools, Floats, Ints
 from tui.logs.vectorized.hint_search import HintFinder, hint_finder_for
-from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Bytes, MatchedLines, PrefixBytes, Scanner
+from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Chunk, MatchedLines, Scanner
 from tui.logs.vectorized.packed_digits import Words
-from tui.logs.vectorized.prefix_index import UNSEEN
+from tui.logs.vectorized.prefix_index import UNSEEN, PrefixIndex
 
 BLOCK = 1024 * 1024
 """Bytes looked at together: what fits the caches, with room for the columns made of it."""
@@ -76,8 +77,8 @@ class BlockReader:
 
     def room_for(self, stream: Stream) -> int:
         """Bytes of a stream that can be added now; below one: `flush` first."""
-        known = stream.slot is not None or stream.looked_at >= BLOCK
-        return (BLOCK if known else min(BLOCK, FIRST + stream.looked_at)) - self.size
+        read = BLOCK if stream.slot is not None else self._context.prefixes[stream].bytes_read
+        return min(BLOCK, FIRST + read) - self.size
 
     def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
         """Add whole lines, which begin at an offset of the stream's log; the bytes are copied."""
@@ -95,8 +96,9 @@ class BlockReader:
         else:
             self._parts.append(Part(stream, self.size, after, now, offset))
         self.size = after
-        stream.looked_at += end - start
-        if stream.slot is None and stream.looked_at < BLOCK:
+        prefixes = self._context.prefixes[stream]
+        prefixes.bytes_read += end - start
+        if stream.slot is None and prefixes.bytes_read < BLOCK:
             # Prefixes learned from these lines make the next ones cheap.
             self.flush()
 
@@ -128,6 +130,8 @@ class _BlockContext:
         self.matches_prefixes = any(dialect.is_own for dialect in dialects)
         """Whether a dialect matches what stands before a line's own text, too."""
         self._dialects = dialects
+        self.prefixes: defaultdict[Stream, PrefixIndex] = defaultdict(PrefixIndex)
+        """The known prefixes of each stream's lines."""
 
     @cached_property
     def hint_finder(self) -> HintFinder | None:
@@ -173,7 +177,9 @@ class _Block:
             left[found.lines[~good[:samples]]] = True
             found = found.part(good[:samples])
             samples, slots, times = len(found), slots[good], times[good]
-        state.queue.begin(self._samples(found, slots[:samples], times[:samples]), found.lines)
+        seen = times[:samples] if self.is_wall else np.full(samples, np.nan)
+        found.samples.set_source(slots[:samples], times[:samples], seen)
+        state.queue.begin(found.samples, found.lines)
         state.samples += samples
         if samples:
             state.count_match(TRAINING.name, samples)
@@ -197,7 +203,7 @@ class _Block:
         dated = slice(len(places)) if are_first else places
         begins, lengths = starts[dated], prefix[dated]
         heads = self.scanner.prefix_bytes(begins)
-        tails = heads.tails(lengths)
+        tails = heads.prefix_tails(lengths)
         moments, sizes = self._moments(begins, heads)
         are_moments = np.array([moment is not None for moment in moments]).repeat(sizes)
         slots[dated] = found = self._find(owners[dated], tails)
@@ -213,7 +219,8 @@ class _Block:
             self._news = owners[new], begins[new], lengths[new], tails[:, new]
             return
         for stream in self._streams:
-            stream.looked_at = max(stream.looked_at, BLOCK)
+            prefixes = self.context.prefixes[stream]
+            prefixes.bytes_read = max(prefixes.bytes_read, BLOCK)
 
     def _times(self, prefix_times: Floats, sizes: Ints, dated: slice | Ints, owners: Ints, good: Bools) -> Floats:
         """Return when each line came, or else its prefix's time; widen the log's span by those of good lines.
@@ -231,7 +238,7 @@ class _Block:
             self.state.add_moments(first, last)
         return times
 
-    def _moments(self, begins: Ints, heads: PrefixBytes) -> tuple[list[float | None], Ints]:
+    def _moments(self, begins: Ints, heads: Chunk) -> tuple[list[float | None], Ints]:
         """What runs of lines with the same date and time begin with, as `Moments` reads it, and how long they are."""
         changes = heads.moments_change()
         read, text = self.context.moments.read, self.scanner.text
@@ -261,27 +268,12 @@ class _Block:
     def _find(self, owners: Ints, tails: Words) -> Ints:
         """Return the slot that each prefix names; negative where it is none, or was not seen before."""
         if len(self._streams) == 1:
-            return self._streams[0].known.find(tails)
+            return self.context.prefixes[self._streams[0]].find(tails)
         streams, slots = self._stream_of[owners], np.empty(len(owners), np.int64)
         for place in places_of(np.bincount(streams) > 0).tolist():
             mine = places_of(streams == place)
-            slots[mine] = self._streams[place].known.find(tails[:, mine])
+            slots[mine] = self.context.prefixes[self._streams[place]].find(tails[:, mine])
         return slots
-
-    def _samples(self, found: MatchedLines, slots: Ints, times: Floats) -> UnparsedSamples:
-        return UnparsedSamples(
-            slot=slots,
-            core=found.core,
-            device=found.device,
-            epoch=found.epoch,
-            step=found.step,
-            loss=found.loss,
-            rate=found.rate,
-            global_rate=found.global_rate,
-            clock=found.clock,
-            time=times,
-            seen=times if self.is_wall else np.full(len(times), np.nan),
-        )
 
     def _count(self, slots: Ints, times: Floats, samples: int) -> None:
         """What `Demux` counts of every line; the first ones are samples."""
@@ -390,7 +382,7 @@ class _Block:
         for place in places_of(np.bincount(streams) > 0).tolist():
             mine, stream = places_of(streams == place), self._streams[place]
             slot_of = partial(self._slot_in_prefix, stream, begins[mine], lengths[mine])
-            stream.known.add(tails[:, mine], slot_of)
+            self.context.prefixes[stream].add(tails[:, mine], slot_of)
 
     def _slot_in_prefix(self, stream: Stream, begins: Ints, lengths: Ints, place: int) -> int:
         """The slot of the worker that a prefix names after its moment; -1 where it names none."""

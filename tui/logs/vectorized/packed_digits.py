@@ -56,7 +56,10 @@ def expected(text: bytes) -> tuple[np.uint64, np.uint64]:
 DIGITS = expected(b"00000000")
 """Of an integer that is as long as it can be."""
 
-_CLOCK, _ABOVE_CLOCK = expected(b"00:00:00")
+CLOCK = expected(b"00:00:00")
+LOSS_DECIMALS, RATE_DECIMALS = 5, 2
+"""Decimals of a plain training line's loss and rates."""
+
 _LOW = np.uint64(0xFF)
 
 
@@ -122,8 +125,9 @@ def clock_seconds(clocks: Words) -> Floats:
 
 
 def _clock_seconds(clocks: Words) -> Floats:
-    digits = clocks ^ _CLOCK
-    is_clock = strange_bytes(digits, _ABOVE_CLOCK) == 0
+    pattern, above = CLOCK
+    digits = clocks ^ pattern
+    is_clock = strange_bytes(digits, above) == 0
     parts = [((digits >> np.uint64(at)) & _LOW) * TEN + ((digits >> np.uint64(at + 8)) & _LOW) for at in (0, 24, 48)]
     is_clock &= (parts[0] < 24) & (parts[1] < 60) & (parts[2] <= 60)
     hours, minutes, seconds = (part.astype(np.float64) for part in parts)
@@ -155,6 +159,6 @@ def four_digits(values: Words) -> Words:
 
 
 def decimal(digits: Words, decimals: int | Ints) -> Floats:
-    """The numbers that digits with a zero for the point, as `Found` has them, stand for; a row's decimals each."""
+    """Return the numbers of digits with a zero for the point, as in `UnparsedSamples`; `decimals` per row."""
     whole = (digits & FIRST[7 - decimals]) << BYTE
     return eight_digits((digits & LAST[decimals]) | whole) / np.power(10.0, decimals)
