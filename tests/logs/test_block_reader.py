@@ -13,8 +13,7 @@ from tui.logs.dialects.registry import BUILT_IN
 from tui.logs.dialects.user_dialects import user_dialects
 from tui.logs.vectorized import block_reader
 from tui.logs.vectorized.line_scanner import Scanner
-from tui.logs.vectorized.packed_digits import LOSS_DECIMALS, RATE_DECIMALS
-from tui.logs.vectorized.packed_digits import decimal
+from tui.logs.vectorized.packed_digits import LOSS_DECIMALS, RATE_DECIMALS, decimal
 
 
 @pytest.fixture(autouse=True, scope="module")
