@@ -30,7 +30,7 @@ class FirstNan:
     offset: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """The place as `cores --json` prints it."""
+        """Return the place as `cores --json` prints it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -59,7 +59,7 @@ class CoreRow:
     """Where its loss became no finite number; it stays when the loss is finite again, which `state` shows."""
 
     def to_json(self) -> dict[str, Any]:
-        """The row that `cores --json` prints (names are stable); non-finite numbers become strings."""
+        """Return the row that `cores --json` prints (names are stable); non-finite numbers become strings."""
         row = {name: json_number(getattr(self, name)) for name in self.__slots__}
         return row | {"first_nan": self.first_nan.to_json() if self.first_nan else None}
 
@@ -73,7 +73,7 @@ class Spread:
     max: float
 
     def to_json(self) -> dict[str, Any]:
-        """The three numbers as `status --json` prints them."""
+        """Return the three numbers as `status --json` prints them."""
         return {name: json_figure(getattr(self, name)) for name in self.__slots__}
 
 
@@ -93,7 +93,7 @@ class EpochSummary:
     replica_test_samples: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The epoch as reports print it."""
+        """Return the epoch as reports print it."""
         return {name: json_number(getattr(self, name)) for name in self.__slots__}
 
 
@@ -112,7 +112,7 @@ class WorkerFacts:
     ended: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The worker as reports print it."""
+        """Return the worker as reports print it."""
         return {
             "worker": self.worker,
             "address": self.address,
@@ -124,18 +124,18 @@ class WorkerFacts:
 
 
 def optional_int(value: Any) -> int | None:
-    """A column's integer; None for the mark of the unknown."""
+    """Return a column's integer; None if unknown."""
     number = int(value)
     return None if number == UNKNOWN else number
 
 
 def json_number(value: Any) -> Any:
-    """A value as JSON outputs carry it: non-finite floats become `"nan"`, `"inf"`, `"-inf"`."""
+    """Return a value for JSON: non-finite floats become `"nan"`, `"inf"`, `"-inf"`."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
     return value
 
 
 def json_figure(value: Any) -> Any:
-    """As `json_number`, of what was worked out: without the digits that only binary arithmetic puts there."""
+    """Return a computed value for JSON, as `json_number`, without the digits of binary arithmetic."""
     return json_number(significant(value) if isinstance(value, float) else value)

@@ -10,7 +10,7 @@ NO_TIME, LOG_TIME, WALL_TIME = 0, 1, 2
 
 
 def format_time(seconds: float, kind: int) -> str | None:
-    """RFC 3339 for wall time, date and time without an offset for a log's own, None for neither."""
+    """Format wall time as RFC 3339, a log's own date and time without an offset; None for neither."""
     if kind == NO_TIME or not math.isfinite(seconds):
         return None
     try:

@@ -91,7 +91,7 @@ class FirstNanColumns:
     offset: Ints
 
     def of_row(self, row: int, worker: int | None) -> FirstNan | None:
-        """The record of a row, which is a core of that worker; None where it has none."""
+        """Return the record of a row, which is a core of that worker; None where it has none."""
         place = int(np.searchsorted(self.rows, row))
         if place == len(self.rows) or self.rows[place] != row:
             return None
@@ -104,7 +104,7 @@ class FirstNanColumns:
         )
 
     def earliest(self, rows: Ints) -> tuple[int, int] | None:
-        """The smallest epoch and step (-1: unknown) among the records of these rows."""
+        """Return the smallest epoch and step (-1: unknown) among the records of these rows."""
         among: Bools = np.isin(self.rows, rows)
         if not among.any():
             return None
@@ -174,12 +174,12 @@ class Snapshot:
 
     @property
     def epoch_now(self) -> int | None:
-        """The median core's epoch."""
+        """Return the median core's epoch."""
         return self.median_epoch
 
     @property
     def step_now(self) -> int | None:
-        """The median core's step."""
+        """Return the median core's step."""
         return self.median_step
 
     @property
@@ -192,7 +192,7 @@ class Snapshot:
 
     @cached_property
     def _telling(self) -> Bools:
-        """Rows whose rates are the pod's: a dead worker's cores train nothing any more, unless all have ended."""
+        """Return the rows whose rates are the pod's: a dead worker's cores do not train, unless all have ended."""
         has_rate = ~np.isnan(self.rate)
         dead = np.array([worker.ended for worker in self.workers], bool)[self.slot]
         going_on: Bools = has_rate & ~dead & (self.state != CoreState.ENDED)
@@ -225,7 +225,7 @@ class Snapshot:
 
     @property
     def straggling(self) -> Bools:
-        """Which cores hold the others up, behind or slow; once all have ended, those that did so then."""
+        """Return which cores hold the others up, behind or slow; once all have ended, those that did so then."""
         is_over = np.isin(self.state, (CoreState.ENDED, CoreState.NAN)).all()
         held = (self.state == CoreState.ENDED) & is_over
         late: Bools = (self.behind | self.slow) & ((self.state == CoreState.STRAGGLER) | held)
@@ -237,7 +237,7 @@ class Snapshot:
         return int(np.count_nonzero(self.state != CoreState.WAITING))
 
     def cores_in(self, state: CoreState) -> tuple[int | None, ...]:
-        """The cores in a state, ascending."""
+        """Return the cores in a state, ascending."""
         return tuple(optional_int(core) for core in self.core[self.state == state])
 
     @property
@@ -257,11 +257,11 @@ class Snapshot:
         return None if value is None else float(value)
 
     def address_of(self, index: int) -> str | None:
-        """The address of the worker a row lives on."""
+        """Return the address of the worker a row lives on."""
         return self.workers[int(self.slot[index])].address
 
     def row_at(self, index: int) -> CoreRow:
-        """One row of the view; only what is visible needs to be made."""
+        """Return one row of the view; only what is visible needs to be made."""
         known = int(self.known[index])
         clock = bytes(self.clock[index])
         lag = float(self.lag[index])
@@ -293,7 +293,7 @@ class Snapshot:
         return self.first_nans.earliest(self.row[self.state == CoreState.NAN])
 
     def rows(self) -> list[CoreRow]:
-        """Every row, in the snapshot's order."""
+        """Return every row, in the snapshot's order."""
         return [self.row_at(index) for index in range(len(self))]
 
     def order(self, by: str = "core", reverse: bool = False) -> Ints:
@@ -312,7 +312,7 @@ class Snapshot:
         return np.lexsort((ties, keys, unknown)).astype(np.int64)
 
     def sorted(self, by: str = "core", reverse: bool = False) -> Snapshot:
-        """The same snapshot with its rows in another order (see `order`)."""
+        """Return the snapshot with its rows in another order (see `order`)."""
         order = self.order(by, reverse)
         return self._taken(order)
 
@@ -331,6 +331,6 @@ COLUMNS = (
 
 
 def frozen(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array, made read-only."""
+    """Make an array read-only and return it."""
     column.flags.writeable = False
     return column

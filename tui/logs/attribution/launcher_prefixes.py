@@ -117,7 +117,7 @@ class LauncherPrefix:
 
 
 def read_launcher_prefix(line: bytes, labels: Container[bytes] = ()) -> LauncherPrefix | None:
-    """The labels at a line's beginning; `labels` are the hosts and tasks that have stood before samples.
+    """Return the labels at a line's beginning; `labels` are hosts and tasks that have stood before samples.
 
     Tools pass on what other tools have labelled: the first label that names a worker holds.
     """
@@ -190,7 +190,7 @@ def _label_in(match: re.Match[bytes]) -> bytes:
 
 
 def label_of(line: bytes) -> bytes | None:
-    """The host or task that a labelled sample teaches."""
+    """Return the host or task that a labelled sample teaches."""
     if LABELLED_SAMPLE.match(line) is None:
         return None
     match = _LABEL.match(line)

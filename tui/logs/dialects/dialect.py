@@ -140,7 +140,7 @@ class Dialect:
 
     @cached_property
     def pattern(self) -> LinePattern:
-        """The pattern, compiled when the first line is tried: most logs are of one dialect."""
+        """Return the pattern, compiled when the first line is tried: most logs are of one dialect."""
         return self.own_pattern or re.compile(expand_parts(self.source))
 
 

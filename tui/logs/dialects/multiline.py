@@ -221,7 +221,7 @@ def _separator_of(header: bytes) -> bytes:
 
 
 def _loss_place(names: Sequence[str]) -> int | None:
-    """Where the whole loss stands; spaCy's is named after a part of its pipeline, of several none is the whole."""
+    """Return the place of the whole loss; spaCy's bears the name of a part of its pipeline; of several none is it."""
     place = _first(_LOSSES, names) if "#" not in names else None
     named = _A_PART if "#" in names else _A_WHOLE
     found = [place for place, name in enumerate(names) if named.match(name)]

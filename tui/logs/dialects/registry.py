@@ -62,7 +62,7 @@ class Trial:
     examples: tuple[tuple[str, Mapping[str, str]], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The trial as `dialect test --json` prints it."""
+        """Return the trial as `dialect test --json` prints it."""
         examples = [{"line": line, "columns": dict(columns)} for line, columns in self.examples]
         return {"dialect": self.name, "matched": self.matched, "examples": examples}
 

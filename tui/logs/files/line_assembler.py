@@ -57,7 +57,7 @@ class Stream:
 
     @property
     def known_slot(self) -> int | None:
-        """The slot of the line that is being read; None where neither the line nor the source names a worker."""
+        """Return the slot of the line that is being read; None if neither the line nor the source names a worker."""
         return self.slot if self.line_slot is None else self.line_slot
 
     def end_line(self) -> None:
@@ -95,7 +95,7 @@ class Stream:
         return pieces
 
     def rest(self) -> tuple[bytes, int]:
-        """What is held without a line end, handed out once, and where it begins in the stream's log."""
+        """Return, once, the bytes held without a line end, and where they begin in the stream's log."""
         block = b"".join(self.held)
         offset, self.begun_at = self._begin(self.taken)
         self.held, self.held_bytes = [], 0
@@ -107,7 +107,7 @@ class Stream:
         self.begun_at = None
 
     def _begin(self, end: int) -> tuple[int, int | None]:
-        """Where what is held begins, which ends at an offset; and where its text did, if that was before."""
+        """Return where the held bytes begin, which end at an offset; and where their text did, if that was before."""
         offset = end - self.held_bytes
         return offset, None if self.held_at == offset else self.held_at
 

@@ -46,11 +46,11 @@ class Samples:
         return len(self.slot)
 
     def part(self, places: Any) -> Samples:
-        """Some of the samples: a slice or an array of places."""
+        """Return some of the samples: a slice or an array of places."""
         return Samples(*(getattr(self, name)[places] for name in SAMPLE_FIELDS))
 
     def parse(self) -> Samples:
-        """The samples with all columns there: these."""
+        """Return the samples with all columns and all numbers."""
         return self
 
     def losses_and_rates(self, places: Ints) -> tuple[Floats, Floats]:
@@ -125,11 +125,11 @@ class UnparsedSamples:
         return clock_seconds(self.clock)
 
     def known_rates(self) -> tuple[Ints | None, Floats | Words]:
-        """The rates, still as digits (see `rates_from`), of all samples."""
+        """Return the rates, still as digits (see `rates_from`), of all samples."""
         return None, self.rate
 
     def parse(self) -> Samples:
-        """The samples with all columns there and all numbers made."""
+        """Return the samples with all columns and all numbers."""
         size = len(self)
         clock = np.zeros(size, f"S{CLOCK_BYTES}")
         clock.view(np.uint64).reshape(size, CLOCK_BYTES // 8)[:, 0] = self.clock
@@ -158,7 +158,7 @@ _DECIMALS = np.array([[LOSS_DECIMALS], [RATE_DECIMALS], [RATE_DECIMALS]])
 
 
 def rates_from(rates: Floats | Words) -> Floats:
-    """Rates as numbers, from numbers or from a plain line's digits."""
+    """Return rates as numbers, from numbers or from a plain line's digits."""
     return decimal(rates.view(np.uint64), RATE_DECIMALS) if rates.dtype == np.uint64 else rates.view(np.float64)
 
 
@@ -167,7 +167,7 @@ Record = tuple[int, int, int, int, int, float, float, float, int, bytes, float, 
 
 
 def samples_from(records: list[Record]) -> Samples:
-    """A batch from single samples."""
+    """Return a batch of single samples."""
     columns = zip(*records, strict=True)
     arrays = (np.array(column, SAMPLE_TYPES[name]) for name, column in zip(SAMPLE_FIELDS, columns, strict=True))
     return Samples(*arrays)

@@ -60,7 +60,7 @@ class Part:
     """Where they begin in the stream's log, in bytes."""
 
     def offset_of(self, place: int) -> int:
-        """Where what stands at a place of the batch does in the stream's log."""
+        """Return where a place of the batch is in the stream's log."""
         return self.offset + place - self.start
 
 
@@ -76,7 +76,7 @@ class BlockReader:
         """Bytes gathered."""
 
     def room_for(self, stream: Stream) -> int:
-        """Bytes of a stream that can be added now; below one: `flush` first."""
+        """Return how many bytes of a stream can be added now; below one: `flush` first."""
         read = BLOCK if stream.slot is not None else self._context.prefixes[stream].bytes_read
         return min(BLOCK, FIRST + read) - self.size
 
@@ -135,7 +135,7 @@ class _BlockContext:
 
     @cached_property
     def hint_finder(self) -> HintFinder | None:
-        """Finds lines that a dialect could match, or that hold escapes; None where any line could be one."""
+        """Return what finds lines that a dialect could match, or with escapes; None if any line could be one."""
         return hint_finder_for(self._dialects)
 
 
@@ -193,7 +193,7 @@ class _Block:
         self._learn()
 
     def _read_prefixes(self, starts: Ints, prefix: Ints, owners: Ints) -> tuple[Ints, Floats, Bools]:
-        """Slot and time (NaN none) of each line; and which lines have a prefix seen before, or surely none."""
+        """Return slot and time (NaN none) of each line, and which lines have a known prefix, or surely none."""
         slots = self._default_slots(owners, prefix == 0)
         places = places_of(prefix > 0)
         if not len(places):
@@ -239,21 +239,21 @@ class _Block:
         return times
 
     def _moments(self, begins: Ints, heads: Chunk) -> tuple[list[float | None], Ints]:
-        """What runs of lines with the same date and time begin with, as `Moments` reads it, and how long they are."""
+        """Return the moments of runs of lines with the same date and time, and how long the runs are."""
         changes = heads.moments_change()
         read, text = self.context.moments.read, self.scanner.text
         moments = [read(text(start, start + MOMENT)) for start in begins[changes].tolist()]
         return moments, np.concatenate((changes[1:], [len(begins)])) - changes
 
     def _owners(self, starts: Ints) -> Ints:
-        """The part that each line belongs to."""
+        """Return the part that each line belongs to."""
         if len(self.parts) == 1:
             return np.zeros(len(starts), np.int64)
         owners: Ints = np.searchsorted(self._bounds, starts, side="right").astype(np.int64)
         return owners
 
     def _default_slots(self, owners: Ints, bare: Bools) -> Ints:
-        """The slot of each line where its stream has lines without a prefix; else -1."""
+        """Return the slot of each line where its stream has lines without a prefix; else -1."""
         if len(self._streams) == 1:
             return np.full(
                 len(owners), self.state.slot_or_unnamed(self._streams[0].slot) if bare.any() else -1, np.int64
@@ -276,7 +276,7 @@ class _Block:
         return slots
 
     def _count(self, slots: Ints, times: Floats, samples: int) -> None:
-        """What `Demux` counts of every line; the first ones are samples."""
+        """Count the lines of each slot; the first ones are samples."""
         self.state.lines += len(slots)
         if len(slots):
             seen = float(self.nows[0]) if self.is_wall and len(self.parts) == 1 else times
@@ -339,13 +339,13 @@ class _Block:
         return quiet[chosen], prefix[chosen]
 
     def _lines_with_hints(self, signs: HintFinder, starts: Ints, ends: Ints) -> Ints:
-        """Which lines hold something that a dialect could match, from these places on."""
+        """Return which lines contain something that a dialect could match, from these places on."""
         # Each with its line end.
         after = ends + 1
         return signs.lines_with(self.scanner.joined(starts, after), np.cumsum(after - starts))
 
     def _prefixes(self, starts: Ints, ends: Ints, first: npt.NDArray[np.uint8]) -> tuple[Ints, Bools]:
-        """How long the prefix of each line could be; and which lines surely have none."""
+        """Return how long the prefix of each line could be, and which lines surely have none."""
         prefix = np.zeros(len(starts), np.int64)
         is_none = np.ones(len(starts), bool)
         dated = places_of(_DIGIT.take(first))
@@ -363,7 +363,7 @@ class _Block:
         return prefix, is_none
 
     def _could_be_prefixed(self, starts: Ints) -> Bools:
-        """Which lines that begin with a digit go on as a prefix may: many loggers begin theirs with a date."""
+        """Return which lines that begin with a digit may have a prefix: many loggers begin theirs with a date."""
         octets = self.scanner.octets
         after = octets(starts + (MOMENT - 1))
         next_ = octets(starts + np.where(after == ord(","), MOMENT + len(",123"), MOMENT))
@@ -385,7 +385,7 @@ class _Block:
             self.context.prefixes[stream].add(tails[:, mine], slot_of)
 
     def _slot_in_prefix(self, stream: Stream, begins: Ints, lengths: Ints, place: int) -> int:
-        """The slot of the worker that a prefix names after its moment; -1 where it names none."""
+        """Return the slot of the worker that a prefix names after its moment; -1 where it names none."""
         begin = int(begins[place])
         match = PREFIX.fullmatch(self.scanner.text(begin + MOMENT, begin + int(lengths[place])))
         if match is None or match["address"] is None:

@@ -103,7 +103,7 @@ class Chunk:
         self._bytes: npt.NDArray[np.uint8] = data.view(np.uint8).reshape(len(data), data.itemsize)
 
     def words(self, offset: int) -> Words:
-        """The eight bytes at an offset in each stretch, as a view."""
+        """Return the eight bytes at an offset in each stretch, as a view."""
         words: Words = self._bytes[:, offset : offset + 8].view("<u8")[:, 0]
         return words
 
@@ -153,11 +153,11 @@ class Scanner:
         self._filled = 0
 
     def text(self, start: int, end: int) -> bytes:
-        """Bytes of the block, by the places that `MatchedLines` gives."""
+        """Return bytes of the block, by the places that `MatchedLines` gives."""
         return self._view[_PAD + start : _PAD + end].tobytes()
 
     def octets(self, places: Ints) -> npt.NDArray[np.uint8]:
-        """The byte at each of these places, which may lie a little beyond the end (zeros)."""
+        """Return the byte at each of these places, which may lie a little beyond the end (zeros)."""
         return self._octets.take(places + _PAD)
 
     def prefix_bytes(self, places: Ints) -> Chunk:
@@ -188,7 +188,7 @@ class Scanner:
         return found
 
     def _line_ends(self, start: int, end: int) -> Ints:
-        """The places of line ends in a tile: first the words of eight bytes that hold any, which are few."""
+        """Return the places of line ends in a tile: first the words of eight bytes that hold any, which are few."""
         marks = self._marks
         np.equal(self._octets[start:end], _LINE_END, out=marks[: end - start])
         marks[end - start :] = False
@@ -201,7 +201,7 @@ class Scanner:
         return ends
 
     def _read(self, begins: Ints, ends: Ints) -> MatchedLines:
-        """Of all lines those that are plain training lines, read from their ends to their beginnings."""
+        """Return the lines that are plain training lines, read from their ends to their beginnings."""
         returns = self._octets.take(ends - 1) == ord("\r")
         if returns.any():
             ends = ends - returns
@@ -237,7 +237,7 @@ class Scanner:
         return found if good.all() else found.part(good)
 
     def _core(self, fields: _Fields) -> tuple[Ints, Ints]:
-        """Epoch (-1 none) and ordinal before the step: the epoch where its name is before that, else the ordinal."""
+        """Return epoch (-1 none) and ordinal before the step: the epoch where it is named, else the ordinal."""
         before = fields.integer()
         numbers = before.number()
         has_epoch = fields.ends_with(_EPOCH)
@@ -271,7 +271,7 @@ class _Fields:
         self.good: Bools = np.ones(len(places), bool)
 
     def places(self) -> Ints:
-        """Where each line has been read down to."""
+        """Return where each line has been read down to."""
         return self._places - self._passed if self._passed else self._places
 
     def skip(self, length: Ints | int) -> None:
@@ -291,12 +291,12 @@ class _Fields:
         self.skip(len(name))
 
     def ends_with(self, name: bytes) -> Bools:
-        """Which lines have a name (of less than eight bytes) next."""
+        """Return which lines have a name (of less than eight bytes) next."""
         found: Bools = self._words() & LAST[len(name)] == word_of(name.rjust(_WORD, b"\0"))
         return found
 
     def integer(self, asked: Bools | None = None) -> DigitField:
-        """Integers of one to eight digits; of the lines asked for."""
+        """Read integers of one to eight digits, in the lines asked for."""
         field = field_of(self._words(), DIGITS)
         there = field.length > 0
         self.good &= there if asked is None else there | ~asked
@@ -304,14 +304,14 @@ class _Fields:
         return field
 
     def decimal(self, decimals: int) -> Words:
-        """Numbers of at most eight characters with so many decimals; their digits hold a zero for the point."""
+        """Read numbers of at most eight characters with so many decimals; their digits hold a zero for the point."""
         field = field_of(self._words(), _POINTED[decimals])
         self.good &= field.length >= decimals + len("0.")
         self.skip(field.length)
         return field.digits
 
     def clock(self) -> Words:
-        """The eight bytes of clocks."""
+        """Read the eight bytes of clocks."""
         clock: Words = self._words().copy()
         pattern, above = CLOCK
         self.good &= strange_bytes(clock ^ pattern, above) == 0
@@ -319,7 +319,7 @@ class _Fields:
         return clock
 
     def device(self) -> Ints:
-        """The device before an ordinal, of one or two digits, and all that is before it in the line's own text."""
+        """Read the device before an ordinal, one or two digits, and all before it in the line's own text."""
         device, is_right = self._device(0, _ONE_DIGIT)
         device >>= np.uint64(48)
         length = LEAD + len("=xla:0/")
@@ -335,7 +335,7 @@ class _Fields:
         return np.where(is_right, device, both).view(np.int64)
 
     def _device(self, after: int, expected: tuple[np.uint64, np.uint64]) -> tuple[Words, Bools]:
-        """The digits of devices whose text ends so many bytes before, xor-ed, and which lines have one."""
+        """Return the digits of devices whose text ends so many bytes before, xor-ed, and which lines have one."""
         pattern, above = expected
         values: Words = self._words(after) ^ pattern
         is_right = strange_bytes(values, above) == 0
@@ -344,7 +344,7 @@ class _Fields:
         return values, is_right
 
     def _words(self, after: int = 0) -> Words:
-        """The last eight bytes that have not been passed by, but for so many at the end."""
+        """Return the last eight bytes that have not been passed by, but for so many at the end."""
         if self._chunk is None or self._passed + after + _WORD > _ROOM:
             self._places, self._passed = self.places(), 0
             self._chunk = self._scanner.field_bytes(self._places)

@@ -25,7 +25,7 @@ FIRST = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 
 def word_of(text: bytes) -> np.uint64:
-    """Eight bytes (or fewer) as they are read from memory."""
+    """Return eight bytes (or fewer) as they are read from memory."""
     word: np.uint64 = np.uint64(int.from_bytes(text, "little"))
     return word
 
@@ -46,7 +46,7 @@ _PROBED = 16
 
 
 def expected(text: bytes) -> tuple[np.uint64, np.uint64]:
-    """What a word is xor-ed with and what is then added, so that high bits mark bytes that are wrong.
+    """Return what a word is xor-ed with and what is then added, so that high bits mark wrong bytes.
 
     A `0` in the text stands for any digit, all else for itself.
     """
@@ -72,13 +72,13 @@ class DigitField:
     """One number where it is the same in all lines."""
 
     def number(self) -> Ints:
-        """The integers that the digits stand for."""
+        """Return the integers that the digits stand for."""
         few = np.max(self.length, initial=0) <= _FEW
         return (four_digits(self.digits) if few else eight_digits(self.digits)).view(np.int64)
 
 
 def strange_bytes(values: Words, above: np.uint64) -> Words:
-    """The high bit of each byte that is not what was expected, once xor-ed with that.
+    """Return the high bit of each byte that is not what was expected, once xor-ed with that.
 
     A byte above 0x89 may carry into the next one, which then counts as strange too.
     """
@@ -89,7 +89,7 @@ def strange_bytes(values: Words, above: np.uint64) -> Words:
 
 
 def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> DigitField:
-    """What the words end with (in memory) as long as it is as `expected` said."""
+    """Return the field that the words end with (in memory), as long as it matches `expected`."""
     pattern, above = shape
     values = words ^ pattern
     strange = strange_bytes(values, above)
@@ -106,7 +106,7 @@ def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> DigitField:
 
 
 def _common_length(strange: Words) -> int | None:
-    """How many bytes after the last strange one all words have; None where they differ, or a word has none."""
+    """Return how many bytes after the last strange one all words have; None if that differs, or one has none."""
     first = int(strange[0]) if len(strange) else 0
     if not first:
         return None
@@ -135,7 +135,7 @@ def _clock_seconds(clocks: Words) -> Floats:
 
 
 def eight_digits(values: Words) -> Words:
-    """The number that eight decimal digits (0 to 9 a byte) in a word stand for, the first in memory the highest."""
+    """Return the number of eight decimal digits (0 to 9 a byte) in a word, the first in memory the highest."""
     number: Words = values * TEN
     number += values >> BYTE
     low = number & _PAIRS
@@ -149,7 +149,7 @@ def eight_digits(values: Words) -> Words:
 
 
 def four_digits(values: Words) -> Words:
-    """The same of words whose first four bytes in memory are zeros."""
+    """Return the same of words whose first four bytes in memory are zeros."""
     number: Words = values * TEN
     number += values >> BYTE
     number &= _LAST_PAIRS

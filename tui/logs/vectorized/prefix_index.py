@@ -31,7 +31,7 @@ class PrefixIndex:
         """Bytes of the stream read in blocks; a whole block's once no new prefixes come."""
 
     def find(self, tails: Words) -> npt.NDArray[np.int64]:
-        """The slot of each prefix, by its address and number as three rows of words; -1 it is no prefix, `UNSEEN`."""
+        """Return the slot of each prefix (address and number as three rows of words); -1 no prefix; `UNSEEN`."""
         if not len(self.hashes):
             return np.full(tails.shape[1], UNSEEN, np.int64)
         hashes = _hashes(tails)
