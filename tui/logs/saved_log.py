@@ -133,7 +133,7 @@ class SavedLog:
 
     def _summary(self, cache: Path | None) -> LogSummary:
         """Return the summary of the log, from the cache or by reading the log through."""
-        reading = [f"{dialect.name} {dialect.source!r}" for dialect in self._own_dialects]
+        reading = [f"{each.name} {each.source!r} {each.hints}" for each in self._own_dialects]
         kept = None if cache is None else SummaryCache(cache).load(self.path, reading)
         if kept is not None:
             return kept
