@@ -29,7 +29,9 @@ SUFFIXES = {b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9, b"B": 1e9, b"T": 1e12}
 class LineMatch(Protocol):
     """A match of a pattern, as of `re` and of `regex`."""
 
-    re: Any
+    @property
+    def re(self) -> Any:
+        """Return the compiled pattern."""
 
     def __getitem__(self, group: str, /) -> Any:
         """Return the text of a group; None if it took no part."""
