@@ -45,6 +45,7 @@ LOCAL_IMPORTS: dict[str, str] = {
     "tui.runs.keeper.__main__": "only a run with --on-end report writes reports; loaded before the keeper answers",
     "tui.runs.read.latest_figures": "a list of runs without logs loads no numpy",
     "tui.ssh.fleet": "asyncssh, half the cost of a short command, is loaded when the first worker is connected",
+    "tui.logs.saved_log": "opening a log that is in the summary cache loads no numpy",
 }
 """Modules that may import others of the project in functions, with the reason."""
 

@@ -12,8 +12,8 @@ from tui.logs.demux import Demux
 from tui.logs.dialects.registry import BUILT_IN
 from tui.logs.dialects.user_dialects import user_dialects
 from tui.logs.vectorized import block_reader
-from tui.logs.vectorized.line_scanner import LOSS_DECIMALS, RATE_DECIMALS, scan
-from tui.logs.vectorized.packed_digits import decimal
+from tui.logs.vectorized.line_scanner import Scanner
+from tui.logs.vectorized.packed_digits import LOSS_DECIMALS, RATE_DECIMALS, decimal
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -158,11 +158,14 @@ def test_plain_lines_are_taken_by_the_fast_way_and_no_others() -> None:
         training(rate="12345678.25"),
         training(core=4)[:-1],
     ]
-    found = scan(("\n".join(lines) + "\n").encode())
+    block = ("\n".join(lines) + "\n").encode()
+    scanner = Scanner(len(block))
+    scanner.put(block, 0, len(block))
+    found = scanner.scan()
     assert found.lines.tolist() == [0, 2]
-    assert found.core.tolist() == [3, 9]
-    assert found.epoch.tolist() == [1, -1]
-    assert found.device.tolist() == [0, 10]
-    assert np.array_equal(decimal(found.loss, LOSS_DECIMALS), [6.875, 6.875])
-    assert np.array_equal(decimal(found.rate, RATE_DECIMALS), [258.47, 258.47])
+    assert found.samples.core.tolist() == [3, 9]
+    assert found.samples.epoch.tolist() == [1, -1]
+    assert found.samples.device.tolist() == [0, 10]
+    assert np.array_equal(decimal(found.samples.loss, LOSS_DECIMALS), [6.875, 6.875])
+    assert np.array_equal(decimal(found.samples.rate, RATE_DECIMALS), [258.47, 258.47])
     assert found.prefix.tolist() == [0, len("2020-08-06 02:38:57 10.164.0.109 [1] ")]

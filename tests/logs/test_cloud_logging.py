@@ -23,14 +23,14 @@ WRITTEN = [(worker, second) for second in (10, 11, 12) for worker in (0, 1)]
 """Who wrote a line at which second, the oldest first."""
 
 
-def said(worker: int, second: int) -> str:
+def message_of(worker: int, second: int) -> str:
     return f"step: {second}, loss: {second + worker / 4}"
 
 
 def document(worker: int, second: int) -> dict[str, object]:
     return {
         "insertId": f"a{worker}{second}",
-        "jsonPayload": {"message": said(worker, second)},
+        "jsonPayload": {"message": message_of(worker, second)},
         "labels": {"compute.googleapis.com/resource_name": f"t1v-n-1-w-{worker}"},
         "resource": {"labels": {"node_id": "4811", "worker_id": str(worker)}, "type": "tpu_worker"},
         "timestamp": f"2025-03-01T10:00:{second}.5Z",
@@ -44,7 +44,7 @@ def as_json(entries: list[tuple[int, int]]) -> str:
 def as_yaml(entries: list[tuple[int, int]]) -> str:
     return "".join(
         f"---\ninsertId: a\nlabels:\n  compute.googleapis.com/resource_name: t1v-n-1-w-{worker}\nresource:\n"
-        f"  labels:\n    worker_id: '{worker}'\ntextPayload: '{said(worker, second)}'\n"
+        f"  labels:\n    worker_id: '{worker}'\ntextPayload: '{message_of(worker, second)}'\n"
         f"timestamp: '2025-03-01T10:00:{second}Z'\n"
         for worker, second in entries
     )
@@ -54,7 +54,9 @@ def as_csv(entries: list[tuple[int, int]]) -> str:
     text = io.StringIO()
     rows = csv.writer(text)
     rows.writerow(["insertId", "resource.labels.worker_id", "textPayload", "timestamp"])
-    rows.writerows(["a", w, f'{said(w, s)}\nbeneath it, "quoted"', f"2025-03-01T10:00:{s}Z"] for w, s in entries)
+    rows.writerows(
+        ["a", w, f'{message_of(w, s)}\nbeneath it, "quoted"', f"2025-03-01T10:00:{s}Z"] for w, s in entries
+    )
     return text.getvalue()
 
 
@@ -93,8 +95,8 @@ def test_lines_of_a_worker_come_out_of_an_export(write: object, tmp_path: Path) 
         log = open_log(path)
         assert log.core_rows(cache=cache)[1]["worker"] == 1
         lines = [line.text for line in log.lines(worker=1, cache=cache)]
-        assert [second for second in (12, 11, 10) if said(1, second) in "".join(lines)] == [12, 11, 10]
-        assert said(0, 11) not in "".join(lines)
+        assert [second for second in (12, 11, 10) if message_of(1, second) in "".join(lines)] == [12, 11, 10]
+        assert message_of(0, 11) not in "".join(lines)
     assert "".join(f"{line.text}\n" for line in log.lines()) == path.read_bytes().decode()
 
 

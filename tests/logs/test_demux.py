@@ -25,7 +25,7 @@ def only(*lines: str | bytes) -> CoreRow:
     return row
 
 
-def told(snapshot: Snapshot) -> list[tuple[object, ...]]:
+def rows_of(snapshot: Snapshot) -> list[tuple[object, ...]]:
     """Everything a snapshot says, comparable (nan as text)."""
     rows = [tuple(sorted(row.to_json().items(), key=str)) for row in snapshot.rows()]
     return [*rows, (snapshot.lines, snapshot.samples, snapshot.workers, snapshot.epochs, repr(snapshot.facts))]
@@ -88,7 +88,7 @@ class TestChunks:
             parts.feed(None, chunk)
         whole.finish()
         parts.finish()
-        assert told(parts.snapshot()) == told(whole.snapshot())
+        assert rows_of(parts.snapshot()) == rows_of(whole.snapshot())
 
     @given(st.lists(LOGS, min_size=2, max_size=4), st.randoms(use_true_random=False))
     def test_any_interleaving_of_workers_gives_each_its_own_samples(self, logs: list[bytes], chance: object) -> None:
@@ -343,16 +343,16 @@ class TestLag:
         lines += [training(core=core, step=30) for core in range(2)]
         assert {row.state for row in read(*lines).rows()} == {"training"}
 
-    @pytest.mark.parametrize(("pause", "told"), [(10.0, (2,)), (0.5, (2,)), (0.1, ())])
+    @pytest.mark.parametrize(("pause", "expected"), [(10.0, (2,)), (0.5, (2,)), (0.1, ())])
     def test_a_straggler_is_behind_for_a_while_by_the_pace_of_the_others(
-        self, pause: float, told: tuple[int, ...]
+        self, pause: float, expected: tuple[int, ...]
     ) -> None:
         demux = Demux()
         for step in range(20):
             for core in range(3):
                 if core != 2 or step < 15:
                     demux.feed(core, training(core=core, step=step * 10).encode() + b"\n", now=1000.0 + step * pause)
-        assert demux.snapshot(now=1000.0 + 20 * pause).stragglers == told
+        assert demux.snapshot(now=1000.0 + 20 * pause).stragglers == expected
 
     def test_a_restart_leaves_only_what_comes_to_compare_with(self) -> None:
         demux = Demux()

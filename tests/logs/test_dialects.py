@@ -200,10 +200,10 @@ class TestUserDialects:
         ],
     )
     def test_a_wrong_one_is_refused_by_name(self, entry: object, why: str) -> None:
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as raised:
             user_dialects({"mine": entry})
-        assert "'mine'" in told.value.sentence
-        assert why in told.value.sentence
+        assert "'mine'" in raised.value.sentence
+        assert why in raised.value.sentence
 
     @pytest.mark.parametrize("pattern", HOSTILE)
     def test_one_that_backtracks_without_end_does_not_hold_up_the_reader(self, pattern: str) -> None:
@@ -279,17 +279,19 @@ def test_a_trial_counts_what_stands_beneath_a_header_as_a_log_does() -> None:
     assert table.examples[-1] == ("200,2.25", {"step": "200", "loss": "2.25"})
 
 
-@pytest.mark.parametrize("told", ["0.125 s/it", "125 ms/step", "sec/batch: 0.125", "8 it/s", "8.0 steps per second"])
-def test_how_long_a_step_takes_is_told_as_steps_a_second(told: str) -> None:
-    line = f"step 100 | loss 2.5 | {told}"
+@pytest.mark.parametrize(
+    "printed", ["0.125 s/it", "125 ms/step", "sec/batch: 0.125", "8 it/s", "8.0 steps per second"]
+)
+def test_how_long_a_step_takes_is_told_as_steps_a_second(printed: str) -> None:
+    line = f"step 100 | loss 2.5 | {printed}"
     assert only(line).rate == 8.0
     (trial,) = (trial for trial in try_dialects([line.encode()], BUILT_IN)[1] if trial.matched)
     assert float(trial.examples[0][1]["rate"]) == 8.0
 
 
-@pytest.mark.parametrize("told", ["0.0 s/it", "ms/step", "131.2 ms", "12 it/step", "1.5 s/epoch"])
-def test_what_tells_no_pace_is_no_rate(told: str) -> None:
-    assert only(f"step 100 | loss 2.5 | {told}").rate is None
+@pytest.mark.parametrize("printed", ["0.0 s/it", "ms/step", "131.2 ms", "12 it/step", "1.5 s/epoch"])
+def test_what_tells_no_pace_is_no_rate(printed: str) -> None:
+    assert only(f"step 100 | loss 2.5 | {printed}").rate is None
 
 
 def test_a_users_pattern_may_read_what_a_tool_put_before_a_line() -> None:
@@ -365,8 +367,8 @@ class TestSamplesOverLines:
         assert read(self.LOSS.format(1.5)).samples == 0
 
     def test_the_next_step_takes_nothing_from_the_one_before(self) -> None:
-        told = read(self.HEAD.format(7), self.LOSS.format(1.5), self.HEAD.format(8))
-        assert (told.samples, told.rows()[0].step) == (1, 7)
+        printed = read(self.HEAD.format(7), self.LOSS.format(1.5), self.HEAD.format(8))
+        assert (printed.samples, printed.rows()[0].step) == (1, 7)
 
     def test_workers_are_kept_apart(self) -> None:
         demux = Demux()

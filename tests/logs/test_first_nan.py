@@ -23,9 +23,9 @@ _BROKEN = ("1.00000", "nan")
 _MANY = LONGEST * 5
 
 
-def lines(told: list[tuple[int, int, str]]) -> bytes:
+def lines(printed: list[tuple[int, int, str]]) -> bytes:
     """Training lines of (core, step, loss)."""
-    return b"".join(f"{training(core=core, step=step, loss=loss)}\n".encode() for core, step, loss in told)
+    return b"".join(f"{training(core=core, step=step, loss=loss)}\n".encode() for core, step, loss in printed)
 
 
 def read(data: bytes, *, fast: bool = True, places: list[int] | None = None, history: bool = True) -> Snapshot:
@@ -38,8 +38,8 @@ def read(data: bytes, *, fast: bool = True, places: list[int] | None = None, his
 
 def found(snapshot: Snapshot) -> dict[int, tuple[int, int, int]]:
     """Epoch, step and offset of each core's first loss that is no number."""
-    told = {row.core: row.first_nan for row in snapshot.rows() if row.first_nan is not None}
-    return {core: (nan.epoch, nan.step, nan.offset) for core, nan in told.items()}  # type: ignore[misc]
+    printed = {row.core: row.first_nan for row in snapshot.rows() if row.first_nan is not None}
+    return {core: (nan.epoch, nan.step, nan.offset) for core, nan in printed.items()}  # type: ignore[misc]
 
 
 def expected(data: bytes) -> dict[int, tuple[int, int, int]]:
@@ -148,7 +148,7 @@ PARTS = st.lists(
     st.one_of(
         st.tuples(
             st.integers(0, 3), st.integers(0, 50), st.sampled_from(["nan", "inf", "-inf", "1.00000", "2.5"])
-        ).map(lambda told: training(core=told[0], step=told[1], loss=told[2]).encode()),
+        ).map(lambda printed: training(core=printed[0], step=printed[1], loss=printed[2]).encode()),
         st.sampled_from([b"", b"noise", b"  0%|", b"\x1b[31mred\x1b[0m", b"x" * 70_000, b"y" * _MANY]),
     ),
     max_size=40,
@@ -168,9 +168,9 @@ def test_every_offset_leads_to_its_line(parts: list[bytes], ends: list[bytes], a
 def test_of_many_plain_lines_it_is_the_same_by_vectors_and_line_by_line(seed: int, places: list[int]) -> None:
     """Read blocks large enough for numpy, with a few losses that are no numbers among them."""
     chance = random.Random(seed)
-    told = [(core, step, "nan" if chance.random() < 0.03 else f"{chance.uniform(0, 9):.5f}")
+    printed = [(core, step, "nan" if chance.random() < 0.03 else f"{chance.uniform(0, 9):.5f}")
             for step in range(60) for core in range(8)]  # fmt: skip
-    log = lines(told)
+    log = lines(printed)
     for history in (True, False):
         assert found(read(log, places=places, history=history)) == expected(log)
 

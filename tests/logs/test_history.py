@@ -21,7 +21,7 @@ def _trails(
 def filled(
     rows: list[int], losses: list[float], cuts: list[int] | None = None, times: list[float] | None = None
 ) -> History:
-    """A history of samples in this order, handed over in batches cut at these places; one a second, unless told."""
+    """A history of samples in this order, handed over in batches cut at these places; one a second by default."""
     history = History(steps=True)
     ends = sorted({0, len(rows), *(cuts or [])})
     for start, end in itertools.pairwise(ends):

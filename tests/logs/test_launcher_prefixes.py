@@ -60,8 +60,10 @@ def test_who_said_a_line_is_read_from_what_the_tool_put_before_it(
 def entry(text: str, *, worker: str = "", pod: str = "", key: str = "textPayload") -> str:
     """A line of Cloud Logging's export: of a TPU VM, which all have their node's name, or of a pod."""
     labels = {"node_id": "123456", "worker_id": worker} if worker else {"pod_name": pod}
-    said = {key: text} if key == "textPayload" else {"jsonPayload": {key: text}}
-    return json.dumps({"insertId": "a1", "resource": {"labels": labels}, **said, "timestamp": "2025-03-01T10:00:00Z"})
+    message = {key: text} if key == "textPayload" else {"jsonPayload": {key: text}}
+    return json.dumps(
+        {"insertId": "a1", "resource": {"labels": labels}, **message, "timestamp": "2025-03-01T10:00:00Z"}
+    )
 
 
 @pytest.mark.parametrize("key", ["textPayload", "message"])
@@ -71,7 +73,7 @@ def test_tpu_vms_in_an_export_are_told_apart_by_their_place_in_the_node(key: str
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("message", "expected"),
     [
         ("\x1b[31mstep:  4  \x1b[32mloss:  7.5  grad_norm: 2.5\n", (None, 4, 7.5)),
         ("Train Epoch: 2 [640/60000 (1%)]\tLoss: 1.25\n", (2, 640, 1.25)),
@@ -80,9 +82,11 @@ def test_tpu_vms_in_an_export_are_told_apart_by_their_place_in_the_node(key: str
     ],
 )
 @pytest.mark.parametrize("fast", [True, False])
-def test_what_an_export_says_is_read_without_its_escapes(said: str, expected: tuple[object, ...], fast: bool) -> None:
+def test_what_an_export_says_is_read_without_its_escapes(
+    message: str, expected: tuple[object, ...], fast: bool
+) -> None:
     demux = Demux(fast=fast)
-    demux.feed(None, f"{entry(said, pod='pod-7')}\n".encode())
+    demux.feed(None, f"{entry(message, pod='pod-7')}\n".encode())
     rows = [(row.address, row.epoch, row.step, row.loss) for row in demux.snapshot().rows()]
     assert rows == [("pod-7", *expected)]
 
@@ -133,8 +137,8 @@ def test_folded_repeats_are_still_samples() -> None:
 
 def test_a_host_table_names_no_ranks() -> None:
     table = "{'10.128.0.46': 0, '10.128.0.48': 2}"
-    told = f"(main pid=3, ip=10.128.0.48) {training(core=9)}"
-    assert where(f"(main pid=1, ip=10.128.0.46) {table}", told) == [(1, "10.128.0.48")]
+    printed = f"(main pid=3, ip=10.128.0.48) {training(core=9)}"
+    assert where(f"(main pid=1, ip=10.128.0.46) {table}", printed) == [(1, "10.128.0.48")]
 
 
 def test_lines_of_a_worker_come_out_of_a_carried_log(tmp_path: Path) -> None:

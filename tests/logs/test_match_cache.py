@@ -38,7 +38,7 @@ def varied(log: bytes, chance: random.Random) -> bytes:
     return bytes(chance.choice(b"0123456789") if byte in b"0123456789" else byte for byte in log)
 
 
-def told(demux: Demux) -> object:
+def rows_of(demux: Demux) -> object:
     rows = [row.to_json() for row in demux.snapshot().rows()]
     return rows, demux.state.samples, demux.state.matched, demux.state.facts
 
@@ -94,7 +94,7 @@ def test_a_log_is_read_alike_with_and_without_a_memory(
             demux = Demux()
             demux.feed(worker, data)
             demux.finish()
-            states.append(told(demux))
+            states.append(rows_of(demux))
     assert states[0] == states[1]
 
 

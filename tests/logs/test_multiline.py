@@ -1,4 +1,4 @@
-"""Tables and steps above their losses: what ends them, and what beneath them is nobody's step."""
+"""Tables and steps above their losses: what ends them, and what below them is no step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read(*lines: str, worker: int | None = None, fast: bool = True) -> Demux:
     return demux
 
 
-def told(demux: Demux) -> list[tuple[int | None, int | None, float | None]]:
+def rows_of(demux: Demux) -> list[tuple[int | None, int | None, float | None]]:
     return [(row.epoch, row.step, row.loss) for row in demux.snapshot().rows()]
 
 
@@ -28,31 +28,31 @@ def test_warnings_between_its_rows_do_not_end_a_table(fast: bool) -> None:
     noise = ["UserWarning: something is deprecated"] * 300
     demux = read(*noise, FASTAI, *noise, "0         1.25        0.5         0.8       00:10", *noise,
                  "1         0.75        0.4         0.9       00:10", *noise, fast=fast)  # fmt: skip
-    assert (told(demux), demux.state.samples) == ([(1, None, 0.75)], 2)
+    assert (rows_of(demux), demux.state.samples) == ([(1, None, 0.75)], 2)
 
 
 def test_a_file_of_names_by_commas_ends_with_its_rows() -> None:
-    assert told(read("step,loss", "1,2.5", "2,2.25", "done", "3,2.125")) == [(None, 2, 2.25)]
+    assert rows_of(read("step,loss", "1,2.5", "2,2.25", "done", "3,2.125")) == [(None, 2, 2.25)]
 
 
 def test_a_row_that_goes_back_is_none() -> None:
-    assert told(read(FASTAI, "4         1.25        0.5         0.8       00:10",
+    assert rows_of(read(FASTAI, "4         1.25        0.5         0.8       00:10",
                      "1         9.75        0.4         0.9       00:10")) == [(4, None, 1.25)]  # fmt: skip
 
 
 def test_the_next_header_begins_anew() -> None:
     demux = read(FASTAI, "4         1.25        0.5         0.8       00:10", FASTAI,
                  "0         0.75        0.4         0.9       00:10")  # fmt: skip
-    assert (told(demux), demux.state.samples) == ([(0, None, 0.75)], 2)
+    assert (rows_of(demux), demux.state.samples) == ([(0, None, 0.75)], 2)
 
 
 def test_rows_that_evaluate_are_none() -> None:
     lines = ["epoch | split | loss", "1 | train | 2.5", "1 | valid | 1.5", "2 | train | 2.25", "2 | valid | 1.25"]
-    assert told(read(*lines)) == [(2, None, 2.25)]
+    assert rows_of(read(*lines)) == [(2, None, 2.25)]
 
 
 def test_a_table_whose_loss_is_missing_in_a_row_tells_the_last_there_was() -> None:
-    assert told(read("step,train_loss,val_loss", "1,2.5,", "2,,1.5")) == [(None, 1, 2.5)]
+    assert rows_of(read("step,train_loss,val_loss", "1,2.5,", "2,,1.5")) == [(None, 1, 2.5)]
 
 
 def test_each_workers_rows_are_under_its_own_header() -> None:
@@ -61,44 +61,46 @@ def test_each_workers_rows_are_under_its_own_header() -> None:
     demux.feed(1, b"2,9.5\n")
     demux.feed(0, b"2,2.25\n")
     demux.finish()
-    assert told(demux) == [(None, 2, 2.25)]
+    assert rows_of(demux) == [(None, 2, 2.25)]
 
 
 def test_a_step_waits_for_its_loss_through_two_lines() -> None:
-    assert told(read("Step 100", "lr: 0.1", "time: 3", "loss: 2.5")) == [(None, 100, 2.5)]
-    assert told(read("Step 100", "lr: 0.1", "time: 3", "grad: 1", "loss: 2.5")) == []
+    assert rows_of(read("Step 100", "lr: 0.1", "time: 3", "loss: 2.5")) == [(None, 100, 2.5)]
+    assert rows_of(read("Step 100", "lr: 0.1", "time: 3", "grad: 1", "loss: 2.5")) == []
 
 
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("header", ["Step 100", "(Step 100)"])
 def test_lines_that_tell_nothing_pass_between_a_step_and_its_loss_in_any_block(header: str, fast: bool) -> None:
     noise = ["a line of some library that goes on and on, so that a block is full"]
-    assert told(read(*noise * 40, header, *noise * 2, "loss: 2.5", *noise * 40, fast=fast)) == [(None, 100, 2.5)]
-    assert told(read(*noise * 40, header, *noise * 40, "loss: 2.5", *noise * 40, fast=fast)) == []
+    assert rows_of(read(*noise * 40, header, *noise * 2, "loss: 2.5", *noise * 40, fast=fast)) == [(None, 100, 2.5)]
+    assert rows_of(read(*noise * 40, header, *noise * 40, "loss: 2.5", *noise * 40, fast=fast)) == []
 
 
 CONFIGURATION = ("lr: 0.1", "step: 100", "loss: 0.5", "batch: 32")
 
 
 def test_a_configurations_step_is_none_however_often_it_is_printed() -> None:
-    assert told(read(*CONFIGURATION * 3)) == []
+    assert rows_of(read(*CONFIGURATION * 3)) == []
 
 
 def test_steps_told_as_a_configuration_would_are_believed_once_they_go_up() -> None:
     steps = [line for step in (1, 2, 3) for line in (f"step: {step}", f"loss: {step / 4}")]
     demux = read(*CONFIGURATION, *steps)
-    assert (told(demux), demux.state.samples) == ([(None, 3, 0.75)], 3)
-    assert told(read("step: 100", "  loss: 0.5")) == [(None, 100, 0.5)]
+    assert (rows_of(demux), demux.state.samples) == ([(None, 3, 0.75)], 3)
+    assert rows_of(read("step: 100", "  loss: 0.5")) == [(None, 100, 0.5)]
 
 
 def test_a_step_that_heads_a_section_has_its_loss_somewhere_in_it() -> None:
     noise = [f"preparing part {part} of it" for part in range(20)]
-    assert told(read("====== Step 3/10 ======", *noise, "Training results:", "  - Loss: 0.25")) == [(None, 3, 0.25)]
+    assert rows_of(read("====== Step 3/10 ======", *noise, "Training results:", "  - Loss: 0.25")) == [
+        (None, 3, 0.25)
+    ]
 
 
 @pytest.mark.parametrize("between", ["Evaluating ...", "validation", "  val acc: 0.5"])
 def test_a_loss_after_an_evaluation_is_not_the_steps(between: str) -> None:
-    assert told(read("Step 100", between, "loss: 2.5")) == []
+    assert rows_of(read("Step 100", between, "loss: 2.5")) == []
 
 
 @pytest.mark.parametrize(
@@ -109,27 +111,27 @@ def test_a_loss_after_an_evaluation_is_not_the_steps(between: str) -> None:
 def test_rows_beneath_an_evaluations_heading_are_none_until_training_goes_on(heading: str, fast: bool) -> None:
     rows = ["step 80 loss 2.5", "step 90 loss 2.25", heading, "step 1 loss 9.5", "step 90 loss 9.25"]
     demux = read(*rows, fast=fast)
-    assert (told(demux), demux.state.samples) == ([(None, 90, 2.25)], 2)
+    assert (rows_of(demux), demux.state.samples) == ([(None, 90, 2.25)], 2)
     assert read(*rows, "step 91 loss 2.0", "step 92 loss 2.0", fast=fast).state.samples == 4
 
 
 @pytest.mark.parametrize("again", ["Epoch 2/3", "***** Running training *****", "step 1 loss 2.0"])
 def test_training_that_begins_anew_ends_an_evaluation(again: str) -> None:
     rows = ["step 90 loss 2.25", "Validation:", "step 1 loss 9.5", "step 2 loss 9.25", again, "step 3 loss 1.5"]
-    assert told(read(*rows))[0][1:] == (3, 1.5)
+    assert rows_of(read(*rows))[0][1:] == (3, 1.5)
 
 
 def test_a_job_that_is_started_again_trains() -> None:
     demux = read("step 90 loss 2.25", "Validation:")
     demux.restart()
     demux.feed(None, b"step 50 loss 2.5\n")
-    assert told(demux) == [(None, 50, 2.5)]
+    assert rows_of(demux) == [(None, 50, 2.5)]
 
 
 def test_an_epochs_loss_beneath_an_evaluations_heading_is_not_the_epochs() -> None:
     rows = ["Epoch 3/10", "Train:", "  avg loss: 0.5", "Val:", "  avg loss: 0.75"]
-    assert told(read(*rows)) == [(3, None, 0.5)]
-    assert told(read(*rows, "Epoch 4/10", "Train:", "  avg loss: 0.25")) == [(4, None, 0.25)]
+    assert rows_of(read(*rows)) == [(3, None, 0.5)]
+    assert rows_of(read(*rows, "Epoch 4/10", "Train:", "  avg loss: 0.25")) == [(4, None, 0.25)]
 
 
 def test_an_evaluation_that_goes_on_evenly_may_go_further_than_training_had() -> None:
@@ -140,12 +142,12 @@ def test_an_evaluation_that_goes_on_evenly_may_go_further_than_training_had() ->
         *(f"step {step} loss 9.5" for step in range(0, 60, 10)),
     ]
     assert read(*rows).state.samples == 2
-    assert told(read(*rows, "step 30 loss 2.0", "step 40 loss 1.5")) == [(None, 40, 1.5)]
+    assert rows_of(read(*rows, "step 30 loss 2.0", "step 40 loss 1.5")) == [(None, 40, 1.5)]
 
 
 @pytest.mark.parametrize("line", ["Validation:", "Validation: 100", "Testing..."])
 def test_a_heading_before_anything_is_trained_holds_nothing_back(line: str) -> None:
-    assert told(read(line, "step 1 loss 2.5")) == [(None, 1, 2.5)]
+    assert rows_of(read(line, "step 1 loss 2.5")) == [(None, 1, 2.5)]
 
 
 @pytest.mark.parametrize("summary", ["Epoch 1 train loss: 0.45", "Epoch 1 | Loss: 0.45", "epoch,train_loss\n1,0.45"])

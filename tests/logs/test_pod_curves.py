@@ -193,8 +193,8 @@ def test_cores_without_a_finite_loss_are_left_out_of_the_median() -> None:
 @pytest.mark.parametrize("back", [1.0, 3600.0])
 def test_a_clock_that_is_set_back_leaves_each_cores_newest_loss_the_newest(back: float) -> None:
     pod = SimulatedPod(64, 600)
-    told = np.where(pod.time > BEGAN + 400, pod.time - back, pod.time)
-    series = history_of(pod, told, 100).pod(np.arange(64))
+    printed = np.where(pod.time > BEGAN + 400, pod.time - back, pod.time)
+    series = history_of(pod, printed, 100).pod(np.arange(64))
     (newest,) = (losses.copy() for losses in pod.newest(pod.time[-1:]))
     assert series.loss_median[-1] == pytest.approx(np.nanmedian(newest), rel=NEAR)
     assert (np.diff(series.time) > 0).all()
@@ -202,9 +202,9 @@ def test_a_clock_that_is_set_back_leaves_each_cores_newest_loss_the_newest(back:
 
 def test_one_torn_date_does_not_squeeze_the_run_into_a_point() -> None:
     pod = SimulatedPod(64, 600)
-    told = pod.time.copy()
-    told[1000], told[2000], told[3000] = BEGAN + 4e9, -1.0, np.inf
-    pod.check(history_of(pod, told, 100).pod(np.arange(64)))
+    printed = pod.time.copy()
+    printed[1000], printed[2000], printed[3000] = BEGAN + 4e9, -1.0, np.inf
+    pod.check(history_of(pod, printed, 100).pod(np.arange(64)))
 
 
 @pytest.mark.parametrize("workers", [1, 16])

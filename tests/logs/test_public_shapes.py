@@ -21,7 +21,7 @@ IN_SECTIONS = SECTIONS + MORE_SECTIONS
 _WANTED = {shape.seen_in: list(shape.rows) for shape in PUBLIC}
 
 
-def told(demux: Demux) -> list[tuple[object, ...]]:
+def rows_of(demux: Demux) -> list[tuple[object, ...]]:
     rows = demux.snapshot().rows()
     return [(row.core, row.worker, row.epoch, row.step, row.loss, row.rate) for row in rows]
 
@@ -40,23 +40,23 @@ def text(shape: Shape) -> bytes:
 @pytest.mark.parametrize("shape", EVERY, ids=lambda shape: shape.seen_in)
 @pytest.mark.parametrize("fast", [True, False])
 def test_what_public_logs_hold_is_understood(shape: Shape, fast: bool) -> None:
-    assert told(read(text(shape), fast=fast)) == list(shape.rows)
+    assert rows_of(read(text(shape), fast=fast)) == list(shape.rows)
 
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_logs_kept_as_text_are_understood_too(fast: bool) -> None:
-    found = {shape.seen_in: told(read(text(shape), fast=fast)) for shape in PUBLIC}
+    found = {shape.seen_in: rows_of(read(text(shape), fast=fast)) for shape in PUBLIC}
     assert {name: rows for name, rows in found.items() if rows != _WANTED[name]} == {}
 
 
 def test_nothing_in_what_only_looks_like_them_is_a_sample() -> None:
-    found = {log: told(read(f"{log}\n".encode(), fast=fast)) for log in PUBLIC_NONE for fast in (True, False)}
+    found = {log: rows_of(read(f"{log}\n".encode(), fast=fast)) for log in PUBLIC_NONE for fast in (True, False)}
     assert {log: rows for log, rows in found.items() if rows} == {}
 
 
 def test_noise_by_the_hundred_around_them_changes_nothing() -> None:
     noise = b"a line of some library\n  and = one, more: 3\n" * 100
-    found = {shape: told(read(noise + text(shape) + noise)) for shape in EVERY + PUBLIC}
+    found = {shape: rows_of(read(noise + text(shape) + noise)) for shape in EVERY + PUBLIC}
     assert {shape: rows for shape, rows in found.items() if rows != list(shape.rows)} == {}
 
 
@@ -68,32 +68,32 @@ def test_sections_are_their_hosts_in_any_pieces(shape: Shape, most: int) -> None
     for piece in cut(data, list(range(0, len(data), most))):
         demux.feed(None, piece)
     demux.finish()
-    assert told(demux) == list(shape.rows)
-    assert told(read(data, fast=False)) == list(shape.rows)
+    assert rows_of(demux) == list(shape.rows)
+    assert rows_of(read(data, fast=False)) == list(shape.rows)
 
 
 @pytest.mark.parametrize(("where", "line"), NO_SAMPLES)
 def test_what_looks_like_a_sample_is_none(where: str, line: str) -> None:
     demux = read(f"{line}\n".encode())
-    assert (demux.state.samples, told(demux)) == (0, []), where
+    assert (demux.state.samples, rows_of(demux)) == (0, []), where
 
 
 @pytest.mark.parametrize("line", STILL_NO_SAMPLES)
 def test_what_looks_like_a_homemade_sample_is_none(line: str) -> None:
     demux = read(f"{line}\n".encode())
-    assert (demux.state.samples, told(demux)) == (0, [])
+    assert (demux.state.samples, rows_of(demux)) == (0, [])
 
 
 @pytest.mark.xfail(strict=True, reason="no dialect reads these shapes yet")
 @pytest.mark.parametrize("shape", MISSED, ids=lambda shape: shape.seen_in)
 def test_shapes_that_no_dialect_reads_yet(shape: Shape) -> None:
-    assert repr(told(read(text(shape)))) == repr(list(shape.rows))
+    assert repr(rows_of(read(text(shape)))) == repr(list(shape.rows))
 
 
 @pytest.mark.parametrize("shape", MISSED, ids=lambda shape: shape.seen_in)
 def test_what_is_not_understood_is_not_taken_for_something_else(shape: Shape) -> None:
     wanted = {(step, loss) for _core, _worker, _epoch, step, loss, _rate in shape.rows}
-    assert {(row[3], row[4]) for row in told(read(text(shape)))} <= wanted
+    assert {(row[3], row[4]) for row in rows_of(read(text(shape)))} <= wanted
 
 
 @given(
@@ -106,7 +106,7 @@ def test_any_mixture_in_any_pieces_is_read_as_the_whole(data: bytes, places: lis
         parts.feed(None, piece)
     parts.finish()
     whole = read(data, fast=False)
-    assert told(parts) == told(whole)
+    assert rows_of(parts) == rows_of(whole)
     assert (parts.state.samples, parts.state.matched) == (whole.state.samples, whole.state.matched)
 
 

@@ -55,7 +55,7 @@ def test_steps_a_second_do_not_add_up() -> None:
             "it/s", 1.3, None,
         ),
         ("steps: 10 loss: 7.5 iter time (s): 0.5 samples/sec: 64.0", "examples/s", 64.0, 64.0),
-        ("step 12/100 | train loss 3.5 | norm 1.0 | lr 1e-4 | (12.0 ms | 4321 tok/s)", "tokens/s", 4321.0, 4321.0),
+        ("step 12/100 (12.0%) | loss: 3.5 | lrm: 1.00 | tok/sec: 4,321 | mfu: 1.0", "tokens/s", 4321.0, 4321.0),
         ("Epoch 1 step 20 loss: 2.5 samples/sec: 128.5", "examples/s", 128.5, 257.0),
         ("Epoch 1 step 20 loss: 2.5 throughput: 128.5 samples/s", "examples/s", 128.5, 257.0),
         ("Epoch 1 step 20 loss: 2.5 speed: 3.5 steps/s", "it/s", 3.5, None),

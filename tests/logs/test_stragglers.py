@@ -25,9 +25,9 @@ def pod(
     """Cores in step, one each of a list of rates, a line a second; each but the last step's missing ones."""
     demux = Demux(thresholds=thresholds)
     for step in range(max(map(len, rates))):
-        for core, told in enumerate(rates):
-            if step < len(told) and (step, core) not in missing:
-                line = training(core=core, step=step, rate=f"{told[step]:.2f}", loss=loss if core else "6.87500")
+        for core, printed in enumerate(rates):
+            if step < len(printed) and (step, core) not in missing:
+                line = training(core=core, step=step, rate=f"{printed[step]:.2f}", loss=loss if core else "6.87500")
                 demux.feed(core // 8, f"{line}\n".encode(), now=1000.0 + step)
     return demux
 
@@ -82,7 +82,7 @@ class TestASlowCoreThatKeepsStep:
         pause = [1.0 if step == 30 else 0.5 if step == 31 else 1.0 for step in range(40)]
         rates = [[1000 * share for share in pause] for _ in range(7)] + [[400 * share for share in pause]]
         for steps in range(25, 40):
-            assert seen(pod([told[:steps] for told in rates]), steps).stragglers == (7,)
+            assert seen(pod([printed[:steps] for printed in rates]), steps).stragglers == (7,)
 
 
 class TestNoCoreIsSlow:
@@ -92,19 +92,19 @@ class TestNoCoreIsSlow:
         assert seen(pod(rates), 200).stragglers == ()
 
     def test_for_one_sample_that_was(self) -> None:
-        told = [1000.0] * 60
-        told[50] = 1.0
-        assert seen(pod([*steady(7, 1000, 60), told]), 60).stragglers == ()
+        printed = [1000.0] * 60
+        printed[50] = 1.0
+        assert seen(pod([*steady(7, 1000, 60), printed]), 60).stragglers == ()
 
     def test_once_it_is_fast_again(self) -> None:
         assert seen(pod([*steady(7, 1000, 50), [400.0] * 49 + [1000.0]]), 50).stragglers == ()
 
     def test_for_a_compilation_that_took_longer(self) -> None:
-        smoothed, told = 20.0, []
+        smoothed, printed = 20.0, []
         for _ in range(40):
-            told.append(smoothed)
+            printed.append(smoothed)
             smoothed += 0.4 * (1000 - smoothed)
-        assert seen(pod([*steady(7, 1000, 40), told]), 40).stragglers == ()
+        assert seen(pod([*steady(7, 1000, 40), printed]), 40).stragglers == ()
 
     def test_where_most_cores_are(self) -> None:
         assert seen(pod([*steady(3, 1000, 30), *steady(5, 400, 30)]), 30).stragglers == ()
@@ -155,7 +155,7 @@ def test_a_core_that_is_behind_and_slow_is_called_behind() -> None:
 def test_pace_and_slowness_do_not_depend_on_how_the_bytes_were_cut(
     rates: list[list[float]], places: list[int], history: bool
 ) -> None:
-    lines = [training(core=core, step=step, rate=f"{told[step]:.2f}") for step in range(25) for core, told in
+    lines = [training(core=core, step=step, rate=f"{printed[step]:.2f}") for step in range(25) for core, printed in
              enumerate(rates)]  # fmt: skip
     data = "".join(f"{line}\n" for line in lines).encode()
     snapshots = []
@@ -176,16 +176,16 @@ def test_pace_and_slowness_do_not_depend_on_how_the_bytes_were_cut(
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 99)), max_size=200), st.integers(1, 8), st.integers(1, 60)
 )
-def test_recent_rates_are_the_last_of_each_row(told: list[tuple[int, int]], depth: int, size: int) -> None:
+def test_recent_rates_are_the_last_of_each_row(printed: list[tuple[int, int]], depth: int, size: int) -> None:
     recent = RecentRates(depth)
-    for start in range(0, len(told), size):
-        part = told[start : start + size]
+    for start in range(0, len(printed), size):
+        part = printed[start : start + size]
         records: list[Record] = [
             (0, row, 0, 1, 1, 1.0, float(rate), 1.0, 7, b"", 0.0, 0, 0.0, 1, 0) for row, rate in part
         ]
         recent.take(np.array([row for row, _ in part]), samples_from(records))
     newest = recent.newest(np.arange(4), depth)
     for row in range(4):
-        mine = [float(rate) for each, rate in told if each == row][::-1][:depth]
+        mine = [float(rate) for each, rate in printed if each == row][::-1][:depth]
         assert newest[: len(mine), row].tolist() == mine
         assert np.isnan(newest[len(mine) :, row]).all()

@@ -88,6 +88,18 @@ def test_a_dialect_of_ones_own_makes_another_summary(log: Path, tmp_path: Path) 
     assert kept.read_bytes() != before
 
 
+def test_the_text_that_a_dialect_names_is_part_of_what_a_summary_depends_on(log: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    pattern = r"Device=xla:0/(?P<core>\d+).* Step=(?P<step>\d+) Loss=(?P<loss>nan)"
+    kept = []
+    for contains in ("Device", "nothing of the kind"):
+        open_log(log, dialects=user_dialects({"mine": {"pattern": pattern, "contains": contains}})).core_rows(
+            cache=cache
+        )
+        kept.append(next(cache.iterdir()).read_bytes())
+    assert kept[0] != kept[1]
+
+
 @pytest.mark.parametrize("changed", ["dialects/matcher.py", "catalogue/patterns.toml", "catalogue/data"])
 def test_a_summary_is_valid_for_the_code_and_the_patterns_that_made_it_only(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str

@@ -117,7 +117,7 @@ def test_each_workers_lines_are_as_old_as_its_own_dates(tmp_path: Path) -> None:
         "[rank1]: 2026-11-23 09:07:10 step 1",
         "[rank0]: and on it goes",
         "[rank1]: Traceback (most recent call last):",
-        "a line of nobody's",
+        "a line of no worker",
     ]
     path = tmp_path / "both.log"
     path.write_text("\n".join(lines) + "\n")

@@ -12,7 +12,7 @@ def log(*lines: str, fast: bool = True) -> Demux:
     return read("".join(f"{line}\n" for line in lines).encode(), fast=fast)
 
 
-def told(demux: Demux) -> list[tuple[object, ...]]:
+def rows_of(demux: Demux) -> list[tuple[object, ...]]:
     return [(row.epoch, row.step, row.loss, row.rate) for row in demux.snapshot().rows()]
 
 
@@ -22,13 +22,13 @@ BOTH = ("Ep 1 (Step 20): Train loss 2.61, Val loss 2.67", "Ep 1 (Step 25): Train
 @pytest.mark.parametrize("fast", [True, False])
 def test_a_job_that_tells_both_losses_and_nothing_else_is_read_from_its_first_row(fast: bool) -> None:
     demux = log(*BOTH, fast=fast)
-    assert (told(demux), demux.state.samples) == ([(1, 25, 1.16, None)], 2)
+    assert (rows_of(demux), demux.state.samples) == ([(1, 25, 1.16, None)], 2)
 
 
 def test_both_losses_between_steps_are_an_evaluations() -> None:
     steps = [f"iter {step}: loss 2.{step}, time 91.2ms" for step in range(20, 30)]
     demux = log(BOTH[0], *steps, BOTH[1], "step 30: train loss 1.1, val loss 1.2")
-    assert (told(demux)[0][1:3], demux.state.samples) == ((29, 2.29), len(steps))
+    assert (rows_of(demux)[0][1:3], demux.state.samples) == ((29, 2.29), len(steps))
 
 
 def test_one_row_with_both_losses_is_not_believed() -> None:
@@ -45,23 +45,23 @@ def test_deepspeeds_own_steps_are_those_of_a_job_that_tells_none() -> None:
     clock = "[2031-05-04 10:11:12,131] [INFO] [timer.py:215:stop] epoch=0/micro_step=60/global_step=30, "
     rates = "RunningAvgSamplesPerSec=7.25, CurrSamplesPerSec=8.5, MemAllocated=9.65GB, MaxMemAllocated=13.31GB"
     demux = log(DEEPSPEED.format(10), DEEPSPEED.format(20), clock + rates)
-    assert told(demux) == [(0, 30, None, 8.5)]
+    assert rows_of(demux) == [(0, 30, None, 8.5)]
 
 
 def test_deepspeeds_own_steps_are_none_of_a_job_that_counts_otherwise() -> None:
     demux = log("step 40 loss 2.5", DEEPSPEED.format(10), "step 80 loss 2.25", DEEPSPEED.format(20))
-    assert (told(demux), demux.state.samples) == ([(None, 80, 2.25, None)], 2)
+    assert (rows_of(demux), demux.state.samples) == ([(None, 80, 2.25, None)], 2)
 
 
 def test_a_loss_told_in_parts_is_not_added_up() -> None:
     parts = [f"epoch 3 | iter {step}/24 | d loss 7.5 | g loss 95.25 | 3000.5 frames/s" for step in (1, 2)]
-    assert told(log(*parts)) == [(3, 2, None, 3000.5)]
-    assert told(log(*parts, "epoch 3 | iter 3/24 | loss 102.75", *parts))[0][1:3] == (3, 102.75)
+    assert rows_of(log(*parts)) == [(3, 2, None, 3000.5)]
+    assert rows_of(log(*parts, "epoch 3 | iter 3/24 | loss 102.75", *parts))[0][1:3] == (3, 102.75)
 
 
 def test_a_policys_two_losses_behind_one_name_are_no_whole() -> None:
     rows = [f"Minibatch: {step:04d} | Dis/Gen Cost:    1.125/0.875" for step in (1, 201)]
-    assert told(log(*rows)) == [(None, 201, None, None)]
+    assert rows_of(log(*rows)) == [(None, 201, None, None)]
 
 
 @pytest.mark.parametrize(
@@ -73,25 +73,27 @@ def test_weights_and_evaluations_are_no_parts(weights: str) -> None:
 
 def test_a_step_on_a_line_of_its_own_is_told_from_the_first() -> None:
     demux = log("Step: 1", "Loss: 2.5", "Step: 2", "Loss: 2.25")
-    assert (told(demux), demux.state.samples) == ([(None, 2, 2.25, None)], 2)
+    assert (rows_of(demux), demux.state.samples) == ([(None, 2, 2.25, None)], 2)
 
 
 def test_the_first_plain_loss_beneath_an_epoch_is_trainings() -> None:
     lines = ["Epoch 4/10", "a note", "Loss: 0.375", "Loss: 0.5"]
     demux = log(*lines)
-    assert (told(demux), demux.state.samples) == ([(4, None, 0.375, None)], 1)
+    assert (rows_of(demux), demux.state.samples) == ([(4, None, 0.375, None)], 1)
     assert log("Loss: 0.375").state.samples == 0
     assert log("Epoch 4/10", "Validation:", "Loss: 0.375").state.samples == 0
 
 
 def test_an_epoch_may_say_how_long_it_took() -> None:
-    assert told(log("Epoch: 04 | Time: 1m 25s", "\tTrain Loss: 3.75 | Train PPL:  42.5")) == [(4, None, 3.75, None)]
+    assert rows_of(log("Epoch: 04 | Time: 1m 25s", "\tTrain Loss: 3.75 | Train PPL:  42.5")) == [
+        (4, None, 3.75, None)
+    ]
 
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_what_is_printed_behind_a_bar_is_a_line_of_its_own(fast: bool) -> None:
     bar = "Training Epoch 1:   0%|          | 0/79 [00:00<?, ?it/s]"
-    assert told(log(f"{bar}Epoch: 2 | train_loss: 0.75 | test_loss: 0.8", fast=fast)) == [(2, None, 0.75, None)]
+    assert rows_of(log(f"{bar}Epoch: 2 | train_loss: 0.75 | test_loss: 0.8", fast=fast)) == [(2, None, 0.75, None)]
 
 
 def test_rays_box_tells_an_iteration_and_its_loss() -> None:
@@ -107,7 +109,7 @@ def test_rays_box_tells_an_iteration_and_its_loss() -> None:
     ]
     lines = [line.format(*values) for values in ((1, "2.500"), (2, "2.250")) for line in box[:4]]
     lines += [box[4].format(2), box[5], box[6].format("2.250"), box[7]]
-    assert told(log(*lines)) == [(None, 2, 2.25, None)]
+    assert rows_of(log(*lines)) == [(None, 2, 2.25, None)]
 
 
 def test_mlperfs_log_counts_samples() -> None:
@@ -115,7 +117,7 @@ def test_mlperfs_log_counts_samples() -> None:
         ':::MLLOG {"namespace": "", "time_ms": 1, "event_type": "POINT_IN_TIME", "key": "train_loss", "value": 5.5, '
         '"metadata": {"file": "train.py", "lineno": 21, "samples_count": 2048, "lr": 0.5}}'
     )
-    assert told(log(line)) == [(None, 2048, 5.5, None)]
+    assert rows_of(log(line)) == [(None, 2048, 5.5, None)]
     assert log(line.replace("train_loss", "eval_accuracy")).state.samples == 0
 
 
@@ -134,7 +136,7 @@ def test_mlperfs_log_counts_samples() -> None:
     ],
 )  # fmt: skip
 def test_more_shapes(line: str, row: tuple[object, ...]) -> None:
-    assert told(log(line)) == [row]
+    assert rows_of(log(line)) == [row]
 
 
 @pytest.mark.parametrize("line", ["Epoch 3 | Train: 0.45 | Val: 0.40", "Epoch 3, Train: 94.5% | Validation: 85.5%"])

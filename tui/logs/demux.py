@@ -9,7 +9,7 @@ from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.dialects.dialect import LONGEST, slow_dialect_error
 from tui.logs.dialects.matcher import Matcher
 from tui.logs.dialects.registry import BUILT_IN, TRAINING, Dialect
-from tui.logs.files.line_assembler import LogPiece, Stream
+from tui.logs.files.line_assembler import Bytes, LogPiece, Stream
 from tui.logs.single_line_reader import SingleLineReader
 from tui.logs.snapshot import Snapshot
 from tui.logs.state.core_table import CoreTable
@@ -17,7 +17,6 @@ from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.snapshot_builder import build_snapshot, worker_numbers
 from tui.logs.state.stragglers import CoreThresholds
 from tui.logs.vectorized.block_reader import BlockReader
-from tui.logs.vectorized.line_scanner import Bytes
 
 
 class Demux:

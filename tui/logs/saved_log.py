@@ -17,11 +17,11 @@ from tui.logs.attribution.xla_dist_prefix import NUMBERED_SAMPLE, PREFIX
 from tui.logs.files.compressed_files import BLOCK, Packing, explain_errors, head_of, regular, size_of, unpacked
 from tui.logs.files.line_filter import Choice, Picked, Picker, backwards, forwards, last, last_of, pick
 from tui.logs.files.lines import Cutter, LogLine, without_escapes
+from tui.logs.files.summary_cache import LogSummary, SummaryCache, sort_rows
 
 if TYPE_CHECKING:
     from tui.logs.demux import Demux
     from tui.logs.dialects.registry import Dialect
-    from tui.logs.files.summary_cache import LogSummary
     from tui.logs.snapshot import Snapshot
 
 
@@ -68,13 +68,13 @@ class SavedLog:
 
     @property
     def dialects(self) -> tuple[Dialect, ...]:
-        """A user's own, then the built-in ones."""
+        """Return the profile's dialects, then the built-in ones."""
         from tui.logs.dialects.registry import BUILT_IN
 
         return (*self._own_dialects, *BUILT_IN)
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
-        """The file's bytes, unpacked, in blocks; at last raises UsageError when its end cannot be read."""
+        """Yield the file's bytes, unpacked, in blocks; raises UsageError at last if its end cannot be read."""
         with explain_errors(self.path), self.path.open("rb", buffering=0) as file:
             if self.packing is not None:
                 yield from unpacked(file, self.packing, size, self.name)
@@ -83,7 +83,7 @@ class SavedLog:
                 yield data
 
     def demux(self, *, history: bool = True, steps: bool = False) -> Demux:
-        """A demultiplexer that has taken in the whole file, or as much of it as can be read (see `problem`)."""
+        """Return a demultiplexer that has read the whole file, or as much of it as can be read (see `problem`)."""
         from tui.logs.demux import Demux
 
         demux = Demux(dialects=self.dialects, xla_dist=self.xla_dist, history=history, steps=steps)
@@ -99,7 +99,7 @@ class SavedLog:
         return demux
 
     def _buffered_blocks(self) -> Iterator[bytearray]:
-        """The blocks of a plain file, each in the place of the one before.
+        """Yield the blocks of a plain file, each in the memory of the one before.
 
         Fresh memory for each would cost as much as reading it.
         """
@@ -113,18 +113,16 @@ class SavedLog:
                     buffer = bytearray(BLOCK)
 
     def snapshot(self, *, history: bool = True, steps: bool = False) -> Snapshot:
-        """The newest state of every core in the file."""
+        """Return the newest state of every core in the file."""
         return self.demux(history=history, steps=steps).snapshot()
 
     def core_rows(
         self, *, by: str = "core", reverse: bool = False, cache: Path | None = None
     ) -> list[dict[str, Any]]:
-        """A row for every core as `cores --json` prints them, sorted as `Snapshot.sorted` does.
+        """Return a row for every core as `cores --json` prints them, sorted as `Snapshot.sorted` does.
 
         With a directory as `cache`, what the log came to is kept there until the log changes.
         """
-        from tui.logs.files.summary_cache import sort_rows
-
         return sort_rows(self._summary(cache).rows, by, reverse)
 
     def workers(self, cache: Path | None = None) -> list[int]:
@@ -134,10 +132,8 @@ class SavedLog:
         return sorted({*owners.numbers.values(), *entries})
 
     def _summary(self, cache: Path | None) -> LogSummary:
-        """What the log comes to: kept from before, or made by reading it through."""
-        from tui.logs.files.summary_cache import LogSummary, SummaryCache
-
-        reading = [f"{dialect.name} {dialect.source!r}" for dialect in self._own_dialects]
+        """Return the summary of the log, from the cache or by reading the log through."""
+        reading = [f"{each.name} {each.source!r} {each.hints}" for each in self._own_dialects]
         kept = None if cache is None else SummaryCache(cache).load(self.path, reading)
         if kept is not None:
             return kept
@@ -159,7 +155,7 @@ class SavedLog:
         tail: int | None = None,
         cache: Path | None = None,
     ) -> Iterable[SavedLine]:
-        """Lines in the file's order: all, one worker's, one core's, those since a time; `tail`: the last so many.
+        """Return lines in order: all, one worker's, one core's, those since a time; `tail`: the last so many.
 
         Lines without a prefix (a program's redrawn progress) belong to no worker and come with the merged ones only.
         """
@@ -179,7 +175,7 @@ class SavedLog:
     def picked(
         self, choice: Choice, *, tail: int | None = None, cache: Path | None = None, numbered: bool = False
     ) -> Iterator[Picked]:
-        """The wanted lines with their ends, byte for byte, in order; the last so many are read from its end.
+        """Yield the wanted lines with their ends, byte for byte, in order; the last so many are read from its end.
 
         They have their worker when that is needed to choose them, or requested with `numbered`.
         """
@@ -201,7 +197,7 @@ class SavedLog:
 
     @property
     def _written(self) -> float:
-        """When the log was last written to, according to its file; a clock that was ahead does not count."""
+        """Return when the file was last written to; a clock that was ahead does not count."""
         with explain_errors(self.path):
             return min(self.path.stat().st_mtime, time.time())
 

@@ -205,7 +205,7 @@ class SingleLineReader:
             stream.labels.add(label)
         if stream.line_slot is None and (carrier.number is not None or carrier.address is not None):
             stream.line_slot = self._state.slot_for(carrier.number, carrier.address)
-        return carrier.length, carrier.said
+        return carrier.length, carrier.message
 
     def _apply_section(self, stream: Stream, sections: Sections, text: bytes) -> None:
         """Attribute the line to the host of its section; a section's header belongs to none."""

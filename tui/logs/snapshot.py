@@ -6,25 +6,56 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tui.logs._compat_numpy import np, npt
+from tui.logs.core_row import (
+    HAS_GLOBAL_RATE,
+    HAS_LOSS,
+    HAS_RATE,
+    UNKNOWN,
+    CoreRow,
+    EpochSummary,
+    FirstNan,
+    Spread,
+    WorkerFacts,
+    json_figure,
+    json_number,
+    optional_int,
+)
+from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME, format_time
 from tui.logs.state.rate_kinds import add_up, common_unit, total_rate, unit_of
 from tui.text.printable import significant
 
 if TYPE_CHECKING:
     from tui.logs.history.history import History
 
-UNKNOWN = -1
-"""In integer columns: not in the log."""
 
-HAS_LOSS, HAS_RATE, HAS_GLOBAL_RATE = 1, 2, 4
-"""Bits of `Snapshot.known`: a NaN whose bit is set was printed as `nan`, one whose bit is not set is unknown."""
-
-NO_TIME, LOG_TIME, WALL_TIME = 0, 1, 2
-"""`Snapshot.time_kind`: nothing known, the log's own date and time (no offset), or UTC seconds."""
+__all__ = [
+    "COLUMNS",
+    "HAS_GLOBAL_RATE",
+    "HAS_LOSS",
+    "HAS_RATE",
+    "LOG_TIME",
+    "NO_TIME",
+    "SORT_KEYS",
+    "UNKNOWN",
+    "WALL_TIME",
+    "CoreRow",
+    "CoreState",
+    "EpochSummary",
+    "FirstNan",
+    "FirstNanColumns",
+    "Snapshot",
+    "Spread",
+    "WorkerFacts",
+    "format_time",
+    "frozen",
+    "json_figure",
+    "json_number",
+    "optional_int",
+]
 
 SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
 
@@ -47,114 +78,6 @@ class CoreState(enum.IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class FirstNan:
-    """The first non-finite loss of a core since its loss was last finite; None is unknown.
-
-    `offset` says where its line begins in the log of `worker` (a saved log: in the file, unpacked), in bytes; text
-    that a carriage return redraws is a line of its own. Of a sample on several lines it is the last one's.
-    """
-
-    epoch: int | None
-    step: int | None
-    time: str | None
-    worker: int | None
-    offset: int | None
-
-    def to_json(self) -> dict[str, Any]:
-        """The place as `cores --json` prints it."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class CoreRow:
-    """One row of the per-core view; None is unknown. `lag` is in steps behind the median, negative when ahead."""
-
-    core: int | None
-    device: str | None
-    worker: int | None
-    address: str | None
-    epoch: int | None
-    step: int | None
-    loss: float | None
-    rate: float | None
-    global_rate: float | None
-    time: str | None
-    clock: str | None
-    lag: int | None
-    state: str
-    rate_unit: str | None = None
-    """What `rate` counts in a second: `examples/s`, `it/s` or `tokens/s`."""
-    pace: float | None = None
-    """Its own rate as a share of the median core's, over its newest few samples."""
-    first_nan: FirstNan | None = None
-    """Where its loss became no finite number; it stays when the loss is finite again, which `state` shows."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The row that `cores --json` prints (names are stable); non-finite numbers become strings."""
-        row = {name: json_number(getattr(self, name)) for name in self.__slots__}
-        return row | {"first_nan": self.first_nan.to_json() if self.first_nan else None}
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Median, smallest and largest of the cores' newest values; NaNs are left out."""
-
-    median: float
-    min: float
-    max: float
-
-    def to_json(self) -> dict[str, Any]:
-        """The three numbers as `status --json` prints them."""
-        return {name: json_figure(getattr(self, name)) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class EpochSummary:
-    """What the job itself printed about one epoch. Accuracies in per cent, times in seconds, rates in examples/s."""
-
-    epoch: int
-    train_began: str | None = None
-    train_ended: str | None = None
-    seconds: float | None = None
-    replica_samples: int | None = None
-    reduced_global_rate: float | None = None
-    test_ended: str | None = None
-    accuracy: float | None = None
-    replica_accuracy: float | None = None
-    replica_test_samples: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The epoch as reports print it."""
-        return {name: json_number(getattr(self, name)) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFacts:
-    """What is known about one worker; `worker` is None where lines name none."""
-
-    worker: int | None
-    address: str | None
-    lines: int
-    samples: int
-    cores: int
-    """Rows of the per-core view that live on it."""
-    last_seen: float | None
-    """UTC seconds of its newest line, where known."""
-    ended: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """The worker as reports print it."""
-        return {
-            "worker": self.worker,
-            "address": self.address,
-            "lines": self.lines,
-            "samples": self.samples,
-            "cores": self.cores,
-            "ended": self.ended,
-        }
-
-
 @dataclass(frozen=True, eq=False)
 class FirstNanColumns:
     """Records of cores whose loss has been no finite number, as they were at one moment."""
@@ -168,7 +91,7 @@ class FirstNanColumns:
     offset: Ints
 
     def of_row(self, row: int, worker: int | None) -> FirstNan | None:
-        """The record of a row, which is a core of that worker; None where it has none."""
+        """Return the record of a row, which is a core of that worker; None where it has none."""
         place = int(np.searchsorted(self.rows, row))
         if place == len(self.rows) or self.rows[place] != row:
             return None
@@ -181,7 +104,7 @@ class FirstNanColumns:
         )
 
     def earliest(self, rows: Ints) -> tuple[int, int] | None:
-        """The smallest epoch and step (-1: unknown) among the records of these rows."""
+        """Return the smallest epoch and step (-1: unknown) among the records of these rows."""
         among: Bools = np.isin(self.rows, rows)
         if not among.any():
             return None
@@ -251,12 +174,12 @@ class Snapshot:
 
     @property
     def epoch_now(self) -> int | None:
-        """The median core's epoch."""
+        """Return the median core's epoch."""
         return self.median_epoch
 
     @property
     def step_now(self) -> int | None:
-        """The median core's step."""
+        """Return the median core's step."""
         return self.median_step
 
     @property
@@ -269,7 +192,7 @@ class Snapshot:
 
     @cached_property
     def _telling(self) -> Bools:
-        """Rows whose rates are the pod's: a dead worker's cores train nothing any more, unless all have ended."""
+        """Return the rows whose rates are the pod's: a dead worker's cores do not train, unless all have ended."""
         has_rate = ~np.isnan(self.rate)
         dead = np.array([worker.ended for worker in self.workers], bool)[self.slot]
         going_on: Bools = has_rate & ~dead & (self.state != CoreState.ENDED)
@@ -302,7 +225,7 @@ class Snapshot:
 
     @property
     def straggling(self) -> Bools:
-        """Which cores hold the others up, behind or slow; once all have ended, those that did so then."""
+        """Return which cores hold the others up, behind or slow; once all have ended, those that did so then."""
         is_over = np.isin(self.state, (CoreState.ENDED, CoreState.NAN)).all()
         held = (self.state == CoreState.ENDED) & is_over
         late: Bools = (self.behind | self.slow) & ((self.state == CoreState.STRAGGLER) | held)
@@ -314,7 +237,7 @@ class Snapshot:
         return int(np.count_nonzero(self.state != CoreState.WAITING))
 
     def cores_in(self, state: CoreState) -> tuple[int | None, ...]:
-        """The cores in a state, ascending."""
+        """Return the cores in a state, ascending."""
         return tuple(optional_int(core) for core in self.core[self.state == state])
 
     @property
@@ -334,11 +257,11 @@ class Snapshot:
         return None if value is None else float(value)
 
     def address_of(self, index: int) -> str | None:
-        """The address of the worker a row lives on."""
+        """Return the address of the worker a row lives on."""
         return self.workers[int(self.slot[index])].address
 
     def row_at(self, index: int) -> CoreRow:
-        """One row of the view; only what is visible needs to be made."""
+        """Return one row of the view; only what is visible needs to be made."""
         known = int(self.known[index])
         clock = bytes(self.clock[index])
         lag = float(self.lag[index])
@@ -370,7 +293,7 @@ class Snapshot:
         return self.first_nans.earliest(self.row[self.state == CoreState.NAN])
 
     def rows(self) -> list[CoreRow]:
-        """Every row, in the snapshot's order."""
+        """Return every row, in the snapshot's order."""
         return [self.row_at(index) for index in range(len(self))]
 
     def order(self, by: str = "core", reverse: bool = False) -> Ints:
@@ -389,7 +312,7 @@ class Snapshot:
         return np.lexsort((ties, keys, unknown)).astype(np.int64)
 
     def sorted(self, by: str = "core", reverse: bool = False) -> Snapshot:
-        """The same snapshot with its rows in another order (see `order`)."""
+        """Return the snapshot with its rows in another order (see `order`)."""
         order = self.order(by, reverse)
         return self._taken(order)
 
@@ -408,36 +331,6 @@ COLUMNS = (
 
 
 def frozen(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array, made read-only."""
+    """Make an array read-only and return it."""
     column.flags.writeable = False
     return column
-
-
-def optional_int(value: Any) -> int | None:
-    """A column's integer; None for the mark of the unknown."""
-    number = int(value)
-    return None if number == UNKNOWN else number
-
-
-def json_number(value: Any) -> Any:
-    """A value as JSON outputs carry it: non-finite floats become `"nan"`, `"inf"`, `"-inf"`."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    return value
-
-
-def json_figure(value: Any) -> Any:
-    """As `json_number`, of what was worked out: without the digits that only binary arithmetic puts there."""
-    return json_number(significant(value) if isinstance(value, float) else value)
-
-
-def format_time(seconds: float, kind: int) -> str | None:
-    """RFC 3339 for wall time, date and time without an offset for a log's own, None for neither."""
-    if kind == NO_TIME or not math.isfinite(seconds):
-        return None
-    try:
-        moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=seconds)
-    except OverflowError:
-        return None
-    text: str = moment.replace(tzinfo=None).isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
-    return text + "Z" if kind == WALL_TIME else text

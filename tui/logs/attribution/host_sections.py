@@ -17,7 +17,7 @@ _HEADERS = (_PSSH, _TAIL, _ANSIBLE)
 
 _RULE = re.compile(rb"-{10,80}\s*")
 _HOSTS = re.compile(rb"(?P<hosts>[\w.,\[\]-]{1,2000})(?: \(\d{1,6}\))?\s*")
-"""ClusterShell's and pdsh's gathered output: hosts that said the same, between two rules."""
+"""ClusterShell's and pdsh's gathered output: hosts with the same output, between two rules."""
 
 
 class Sections:

@@ -1,4 +1,4 @@
-"""What other tools put before the lines they pass on: which worker, or which host, said it."""
+"""Prefixes of other tools that pass lines on, and the worker or host that they name."""
 
 from __future__ import annotations
 
@@ -112,29 +112,29 @@ class LauncherPrefix:
     address: str | None
     """An address, or a host's name."""
     length: int
-    said: bytes | None = None
+    message: bytes | None = None
     """The text behind it, where that is a JSON string: without its escapes, perhaps of several lines."""
 
 
 def read_launcher_prefix(line: bytes, labels: Container[bytes] = ()) -> LauncherPrefix | None:
-    """The labels at a line's beginning; `labels` are the hosts and tasks that have stood before samples.
+    """Return the labels at a line's beginning; `labels` are hosts and tasks that have stood before samples.
 
     Tools pass on what other tools have labelled: the first label that names a worker holds.
     """
     found: LauncherPrefix | None = None
     length = 0
-    said: bytes | None = None
+    message: bytes | None = None
     for _ in range(_MOST_NESTED):
-        rest = (line[length:] if length else line) if said is None else said
+        rest = (line[length:] if length else line) if message is None else message
         inner = _one(rest, labels)
         if inner is None:
             break
-        if inner.said is not None or said is not None:
-            said = rest[inner.length :] if inner.said is None else inner.said
-        if found is None or said is None:
+        if inner.message is not None or message is not None:
+            message = rest[inner.length :] if inner.message is None else inner.message
+        if found is None or message is None:
             length += inner.length
         named = found if found is not None and (found.number is not None or found.address is not None) else inner
-        found = LauncherPrefix(named.number, named.address, length, said)
+        found = LauncherPrefix(named.number, named.address, length, message)
     return found
 
 
@@ -190,7 +190,7 @@ def _label_in(match: re.Match[bytes]) -> bytes:
 
 
 def label_of(line: bytes) -> bytes | None:
-    """The host or task that a labelled sample teaches."""
+    """Return the host or task that a labelled sample teaches."""
     if LABELLED_SAMPLE.match(line) is None:
         return None
     match = _LABEL.match(line)

@@ -53,7 +53,7 @@ class LineOwner:
         if carrier is None:
             return None, moment
         if moment is None:
-            moment = self._when(plain[carrier.length :] if carrier.said is None else carrier.said)
+            moment = self._when(plain[carrier.length :] if carrier.message is None else carrier.message)
         return self.numbers.get((carrier.number, carrier.address), carrier.number), moment
 
     def _when(self, line: bytes) -> float | None:

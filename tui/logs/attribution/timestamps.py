@@ -74,7 +74,7 @@ def read_when(line: bytes, written: float | None = None) -> float | None:
 
 
 def _moment_of(form: int, match: re.Match[bytes], written: float | None) -> float | None:
-    """What a date comes to; those of the same second are worked out once."""
+    """Return the moment of a date (cached: many lines have the same second)."""
     start, end = match.span("fraction")
     if start < 0:
         return None if match.re is _GLOG else _second_of(form, match[0], written)
@@ -101,7 +101,7 @@ def _second_of(form: int, text: bytes, written: float | None) -> float | None:
 def _day_of(
     year: bytes | None, month: int, day: int, clock: tuple[int, int, int], written: float | None
 ) -> datetime | None:
-    """The moment; without a year the last one before the log was written. None: there is no such day."""
+    """Return the day; without a year the last one before the log was written; None: there is no such day."""
     if year is not None:
         return _moment(int(year), month, day, clock)
     if written is None:

@@ -41,7 +41,7 @@ class Prefix:
 
 
 def read_prefix(line: bytes, xla_dist: bool, position: int = 0) -> Prefix | None:
-    """The prefix at a place in a line; `xla_dist` says whether the stream is already known to be xla_dist's."""
+    """Return the prefix at a place in a line; `xla_dist`: the stream is already known to be xla_dist's."""
     match = PREFIX.match(line, position)
     if match is not None:
         own = match["own"] is not None

@@ -23,7 +23,7 @@ FILES = (
     "frameworks",
     "jax",
     "language_models",
-    "vision",
+    "vision_and_benchmarks",
     "generic",
     "generic_non_english",
     "headers",

@@ -1,4 +1,4 @@
-"""What a dialect is: one shape of line, as a pattern with named groups, and what a match of it is."""
+"""Dialects: a shape of line as a pattern with named groups, and what its matches mean."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.state.rate_kinds import RateKind
 
 COLUMNS = ("core", "device", "epoch", "step", "loss", "rate", "global_rate", "clock", "worker")
-"""What a sample can tell. `rate` and `global_rate` in the trainer's own unit: see `Dialect.rate`."""
+"""The values of a sample. `rate` and `global_rate` are in the trainer's unit: see `Dialect.rate`."""
 
 LONGEST = 65_536
-"""Of a longer line only the last so many bytes are looked at: memory stays bounded, whatever a job prints."""
+"""Bytes at the end of a longer line that are searched: memory stays bounded, whatever a job prints."""
 
 LOOSE_REACH = 2048
-"""`reach` of dialects with loose middles, a user's own among them; real lines are shorter."""
+"""`reach` of dialects with loose middles and of a profile's; real lines are shorter."""
 
 SUFFIXES = {b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9, b"B": 1e9, b"T": 1e12}
-"""What stands behind shortened numbers (`2.06k`)."""
+"""Suffixes of shortened numbers (`2.06k`)."""
 
 
 class LineMatch(Protocol):
@@ -31,7 +31,7 @@ class LineMatch(Protocol):
 
     @property
     def re(self) -> Any:
-        """Return the pattern."""
+        """Return the compiled pattern."""
 
     def __getitem__(self, group: str, /) -> Any:
         """Return the text of a group; None if it took no part."""
@@ -68,11 +68,11 @@ class Kind(enum.Enum):
     EPOCH = "epoch"
     """Something about an epoch as a whole."""
     FACT = "fact"
-    """Something told once about the run."""
+    """A fact about the run that is printed once."""
     HEADER = "header"
-    """What the lines beneath are: the names over a table, a step above its loss."""
+    """What the lines below are: the names over a table, a step above its loss."""
     SECTION = "section"
-    """What the lines beneath are about: training, or an evaluation."""
+    """What the lines below belong to: training, or an evaluation."""
 
 
 class Role(enum.Enum):
@@ -110,7 +110,7 @@ _WITH_EPOCH_ABOVE = (Role.BAR, Role.LOSS_OF_EPOCH, Role.FIRST_LOSS_OF_EPOCH)
 
 @dataclass(frozen=True)
 class Dialect:
-    """One shape of line. `hints` are byte strings of which a line must hold one to be tried at all."""
+    """One shape of line. Only lines that contain one of the `hints` are tried; all lines if there are none."""
 
     name: str
     kind: Kind
@@ -118,19 +118,19 @@ class Dialect:
     source: bytes
     """The pattern as a regular expression that may refer to parts of the catalogue (`(?&LOSS)`)."""
     rate: RateKind = RateKind.UNKNOWN
-    """What its `rate` counts, and whose it is; unknown: the words beside the number tell it, where any do."""
+    """What its `rate` counts, for one core or all; unknown: the words beside the number decide."""
     moment: str = ""
     """For epochs: `begin` (samples follow) or `end` (samples came before)."""
     ignored_loss: float | None = None
-    """A loss that says there is none (torchtitan's pipeline stages print -1)."""
+    """A printed loss that means there is none (torchtitan's pipeline stages print -1)."""
     reach: int = LONGEST
     """Bytes at a line's end that are searched: patterns with loose middles must not be tried on megabytes."""
     last_only: bool = False
-    """Of several matches in one line only the last is the newest state (redrawn progress bars)."""
+    """Whether only the last of several matches in a line counts (redrawn progress bars)."""
     role: Role = Role.SAMPLE
     """What decides whether a match is a training sample (see `TrainingStage`)."""
     hints_end: bool = False
-    """Whether no word may follow its hints in a line: many lines name a step, and few end with it."""
+    """Whether no word may follow the hint in a line: many lines name a step, and few end with it."""
 
     own_pattern: OwnPattern | None = None
     """The pattern of a profile's dialect, which may match what stands before a line's own text, too."""

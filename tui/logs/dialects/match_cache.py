@@ -1,4 +1,4 @@
-"""What dialects find in a line, remembered: one that differs from an earlier one in digits only is read at once."""
+"""The matches of dialects by the shape of a line: lines that differ in digits only are matched once."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tui.logs.dialects.dialect import Dialect, Kind, LineMatch
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 
 MOST_SHAPES = 4096
-"""Shapes of lines remembered in a generation; there are two, the older one of those not seen lately."""
+"""Shapes in a generation; there are two, the older one holds shapes that were not seen lately."""
 
 LONGEST_SHAPE = 512
-"""Bytes of a line that is remembered."""
+"""Bytes of the longest line whose shape is remembered."""
 
 GLUED_WITHIN = 512
-"""Bytes before a sample in which a prefix glued into the line is looked for."""
+"""Bytes before a sample that are searched for a prefix glued into the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class DialectMatch:
-    """A match, as places in its text: they are the same in every line of its shape."""
+    """A match as places in the text: they are the same in all lines of a shape."""
 
     start: int
     spans: tuple[tuple[str, int, int], ...]
@@ -35,17 +35,17 @@ class DialectMatch:
     """Whether a prefix with an address stands right before it, in the middle of the line."""
 
     def values(self, text: bytes) -> dict[str, bytes]:
-        """What a text of this shape tells, by the groups' names."""
+        """Return the values in a text of this shape, by the names of the groups."""
         return {name: text[start:end] for name, start, end in self.spans}
 
 
 @dataclass(frozen=True, slots=True)
 class LineMatches:
-    """What dialects find in lines of one shape, in their order."""
+    """The matches in lines of one shape, in the order of the dialects."""
 
     found: tuple[tuple[Dialect, tuple[DialectMatch, ...]], ...]
     is_bare: bool
-    """Whether such a line begins neither with a prefix nor with a label that needs no proof."""
+    """Whether such a line begins neither with a prefix nor with a certain label."""
 
 
 _NOTHING = LineMatches((), False)
@@ -154,7 +154,7 @@ def _find(text: bytes, dialects: Sequence[Dialect]) -> tuple[tuple[Dialect, tupl
 
 @lru_cache(maxsize=4)
 def _hinting(hints: tuple[tuple[bytes, ...], ...]) -> dict[bytes, list[int]]:
-    """Which dialects, by their places, each hint belongs to; lists of runs make a reader for every run."""
+    """Return the places of the dialects that each hint belongs to (cached: there is a reader per run)."""
     places: dict[bytes, list[int]] = {}
     for place, some in enumerate(hints):
         for hint in some:
@@ -164,7 +164,7 @@ def _hinting(hints: tuple[tuple[bytes, ...], ...]) -> dict[bytes, list[int]]:
 
 @lru_cache(maxsize=4)
 def _grouped(hints: tuple[bytes, ...]) -> dict[bytes, list[bytes]]:
-    """Hints by three bytes that many of them share: what does not hold those holds none of these."""
+    """Group hints by three bytes that many share: a line without those bytes contains none of the group."""
     parts = {hint: {hint[place : place + 3] for place in range(max(1, len(hint) - 2))} for hint in hints}
     counts = Counter(part for some in parts.values() for part in some)
     groups: dict[bytes, list[bytes]] = {}

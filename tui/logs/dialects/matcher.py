@@ -23,7 +23,7 @@ from tui.logs.state.samples import CLOCK_BYTES
 _NAN = float("nan")
 
 _MOST_COUNTED = 1e15
-"""No step is larger: one told as `2.5e+88` is none."""
+"""No run reaches a larger step: `2.5e+88` is no step."""
 
 
 class Matcher:
@@ -37,7 +37,7 @@ class Matcher:
 
     @property
     def has_open_header(self) -> bool:
-        """Whether a line may belong to a header before it, though its own text does not show it."""
+        """Whether a line may belong to a header above it, though its own text does not show it."""
         return self._openings.any
 
     def restart(self) -> None:
@@ -45,12 +45,12 @@ class Matcher:
         self._stage.restart()
 
     def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
-        """Try every dialect on a line without what tools have put before it; a user's own on the whole line."""
+        """Try all dialects on a line's own text, without prefixes of tools; a profile's on the whole line."""
         own_text = own_text.removeprefix(codecs.BOM_UTF8)
         self._take(stream, self._reader.read(line, own_text), line, own_text, now)
 
     def match_known(self, stream: Stream, line: bytes, now: float | None) -> bool:
-        """Take down a whole line whose like has been read before and had nothing put before it; whether it is one."""
+        """Record a line without a prefix whose shape has been read before; return whether it is one."""
         reading = self._reader.known(line)
         if reading is None or not reading.is_bare:
             return False
@@ -59,11 +59,11 @@ class Matcher:
         return True
 
     def training(self, stream: Stream, match: re.Match[bytes], now: float | None) -> None:
-        """Take down a line that is PyTorch/XLA's own from its beginning to its end."""
+        """Record a line that is a PyTorch/XLA training line from its beginning to its end."""
         self._state.count_match(TRAINING.name)
-        told = {name: value for name, value in match.groupdict().items() if value is not None}
+        values = {name: value for name, value in match.groupdict().items() if value is not None}
         slot = self._state.slot_or_unnamed(stream.known_slot)
-        self.sample(stream, TRAINING, told, (slot, stream.line_moment), now)
+        self.sample(stream, TRAINING, values, (slot, stream.line_moment), now)
 
     def _take(self, stream: Stream, reading: LineMatches, line: bytes, own_text: bytes, now: float | None) -> None:
         for dialect, found in reading.found:
@@ -80,9 +80,9 @@ class Matcher:
                     self._test_row(each.values(text), self._where(stream, each, text)[0], now)
             elif dialect.kind is Kind.EPOCH:
                 for each in found:
-                    told = each.values(text)
-                    self._record_epoch(dialect, told)
-                    self._stage.begin_epoch(self._where(stream, each, text)[0], int(told["epoch"]))
+                    values = each.values(text)
+                    self._record_epoch(dialect, values)
+                    self._stage.begin_epoch(self._where(stream, each, text)[0], int(values["epoch"]))
             elif dialect.kind is Kind.SECTION:
                 self._section(self._where(stream, found[0], text)[0], "training" in found[0].values(text))
                 self._take_beneath(stream, own_text, now)
@@ -94,7 +94,7 @@ class Matcher:
             self._take_beneath(stream, own_text, now)
 
     def _section(self, slot: int, trains: bool) -> None:
-        """What a worker tells from here on is training's, or an evaluation's."""
+        """Note that a worker's next lines are training's, or an evaluation's."""
         if trains:
             self._stage.begin_training(slot)
         else:
@@ -102,18 +102,18 @@ class Matcher:
             self._stage.begin_evaluation(slot, self._state.table.newest_of(slot))
 
     def _take_beneath(self, stream: Stream, line: bytes, now: float | None) -> bool:
-        """Take down what a line tells that stands under a header; whether it does."""
+        """Record what a line means below an open header; return whether it belongs to one."""
         if not self._openings.any:
             return False
         slot = self._state.slot_or_unnamed(stream.known_slot)
         rows = self._openings.take(slot, line)
-        for dialect, told in rows or ():
+        for dialect, values in rows or ():
             self._state.count_match(dialect.name)
-            self.sample(stream, dialect, told, (slot, stream.line_moment), now)
+            self.sample(stream, dialect, values, (slot, stream.line_moment), now)
         return rows is not None
 
     def _where(self, stream: Stream, found: DialectMatch, text: bytes) -> tuple[int, float | None]:
-        """Slot and date of a match: the line's own, or those of a prefix glued into the line before it."""
+        """Return slot and date of a match: the line's own, or those of a prefix glued into the line before it."""
         slot, moment = stream.line_slot, stream.line_moment
         if found.is_glued and stream.slot is None:
             nearest = max(0, found.start - GLUED_WITHIN)
@@ -128,37 +128,37 @@ class Matcher:
         self,
         stream: Stream,
         dialect: Dialect,
-        told: Mapping[str, bytes],
+        values: Mapping[str, bytes],
         where: tuple[int, float | None],
         now: float | None,
     ) -> None:
-        """Take down one core's step as a dialect found it: what it tells, its worker's slot and its date."""
+        """Record one core's step from the values that a dialect matched; `where` is its slot and its date."""
         slot, moment = where
         if dialect.role is Role.PART:
-            whole = self._stage.join_parts(slot, dialect.name, told)
+            whole = self._stage.join_parts(slot, dialect.name, values)
             if whole is None:
                 return
-            told = whole
-        tells = told.get
+            values = whole
+        get = values.get
         try:
-            loss, rate, global_rate = _number(tells("loss")), rate_of(told), _number(tells("global_rate"))
-            core, device = _count(tells("core")), _count(tells("device"))
-            epoch, step = _count(tells("epoch")), _count(tells("step"))
+            loss, rate, global_rate = _number(get("loss")), rate_of(values), _number(get("global_rate"))
+            core, device = _count(get("core")), _count(get("device"))
+            epoch, step = _count(get("epoch")), _count(get("step"))
         except (ValueError, OverflowError):
             return
-        has_loss = "loss" in told
+        has_loss = "loss" in values
         if has_loss and loss == dialect.ignored_loss:
             has_loss, loss = False, _NAN
-        if "worker" in told and stream.slot is None:
-            slot = self._state.slot_for(_count(told["worker"]), None)
+        if "worker" in values and stream.slot is None:
+            slot = self._state.slot_for(_count(values["worker"]), None)
         if dialect.role.has_epoch_above:
             epoch = self._stage.epoch_of(slot)
         known = (
             (HAS_LOSS if has_loss else 0)
             | (0 if rate is None else HAS_RATE)
-            | (HAS_GLOBAL_RATE if "global_rate" in told else 0)
+            | (HAS_GLOBAL_RATE if "global_rate" in values else 0)
         )
-        clock = told.get("clock", b"")[:CLOCK_BYTES]
+        clock = values.get("clock", b"")[:CLOCK_BYTES]
         if moment is None and len(clock) > len(b"00:00:00"):
             moment = read_dated_clock(clock)
         time, kind = _time(now, moment)
@@ -177,23 +177,23 @@ class Matcher:
             time,
             kind,
             seen,
-            kind_of(told, dialect.rate),
+            kind_of(values, dialect.rate),
             stream.line_offset,
         )
-        for each in (record,) if dialect is TRAINING else self._stage.samples(dialect, told, record):
+        for each in (record,) if dialect is TRAINING else self._stage.samples(dialect, values, record):
             self._state.add_sample(each)
 
-    def _test_row(self, told: Mapping[str, bytes], slot: int, now: float | None) -> None:
+    def _test_row(self, values: Mapping[str, bytes], slot: int, now: float | None) -> None:
         self._state.flush()
-        self._state.table.add_core(slot, int(told["core"]), _count(told.get("device")), now)
-        if "accuracy" in told:
-            self._state.facts["replica_accuracy"] = _number(told["accuracy"])
+        self._state.table.add_core(slot, int(values["core"]), _count(values.get("device")), now)
+        if "accuracy" in values:
+            self._state.facts["replica_accuracy"] = _number(values["accuracy"])
 
     def _record_epoch(self, dialect: Dialect, found: Mapping[str, bytes]) -> None:
-        told = {name: value.decode() for name, value in found.items()}
-        epoch = int(told.pop("epoch"))
+        values = {name: value.decode() for name, value in found.items()}
+        epoch = int(values.pop("epoch"))
         figures: dict[str, Any] = {}
-        for name, value in told.items():
+        for name, value in values.items():
             if name == "seconds":
                 figures[name] = read_span(value)
             elif name in ("replica_samples", "replica_test_samples"):
@@ -209,8 +209,8 @@ class Matcher:
         if accuracy is not None:
             self._state.facts["max_accuracy"] = max(self._state.facts.get("max_accuracy", accuracy), accuracy)
 
-    def _note_facts(self, told: Mapping[str, bytes]) -> None:
-        for name, value in told.items():
+    def _note_facts(self, values: Mapping[str, bytes]) -> None:
+        for name, value in values.items():
             if name == "cluster":
                 self._state.facts[name] = read_cluster(value.decode("utf-8", "replace"))
             elif name == "total_train_time":
@@ -230,10 +230,10 @@ def _count(text: bytes | None) -> int:
         return UNKNOWN
     if text.isdigit():
         return int(text)
-    told = _number(text)
-    if told > _MOST_COUNTED:
+    count = _number(text)
+    if count > _MOST_COUNTED:
         raise OverflowError
-    return round(told) if text[-1:] in SUFFIXES else int(told)
+    return round(count) if text[-1:] in SUFFIXES else int(count)
 
 
 def _time(now: float | None, moment: float | None) -> tuple[float, int]:

@@ -1,9 +1,10 @@
-"""Lines that say what the numbers beneath them are: names over a table, a step over its loss, `Validation:`."""
+"""Headers that say what the numbers below them are: names over a table, a step over its loss, `Validation:`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from tui.logs.dialects.catalogue_files import expand_parts
@@ -14,8 +15,8 @@ _ROW = Dialect(_TABLE, Kind.SAMPLE, (), b"")
 _ROW_OF_EPOCH = Dialect(_TABLE, Kind.SAMPLE, (), b"", role=Role.EPOCH_SUMMARY)
 _BENEATH = Dialect("step above its loss", Kind.SAMPLE, (), b"")
 
-_LOSS_LINE = re.compile(expand_parts(rb"(?&LOSS_LINE)"))
-_EVALUATES = re.compile(expand_parts(rb"(?<![A-Za-z])(?&EVALUATION)"))
+_LOSS_LINE = rb"(?&LOSS_LINE)"
+_EVALUATES = rb"(?<![A-Za-z])(?&EVALUATION)"
 
 _STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_step", "steps", "update", "batch", "#")
 _EPOCHS = ("epoch", "epochs", "e")
@@ -31,40 +32,40 @@ _RATES = ("samples_sec", "samples_per_sec", "samples_per_second", "tokens_sec", 
 _SPLITS = ("train", "split", "phase", "mode", "stage")
 _TRAINING = (b"true", b"yes")
 
-_VALUE = re.compile(expand_parts(rb"(?&NUMBER)(?=s?$)"))
-_FIGURE = re.compile(expand_parts(rb"(?:(?&NUMBER)[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"))
+_VALUE = rb"(?&NUMBER)(?=s?$)"
+_FIGURE = rb"(?:(?&NUMBER)[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"
 _SECTION = 60
-"""Lines in which a loss may stand beneath a step that heads a section."""
+"""Lines after a step that heads a section in which its loss may follow."""
 
 _DRAWN_RULE = re.compile(rb"[=#*_-]{3}|(?:\xe2[\x94\x95][\x80-\xbf]){3}")
 _LED = re.compile(rb"[^|\n]{0,80}\d\d:\d\d:\d\d[^|\n]{0,60}\|")
-"""What a logger puts before a table's lines."""
+"""A logger's prefix before the lines of a table."""
 
 _RULE = re.compile(rb"(?:[\s+=-]|\xe2[\x94\x95][\x80-\xbf]){0,400}$")
 _DRAWN = re.compile(rb"\xe2\x94[\x82\x83]")
 
 
 Row = tuple[Dialect, Mapping[str, bytes]]
-"""What a line beneath a header tells."""
+"""The dialect and the values of a line below a header."""
 
 
 class OpenHeader(Protocol):
-    """What a header has begun."""
+    """A header, to which the lines below it may belong."""
 
     patience: int
-    """Lines that may come between without ending it."""
+    """Other lines in a row that do not end it."""
 
     def row(self, line: bytes) -> Row | None:
-        """What a line tells, if it belongs beneath the header."""
+        """Return the values of a line that belongs to the header; else None."""
         ...
 
     def ends_with(self, line: bytes) -> bool:
-        """Whether nothing beneath a line belongs to the header any more."""
+        """Whether nothing after this line belongs to the header any more."""
         ...
 
 
 class TableHeader:
-    """Rows of numbers under a line of names. Their steps only go up."""
+    """A line of names above rows of numbers, whose steps only go up."""
 
     def __init__(self, header: bytes) -> None:
         self._separator = _separator_of(header)
@@ -86,7 +87,7 @@ class TableHeader:
 
     @property
     def is_training(self) -> bool:
-        """Whether its rows tell a training loss, and of which step or epoch."""
+        """Whether its rows have a training loss, and a step or an epoch."""
         return "loss" in self._places and len(self._places.keys() & {"step", "epoch"}) > 0
 
     def _cells(self, line: bytes) -> list[bytes]:
@@ -98,75 +99,77 @@ class TableHeader:
         return [cell.strip() for cell in text.split(self._separator)]
 
     def row(self, line: bytes) -> Row | None:
-        """What a line of numbers tells by its places; nothing where it has no training loss."""
+        """Return the values of a line of numbers by their places; none if it has no training loss."""
         cells = self._cells(line)
         if len(cells) != self._size or not all(map(self._fits, cells)):
             return None
-        told = {name: match[0] for name, place in self._places.items() if (match := _VALUE.match(cells[place]))}
-        if not told.keys() & {"step", "epoch"} or "loss" not in told:
+        values = {
+            name: match[0] for name, place in self._places.items() if (match := _compiled(_VALUE).match(cells[place]))
+        }
+        if not values.keys() & {"step", "epoch"} or "loss" not in values:
             return self._dialect, {}
-        place = max(float(told[name]) for name in ("step", "epoch") if name in told)
+        place = max(float(values[name]) for name in ("step", "epoch") if name in values)
         if place < self._last or not self._trains(cells):
             return self._dialect, {}
         self._last = place
-        return self._dialect, told | self._unit if "rate" in told else told
+        return self._dialect, values | self._unit if "rate" in values else values
 
     def _trains(self, cells: Sequence[bytes]) -> bool:
         cell = b"train" if self._split is None else cells[self._split].lower()
         return cell.startswith(b"train") or cell in _TRAINING
 
     def _fits(self, cell: bytes) -> bool:
-        return len(cell) < 60 if self._separator != b"  " else _FIGURE.match(cell) is not None
+        return len(cell) < 60 if self._separator != b"  " else _compiled(_FIGURE).match(cell) is not None
 
     def ends_with(self, line: bytes) -> bool:
-        """A document's table has a rule of its own: such tables are results, and nobody's steps."""
+        """Whether a line is the rule of a table in a document: such tables hold results, not steps."""
         return line.startswith((b"|-", b"|:", b"| -", b"| :"))
 
 
 class StepHeader:
-    """A step whose loss is still to come."""
+    """A step whose loss follows on a later line."""
 
-    def __init__(self, told: Mapping[str, bytes]) -> None:
-        self._told = told
-        self._lead = told.get("v", b"")
+    def __init__(self, values: Mapping[str, bytes]) -> None:
+        self._values = values
+        self._lead = values.get("v", b"")
         self.patience = _SECTION if _DRAWN_RULE.search(self._lead) else 2
         self.setting: int | None = None
-        """The step, if it and its loss are told as a configuration tells its settings."""
+        """The step, if it and its loss are printed as a configuration prints its settings."""
 
     def row(self, line: bytes) -> Row | None:
-        """The step with its loss, when a line tells that first."""
-        match = _LOSS_LINE.match(line)
+        """Return the step with its loss if the line begins with a loss."""
+        match = _compiled(_LOSS_LINE).match(line)
         if match is None:
             return None
-        told = self._told
-        is_setting = "q" in told and not told.keys() & {"epoch", "total"}
-        if is_setting and match["q"] == told["q"] and len(match["v"]) <= len(self._lead):
-            self.setting = int(told["step"])
+        values = self._values
+        is_setting = "q" in values and not values.keys() & {"epoch", "total"}
+        if is_setting and match["q"] == values["q"] and len(match["v"]) <= len(self._lead):
+            self.setting = int(values["step"])
         rate = {} if match["rate"] is None else {"rate": match["rate"], "unit": match["unit"]}
-        return _BENEATH, {**told, **rate, "loss": match["loss"]}
+        return _BENEATH, {**values, **rate, "loss": match["loss"]}
 
     def ends_with(self, line: bytes) -> bool:
-        """What is evaluated from here on is not the step's."""
-        return _EVALUATES.search(line) is not None and _LOSS_LINE.match(line) is None
+        """Whether an evaluation begins, which does not belong to the step."""
+        return _compiled(_EVALUATES).search(line) is not None and _compiled(_LOSS_LINE).match(line) is None
 
 
 class OpenHeaders:
-    """What headers have begun, of each worker."""
+    """The open headers of all workers."""
 
     def __init__(self) -> None:
         self._opened: dict[int, tuple[OpenHeader, int]] = {}
         self._settings: dict[int, tuple[int, list[Row]]] = {}
-        """Of each worker the last step told as a setting is, and its row; below zero once they have gone up."""
+        """By slot, the last step that was printed like a setting, and its row; below zero once steps have gone up."""
 
     @property
     def any(self) -> bool:
-        """Whether the next line may stand beneath a header."""
+        """Whether the next line may belong to a header."""
         return bool(self._opened)
 
-    def begin(self, slot: int, header: Dialect, told: Mapping[str, bytes], line: bytes) -> None:
-        """A header has come."""
+    def begin(self, slot: int, header: Dialect, values: Mapping[str, bytes], line: bytes) -> None:
+        """Open a header."""
         if header.name != _TABLE:
-            step = StepHeader(told)
+            step = StepHeader(values)
             self._opened[slot] = step, step.patience
             return
         table = TableHeader(line)
@@ -174,9 +177,9 @@ class OpenHeaders:
             self._opened[slot] = table, table.patience
 
     def take(self, slot: int, line: bytes) -> list[Row] | None:
-        """What a worker's line tells that nothing else has read, after what only that makes sure of.
+        """Return the rows that are certain now that a line came which no dialect matches: held ones, and its own.
 
-        None where it does not belong beneath a header.
+        None if the line does not belong below a header.
         """
         opened, left = self._opened.get(slot, (None, 0))
         if opened is None:
@@ -198,7 +201,7 @@ class OpenHeaders:
         return None
 
     def _going_up(self, slot: int, setting: int | None, row: Row) -> list[Row]:
-        """Rows that are none of a configuration's: those stand in it once, or again as they were."""
+        """Return rows whose steps go up: a configuration prints its step once, or again unchanged."""
         if setting is None:
             return [row]
         before, held = self._settings.get(slot, (setting, []))
@@ -207,12 +210,18 @@ class OpenHeaders:
         return [*held, row] if goes_up else []
 
 
+@lru_cache(maxsize=8)
+def _compiled(source: bytes) -> re.Pattern[bytes]:
+    """Return a pattern with parts of the catalogue, compiled for the first header: most logs have none."""
+    return re.compile(expand_parts(source))
+
+
 def _separator_of(header: bytes) -> bytes:
     return next((each for each in (b"|", b"\t", b",") if each in _DRAWN.sub(b"|", header)), b"  ")
 
 
 def _loss_place(names: Sequence[str]) -> int | None:
-    """Where the whole loss stands; spaCy's is named after a part of its pipeline, of several none is the whole."""
+    """Return the place of the whole loss; spaCy's bears the name of a part of its pipeline; of several none is it."""
     place = _first(_LOSSES, names) if "#" not in names else None
     named = _A_PART if "#" in names else _A_WHOLE
     found = [place for place, name in enumerate(names) if named.match(name)]

@@ -1,4 +1,4 @@
-"""How fast a line says that a job goes: so many examples a second, or steps, or how long a step takes."""
+"""Parse rates: examples, tokens or steps per second, or the time of a step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tui.logs.dialects.dialect import SUFFIXES
 from tui.logs.state.rate_kinds import RateKind
 
 GROUPS = ("its", "pace", "milli", "named_pace", "named_milli", "unit", "counted", "counts")
-"""Groups out of which a rate is made where a line tells none, and those that say what it counts."""
+"""Groups that a rate is computed from if a line prints none, and those that say what it counts."""
 
 _WORDS_OF_KINDS = (
     (re.compile(rb"tok|word|^[tw]ps"), RateKind.TOKENS),
@@ -33,45 +33,45 @@ _LESS = {
     (RateKind.EXAMPLES, False, True): RateKind.EXAMPLES_OF_ALL,
     (RateKind.TOKENS, False, True): RateKind.TOKENS_OF_ALL,
 }
-"""What is told of one device, and of all together."""
+"""Kinds of rates of one device, and of the whole job."""
 
 
-def kind_of(told: Mapping[str, bytes], dialect: RateKind = RateKind.UNKNOWN) -> RateKind:
-    """What the rate of a line counts, and whose it is: as its dialect says, else by the words beside it.
+def kind_of(values: Mapping[str, bytes], dialect: RateKind = RateKind.UNKNOWN) -> RateKind:
+    """Return what the rate of a line counts, for one core or all: as its dialect says, else by the words beside it.
 
-    The time that a step takes, and what a progress bar counts in a unit that is nothing known, are steps.
+    The time of a step counts steps, and so does a progress bar whose unit is unknown.
     """
-    if "rate" in told:
+    if "rate" in values:
         # Beside a progress bar's own rate those words are the bar's.
-        names = () if told.keys() & {"its", "pace"} else ("unit", "counted", "counts")
-        return dialect or _kind_named(b" ".join(told[name] for name in names if name in told))
-    if "its" in told or "pace" in told or "named_pace" in told:
-        return _kind_named(told.get("counted") or told.get("counts") or b"") or RateKind.STEPS
+        names = () if values.keys() & {"its", "pace"} else ("unit", "counted", "counts")
+        return dialect or _kind_named(b" ".join(values[name] for name in names if name in values))
+    if "its" in values or "pace" in values or "named_pace" in values:
+        return _kind_named(values.get("counted") or values.get("counts") or b"") or RateKind.STEPS
     return RateKind.UNKNOWN
 
 
 @lru_cache(maxsize=1024)
 def _kind_named(words: bytes) -> RateKind:
-    """The kind of a rate that these words name; unknown where they do not say what it counts."""
+    """Return the kind of a rate that these words name; unknown if they do not say what it counts."""
     plain = words.lower().replace(b"_", b" ")
     kind = next((kind for pattern, kind in _WORDS_OF_KINDS if pattern.search(plain)), RateKind.UNKNOWN)
     return _LESS.get((kind, bool(_A_DEVICE.search(plain)), bool(_OF_ALL.search(plain))), kind)
 
 
-def rate_of(told: Mapping[str, bytes]) -> float | None:
-    """What a line tells as its rate: in its own unit, else steps a second; None where it tells none."""
-    if "rate" in told:
-        return number(told["rate"])
-    if "its" in told:
-        return number(told["its"])
-    pace = float(told.get("pace") or told.get("named_pace") or 0.0)
+def rate_of(values: Mapping[str, bytes]) -> float | None:
+    """Return the rate of a line: in the printed unit, else in steps per second; None without one."""
+    if "rate" in values:
+        return number(values["rate"])
+    if "its" in values:
+        return number(values["its"])
+    pace = float(values.get("pace") or values.get("named_pace") or 0.0)
     if not pace:
         return None
-    return (1000.0 if "milli" in told or "named_milli" in told else 1.0) / pace
+    return (1000.0 if "milli" in values or "named_milli" in values else 1.0) / pace
 
 
 def number(text: bytes) -> float:
-    """The number that a text tells, thousands' commas and `k` included."""
+    """Parse a number, with commas between thousands and suffixes such as `k`."""
     if text[-1:] in SUFFIXES:
         return float(text[:-1]) * SUFFIXES[text[-1:]]
     return float(text.replace(b",", b""))

@@ -55,22 +55,22 @@ TRAINING = BUILT_IN[0]
 
 @dataclass(frozen=True)
 class Trial:
-    """What one dialect made of a file: how many lines it matched, and the first of them with what they tell."""
+    """How many lines of a file a dialect matched, and the first of them with their values."""
 
     name: str
     matched: int
     examples: tuple[tuple[str, Mapping[str, str]], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The trial as `dialect test --json` prints it."""
+        """Return the trial as `dialect test --json` prints it."""
         examples = [{"line": line, "columns": dict(columns)} for line, columns in self.examples]
         return {"dialect": self.name, "matched": self.matched, "examples": examples}
 
 
 def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: int = 5) -> tuple[int, list[Trial]]:
-    """How many lines there are, and what each dialect (by name, in order) matches of them; `most` examples.
+    """Return the number of lines, and a trial for each dialect by name, in their order, with at most `most` examples.
 
-    A user's own are each tried alone; of the built-in ones the first takes a line, as it does in a log.
+    A profile's dialects are each tried alone; of the built-in ones the first match counts, as in a log.
     """
     counts: dict[str, int] = {dialect.name: 0 for dialect in dialects}
     examples: dict[str, list[tuple[str, Mapping[str, str]]]] = {name: [] for name in counts}
@@ -81,55 +81,55 @@ def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: i
     for line in lines:
         total += 1
         for text in segments_of(without_escapes(line)):
-            for name, told in _match_line(text, readers, beneath):
+            for name, values in _match_line(text, readers, beneath):
                 counts[name] += 1
                 if len(examples[name]) < most:
-                    examples[name].append((text.decode("utf-8", "replace"), _shown(told)))
+                    examples[name].append((text.decode("utf-8", "replace"), _shown(values)))
     return total, [Trial(name, counts[name], tuple(examples[name])) for name in counts]
 
 
 def _match_line(
     line: bytes, readers: Sequence[DialectReader], beneath: OpenHeaders
 ) -> Iterator[tuple[str, Mapping[str, bytes]]]:
-    """What each dialect that takes a line reads in it; of one that nothing takes, what it tells under a header."""
+    """Yield the values of each dialect that matches a line; if none does, those that it has below a header."""
     own_text = _own_text(line)
     named: set[str] = set()
     for dialect, found in (each for reader in readers for each in reader.read(line, own_text).found):
         if dialect.name in named:
             continue
         named.add(dialect.name)
-        told = {
+        values = {
             name: value for name, value in found[-1].values(line if dialect.is_own else own_text).items() if value
         }
         if dialect.kind is Kind.HEADER:
-            beneath.begin(0, dialect, told, own_text)
-        yield dialect.name, told
+            beneath.begin(0, dialect, values, own_text)
+        yield dialect.name, values
     if beneath.any and named <= _BENEATH:
         for dialect, row in beneath.take(0, own_text) or ():
             yield dialect.name, row
 
 
 _BENEATH = {dialect.name for dialect in BUILT_IN if dialect.role.is_summary and dialect.role.has_epoch_above}
-"""What reads a loss on a line of its own, when no header above it does."""
+"""Dialects that match a loss on a line of its own if no header above it does."""
 
 
-def _shown(told: Mapping[str, bytes]) -> dict[str, str]:
-    """What is read in a line by the columns it goes to."""
-    shown = {name: value.decode("utf-8", "replace") for name, value in told.items() if name not in _HELPING_GROUPS}
-    rate = rate_of(told)
+def _shown(values: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the values of a line by their columns."""
+    shown = {name: value.decode("utf-8", "replace") for name, value in values.items() if name not in _HELPING_GROUPS}
+    rate = rate_of(values)
     return shown if rate is None or "rate" in shown else {**shown, "rate": f"{rate:g}"}
 
 
 def _own_text(line: bytes) -> bytes:
-    """A line without what xla_dist or another tool has put before it."""
+    """Return a line without the prefix of xla_dist or another tool."""
     prefix = read_prefix(line, False)
     if prefix is not None:
         return line[prefix.length :]
     carrier = read_launcher_prefix(line)
     if carrier is None:
         return line
-    return line[carrier.length :] if carrier.said is None else without_escapes(carrier.said)
+    return line[carrier.length :] if carrier.message is None else without_escapes(carrier.message)
 
 
 _HELPING_GROUPS = ("q", "v", "total", "led", *PACE_GROUPS)
-"""Groups that no column holds: which quotes were used, how long a bar is, how a rate is named."""
+"""Groups that are no columns: quotes, the length of a bar, the name of a rate."""

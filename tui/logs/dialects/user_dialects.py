@@ -34,7 +34,7 @@ class TimedPattern:
 
     @property
     def groups(self) -> frozenset[str]:
-        """The names of the pattern's groups."""
+        """Return the names of the pattern's groups."""
         return frozenset(self._pattern.groupindex)
 
     @property

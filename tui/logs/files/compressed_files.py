@@ -132,7 +132,7 @@ PACKINGS = (
 
 
 def unpacked(file: IO[bytes], packing: Packing, size: int = BLOCK, name: str = "") -> Iterator[bytes]:
-    """What is packed in a file, in blocks; several packed files one after the other are one.
+    """Yield the unpacked bytes of a file in blocks; packed files one after the other are one.
 
     `name` is what errors call the file.
     Raises UsageError where the data is cut off or broken, after all that can be read has been handed out.
@@ -162,7 +162,7 @@ def _broken(name: str, packing: Packing, why: str) -> UsageError:
 
 
 def regular(path: Path) -> tuple[Path, IO[bytes] | None]:
-    """The file itself; or a copy of what comes from a pipe, which lives as long as the file handed out with it.
+    """Return the file, or a copy of what comes from a pipe, which lives as long as the file returned with it.
 
     Raises UsageError for a directory or a device, and where there is nothing to be read.
     """
@@ -190,7 +190,7 @@ def _device(path: Path) -> UsageError:
 
 
 def head_of(path: Path, name: str) -> tuple[bytes, Packing | None]:
-    """The beginning of a file, unpacked, and how it is packed. Raises UsageError, with that name, for no log."""
+    """Return the unpacked beginning of a file and its packing. Raises UsageError, with that name, for no log."""
     with explain_errors(path), path.open("rb") as file:
         head = file.read(HEAD)
         packing = next((each for each in PACKINGS if head.startswith(each.magic)), None)
@@ -227,5 +227,5 @@ def explain_errors(path: Path) -> Iterator[Any]:
 
 
 def size_of(file: IO[bytes]) -> int:
-    """Bytes of an open file."""
+    """Return the size of an open file in bytes."""
     return os.fstat(file.fileno()).st_size

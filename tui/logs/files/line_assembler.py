@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from tui.logs.dialects.registry import LONGEST
 from tui.logs.snapshot import UNKNOWN
-from tui.logs.vectorized.line_scanner import Bytes
-from tui.logs.vectorized.prefix_index import PrefixIndex
+
+Bytes = bytes | bytearray
 
 _WORTH_SPLITTING = 16_384
 """A larger chunk is not joined to the line it completes: only that line is."""
@@ -44,9 +44,6 @@ class Stream:
     """Whether another tool has put something before its lines."""
     labels: set[bytes] = field(default_factory=set)
     """Hosts and tasks that have stood before samples."""
-    known: PrefixIndex = field(default_factory=PrefixIndex)
-    looked_at: int = 0
-    """Bytes read in blocks so far; a whole block's where all its prefixes are known."""
     held: list[bytes] = field(default_factory=list)
     held_bytes: int = 0
     taken: int = 0
@@ -60,7 +57,7 @@ class Stream:
 
     @property
     def known_slot(self) -> int | None:
-        """The slot of the line that is being read; None where neither the line nor the source names a worker."""
+        """Return the slot of the line that is being read; None if neither the line nor the source names a worker."""
         return self.slot if self.line_slot is None else self.line_slot
 
     def end_line(self) -> None:
@@ -98,7 +95,7 @@ class Stream:
         return pieces
 
     def rest(self) -> tuple[bytes, int]:
-        """What is held without a line end, handed out once, and where it begins in the stream's log."""
+        """Return, once, the bytes held without a line end, and where they begin in the stream's log."""
         block = b"".join(self.held)
         offset, self.begun_at = self._begin(self.taken)
         self.held, self.held_bytes = [], 0
@@ -110,7 +107,7 @@ class Stream:
         self.begun_at = None
 
     def _begin(self, end: int) -> tuple[int, int | None]:
-        """Where what is held begins, which ends at an offset; and where its text did, if that was before."""
+        """Return where the held bytes begin, which end at an offset; and where their text did, if that was before."""
         offset = end - self.held_bytes
         return offset, None if self.held_at == offset else self.held_at
 

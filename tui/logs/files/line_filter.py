@@ -68,7 +68,7 @@ class Picker:
         return None
 
     def picked(self, data: bytes, offset: int) -> Iterator[Picked]:
-        """The wanted ones of whole lines that begin at an offset of the log."""
+        """Return the wanted ones of whole lines that begin at an offset of the log."""
         for start, end in _lines_of(data) if self._names is None else _lines_with(data, self._names):
             line = data[start:end]
             origin = self.read(line)
@@ -94,7 +94,7 @@ class Picker:
         return worker, moment, since is None or self._was_since(since, worker, moment)
 
     def _was_since(self, since: float, worker: int | None, moment: float | None) -> bool:
-        """Whether a line is as new; one without a date, as a traceback's, belongs to what was said before it."""
+        """Whether a line is as new; one without a date, as a traceback's, belongs to the line before it."""
         if moment is not None:
             self._is_since[worker] = self._is_since[None] = moment >= since
         return self._is_since.get(worker, self._is_since.get(None, False))
@@ -130,7 +130,7 @@ class Stretch:
 
 
 def forwards(blocks: Iterable[bytes]) -> Iterator[Stretch]:
-    """A log's lines from its beginning, in stretches of about a block."""
+    """Yield a log's lines from its beginning, in stretches of about a block."""
     held = b""
     offset = 0
     begins = True
@@ -154,7 +154,7 @@ def forwards(blocks: Iterable[bytes]) -> Iterator[Stretch]:
 
 
 def backwards(file: int, size: int) -> Iterator[Stretch]:
-    """The lines of an open file's first `size` bytes from its end, in stretches of whole lines."""
+    """Yield the lines of an open file's first `size` bytes from its end, in stretches of whole lines."""
     end = size
     held: list[bytes] = []
     while end > 0:
@@ -173,7 +173,7 @@ def backwards(file: int, size: int) -> Iterator[Stretch]:
 
 
 def pick(stretches: Iterable[Stretch], picker: Picker) -> Iterator[Picked]:
-    """The wanted lines, in the order of the stretches; a line that is too long in its pieces."""
+    """Yield the wanted lines, in the order of the stretches; a line that is too long in its pieces."""
     origin: tuple[int | None, float | None] | None = None
     for stretch in stretches:
         if stretch.begins and stretch.ends:
@@ -186,7 +186,7 @@ def pick(stretches: Iterable[Stretch], picker: Picker) -> Iterator[Picked]:
 
 
 def last(lines: Iterable[Picked], count: int) -> list[Picked]:
-    """The last so many of lines that come in order; pieces of one line count as one."""
+    """Return the last so many of lines that come in order; pieces of one line count as one."""
     kept: deque[list[Picked]] = deque(maxlen=count)
     whole = True
     for line in lines:
@@ -199,7 +199,7 @@ def last(lines: Iterable[Picked], count: int) -> list[Picked]:
 
 
 def last_of(stretches: Iterable[Stretch], picker: Picker, count: int) -> list[Picked]:
-    """The last so many wanted lines, from stretches that come from the end; no further is read than needed."""
+    """Return the last so many wanted lines from stretches that come from the end; read no further than needed."""
     found: list[list[Picked]] = []
     missing = count
     for stretch in stretches if count else ():

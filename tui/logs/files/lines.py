@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from tui.logs.log_time import LOG_TIME, WALL_TIME, format_time
+
 LONGEST_LINE = 1024 * 1024
 """A longer line is handed out in pieces of this many bytes."""
 
@@ -17,7 +19,7 @@ ESCAPE = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x0
 
 
 def without_escapes(text: bytes) -> bytes:
-    """The text without what terminals take for colours and titles."""
+    """Return the text without escape sequences for colours and titles."""
     return ESCAPE.sub(b"", text) if b"\x1b" in text else text
 
 
@@ -26,7 +28,7 @@ _GLUED = re.compile(rb"(?<=it/s\]|s/it\])(?=[A-Z{\[\t]|(?:epoch|step|iter|train)
 
 
 def segments_of(line: bytes) -> list[bytes]:
-    """What was written into one line one after the other: redrawn, or behind a bar that stood there."""
+    """Return the texts written into one line one after the other: redrawn, or behind a progress bar."""
     segments = line.split(b"\r") if b"\r" in line else [line]
     if b"it/s]" not in line and b"s/it]" not in line:
         return segments
@@ -48,13 +50,11 @@ class LogLine:
 
     @property
     def text(self) -> str:
-        """The line as text, invalid UTF-8 replaced; not made safe for a terminal."""
+        """Return the line as text, invalid UTF-8 replaced; not made safe for a terminal."""
         return self.data.decode("utf-8", "replace")
 
     def to_json(self) -> dict[str, Any]:
-        """The line as `attach --json` and `logs --json` print it."""
-        from tui.logs.snapshot import LOG_TIME, WALL_TIME, format_time
-
+        """Return the line as `attach --json` and `logs --json` print it."""
         kind = WALL_TIME if self.is_wall_time else LOG_TIME
         moment = None if self.time is None else format_time(self.time, kind)
         return {"worker": self.worker, "offset": self.offset, "time": moment, "text": self.text}
@@ -70,7 +70,7 @@ class Cutter:
         self._size = 0
 
     def cut(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The lines that this chunk completes."""
+        """Yield the lines that this chunk completes."""
         first, newline, more = data.partition(b"\n")
         self._held.append(first)
         self._size += len(first)
@@ -88,7 +88,7 @@ class Cutter:
             self._held, self._size = [whole[LONGEST_LINE:]], len(whole) - LONGEST_LINE
 
     def rest(self) -> Iterator[tuple[int, bytes]]:
-        """What is left without a line end; nothing when there is nothing."""
+        """Yield what is left without a line end, if anything."""
         if self._size:
             yield from self._give(0)
 

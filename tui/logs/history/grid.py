@@ -29,7 +29,7 @@ class SeriesGrid:
 
     @property
     def used(self) -> Ints:
-        """The cells that have samples."""
+        """Return the cells that have samples."""
         return places_of(self.samples > 0)
 
     def fit(self, placed: Placed) -> Ints | None:
@@ -62,7 +62,7 @@ class SeriesGrid:
             self._add(int(target[cell]), time, int(epoch), int(step), int(samples))
 
     def cells(self, placed: Placed) -> Ints | int:
-        """The cell of each sample; one number where it is the same for all."""
+        """Return the cell of each sample; one number where it is the same for all."""
         if placed.low >> self.shift == placed.high >> self.shift:
             return (placed.low >> self.shift) - self._base
         return (placed.ticks() >> self.shift) - self._base

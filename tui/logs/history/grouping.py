@@ -14,7 +14,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def ends_of(values: npt.NDArray[Any]) -> Ints:
-    """The last place of each run of equal values."""
+    """Return the last place of each run of equal values."""
     edges = places_of(values[1:] != values[:-1])
     ends = np.empty(len(edges) + 1, np.int64)
     ends[:-1], ends[-1] = edges, len(values) - 1
@@ -37,7 +37,7 @@ class RowGroups:
 
     @classmethod
     def of(cls, rows: npt.NDArray[np.integer[Any]]) -> RowGroups:
-        """The rows of a batch, brought together; they fit 16 bits, which numpy sorts fastest."""
+        """Group the rows of a batch; they fit 16 bits, which numpy sorts fastest."""
         short = rows.astype(np.uint16, copy=False)
         order = short.argsort(kind="stable")
         ordered = short[order]

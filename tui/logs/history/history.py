@@ -81,7 +81,7 @@ class History:
     """
 
     def __init__(self, *, steps: bool = False) -> None:
-        """With `steps`, each kept sample's epoch, step and time are kept too: four times the memory."""
+        """Keep also, with `steps`, each sample's epoch, step and time: four times the memory."""
         self.counts: Ints = _room(np.int64, 1)
         """Samples of each row there can be."""
         self._axis = SeriesAxis(_room(np.float64, 1))
@@ -100,7 +100,7 @@ class History:
 
     @property
     def shift(self) -> int:
-        """A cell is 2**shift ticks of the axis wide."""
+        """Return the width of a cell: 2**shift ticks of the axis."""
         return self._grid.shift
 
     def add(
@@ -130,7 +130,7 @@ class History:
             whole[at] = values[kept]
 
     def _last_of_each(self, runs: RowGroups, cells: Ints | int) -> tuple[tuple[Ints, Ints], Ints]:
-        """Each row's last sample in each cell: row and cell, and the sample's place in the batch."""
+        """Return each row's last sample in each cell: row and cell, and the sample's place in the batch."""
         rows = runs.rows
         if isinstance(cells, int):
             newest = np.maximum(self._last[rows], cells).astype(np.int64)
@@ -176,7 +176,7 @@ class History:
                     self._pairs[row, self._last[row], place] = value
 
     def _full(self, row: int) -> Ints:
-        """The cells in which a row has a sample."""
+        """Return the cells in which a row has a sample."""
         return places_of(self._cells[row] != _EMPTY) if self.counts[row] else np.zeros(0, np.int64)
 
     def interval(self) -> float:
@@ -188,14 +188,14 @@ class History:
         return float(np.median(passed * cores / self._grid.samples[used[1:]]))
 
     def losses(self, row: int) -> Trail:
-        """A core's loss, oldest first; the very first sample stands at the front."""
+        """Return a core's loss, oldest first; the very first sample stands at the front."""
         trail: Trail = self._pairs[row, self._full(row), 0]
         if len(trail) > 1:
             trail[0] = self._first[row]
         return trail
 
     def rates(self, row: int) -> Trail:
-        """A core's rate, oldest first."""
+        """Return a core's rate, oldest first."""
         trail: Trail = self._pairs[row, self._full(row), 1]
         return trail
 
@@ -207,7 +207,7 @@ class History:
         return CoreSeries(epoch, step, time, self._pairs[row, cells, 0], self._pairs[row, cells, 1])
 
     def _newest_values(self, rows: Ints, cells: Ints) -> Trail:
-        """Each row's newest loss and rate at the end of each of some cells, by cell and row."""
+        """Return each row's newest loss and rate at the end of each of some cells, by cell and row."""
         values = np.empty((len(cells), len(rows)), np.uint64)
         for place, own in enumerate(cells.tolist()):
             values[place] = self._cells[rows, own]
@@ -216,7 +216,7 @@ class History:
         return values.view(np.float32).reshape(*values.shape, 2)
 
     def pod(self, rows: Ints, *, rates_add: bool = True) -> PodSeries:
-        """The pod's loss and rate over the run, from the given rows (one for each core)."""
+        """Return the pod's loss and rate over the run, from the given rows (one for each core)."""
         rows = rows[self.counts[rows] > 0]
         used = self._grid.used if len(rows) else np.zeros(0, np.int64)
         if not self._axis.is_time and len(rows) and self.counts[rows].max() < 2:
@@ -262,7 +262,7 @@ class History:
 
 
 def median_of(values: Trail | Floats) -> Floats:
-    """The median of each line, NaNs left out; NaN for a line that has nothing else."""
+    """Return the median of each line, NaNs left out; NaN for a line that has nothing else."""
     if not values.shape[1]:
         return np.full(len(values), np.nan)
     ordered = np.sort(values, axis=1)

@@ -45,7 +45,7 @@ class Placed:
     """The moment of tick 0; NaN where ticks count samples."""
 
     def ticks(self) -> Ints:
-        """Each sample's tick, in arrival order."""
+        """Return each sample's tick, in arrival order."""
         if self.origin != self.origin:
             return np.arange(self.low, self.high + 1)
         return np.floor((self.moments - self.origin) * TICKS_PER_S).astype(np.int64)
@@ -88,7 +88,7 @@ class SeriesAxis:
         return Placed(first, last, moments, high, self.origin)
 
     def _known(self, moments: Floats, lowest: float, highest: float) -> tuple[Floats, float, float]:
-        """Fill what is unknown or beyond these limits with the moment that came before; the least and the largest."""
+        """Fill unknown moments, and those beyond the limits, with the one before; return also least and largest."""
         low, high = float(moments.min()), float(moments.max())
         if not (lowest < low and high < highest):
             known = (moments > lowest) & (moments < highest)
@@ -99,7 +99,7 @@ class SeriesAxis:
         return moments, low, high
 
     def _of_clocks(self, runs: RowGroups, clock: Floats, *, is_first: bool) -> Floats:
-        """Clocks as moments that go on over midnight: each row's nearest after the one before it."""
+        """Return clocks as moments that go on over midnight: each row's nearest after the one before it."""
         if is_first:
             self.origin = float(clock[0])
         clock, low, high = self._known(clock, float("-inf"), float("inf"))
@@ -114,7 +114,7 @@ class SeriesAxis:
         return self._over_midnight(runs, clock, before, np.where(first, _FIRST_BACK_S, _BACK_S))
 
     def _over_midnight(self, runs: RowGroups, clock: Floats, before: Floats, back: Floats) -> Floats:
-        """Clocks as moments, each row's first at most `back` before its last one `before`."""
+        """Return clocks as moments, each row's first at most `back` before its last one `before`."""
         clock, starts = clock[runs.order], runs.starts
         gone = np.empty_like(clock)
         gone[1:] = np.mod(clock[1:] - clock[:-1] + _BACK_S, DAY_S) - _BACK_S

@@ -57,7 +57,7 @@ class CoreTable:
             self.columns[name] = np.zeros(0, np.int64)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """A column, as long as there are rows.
+        """Return a column, as long as there are rows.
 
         Apart from the fields of `Samples`: `wraps` (times its step went back while no epoch was named), `count` of
         samples, `first` and `last` in sample numbers (-1 none).
@@ -65,7 +65,7 @@ class CoreTable:
         return self.columns[name][: self.size]
 
     def _row_for(self, slot: int, core: int, device: int) -> int:
-        """The row of one (worker slot, ordinal, device), made when new; -1 when there are too many."""
+        """Return the row of a (slot, ordinal, device), made when new; -1 when there are too many."""
         row = self._rows.get(int(_key(slot, core, device)))
         if row is None:
             row = self.size if self.size < MOST_ROWS else -1
@@ -190,7 +190,7 @@ class CoreTable:
             start = place + 1
 
     def _last_of(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
-        """The rows that samples belong to, how many each has, and where the last one of each is."""
+        """Return the rows that samples belong to, how many each has, and where the last one of each is."""
         counts = np.bincount(rows, minlength=self.size)
         touched = places_of(counts > 0)
         last = np.empty(self.size, np.int64)
@@ -206,7 +206,7 @@ class CoreTable:
         return before
 
     def _wraps_at(self, rows: Ints, samples: Samples) -> Ints:
-        """How often the step of each sample's row had gone back before it."""
+        """Return how often the step of each sample's row had gone back before it."""
         runs = RowGroups.of(rows)
         back = samples.step[runs.order] < self._steps_before(runs, samples.step)
         back &= samples.epoch[runs.order] == UNKNOWN
@@ -300,7 +300,7 @@ class _Index:
         return places.view(np.int64)
 
     def rows(self, keys: Ints) -> Ints:
-        """The row of each key, -1 for one that has none. Rows count up in the order of the keys given."""
+        """Return the row of each key, -1 for one that has none. Rows count up in the order of the keys given."""
         if not len(self._keys):
             return np.full(len(keys), -1, np.int64)
         rows: Ints = self._table.take(self._places(keys))

@@ -74,7 +74,7 @@ class FirstNans:
         self._records["offset"][rows[rows < len(self._records)]] = UNKNOWN
 
     def of(self, rows: Ints, first_epoch: int | None) -> FirstNanColumns | None:
-        """The records of these rows; None where there are none.
+        """Return the records of these rows; None where there are none.
 
         `first_epoch` is the epoch before the first time that a step went back, for samples without an epoch.
         """

@@ -71,7 +71,7 @@ class LineCounts:
 
 
 def _newest_of(slots: Ints, seen: Floats, size: int) -> Floats:
-    """The newest time of each of so many slots; NaN none."""
+    """Return the newest time of each of so many slots; NaN none."""
     newest = np.full(size, np.nan)
     if (seen[1:] >= seen[:-1]).all():
         # Of several values for one place numpy keeps the last.

@@ -33,7 +33,7 @@ class MissingCores:
 
 
 def missing_cores(snapshot: Snapshot, expected: int | None, workers: int, *, is_over: bool) -> MissingCores:
-    """The cores of a slice of so many, on so many workers, that nothing has come from.
+    """Return the cores of a slice of so many, on so many workers, that nothing has come from.
 
     Nothing is missing where lines name no cores, or where what they name are not the slice's cores one by one: one
     process of a worker speaks for all its cores, one process of the job for all workers, or ordinals come twice.

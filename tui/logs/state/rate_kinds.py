@@ -41,7 +41,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def unit_of(kind: int) -> str | None:
-    """The name of what a rate of a kind counts."""
+    """Return the name of what a rate of a kind counts."""
     return UNITS[kind & _UNIT_BITS]
 
 

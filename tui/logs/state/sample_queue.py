@@ -36,7 +36,7 @@ class SampleQueue:
         self._block, self._block_lines, self._taken = samples, lines, 0
 
     def end(self) -> None:
-        """The block has been read to its end."""
+        """Note that the block has been read to its end."""
         self.line = int(self._block_lines[-1]) + 1 if len(self._block_lines) else 0
         if self._record_lines:
             self.line = max(self.line, self._record_lines[-1] + 1)

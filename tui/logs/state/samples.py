@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tui.logs._compat_numpy import np, npt, places_of
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
 from tui.logs.state.rate_kinds import RateKind
-from tui.logs.vectorized.line_scanner import LOSS_DECIMALS, RATE_DECIMALS
-from tui.logs.vectorized.packed_digits import Words, clock_seconds, decimal
+from tui.logs.vectorized.packed_digits import LOSS_DECIMALS, RATE_DECIMALS, Words, clock_seconds, decimal
 
 CLOCK_BYTES = 24
 """Room for the longest clock a dialect prints, `Wed Dec  4 01:41:29 2019`."""
@@ -47,11 +46,11 @@ class Samples:
         return len(self.slot)
 
     def part(self, places: Any) -> Samples:
-        """Some of the samples: a slice or an array of places."""
+        """Return some of the samples: a slice or an array of places."""
         return Samples(*(getattr(self, name)[places] for name in SAMPLE_FIELDS))
 
     def parse(self) -> Samples:
-        """The samples with all columns there: these."""
+        """Return the samples with all columns and all numbers."""
         return self
 
     def losses_and_rates(self, places: Ints) -> tuple[Floats, Floats]:
@@ -68,7 +67,7 @@ class Samples:
         return (None, self.rate) if has_rate.all() else (places_of(has_rate), self.rate[has_rate])
 
 
-SAMPLE_FIELDS = tuple(field.name for field in fields(Samples))
+SAMPLE_FIELDS = tuple(each.name for each in fields(Samples))
 
 TABLE_FIELDS = tuple(name for name in SAMPLE_FIELDS if name not in ("slot", "core", "device", "offset"))
 """What the table keeps of a row's newest sample."""
@@ -83,13 +82,12 @@ SAMPLE_TYPES: dict[str, Any] = {
 
 @dataclass(eq=False)
 class UnparsedSamples:
-    """A batch of samples with every field, their losses and rates still as digits (see `MatchedLines`).
+    """A batch of samples from plain training lines; losses and rates are digits still, a byte each (see `decimal`).
 
     Most samples of a long log are superseded within their batch: turning only the last ones into numbers saves a
     tenth of reading it.
     """
 
-    slot: Ints
     core: Ints
     device: Ints
     epoch: Ints
@@ -98,15 +96,24 @@ class UnparsedSamples:
     rate: Words
     global_rate: Words
     clock: Words
-    time: Floats
-    seen: Floats
+    """The eight bytes of the clock."""
+    slot: Ints = field(init=False)
+    time: Floats = field(init=False)
+    seen: Floats = field(init=False)
+    """These three come from the lines' prefixes, once those have been read."""
 
     def __len__(self) -> int:
-        return len(self.slot)
+        return len(self.core)
 
     def part(self, places: Any) -> UnparsedSamples:
-        """Some of the samples: a slice or an array of places."""
-        return UnparsedSamples(*(getattr(self, name)[places] for name in _PLAIN_FIELDS))
+        """Return some of the samples: a slice or an array of places."""
+        part = UnparsedSamples.__new__(UnparsedSamples)
+        part.__dict__.update({name: column[places] for name, column in self.__dict__.items()})
+        return part
+
+    def set_source(self, slot: Ints, time: Floats, seen: Floats) -> None:
+        """Set the slot and the times of each sample."""
+        self.slot, self.time, self.seen = slot, time, seen
 
     def losses_and_rates(self, places: Ints) -> tuple[Floats, Floats]:
         """Return losses and rates of some samples as numbers."""
@@ -118,11 +125,11 @@ class UnparsedSamples:
         return clock_seconds(self.clock)
 
     def known_rates(self) -> tuple[Ints | None, Floats | Words]:
-        """The rates, still as digits (see `rates_from`), of all samples."""
+        """Return the rates, still as digits (see `rates_from`), of all samples."""
         return None, self.rate
 
     def parse(self) -> Samples:
-        """The samples with all columns there and all numbers made."""
+        """Return the samples with all columns and all numbers."""
         size = len(self)
         clock = np.zeros(size, f"S{CLOCK_BYTES}")
         clock.view(np.uint64).reshape(size, CLOCK_BYTES // 8)[:, 0] = self.clock
@@ -151,18 +158,16 @@ _DECIMALS = np.array([[LOSS_DECIMALS], [RATE_DECIMALS], [RATE_DECIMALS]])
 
 
 def rates_from(rates: Floats | Words) -> Floats:
-    """Rates as numbers, from numbers or from a plain line's digits."""
+    """Return rates as numbers, from numbers or from a plain line's digits."""
     return decimal(rates.view(np.uint64), RATE_DECIMALS) if rates.dtype == np.uint64 else rates.view(np.float64)
 
-
-_PLAIN_FIELDS = tuple(field.name for field in fields(UnparsedSamples))
 
 Record = tuple[int, int, int, int, int, float, float, float, int, bytes, float, int, float, int, int]
 """One sample, in the order of `Samples`' fields."""
 
 
 def samples_from(records: list[Record]) -> Samples:
-    """A batch from single samples."""
+    """Return a batch of single samples."""
     columns = zip(*records, strict=True)
     arrays = (np.array(column, SAMPLE_TYPES[name]) for name, column in zip(SAMPLE_FIELDS, columns, strict=True))
     return Samples(*arrays)

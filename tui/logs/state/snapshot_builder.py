@@ -39,7 +39,7 @@ MISSED = 3
 
 @dataclass(frozen=True, eq=False)
 class _Cores:
-    """Rows chosen to be shown, and the slot each is said to live on."""
+    """Rows chosen to be shown, and the slot that each belongs to."""
 
     rows: Ints
     slots: Ints
@@ -123,7 +123,7 @@ def worker_numbers(sources: Sequence[LogSource]) -> Ints:
 
 
 def _cores(table: CoreTable, numbers: Ints) -> _Cores:
-    """Which rows are shown: one for each core, its newest; `numbers` gives the worker of each slot."""
+    """Return which rows are shown: the newest of each core; `numbers` gives the worker of each slot."""
     core, slot = table.column("core"), table.column("slot")
     every = np.flatnonzero(~_only_sum_up(table, numbers))
     if not len(every):
@@ -142,7 +142,7 @@ def _cores(table: CoreTable, numbers: Ints) -> _Cores:
 
 
 def _only_sum_up(table: CoreTable, numbers: Ints) -> Bools:
-    """Rows without an ordinal and a step, of workers whose cores have both: epochs summed up in other words."""
+    """Return rows without ordinal and step of workers whose cores have both: they only sum up epochs."""
     core, slot = table.column("core"), table.column("slot")
     named = core != UNKNOWN
     of_cores = np.zeros(len(numbers), bool)
@@ -153,7 +153,7 @@ def _only_sum_up(table: CoreTable, numbers: Ints) -> Bools:
 
 
 def _choose(table: CoreTable, group: Ints, numbers: Ints) -> _Cores:
-    """Of several rows with one ordinal (or all without one), those that are cores of their own."""
+    """Return which of several rows with one ordinal (or all without one) are cores of their own."""
     slot, device = table.column("slot")[group], table.column("device")[group]
     worker = numbers[slot]
     if _one_process_for_all(worker, device):
@@ -194,7 +194,7 @@ def _newest_of(worker: Ints, last: Ints, owner: int) -> int:
 
 
 def _positions(table: CoreTable, epochs: Ints, steps: Ints) -> Floats:
-    """How far each core is, in steps since the first epoch seen, whatever epoch it is in."""
+    """Return how far each core is, in steps since the first epoch seen, whatever epoch it is in."""
     position = steps.astype(np.float64)
     present = sorted(set(epochs.tolist()) & table.epoch_steps.keys())
     offset = 0.0
@@ -237,7 +237,7 @@ def _usual(state: DemuxState, rows: Ints, now: float | None) -> float:
 
 
 def _newest_date(table: CoreTable, rows: Ints) -> float:
-    """The newest date among rows of a saved log; -inf where none has one."""
+    """Return the newest date among rows of a saved log; -inf where none has one."""
     dated = table.column("time_kind")[rows] == LOG_TIME
     return float(np.fmax.reduce(table.column("time")[rows][dated], initial=-np.inf))
 
@@ -281,7 +281,7 @@ def _ranks(workers: Ints) -> Ints:
 
 
 def _workers(state: DemuxState, numbers: Ints, shown: Ints) -> tuple[WorkerFacts, ...]:
-    """Every worker with a number, ascending; a nameless one last, only when rows live on it."""
+    """Return every worker with a number, ascending; a nameless one last, only when rows live on it."""
     slots: dict[int, list[LogSource]] = {}
     for place, slot in enumerate(state.sources):
         slots.setdefault(int(numbers[place]), []).append(slot)

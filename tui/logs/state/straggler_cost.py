@@ -31,12 +31,12 @@ class StragglerCost:
     """Seconds that each step takes longer, or would if all waited for it."""
 
     def to_json(self) -> dict[str, Any]:
-        """The core as `status --json` and reports print it."""
+        """Return the core as `status --json` and reports print it."""
         return {name: json_figure(getattr(self, name)) for name in self.__slots__}
 
 
 def straggler_costs(snapshot: Snapshot) -> tuple[StragglerCost, ...]:
-    """The stragglers, the dearest first.
+    """Return the stragglers, the most expensive first.
 
     A pod whose cores wait for each other runs at its slowest core's pace. A straggler's pace is its rate
     against the median of the same moments, or, where that is unknown, the lines it has printed against the
@@ -76,12 +76,12 @@ def _seconds_lost(step: float, pace: float, *, is_behind: bool) -> float:
 
 
 def _median_lines(snapshot: Snapshot) -> float:
-    """How many lines the median core has printed; 0 where that is not known."""
+    """Return how many lines the median core has printed; 0 if unknown."""
     return float(np.median(snapshot.history.counts[snapshot.row])) if snapshot.history is not None else 0.0
 
 
 def _pace_by_lines(snapshot: Snapshot, place: int, median: float) -> float | None:
-    """How many lines a core has printed, as a share of the median; None where that shows nothing."""
+    """Return how many lines a core has printed, as a share of the median; None where that shows nothing."""
     if snapshot.history is None or median <= 0:
         return None
     # A core that has just come (back), on another worker perhaps, has printed few lines and is not slow.

@@ -36,12 +36,12 @@ class CoreThresholds:
 
     @classmethod
     def from_settings(cls, values: Mapping[str, float]) -> CoreThresholds:
-        """The profile's `[thresholds]`; names of other parts are left aside."""
+        """Return the profile's `[thresholds]`; names of other parts are left aside."""
         return cls(**{name: float(values[name]) for name in cls.__dataclass_fields__ if name in values})
 
 
 def behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresholds) -> Bools:
-    """Which cores are so many lines behind the median, which printed what they now print a while ago.
+    """Return which cores are so many lines, and at least `LASTING` seconds, behind the median core.
 
     `usual` are the seconds that lie between two lines of a core (NaN unknown), `lag` is in steps.
     """
@@ -55,7 +55,7 @@ def behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresh
 def paces(
     recent: RecentRates, rows: Ints, kinds: Kinds, counting: Bools, thresholds: CoreThresholds
 ) -> tuple[Floats, Bools]:
-    """Each core's own rate as a share of the median core's (NaN unknown), and which cores are slow.
+    """Return each core's own rate as a share of the median core's (NaN unknown), and which cores are slow.
 
     Compared are the newest samples of each, one by one back in time, so that a pause of all for an evaluation, or a
     compilation, slows no core. `counting` says which rows make the median; rates of different kinds have one each.
@@ -73,7 +73,7 @@ def paces(
 
 
 def _ratios(rates: Rates, counting: Bools) -> Floats:
-    """Rates (a row for each moment) as shares of the median of each moment; NaN where there is none."""
+    """Return rates (a row for each moment) as shares of the median of each moment; NaN where there is none."""
     among = rates[:, counting]
     medians = median_of(among)
     medians[(np.count_nonzero(np.isfinite(among), axis=1) < _LEAST) | ~(medians > 0)] = np.nan

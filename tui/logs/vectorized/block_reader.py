@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -10,14 +11,14 @@ from tui.logs._compat_numpy import np, npt, places_of
 from tui.logs.attribution.launcher_prefixes import LABELLED_SAMPLE
 from tui.logs.attribution.xla_dist_prefix import PREFIX, Moments
 from tui.logs.dialects.registry import LONGEST, TRAINING, Dialect
-from tui.logs.files.line_assembler import Stream
+from tui.logs.files.line_assembler import Bytes, Stream
 from tui.logs.single_line_reader import SingleLineReader
 from tui.logs.state.demux_state import DemuxState
-from tui.logs.state.samples import Bools, Floats, Ints, UnparsedSamples
+from tui.logs.state.samples import Bools, Floats, Ints
 from tui.logs.vectorized.hint_search import HintFinder, hint_finder_for
-from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Bytes, MatchedLines, PrefixBytes, Scanner
+from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Chunk, MatchedLines, Scanner
 from tui.logs.vectorized.packed_digits import Words
-from tui.logs.vectorized.prefix_index import UNSEEN
+from tui.logs.vectorized.prefix_index import UNSEEN, PrefixIndex
 
 BLOCK = 1024 * 1024
 """Bytes looked at together: what fits the caches, with room for the columns made of it."""
@@ -59,7 +60,7 @@ class Part:
     """Where they begin in the stream's log, in bytes."""
 
     def offset_of(self, place: int) -> int:
-        """Where what stands at a place of the batch does in the stream's log."""
+        """Return where a place of the batch is in the stream's log."""
         return self.offset + place - self.start
 
 
@@ -75,9 +76,9 @@ class BlockReader:
         """Bytes gathered."""
 
     def room_for(self, stream: Stream) -> int:
-        """Bytes of a stream that can be added now; below one: `flush` first."""
-        known = stream.slot is not None or stream.looked_at >= BLOCK
-        return (BLOCK if known else min(BLOCK, FIRST + stream.looked_at)) - self.size
+        """Return how many bytes of a stream can be added now; below one: `flush` first."""
+        read = BLOCK if stream.slot is not None else self._context.prefixes[stream].bytes_read
+        return min(BLOCK, FIRST + read) - self.size
 
     def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
         """Add whole lines, which begin at an offset of the stream's log; the bytes are copied."""
@@ -95,8 +96,9 @@ class BlockReader:
         else:
             self._parts.append(Part(stream, self.size, after, now, offset))
         self.size = after
-        stream.looked_at += end - start
-        if stream.slot is None and stream.looked_at < BLOCK:
+        prefixes = self._context.prefixes[stream]
+        prefixes.bytes_read += end - start
+        if stream.slot is None and prefixes.bytes_read < BLOCK:
             # Prefixes learned from these lines make the next ones cheap.
             self.flush()
 
@@ -128,10 +130,12 @@ class _BlockContext:
         self.matches_prefixes = any(dialect.is_own for dialect in dialects)
         """Whether a dialect matches what stands before a line's own text, too."""
         self._dialects = dialects
+        self.prefixes: defaultdict[Stream, PrefixIndex] = defaultdict(PrefixIndex)
+        """The known prefixes of each stream's lines."""
 
     @cached_property
     def hint_finder(self) -> HintFinder | None:
-        """Finds lines that a dialect could match, or that hold escapes; None where any line could be one."""
+        """Return what finds lines that a dialect could match, or with escapes; None if any line could be one."""
         return hint_finder_for(self._dialects)
 
 
@@ -167,27 +171,29 @@ class _Block:
         owners = self._owners(starts)
         slots, times, good = self._read_prefixes(starts, prefix, owners)
         samples = len(found)
-        silent = quiet[good[samples:]]
-        left[silent] = False
+        skipped = quiet[good[samples:]]
+        left[skipped] = False
         if not good.all():
             left[found.lines[~good[:samples]]] = True
             found = found.part(good[:samples])
             samples, slots, times = len(found), slots[good], times[good]
-        state.queue.begin(self._samples(found, slots[:samples], times[:samples]), found.lines)
+        seen = times[:samples] if self.is_wall else np.full(samples, np.nan)
+        found.samples.set_source(slots[:samples], times[:samples], seen)
+        state.queue.begin(found.samples, found.lines)
         state.samples += samples
         if samples:
             state.count_match(TRAINING.name, samples)
-        heard = self._read_singly(places_of(left), np.sort(silent), found)
-        if heard:
+        reread = self._read_singly(places_of(left), np.sort(skipped), found)
+        if reread:
             kept = np.ones(len(slots), bool)
-            kept[samples:] = np.isin(silent, heard, invert=True)
+            kept[samples:] = np.isin(skipped, reread, invert=True)
             slots, times = slots[kept], times[kept]
         self._count(slots, times, samples)
         state.queue.end()
         self._learn()
 
     def _read_prefixes(self, starts: Ints, prefix: Ints, owners: Ints) -> tuple[Ints, Floats, Bools]:
-        """Slot and time (NaN none) of each line; and which lines have a prefix seen before, or surely none."""
+        """Return slot and time (NaN none) of each line, and which lines have a known prefix, or surely none."""
         slots = self._default_slots(owners, prefix == 0)
         places = places_of(prefix > 0)
         if not len(places):
@@ -197,7 +203,7 @@ class _Block:
         dated = slice(len(places)) if are_first else places
         begins, lengths = starts[dated], prefix[dated]
         heads = self.scanner.prefix_bytes(begins)
-        tails = heads.tails(lengths)
+        tails = heads.prefix_tails(lengths)
         moments, sizes = self._moments(begins, heads)
         are_moments = np.array([moment is not None for moment in moments]).repeat(sizes)
         slots[dated] = found = self._find(owners[dated], tails)
@@ -213,7 +219,8 @@ class _Block:
             self._news = owners[new], begins[new], lengths[new], tails[:, new]
             return
         for stream in self._streams:
-            stream.looked_at = max(stream.looked_at, BLOCK)
+            prefixes = self.context.prefixes[stream]
+            prefixes.bytes_read = max(prefixes.bytes_read, BLOCK)
 
     def _times(self, prefix_times: Floats, sizes: Ints, dated: slice | Ints, owners: Ints, good: Bools) -> Floats:
         """Return when each line came, or else its prefix's time; widen the log's span by those of good lines.
@@ -231,22 +238,22 @@ class _Block:
             self.state.add_moments(first, last)
         return times
 
-    def _moments(self, begins: Ints, heads: PrefixBytes) -> tuple[list[float | None], Ints]:
-        """What runs of lines with the same date and time begin with, as `Moments` reads it, and how long they are."""
+    def _moments(self, begins: Ints, heads: Chunk) -> tuple[list[float | None], Ints]:
+        """Return the moments of runs of lines with the same date and time, and how long the runs are."""
         changes = heads.moments_change()
         read, text = self.context.moments.read, self.scanner.text
         moments = [read(text(start, start + MOMENT)) for start in begins[changes].tolist()]
         return moments, np.concatenate((changes[1:], [len(begins)])) - changes
 
     def _owners(self, starts: Ints) -> Ints:
-        """The part that each line belongs to."""
+        """Return the part that each line belongs to."""
         if len(self.parts) == 1:
             return np.zeros(len(starts), np.int64)
         owners: Ints = np.searchsorted(self._bounds, starts, side="right").astype(np.int64)
         return owners
 
     def _default_slots(self, owners: Ints, bare: Bools) -> Ints:
-        """The slot of each line where its stream has lines without a prefix; else -1."""
+        """Return the slot of each line where its stream has lines without a prefix; else -1."""
         if len(self._streams) == 1:
             return np.full(
                 len(owners), self.state.slot_or_unnamed(self._streams[0].slot) if bare.any() else -1, np.int64
@@ -261,60 +268,45 @@ class _Block:
     def _find(self, owners: Ints, tails: Words) -> Ints:
         """Return the slot that each prefix names; negative where it is none, or was not seen before."""
         if len(self._streams) == 1:
-            return self._streams[0].known.find(tails)
+            return self.context.prefixes[self._streams[0]].find(tails)
         streams, slots = self._stream_of[owners], np.empty(len(owners), np.int64)
         for place in places_of(np.bincount(streams) > 0).tolist():
             mine = places_of(streams == place)
-            slots[mine] = self._streams[place].known.find(tails[:, mine])
+            slots[mine] = self.context.prefixes[self._streams[place]].find(tails[:, mine])
         return slots
 
-    def _samples(self, found: MatchedLines, slots: Ints, times: Floats) -> UnparsedSamples:
-        return UnparsedSamples(
-            slot=slots,
-            core=found.core,
-            device=found.device,
-            epoch=found.epoch,
-            step=found.step,
-            loss=found.loss,
-            rate=found.rate,
-            global_rate=found.global_rate,
-            clock=found.clock,
-            time=times,
-            seen=times if self.is_wall else np.full(len(times), np.nan),
-        )
-
     def _count(self, slots: Ints, times: Floats, samples: int) -> None:
-        """What `Demux` counts of every line; the first ones are samples."""
+        """Count the lines of each slot; the first ones are samples."""
         self.state.lines += len(slots)
         if len(slots):
             seen = float(self.nows[0]) if self.is_wall and len(self.parts) == 1 else times
             self.state.counts.add(slots, seen, is_wall=self.is_wall, samples=samples)
 
-    def _read_singly(self, lines: Ints, silent: Ints, found: MatchedLines) -> list[int]:
-        """Read these lines one by one, in their order; and which of the silent ones were read among them."""
+    def _read_singly(self, lines: Ints, skipped: Ints, found: MatchedLines) -> list[int]:
+        """Read these lines one by one, in their order; and which of the skipped ones were read among them."""
         starts, ends = found.begins[lines], found.ends[lines]
         owners = self._owners(starts).tolist()
-        heard: list[int] = []
+        reread: list[int] = []
         before = 0
         for line, start, end, owner in zip(lines.tolist(), starts.tolist(), ends.tolist(), owners, strict=True):
             if self.lines.has_open_header:
-                heard += self._read_beneath(silent, before, line, found)
+                reread += self._read_beneath(skipped, before, line, found)
             self._read_line(line, start, end, owner)
             before = line
         if self.lines.has_open_header:
-            heard += self._read_beneath(silent, before, len(found.ends), found)
-        return heard
+            reread += self._read_beneath(skipped, before, len(found.ends), found)
+        return reread
 
-    def _read_beneath(self, silent: Ints, first: int, last: int, found: MatchedLines) -> list[int]:
-        """Read silent lines from one line to another as long as they may belong to a header; which these are."""
-        heard = []
-        for line in silent[slice(*np.searchsorted(silent, (first, last)))].tolist():
+    def _read_beneath(self, skipped: Ints, first: int, last: int, found: MatchedLines) -> list[int]:
+        """Read skipped lines from one line to another as long as they may belong to a header; which these are."""
+        reread = []
+        for line in skipped[slice(*np.searchsorted(skipped, (first, last)))].tolist():
             if not self.lines.has_open_header:
                 break
             start = found.begins[line : line + 1]
             self._read_line(line, int(start[0]), int(found.ends[line]), int(self._owners(start)[0]))
-            heard.append(line)
-        return heard
+            reread.append(line)
+        return reread
 
     def _read_line(self, line: int, start: int, end: int, owner: int) -> None:
         self.state.queue.line = line
@@ -347,13 +339,13 @@ class _Block:
         return quiet[chosen], prefix[chosen]
 
     def _lines_with_hints(self, signs: HintFinder, starts: Ints, ends: Ints) -> Ints:
-        """Which lines hold something that a dialect could match, from these places on."""
+        """Return which lines contain something that a dialect could match, from these places on."""
         # Each with its line end.
         after = ends + 1
         return signs.lines_with(self.scanner.joined(starts, after), np.cumsum(after - starts))
 
     def _prefixes(self, starts: Ints, ends: Ints, first: npt.NDArray[np.uint8]) -> tuple[Ints, Bools]:
-        """How long the prefix of each line could be; and which lines surely have none."""
+        """Return how long the prefix of each line could be, and which lines surely have none."""
         prefix = np.zeros(len(starts), np.int64)
         is_none = np.ones(len(starts), bool)
         dated = places_of(_DIGIT.take(first))
@@ -371,7 +363,7 @@ class _Block:
         return prefix, is_none
 
     def _could_be_prefixed(self, starts: Ints) -> Bools:
-        """Which lines that begin with a digit go on as a prefix may: many loggers begin theirs with a date."""
+        """Return which lines that begin with a digit may have a prefix: many loggers begin theirs with a date."""
         octets = self.scanner.octets
         after = octets(starts + (MOMENT - 1))
         next_ = octets(starts + np.where(after == ord(","), MOMENT + len(",123"), MOMENT))
@@ -390,10 +382,10 @@ class _Block:
         for place in places_of(np.bincount(streams) > 0).tolist():
             mine, stream = places_of(streams == place), self._streams[place]
             slot_of = partial(self._slot_in_prefix, stream, begins[mine], lengths[mine])
-            stream.known.add(tails[:, mine], slot_of)
+            self.context.prefixes[stream].add(tails[:, mine], slot_of)
 
     def _slot_in_prefix(self, stream: Stream, begins: Ints, lengths: Ints, place: int) -> int:
-        """The slot of the worker that a prefix names after its moment; -1 where it names none."""
+        """Return the slot of the worker that a prefix names after its moment; -1 where it names none."""
         begin = int(begins[place])
         match = PREFIX.fullmatch(self.scanner.text(begin + MOMENT, begin + int(lengths[place])))
         if match is None or match["address"] is None:

@@ -41,7 +41,7 @@ class HintFinder:
         self._table[(np.array([*self._long], np.uint32) * _MIX) >> _SHIFT] = True
 
     def lines_with(self, joined: bytes, ends: Ints) -> Ints:
-        """Which lines hold any of the strings: `ends` are the places after each one's line end."""
+        """Return which lines contain any of the strings: `ends` are the places after each one's line end."""
         windows = np.ndarray((max(0, len(joined) - _WINDOW + 1),), "<u4", joined, strides=(1,))
         hashes = windows * _MIX
         hashes >>= _SHIFT
@@ -67,7 +67,7 @@ class HintFinder:
 
 @lru_cache(maxsize=4)
 def hint_finder_for(dialects: tuple[Dialect, ...]) -> HintFinder | None:
-    """Finds lines that a dialect could match, or that hold escapes; None where any line could be one."""
+    """Return what finds lines that a dialect could match, or with escapes; None if any line could be one."""
     if any(not dialect.hints for dialect in dialects):
         return None
     last = {hint for dialect in dialects if dialect.hints_end for hint in dialect.hints}
@@ -76,7 +76,7 @@ def hint_finder_for(dialects: tuple[Dialect, ...]) -> HintFinder | None:
 
 
 def _windows(string: bytes) -> list[tuple[int, int]]:
-    """What to look for, and where it is in the string: the four bytes that text holds least often.
+    """Return what to look for and where it is in the string: the four bytes that text contains least often.
 
     Three bytes are looked for with each byte that may be behind them, the line's end at the latest.
     """

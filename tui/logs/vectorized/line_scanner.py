@@ -11,11 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tui.logs._compat_numpy import np, npt, places_of
+from tui.logs.files.line_assembler import Bytes
+from tui.logs.state.samples import UnparsedSamples
 from tui.logs.vectorized.packed_digits import (
     BYTE,
+    CLOCK,
     DIGITS,
     FIRST,
     LAST,
+    LOSS_DECIMALS,
+    RATE_DECIMALS,
     TEN,
     Bools,
     DigitField,
@@ -27,14 +32,11 @@ from tui.logs.vectorized.packed_digits import (
     word_of,
 )
 
-Bytes = bytes | bytearray
-
 LEAD = len("| Training Device")
 """Bytes from where the line's own text begins to its first `=`."""
 
 MOMENT = len("2020-08-06 02:38:57 ")
-CLOCK = len("02:38:57")
-LOSS_DECIMALS, RATE_DECIMALS = 5, 2
+CLOCK_SIZE = len("02:38:57")
 
 TAILS = range(len("1.1.1.1 [0] "), len("255.255.255.255 [12345] ") + 1)
 """Lengths that address and number can have in a prefix."""
@@ -58,14 +60,13 @@ _GLOBAL = b" GlobalRate="
 _MOST_ORDINAL = 6
 """Digits that an ordinal can have."""
 
-_CLOCK, _ABOVE_CLOCK = expected(b"00:00:00")
 _ONE_DIGIT, _TWO_DIGITS = expected(b"e=xla:0/"), expected(b"e=xla:00")
 _POINTED = {n: expected(b"0" * (7 - n) + b"." + b"0" * n) for n in (LOSS_DECIMALS, RATE_DECIMALS)}
 
 
 @dataclass(eq=False)
 class MatchedLines:
-    """The lines of a block that are plain training lines; columns in the block's order."""
+    """The lines of a block that are plain training lines, in the block's order."""
 
     ends: Ints
     """Place of every line's end in the block, of all lines."""
@@ -77,28 +78,18 @@ class MatchedLines:
     """Where each begins in the block."""
     prefix: Ints
     """Bytes of prefix before each; 0 none."""
-    core: Ints
-    device: Ints
-    epoch: Ints
-    step: Ints
-    loss: Words
-    """Its digits, a byte each: `LOSS_DECIMALS` of them after the point. See `decimal`."""
-    rate: Words
-    """Likewise, with `RATE_DECIMALS`."""
-    global_rate: Words
-    clock: Words
-    """The eight bytes of the clock."""
+    samples: UnparsedSamples
+    """Their values; slots and times are not known yet."""
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def part(self, kept: Bools) -> MatchedLines:
-        """The lines that are marked."""
-        columns = {name: value[kept] for name, value in self.__dict__.items() if name not in _OF_ALL_LINES}
-        return MatchedLines(self.ends, self.begins, **columns)
+        """Return the lines that are marked."""
+        starts, prefix = self.starts[kept], self.prefix[kept]
+        return MatchedLines(self.ends, self.begins, self.lines[kept], starts, prefix, self.samples.part(kept))
 
 
-_OF_ALL_LINES = ("ends", "begins")
 _TAIL_MASKS = [FIRST.take(np.arange(MOMENT + TAILS.stop) - (MOMENT + 8 * row), mode="clip") for row in (1, 2)]
 """By a prefix's length, what keeps the second and third word of its address and number."""
 
@@ -112,46 +103,27 @@ class Chunk:
         self._bytes: npt.NDArray[np.uint8] = data.view(np.uint8).reshape(len(data), data.itemsize)
 
     def words(self, offset: int) -> Words:
-        """The eight bytes at an offset in each stretch, as a view."""
+        """Return the eight bytes at an offset in each stretch, as a view."""
         words: Words = self._bytes[:, offset : offset + 8].view("<u8")[:, 0]
         return words
 
-
-class PrefixBytes:
-    """The beginnings of lines that have a prefix."""
-
-    def __init__(self, chunk: Chunk) -> None:
-        self._chunk = chunk
-
-    def tails(self, prefix: Ints) -> Words:
-        """Address and number of each line's prefix of a length as three rows of words."""
+    def prefix_tails(self, prefix: Ints) -> Words:
+        """Return address and number of each line's prefix, which is so long, as three rows of words."""
         found = np.empty((3, len(prefix)), np.uint64)
-        found[0] = self._chunk.words(MOMENT)
+        found[0] = self.words(MOMENT)
         for row in (1, 2):
             mask = _TAIL_MASKS[row - 1].take(prefix, mode="clip")
-            np.bitwise_and(self._chunk.words(MOMENT + 8 * row), mask, out=found[row])
+            np.bitwise_and(self.words(MOMENT + 8 * row), mask, out=found[row])
         return found
 
     def moments_change(self) -> Ints:
-        """Which lines begin with another date and time than the one before them."""
-        words = [self._chunk.words(offset).copy() for offset in (0, 8, MOMENT - 8)]
+        """Return which lines begin with another date and time than the one before them."""
+        words = [self.words(offset).copy() for offset in (0, 8, MOMENT - 8)]
         differ = np.ones(len(words[0]), bool)
         differ[1:] = False
         for each in words:
             differ[1:] |= each[1:] != each[:-1]
         return places_of(differ)
-
-
-class _Chunks:
-    """Gathers stretches of a buffer: 32 bytes at once cost no more than 8."""
-
-    def __init__(self, view: memoryview) -> None:
-        sizes = (_ROOM, _HEAD_ROOM)
-        self._every = {size: np.ndarray((len(view) - size + 1,), f"V{size}", view, strides=(1,)) for size in sizes}
-
-    def at(self, places: Ints, size: int) -> Chunk:
-        """So many bytes from each place."""
-        return Chunk(self._every[size][places])
 
 
 class Scanner:
@@ -166,7 +138,7 @@ class Scanner:
         room = size + 2 * _PAD
         self._view = memoryview(bytearray(room))
         self._octets = np.frombuffer(self._view, np.uint8)
-        self._chunks = _Chunks(self._view)
+        self._every = {n: np.ndarray((room - n + 1,), f"V{n}", self._view, strides=(1,)) for n in (_ROOM, _HEAD_ROOM)}
         self._marks = np.empty(_TILE, bool)
         self._filled = 0
 
@@ -181,16 +153,20 @@ class Scanner:
         self._filled = 0
 
     def text(self, start: int, end: int) -> bytes:
-        """Bytes of the block, by the places that `MatchedLines` gives."""
+        """Return bytes of the block, by the places that `MatchedLines` gives."""
         return self._view[_PAD + start : _PAD + end].tobytes()
 
     def octets(self, places: Ints) -> npt.NDArray[np.uint8]:
-        """The byte at each of these places, which may lie a little beyond the end (zeros)."""
+        """Return the byte at each of these places, which may lie a little beyond the end (zeros)."""
         return self._octets.take(places + _PAD)
 
-    def prefix_bytes(self, places: Ints) -> PrefixBytes:
-        """The beginnings of lines, which are at these places."""
-        return PrefixBytes(self._chunks.at(places + _PAD, _HEAD_ROOM))
+    def prefix_bytes(self, places: Ints) -> Chunk:
+        """Return the beginnings of lines, which are at these places."""
+        return Chunk(self._every[_HEAD_ROOM][places + _PAD])
+
+    def field_bytes(self, ends: Ints) -> Chunk:
+        """Return the bytes before these places of the buffer: 32 at once cost no more than 8."""
+        return Chunk(self._every[_ROOM][ends - _ROOM])
 
     def joined(self, starts: Ints, ends: Ints) -> bytes:
         """These stretches of the block, one after the other."""
@@ -212,7 +188,7 @@ class Scanner:
         return found
 
     def _line_ends(self, start: int, end: int) -> Ints:
-        """The places of line ends in a tile: first the words of eight bytes that hold any, which are few."""
+        """Return the places of line ends in a tile: first the words of eight bytes that hold any, which are few."""
         marks = self._marks
         np.equal(self._octets[start:end], _LINE_END, out=marks[: end - start])
         marks[end - start :] = False
@@ -225,13 +201,13 @@ class Scanner:
         return ends
 
     def _read(self, begins: Ints, ends: Ints) -> MatchedLines:
-        """Of all lines those that are plain training lines, read from their ends to their beginnings."""
+        """Return the lines that are plain training lines, read from their ends to their beginnings."""
         returns = self._octets.take(ends - 1) == ord("\r")
         if returns.any():
             ends = ends - returns
-        lines = places_of(self._octets.take(ends - (CLOCK + 1)) == ord("="))
+        lines = places_of(self._octets.take(ends - (CLOCK_SIZE + 1)) == ord("="))
         begin = begins[lines]
-        fields = _Fields(self._chunks, ends[lines])
+        fields = _Fields(self, ends[lines])
         clock = fields.clock()
         fields.name(_TIME)
         global_rate = fields.decimal(RATE_DECIMALS)
@@ -247,8 +223,7 @@ class Scanner:
         prefix = fields.places() - begin
         good = fields.good
         good &= (prefix == 0) | ((prefix >= MOMENT + TAILS.start) & (prefix < MOMENT + TAILS.stop))
-        found = MatchedLines(
-            *(_NONE, _NONE, lines, begin, prefix),
+        samples = UnparsedSamples(
             core=core,
             device=device,
             epoch=epoch,
@@ -258,10 +233,11 @@ class Scanner:
             global_rate=global_rate,
             clock=clock,
         )
+        found = MatchedLines(_NONE, _NONE, lines, begin, prefix, samples)
         return found if good.all() else found.part(good)
 
     def _core(self, fields: _Fields) -> tuple[Ints, Ints]:
-        """Epoch (-1 none) and ordinal before the step: the epoch where its name is before that, else the ordinal."""
+        """Return epoch (-1 none) and ordinal before the step: the epoch where it is named, else the ordinal."""
         before = fields.integer()
         numbers = before.number()
         has_epoch = fields.ends_with(_EPOCH)
@@ -279,21 +255,14 @@ class Scanner:
         return np.where(has_epoch, numbers, -1), np.where(has_epoch, core.number(), numbers)
 
 
-def scan(block: bytes) -> MatchedLines:
-    """Find the plain training lines of a block that begins at a line's start and ends at a line's end."""
-    scanner = Scanner(len(block))
-    scanner.put(block, 0, len(block))
-    return scanner.scan()
-
-
 class _Fields:
     """Goes through the fields of lines from the last to the first, and gathers which lines are right in all of them.
 
     Bytes are gathered again only behind a field whose length differs between the lines, and where none are left.
     """
 
-    def __init__(self, chunks: _Chunks, places: Ints) -> None:
-        self._chunks = chunks
+    def __init__(self, scanner: Scanner, places: Ints) -> None:
+        self._scanner = scanner
         self._places = places
         """Where the last gathered bytes of each line end."""
         self._passed = 0
@@ -302,7 +271,7 @@ class _Fields:
         self.good: Bools = np.ones(len(places), bool)
 
     def places(self) -> Ints:
-        """Where each line has been read down to."""
+        """Return where each line has been read down to."""
         return self._places - self._passed if self._passed else self._places
 
     def skip(self, length: Ints | int) -> None:
@@ -322,12 +291,12 @@ class _Fields:
         self.skip(len(name))
 
     def ends_with(self, name: bytes) -> Bools:
-        """Which lines have a name (of less than eight bytes) next."""
+        """Return which lines have a name (of less than eight bytes) next."""
         found: Bools = self._words() & LAST[len(name)] == word_of(name.rjust(_WORD, b"\0"))
         return found
 
     def integer(self, asked: Bools | None = None) -> DigitField:
-        """Integers of one to eight digits; of the lines asked for."""
+        """Read integers of one to eight digits, in the lines asked for."""
         field = field_of(self._words(), DIGITS)
         there = field.length > 0
         self.good &= there if asked is None else there | ~asked
@@ -335,21 +304,22 @@ class _Fields:
         return field
 
     def decimal(self, decimals: int) -> Words:
-        """Numbers of at most eight characters with so many decimals; their digits hold a zero for the point."""
+        """Read numbers of at most eight characters with so many decimals; their digits hold a zero for the point."""
         field = field_of(self._words(), _POINTED[decimals])
         self.good &= field.length >= decimals + len("0.")
         self.skip(field.length)
         return field.digits
 
     def clock(self) -> Words:
-        """The eight bytes of clocks."""
+        """Read the eight bytes of clocks."""
         clock: Words = self._words().copy()
-        self.good &= strange_bytes(clock ^ _CLOCK, _ABOVE_CLOCK) == 0
-        self.skip(CLOCK)
+        pattern, above = CLOCK
+        self.good &= strange_bytes(clock ^ pattern, above) == 0
+        self.skip(CLOCK_SIZE)
         return clock
 
     def device(self) -> Ints:
-        """The device before an ordinal, of one or two digits, and all that is before it in the line's own text."""
+        """Read the device before an ordinal, one or two digits, and all before it in the line's own text."""
         device, is_right = self._device(0, _ONE_DIGIT)
         device >>= np.uint64(48)
         length = LEAD + len("=xla:0/")
@@ -365,7 +335,7 @@ class _Fields:
         return np.where(is_right, device, both).view(np.int64)
 
     def _device(self, after: int, expected: tuple[np.uint64, np.uint64]) -> tuple[Words, Bools]:
-        """The digits of devices whose text ends so many bytes before, xor-ed, and which lines have one."""
+        """Return the digits of devices whose text ends so many bytes before, xor-ed, and which lines have one."""
         pattern, above = expected
         values: Words = self._words(after) ^ pattern
         is_right = strange_bytes(values, above) == 0
@@ -374,8 +344,8 @@ class _Fields:
         return values, is_right
 
     def _words(self, after: int = 0) -> Words:
-        """The last eight bytes that have not been passed by, but for so many at the end."""
+        """Return the last eight bytes that have not been passed by, but for so many at the end."""
         if self._chunk is None or self._passed + after + _WORD > _ROOM:
             self._places, self._passed = self.places(), 0
-            self._chunk = self._chunks.at(self._places - _ROOM, _ROOM)
+            self._chunk = self._scanner.field_bytes(self._places)
         return self._chunk.words(_ROOM - _WORD - self._passed - after)

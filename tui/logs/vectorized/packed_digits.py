@@ -25,7 +25,7 @@ FIRST = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 
 def word_of(text: bytes) -> np.uint64:
-    """Eight bytes (or fewer) as they are read from memory."""
+    """Return eight bytes (or fewer) as they are read from memory."""
     word: np.uint64 = np.uint64(int.from_bytes(text, "little"))
     return word
 
@@ -46,7 +46,7 @@ _PROBED = 16
 
 
 def expected(text: bytes) -> tuple[np.uint64, np.uint64]:
-    """What a word is xor-ed with and what is then added, so that high bits mark bytes that are wrong.
+    """Return what a word is xor-ed with and what is then added, so that high bits mark wrong bytes.
 
     A `0` in the text stands for any digit, all else for itself.
     """
@@ -56,7 +56,10 @@ def expected(text: bytes) -> tuple[np.uint64, np.uint64]:
 DIGITS = expected(b"00000000")
 """Of an integer that is as long as it can be."""
 
-_CLOCK, _ABOVE_CLOCK = expected(b"00:00:00")
+CLOCK = expected(b"00:00:00")
+LOSS_DECIMALS, RATE_DECIMALS = 5, 2
+"""Decimals of a plain training line's loss and rates."""
+
 _LOW = np.uint64(0xFF)
 
 
@@ -69,13 +72,13 @@ class DigitField:
     """One number where it is the same in all lines."""
 
     def number(self) -> Ints:
-        """The integers that the digits stand for."""
+        """Return the integers that the digits stand for."""
         few = np.max(self.length, initial=0) <= _FEW
         return (four_digits(self.digits) if few else eight_digits(self.digits)).view(np.int64)
 
 
 def strange_bytes(values: Words, above: np.uint64) -> Words:
-    """The high bit of each byte that is not what was expected, once xor-ed with that.
+    """Return the high bit of each byte that is not what was expected, once xor-ed with that.
 
     A byte above 0x89 may carry into the next one, which then counts as strange too.
     """
@@ -86,7 +89,7 @@ def strange_bytes(values: Words, above: np.uint64) -> Words:
 
 
 def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> DigitField:
-    """What the words end with (in memory) as long as it is as `expected` said."""
+    """Return the field that the words end with (in memory), as long as it matches `expected`."""
     pattern, above = shape
     values = words ^ pattern
     strange = strange_bytes(values, above)
@@ -103,7 +106,7 @@ def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> DigitField:
 
 
 def _common_length(strange: Words) -> int | None:
-    """How many bytes after the last strange one all words have; None where they differ, or a word has none."""
+    """Return how many bytes after the last strange one all words have; None if that differs, or one has none."""
     first = int(strange[0]) if len(strange) else 0
     if not first:
         return None
@@ -122,8 +125,9 @@ def clock_seconds(clocks: Words) -> Floats:
 
 
 def _clock_seconds(clocks: Words) -> Floats:
-    digits = clocks ^ _CLOCK
-    is_clock = strange_bytes(digits, _ABOVE_CLOCK) == 0
+    pattern, above = CLOCK
+    digits = clocks ^ pattern
+    is_clock = strange_bytes(digits, above) == 0
     parts = [((digits >> np.uint64(at)) & _LOW) * TEN + ((digits >> np.uint64(at + 8)) & _LOW) for at in (0, 24, 48)]
     is_clock &= (parts[0] < 24) & (parts[1] < 60) & (parts[2] <= 60)
     hours, minutes, seconds = (part.astype(np.float64) for part in parts)
@@ -131,7 +135,7 @@ def _clock_seconds(clocks: Words) -> Floats:
 
 
 def eight_digits(values: Words) -> Words:
-    """The number that eight decimal digits (0 to 9 a byte) in a word stand for, the first in memory the highest."""
+    """Return the number of eight decimal digits (0 to 9 a byte) in a word, the first in memory the highest."""
     number: Words = values * TEN
     number += values >> BYTE
     low = number & _PAIRS
@@ -145,7 +149,7 @@ def eight_digits(values: Words) -> Words:
 
 
 def four_digits(values: Words) -> Words:
-    """The same of words whose first four bytes in memory are zeros."""
+    """Return the same of words whose first four bytes in memory are zeros."""
     number: Words = values * TEN
     number += values >> BYTE
     number &= _LAST_PAIRS
@@ -155,6 +159,6 @@ def four_digits(values: Words) -> Words:
 
 
 def decimal(digits: Words, decimals: int | Ints) -> Floats:
-    """The numbers that digits with a zero for the point, as `Found` has them, stand for; a row's decimals each."""
+    """Return the numbers of digits with a zero for the point, as in `UnparsedSamples`; `decimals` per row."""
     whole = (digits & FIRST[7 - decimals]) << BYTE
     return eight_digits((digits & LAST[decimals]) | whole) / np.power(10.0, decimals)

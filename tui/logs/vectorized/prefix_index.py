@@ -27,9 +27,11 @@ class PrefixIndex:
         self.tails: npt.NDArray[np.uint64] = np.zeros((3, 0), np.uint64)
         self.slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._shortcut: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self.bytes_read = 0
+        """Bytes of the stream read in blocks; a whole block's once no new prefixes come."""
 
     def find(self, tails: Words) -> npt.NDArray[np.int64]:
-        """The slot of each prefix, by its address and number as three rows of words; -1 it is no prefix, `UNSEEN`."""
+        """Return the slot of each prefix (address and number as three rows of words); -1 no prefix; `UNSEEN`."""
         if not len(self.hashes):
             return np.full(tails.shape[1], UNSEEN, np.int64)
         hashes = _hashes(tails)
