@@ -57,7 +57,7 @@ def test_without_a_key_the_refusal_says_what_adds_one_and_adding_it_lets_in(pod:
     assert key.read_bytes() == made
 
     nobody = pod.call("--profile", newcomer, "--user", "fred a:b", "keys", "add", "local", "--yes")
-    assert (nobody.code, "not a user name" in nobody.errors) == (2, True)
+    assert (nobody.code, "not a valid user name" in nobody.errors) == (2, True)
 
 
 def test_a_key_named_by_identity_joins_the_others(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
