@@ -46,7 +46,7 @@ def test_ctrl_c_keeps_what_came_and_ends_the_command(pod: LocalPod, tmp_path: Pa
         out, _ = process.communicate(timeout=60)
     told = _all_of(ours).decode()
     assert process.returncode == 130
-    assert "no answer yet of worker 3" in told
+    assert "no answer yet from worker 3" in told
     assert "Traceback" not in told
     if as_json:
         (row,) = json.loads(out)

@@ -92,7 +92,7 @@ def test_a_log_whose_lines_tell_no_date_says_so(shell: Shell) -> None:
     for words in ((), ("--json",)):
         answer = shell.call("logs", log, "--since", "1h", *words)
         assert answer.out.strip() in ("", "[]")
-        assert "tells its date" in answer.errors
+        assert "has a date" in answer.errors
 
 
 def test_a_log_that_only_begins_like_an_export_keeps_the_dates_of_its_lines(shell: Shell) -> None:

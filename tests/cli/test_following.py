@@ -47,7 +47,7 @@ def test_a_reason_that_many_workers_have_is_told_once_and_its_remedy_too(capsys:
     assert told(capsys, *phases, failed(2, "no such command"), stopping, over) == [
         "worker 0: prepare failed: no room",
         "  → make some",
-        "workers 1,3: prepare failed for the same reason as on worker 0",
+        "workers 1,3: prepare failed for the same reason as worker 0",
         "worker 2: prepare failed: no such command",
         "night stopping",
         "night failed: worker 0: no room",
@@ -61,7 +61,7 @@ def test_reasons_that_differ_and_ask_for_the_same_say_so_once(capsys: pytest.Cap
         "worker 0: prepare failed: 10.0.0.1 refused",
         "  → wait",
         "worker 1: prepare failed: 10.0.0.2 refused",
-        "worker 2: prepare failed for the same reason as on worker 0",
+        "worker 2: prepare failed for the same reason as worker 0",
         "night failed",
     ]
 
@@ -78,9 +78,9 @@ def test_phases_that_go_well_are_not_worth_a_line(capsys: pytest.CaptureFixture[
 
 def test_an_absence_says_since_when_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     lines = told(capsys, KeeperStatus(False, 0.0), KeeperStatus(False, None), KeeperStatus(True, 5.0, 1))
-    assert lines[0].startswith("nobody looks after night: ")
-    assert lines[1].startswith("  → tpu-tui attach night ")
-    assert lines[-1] == "night is looked after again"
+    assert lines[0].startswith("the keeper of night has exited. ")
+    assert lines[1] == "  → start another keeper with tpu-tui attach night"
+    assert lines[-1] == "night has a keeper again"
     assert "since 1970-01-01 00:01:00Z" in told(capsys, KeeperStatus(False, 60.0))[0]
 
 
@@ -89,8 +89,8 @@ def test_when_another_keeper_comes_is_told(capsys: pytest.CaptureFixture[str]) -
     for pause in (0.0, 30.0):
         teller.print(KeeperStatus(False), another_in=pause)
     at_once, later = capsys.readouterr().err.splitlines()
-    assert at_once.endswith("the process that did has ended, another one is started")
-    assert later.endswith("the process that did has ended, another one is started in 30 s")
+    assert at_once == "the keeper of night has exited; another one starts now"
+    assert later == "the keeper of night has exited; another one starts in 30 s"
 
 
 def test_what_to_do_about_an_end_is_told_unless_the_cause_says_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +113,7 @@ def test_workers_that_end_alike_are_told_of_in_one_line(capsys: pytest.CaptureFi
     assert told(capsys, failed_first, *stopped, ended(5, exit_code=None), event("state", state="failed")) == [
         "worker 3: ended, exit code 7",
         "workers 0-2: ended, killed by signal 15",
-        "worker 5: ended, nobody recorded how",
+        "worker 5: ended, exit code unknown",
         "night failed",
     ]
     assert told(capsys, *(ended(worker, exit_code=0) for worker in range(128))) == [

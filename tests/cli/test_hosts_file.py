@@ -101,7 +101,7 @@ def test_a_person_who_waits_is_told_for_whom(lab: Lab, words: tuple[str, ...]) -
     with lab.shell.start(*words, stderr=theirs) as process:
         os.close(theirs)
         told = b""
-        while b"No answer yet of worker 1 " not in told:
+        while b"No answer yet from worker 1 " not in told:
             told += os.read(ours, 65536)
         listener.send_signal(signal.SIGCONT)
         process.communicate(timeout=DEADLINE)
@@ -134,6 +134,9 @@ def test_runs_that_find_no_room_here_are_not_said_to_be_none(lab: Lab) -> None:
 
 def test_what_is_wrong_with_a_launch_is_told_before_anybody_is_asked(lab: Lab) -> None:
     lab.hosts.unlink()
-    for words, said in ((("--env", "A B=c"), "no variable: 'A B'"), (("--phase-timeout", "x=3"), "no timeout 'x=3'")):
+    for words, said in (
+        (("--env", "A B=c"), "'A B' is not a valid variable name"),
+        (("--phase-timeout", "x=3"), "no timeout 'x=3'"),
+    ):
         answer = lab.call("launch", "lab", *words, "--", "true")
         assert (answer.code, said in answer.errors) == (2, True), answer.errors

@@ -301,10 +301,10 @@ def test_whoever_waits_for_a_run_has_it_looked_after_again(pod: LocalPod, tmp_pa
         assert b"begun" in waiting.stdout.readline()
         os.kill(int((directory / "keeper").read_text().split()[0]), signal.SIGKILL)
         told = iter(waiting.stderr.readline, b"")
-        absence = next(line for line in told if b"nobody looks after" in line)
+        absence = next(line for line in told if b"has exited" in line)
         assert b" since 20" in absence
-        assert b"another one is started" in absence
-        assert any(b"is looked after again" in line for line in told)
+        assert b"another one starts" in absence
+        assert any(b"has a keeper again" in line for line in told)
         end.touch()
         assert waiting.wait(DEADLINE) == 0
         assert b"ended" in waiting.stdout.read()
@@ -355,7 +355,7 @@ def test_a_slice_comes_and_goes(pod: LocalPod) -> None:
     with Asked(pod.shell, "slices", "stop", "small") as asked:
         asked.waits_for("[y/N] ")
         kept = asked.answers("\n")
-    assert (kept.code, "its TPU is given back" in kept.errors, "small is not stopped" in kept.errors) == (
+    assert (kept.code, "releases its TPU" in kept.errors, "small was not stopped" in kept.errors) == (
         2,
         True,
         True,

@@ -60,7 +60,7 @@ def test_an_answer_that_cannot_be_written_is_told(
     shell.environ["PYTHONUNBUFFERED"] = unbuffered
     answer = _through(shell, ">/dev/full", "--hosts", str(hosts), *words)
     assert answer.code == 1
-    assert "standard output: No space left on device\n  → make room there" in answer.errors
+    assert "standard output: No space left on device\n  → free some space there" in answer.errors
     assert "Traceback" not in answer.errors
     assert "Exception ignored" not in answer.errors
 

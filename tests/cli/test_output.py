@@ -61,8 +61,8 @@ def test_a_terminal_that_takes_no_orders_is_sent_none(monkeypatch: pytest.Monkey
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as terminal, os.fdopen(ours, "rb"):
         monkeypatch.setenv("TERM", "xterm")
-        assert stdio.obeys(terminal)
+        assert stdio.understands_controls(terminal)
         monkeypatch.setenv("TERM", "dumb")
-        assert not stdio.obeys(terminal)
+        assert not stdio.understands_controls(terminal)
     with io.StringIO() as file:
-        assert not stdio.obeys(file)
+        assert not stdio.understands_controls(file)

@@ -170,12 +170,12 @@ def test_read_only_lets_a_dry_run_say_what_it_would_do(
         (["slices", "list"], "no such action of tpu-tui slices: list\n  → use create, delete, start, stop"),
         (["exec", "pod", "nvidia-smi"], "put the command after --: tpu-tui exec pod -- nvidia-smi"),
         (["launch", "pod", "train.py", "--lr", "1"], "the options of a job's command go after --"),
-        (["config"], "required: show"),
+        (["config"], "required: ACTION"),
         (["logs", "x", "--tail", "9" * 23], "tpu-tui: --tail: a number of 23 digits is too large"),
-        (["local", "up", "--workers", "65"], "--workers: 65 is not from 1 to 64"),
+        (["local", "up", "--workers", "65"], "--workers: must be from 1 to 64, not 65"),
         (["exec", "pod", "--timeout", "0", "--", "true"], "must be more than 0 seconds"),
-        (["local", "up", "--slices", "0"], "--slices: 0 is not from 1 to 64"),
-        (["keys", "\x1b[31m", "x"], "add: invalid choice: '\\x1b[31m'"),
+        (["local", "up", "--slices", "0"], "--slices: must be from 1 to 64, not 0"),
+        (["keys", "\x1b[31m", "x"], "no such action of tpu-tui keys: ␛[31m\n  → use add"),
     ],
 )
 def test_a_word_that_is_none_is_named_with_what_was_probably_meant(

@@ -111,7 +111,7 @@ def test_without_a_terminal_nothing_is_deleted_unless_yes_is_given(shell: Shell,
     directories = [ended(shell, NIGHT), ended(shell, DAY)]
     refused = shell.call("runs", "delete", *words, "--on", "here")
     assert (refused.code, refused.out) == (2, "")
-    assert "without asking" in refused.errors
+    assert "without confirmation" in refused.errors
     assert NIGHT in refused.errors
     assert "→ add --yes" in refused.errors
     assert all(directory.path.exists() for directory in directories)

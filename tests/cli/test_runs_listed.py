@@ -47,7 +47,7 @@ def test_status_tells_who_is_out_of_reach_and_why(shell: Shell) -> None:
     directory.append_event("link", worker=0, status="restored")
     for said in ("connection refused", "host key changed"):
         directory.append_event("link", worker=1, status="lost", detail=said)
-    assert "out of reach  worker 1: host key changed\n" in shell.call("status", run, "--offline").out
+    assert "unreachable  worker 1: host key changed\n" in shell.call("status", run, "--offline").out
 
 
 def test_a_record_that_a_power_cut_left_empty_is_told_and_hides_no_other(shell: Shell) -> None:
@@ -171,7 +171,7 @@ def test_runs_are_deleted_by_name_or_by_age(shell: Shell) -> None:
     both = shell.call("runs", "delete", "goes", "--older-than", "7d")
     assert (both.code, "not both" in both.errors) == (2, True)
     neither = shell.call("runs", "delete")
-    assert (neither.code, "which runs?" in neither.errors) == (2, True)
+    assert (neither.code, "no runs given" in neither.errors) == (2, True)
 
 
 def test_a_stop_says_in_one_line_what_workers_say_alike(shell: Shell) -> None:
@@ -199,7 +199,7 @@ def test_runs_of_other_projects_are_counted_and_listed_when_wanted(shell: Shell)
 
     assert listed("--project", "ours") == (
         {"mine", "old"},
-        "2 runs of other projects hidden: tpu-tui runs --all lists them\n",
+        "2 runs of other projects hidden: list them with tpu-tui runs --all\n",
     )
     answer = shell.call("--project", "ours", "runs", "--offline", "--all", "--json")
     assert (len(answer.document), answer.errors) == (4, "")

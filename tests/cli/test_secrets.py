@@ -129,4 +129,4 @@ def test_a_secret_shows_in_no_process_but_the_job_and_in_no_file(lab: tuple[str,
 def test_a_variable_that_is_not_set_here_cannot_be_passed_on(lab: tuple[str, ...], shell: Shell) -> None:
     answer = shell.run(*lab, "launch", "lab", "--env", "NOT_SET_ANYWHERE", "--", "true")
     assert answer.code == 2
-    assert "NOT_SET_ANYWHERE is not set here" in answer.errors
+    assert "NOT_SET_ANYWHERE is not set in this shell" in answer.errors

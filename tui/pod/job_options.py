@@ -73,7 +73,7 @@ class JobOptions:
         "pjrt",
         Option(
             OptionKind.CHOICE,
-            "variables for torch_xla (default: the profile's, else pjrt)",
+            "set variables for torch_xla (default: the profile's, else pjrt)",
             choices={
                 "pjrt": "pjrt: torch_xla on TPU VMs",
                 "cpu": "cpu: XLA without a TPU",
@@ -122,7 +122,7 @@ class JobOptions:
         (),
         Option(
             OptionKind.WORDS,
-            "when the run has ended: report, report:gs://BUCKET/FOLDER, stop-slice, delete-slice or "
+            "what to do when the run ends: report, report:gs://BUCKET/FOLDER, stop-slice, delete-slice or "
             "command:SHELL COMMAND; repeatable",
             "ACTION",
             "report, delete-slice, 'command:…'",
