@@ -89,12 +89,13 @@ class Output:
 
     @staticmethod
     def _aligned(lines: list[list[str]], right: frozenset[int] = frozenset()) -> None:
-        from tui.commands.terminal.tables import aligned, fitted
+        from tui.commands.terminal.tables import fit_columns
+        from tui.text.columns import align_columns
 
         if sys.stdout.isatty():
-            shown = fitted(lines, right, shutil.get_terminal_size().columns)
+            shown = fit_columns(lines, right, shutil.get_terminal_size().columns)
         else:
-            shown = aligned(lines, right)
+            shown = align_columns(lines, right)
         if text := "\n".join(shown):
             _print(text)
 
