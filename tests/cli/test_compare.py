@@ -23,4 +23,4 @@ def test_one_alone_is_a_question_that_makes_no_sense(shell: Shell, tmp_path: Pat
     (tmp_path / "one.log").write_bytes(generated_log(40, 8))
     printed = shell.call("compare", str(tmp_path / "one.log"))
     assert (printed.code, printed.raw) == (2, b"")
-    assert "two runs or more" in printed.errors
+    assert "at least two runs or logs" in printed.errors

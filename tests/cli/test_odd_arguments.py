@@ -42,7 +42,7 @@ def test_a_long_name_is_cut_and_an_odd_one_made_fit_for_files(pod: LocalPod) -> 
 def test_a_name_that_cannot_be_read_any_more_is_refused(name: str, why: str) -> None:
     with pytest.raises(UsageError, match="a run cannot be called") as refused:
         readable_name(name)
-    assert (why if why != "nothing" else "no letter or digit would be left") in refused.value.why
+    assert (why if why != "nothing" else "it has no letter or digit") in refused.value.why
     assert refused.value.remedy
 
 

@@ -121,7 +121,7 @@ def test_an_unknown_type_is_refused_with_how_to_write_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["v2-12", "v4-4", "v5litepod-3", "v6e-12"])
 def test_a_type_that_is_no_whole_number_of_machines_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"there is no {name}"):
+    with pytest.raises(UsageError, match=f"{name} does not exist"):
         make_plan(name, "v2-8", batch_size=1024)
 
 

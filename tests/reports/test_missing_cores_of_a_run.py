@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.stage import a_slice, begin, make_run, training_line, write
-from tui.commands.status import _missing_to_read
+from tui.commands.status import _format_missing
 from tui.reports.facts import summary_of_run
 from tui.reports.status import status_document
 from tui.runs.read.sample_reader import RunReader
@@ -44,7 +44,7 @@ def test_status_names_the_cores_above_the_highest_that_shows_anything(tmp_path: 
     printed = document(run_without(tmp_path, silent=3))
     assert (printed["cores"], printed["cores_expected"]) == (24, 32)
     assert printed["missing_cores"] == list(range(24, 32))
-    assert _missing_to_read(printed) == "no line from cores 24-31 (worker 3)"
+    assert _format_missing(printed) == "no line from cores 24-31 (worker 3)"
 
 
 @pytest.mark.parametrize(("accelerator", "expected"), [("v3-32", 32), ("v3-64", None), (None, None)])

@@ -59,7 +59,7 @@ def show_plan(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
         return asyncio.run(_show_ladders(args.ladder, flags, out))
     missing = [name for name, value in wanted.items() if value is None]
     if missing:
-        raise UsageError(f"a plan needs {', '.join(missing)}", remedy=_FORM)
+        raise UsageError(f"plan needs {', '.join(missing)}", remedy=_FORM)
     plan = make_plan(
         args.source, args.target, batch_size=args.batch_size, steps=args.steps, lr=args.lr, epochs=args.epochs
     )

@@ -18,11 +18,14 @@ def start_time(pid: int) -> str:
 
 def is_living(pid: int, started: str) -> bool:
     """Return whether that process exists; without start times (macOS), any process with its PID counts."""
-    if sys.platform == "linux":
-        return start_time(pid) == started
+    return start_time(pid) == started if sys.platform == "linux" else pid_exists(pid)
+
+
+def pid_exists(pid: int) -> bool:
+    """Return whether any process has this PID."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass

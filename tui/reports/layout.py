@@ -109,7 +109,8 @@ def _verdict(summary: Summary) -> str:
 
 
 def _is_over(summary: Summary) -> bool:
-    return summary.facts.is_over or not summary.facts.is_run
+    """Return whether nothing more can come; a saved log has no state."""
+    return summary.facts.state not in ("preparing", "running", "stopping")
 
 
 def _reached(summary: Summary) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tui.errors import UsageError, near_matches
 from tui.pod.run import LOCAL_PROFILE
+from tui.procs.liveness import pid_exists
 from tui.settings.fields import FIELDS, LOCAL_TABLE, Place
 from tui.settings.home import check_trusted, make_private
 from tui.text.bounded_json import check_document
@@ -43,7 +44,7 @@ class Profile:
     def belongs_to_live_pod(self) -> bool:
         """Whether the local pod that wrote it is still running."""
         pid = self.local.get("pid")
-        return isinstance(pid, int) and pid > 0 and _is_alive(pid)
+        return isinstance(pid, int) and pid > 0 and pid_exists(pid)
 
 
 def profile_path(home: Path, name: str) -> Path:
@@ -175,13 +176,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items() if item is not None}
     return value
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
