@@ -1,6 +1,6 @@
-"""The `tpu-tui` command: arguments in, calls, exit codes out.
+"""The `tpu-tui` command: parse arguments, run the command, return its exit code.
 
-Little is imported before `main` begins, which first sees to it that Ctrl-C is quiet at any moment.
+Little is imported before `main` begins: it first makes Ctrl-C quiet at any moment.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 EXIT_INTERRUPTED = 130
 YOUNG_OBJECTS = 50_000
-"""Objects made before garbage is looked for: those of connections live as long as the command does."""
+"""Allocations between two garbage collections: most objects belong to connections, which live until the end."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command; 0 done, 1 the answer is no, 2 usage, 3 out of reach, 130 interrupted."""
+    """Run one command and return its exit code: 0 success, 1 failed, 2 usage, 3 unreachable, 130 interrupted."""
     if sys.platform == "win32":
-        print("tpu-tui: Windows itself is not supported\n  → install and run it within WSL", file=sys.stderr)
+        print("tpu-tui: Windows is not supported\n  → install and run it in WSL", file=sys.stderr)
         return 2
     if words is not None:
         return _code_of(words)
@@ -45,7 +45,7 @@ def _code_of(words: Sequence[str]) -> int:
 
 
 def _freeze_garbage() -> None:
-    """Keep the interpreter from collecting garbage at its end: the process ends anyway."""
+    """Skip the garbage collection at exit: the process ends anyway."""
     import gc
 
     gc.freeze()
@@ -54,7 +54,7 @@ def _freeze_garbage() -> None:
 def _quit_on_ctrl_c() -> None:
     """End the process silently on Ctrl-C, which could otherwise interrupt an import.
 
-    Where SIGINT is ignored, as a shell has it for what it starts with `&`, it stays ignored.
+    An ignored SIGINT stays ignored: shells ignore it for commands started with `&`.
     """
     import signal
 
@@ -67,9 +67,9 @@ def _quit(_signal: int, _frame: object) -> None:
 
 
 class _Interruptible:
-    """Makes Ctrl-C an exception while a command works, so that the command can clean up.
+    """Turns Ctrl-C into an exception while a command works, so that the command can clean up.
 
-    On an event loop it interrupts the command's task: until there is one, there is nothing to clean up.
+    On an event loop it cancels the command's task instead: before that starts, there is nothing to clean up.
     """
 
     def __init__(self, *, on_a_loop: bool = False) -> None:
@@ -106,7 +106,7 @@ def _main(words: list[str]) -> int:
 
 
 def _read(words: list[str]) -> argparse.Namespace:
-    """Parse the words; --help and --version end here, and raise OSError where they could not be printed."""
+    """Parse the words; --help and --version exit here. Raises OSError where their text cannot be printed."""
     from tui.commands.parser.parser import parse
 
     try:
@@ -117,7 +117,7 @@ def _read(words: list[str]) -> argparse.Namespace:
 
 
 def _run_command(args: argparse.Namespace, out: Output) -> int:
-    """Run the command and flush what it printed; errors are printed here, and here only."""
+    """Run the command and flush its output; errors are printed here only."""
     from tui.errors import TpuTuiError
 
     try:
@@ -135,7 +135,7 @@ def _run_command(args: argparse.Namespace, out: Output) -> int:
 
 
 def _report_failure(problem: TpuTuiError, out: Output) -> int:
-    """Print the error and return its exit code, also where stderr is closed."""
+    """Print the error and return its exit code, even where stderr is closed."""
     from tui.commands.terminal import stdio
 
     with stdio.silent_on_closed_pipe():
@@ -144,7 +144,7 @@ def _report_failure(problem: TpuTuiError, out: Output) -> int:
 
 
 def _dispatch(args: argparse.Namespace, out: Output) -> int:
-    """Run the command the way it wants to be run: the console, alone, on a file, or on an event loop."""
+    """Run the command in the way its parser asks for: as the console, blocking, on a file, or on an event loop."""
     from tui.commands.parser.parser import flags
 
     given = flags(args.everywhere)
@@ -202,7 +202,7 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
 
 
 def _cancel_on_ctrl_c() -> None:
-    """Cancel this task at the first Ctrl-C, and wake its loop; end the process at the second one."""
+    """Cancel this task at the first Ctrl-C and wake its loop; end the process at the second."""
     import asyncio
     import signal
 
@@ -221,7 +221,7 @@ def _cancel_on_ctrl_c() -> None:
 
 
 def _as_project_error(error: TpuTuiError | OSError | UnicodeEncodeError) -> TpuTuiError:
-    """Return an error of the operating system or of an encoding as one of the project's."""
+    """Convert an OS or encoding error to a TpuTuiError."""
     from tui.commands.terminal.os_errors import by_encoding
 
     if isinstance(error, OSError):

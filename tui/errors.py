@@ -1,4 +1,4 @@
-"""The one exception tree: what could not be done, on which worker, why, and what to do next."""
+"""The exception tree: what could not be done, on which worker, why, and what to do next."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 
 class TpuTuiError(Exception):
-    """Something a person asked for could not be done.
+    """Something that the user asked for could not be done.
 
-    `what` says what could not be done, `worker` on which worker (index or name), `why` the cause as far as it
-    is known, `remedy` the next step. Raised where it is known; shown in one place by each front end.
+    `what` says what, `worker` on which worker (index or name), `why` the cause as far as it is known, and `remedy`
+    the next step. Raised where the cause is known; each front end shows it in one place.
     """
 
     exit_code: ClassVar[int] = 1
@@ -24,7 +24,7 @@ class TpuTuiError(Exception):
 
     @property
     def sentence(self) -> str:
-        """What and why on one line, the worker named first."""
+        """What and why on one line, after the worker."""
         where = "" if self.worker is None else f"worker {self.worker}: "
         return f"{where}{self.what}" + (f": {self.why}" if self.why else "")
 
@@ -32,7 +32,7 @@ class TpuTuiError(Exception):
         return self.sentence + (f"\n  → {self.remedy}" if self.remedy else "")
 
     def to_json(self) -> dict[str, Any]:
-        """The error as the `--json` outputs carry it."""
+        """Return the error as `--json` outputs contain it."""
         return {"error": self.what, "worker": self.worker, "why": self.why, "remedy": self.remedy}
 
 
@@ -43,7 +43,7 @@ class UsageError(TpuTuiError):
 
 
 class OutOfReachError(TpuTuiError):
-    """The cloud or a worker could not be reached, or did not let us in."""
+    """The cloud or a worker could not be reached, or refused the login."""
 
     exit_code = 3
 
@@ -53,7 +53,7 @@ class CloudError(OutOfReachError):
 
 
 class WorkerError(OutOfReachError):
-    """One worker could not be reached over SSH, or broke off."""
+    """One worker could not be reached over SSH, or its connection broke."""
 
 
 class LaunchError(TpuTuiError):
@@ -61,7 +61,7 @@ class LaunchError(TpuTuiError):
 
 
 def near_matches(name: str, names: Iterable[str], most: int = 3, cutoff: float = 0.6) -> list[str]:
-    """Up to so many of `names` that look like `name`, the likest first: for a remedy that says "did you mean"."""
+    """Return up to `most` of `names` that are similar to `name`, the most similar first, for "did you mean"."""
     import difflib
 
     return difflib.get_close_matches(name, sorted(set(names)), n=most, cutoff=cutoff)

@@ -29,7 +29,7 @@ def newcomer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     return Shell(tmp_path)
 
 
-def told(answer: Answer, code: int, *words: str) -> None:
+def printed(answer: Answer, code: int, *words: str) -> None:
     """The command ended with this code, and said these words and where to go on."""
     assert answer.code == code, answer.errors
     for word in (*words, "→"):
@@ -39,58 +39,58 @@ def told(answer: Answer, code: int, *words: str) -> None:
 
 
 def test_without_a_login_every_command_names_the_one_that_makes_it(newcomer: Shell) -> None:
-    told(newcomer.run("--project", "p", "slices"), 3, "no credentials", "gcloud auth application-default login")
+    printed(newcomer.run("--project", "p", "slices"), 3, "no credentials", "gcloud auth application-default login")
     (newcomer.home / "gcloud" / "credentials.db").touch()
     for words in (("slices",), ("keys", "add", "x", "--yes")):
-        told(
-            newcomer.run("--project", "p", *words),
-            3,
-            "gcloud auth login works for gcloud only",
-            "application-default login",
-        )
+        printed(newcomer.run("--project", "p", *words), 3, "gcloud auth login works for gcloud only", "application-default login")
 
 
-def test_a_log_that_is_none_is_told(newcomer: Shell) -> None:
+def test_a_log_that_is_none_is_reported(newcomer: Shell) -> None:
     empty = newcomer.home / "empty.log"
     empty.touch()
-    told(newcomer.call("cores", str(newcomer.home)), 2, "is a directory")
-    told(newcomer.call("cores", str(empty)), 2, "is empty")
+    printed(newcomer.call("cores", str(newcomer.home)), 2, "is a directory")
+    printed(newcomer.call("cores", str(empty)), 2, "is empty")
 
 
 @pytest.mark.parametrize("command", ["status", "attach", "stop"])
 def test_a_saved_log_where_a_run_is_asked_for_leads_to_what_reads_it(newcomer: Shell, command: str) -> None:
     log = newcomer.home / "saved run.log"
     log.write_text("a line\n")
-    told(newcomer.call(command, str(log)), 2, "is a saved log, not a run", f"tpu-tui replay '{log}'", "cores, logs")
-    told(newcomer.call(command, "gs://bucket/out.log"), 2, "saved log", "tpu-tui replay gs://bucket/out.log")
+    printed(
+        newcomer.call(command, str(log)), 2, "is a saved log, not a run", f"tpu-tui replay '{log}'", "cores, logs"
+    )
+    printed(newcomer.call(command, "gs://bucket/out.log"), 2, "saved log", "tpu-tui replay gs://bucket/out.log")
 
 
 def test_the_console_on_a_saved_log_is_named_by_who_opens_a_run(newcomer: Shell) -> None:
     log = newcomer.home / "out.log"
     log.write_text("a line\n")
-    ours, theirs = os.openpty()
+    controller, theirs = os.openpty()
     with newcomer.start("open", str(log), stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         shown = b""
         with contextlib.suppress(OSError):
-            while data := os.read(ours, 65536):
+            while data := os.read(controller, 65536):
                 shown += data
-    os.close(ours)
+    os.close(controller)
     assert process.returncode == 2
     assert f"tpu-tui replay {log}" in shown.decode()
 
 
-def test_a_hosts_file_that_is_none_is_told_what_one_is(newcomer: Shell) -> None:
-    for name, said in (("nope.txt", "no such hosts file"), (".", "is a directory")):
-        told(
-            newcomer.call("--hosts", str(newcomer.home / name), "slices"), 2, said, "one worker per line: [user@]host"
+def test_a_hosts_file_that_is_none_is_reported_what_one_is(newcomer: Shell) -> None:
+    for name, expected in (("nope.txt", "no such hosts file"), (".", "is a directory")):
+        printed(
+            newcomer.call("--hosts", str(newcomer.home / name), "slices"),
+            2,
+            expected,
+            "one worker per line: [user@]host",
         )
 
 
 def test_a_machine_where_nothing_listens_is_named(newcomer: Shell) -> None:
     hosts = newcomer.home / "lab.txt"
     hosts.write_text("127.0.0.1:1\n")
-    told(newcomer.call("--hosts", str(hosts), "exec", "lab", "--", "true"), 3, "worker 0", "connection refused")
+    printed(newcomer.call("--hosts", str(hosts), "exec", "lab", "--", "true"), 3, "worker 0", "connection refused")
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ CREATE = ("slices", "create", "pod", "--type", "v2-8", "--version", "tpu-ubuntu2
 
 
 @pytest.mark.parametrize(
-    ("knobs", "words", "code", "said"),
+    ("knobs", "words", "code", "expected"),
     [
         ({"expired_token": FOR_EVER}, ("slices",), 3, ("expired", "application-default login")),
         ({"unavailable": {"local-a": FOR_EVER}}, ("slices",), 3, ("cannot be reached", "tpu-tui local up")),
@@ -122,18 +122,25 @@ CREATE = ("slices", "create", "pod", "--type", "v2-8", "--version", "tpu-ubuntu2
     ids=["expired token", "API down", "quota", "no such slice", "no such zone"],
 )
 async def test_what_the_api_refuses_is_a_sentence(
-    newcomer: Shell, api: TpuService, knobs: dict[str, Any], words: tuple[str, ...], code: int, said: tuple[str, ...]
+    newcomer: Shell,
+    api: TpuService,
+    knobs: dict[str, Any],
+    words: tuple[str, ...],
+    code: int,
+    expected: tuple[str, ...],
 ) -> None:
     for name, value in knobs.items():
         setattr(api.faults, name, value)
-    told(await run(newcomer, *words), code, *said)
+    printed(await run(newcomer, *words), code, *expected)
 
 
 async def test_of_two_slices_of_one_name_the_zone_says_which(newcomer: Shell, api: TpuService) -> None:
     both = ("--zone", "local-a", "--zone", "local-b")
     await api.add_slice("pod", workers=1, cores=8)
     assert (await run(newcomer, *CREATE[:2], "local-b/pod", *CREATE[3:])).code == 0
-    told(await run(newcomer, *both, "exec", "pod", "--", "true"), 2, "more than one zone", "local-a/pod, local-b/pod")
+    printed(
+        await run(newcomer, *both, "exec", "pod", "--", "true"), 2, "more than one zone", "local-a/pod, local-b/pod"
+    )
     assert (await run(newcomer, *both, "slices", "delete", "local-b/pod", "--yes")).code == 0
     listed = (await run(newcomer, *both, "slices", "--json")).document
     assert [(one["zone"], one["name"]) for one in listed] == [("local-a", "pod")]
@@ -145,7 +152,7 @@ async def test_a_slice_that_is_being_made_is_not_reached_yet(newcomer: Shell, ap
     try:
         while (await run(newcomer, "slices", "--json")).document == []:
             pass
-        told(await run(newcomer, "exec", "pod", "--", "true"), 3, "pod is CREATING", "wait until it is READY")
+        printed(await run(newcomer, "exec", "pod", "--", "true"), 3, "pod is CREATING", "wait until it is READY")
     finally:
         api.faults.release_operations()
         assert (await making).code == 0

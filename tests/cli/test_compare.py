@@ -9,9 +9,9 @@ from tests.logs.shapes import generated_log
 def test_two_saved_logs_stand_side_by_side(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "one.log").write_bytes(generated_log(400, 8, workers=1))
     (tmp_path / "four.log").write_bytes(generated_log(1600, 32, workers=4))
-    told = shell.call("compare", str(tmp_path / "one.log"), str(tmp_path / "four.log"))
-    assert told.code == 0
-    rows = {line.split("  ")[0].strip(): line.split() for line in told.out.splitlines()}
+    printed = shell.call("compare", str(tmp_path / "one.log"), str(tmp_path / "four.log"))
+    assert printed.code == 0
+    rows = {line.split("  ")[0].strip(): line.split() for line in printed.out.splitlines()}
     assert rows["run"][-2:] == ["one.log", "four.log"]
     assert rows["cores"][-2:] == ["8", "32"]
     document = shell.call("compare", str(tmp_path / "one.log"), str(tmp_path / "four.log"), "--json").document
@@ -21,6 +21,6 @@ def test_two_saved_logs_stand_side_by_side(shell: Shell, tmp_path: Path) -> None
 
 def test_one_alone_is_a_question_that_makes_no_sense(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "one.log").write_bytes(generated_log(40, 8))
-    told = shell.call("compare", str(tmp_path / "one.log"))
-    assert (told.code, told.raw) == (2, b"")
-    assert "two runs or more" in told.errors
+    printed = shell.call("compare", str(tmp_path / "one.log"))
+    assert (printed.code, printed.raw) == (2, b"")
+    assert "at least two runs or logs" in printed.errors

@@ -116,29 +116,29 @@ def test_odd_names_are_quoted_and_nothing_in_them_is_carried_out(home: Shell, sh
         "PS1='> '; autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word\n" + ready.format("zsh")
     )
     (home.home / ".bashrc").write_text("PS1='> '\nbind 'set enable-bracketed-paste off'\n" + ready.format("bash"))
-    with terminal_of(home, shell_name, here) as ours:
+    with terminal_of(home, shell_name, here) as controller:
         for typed, completed in ODD.items():
-            os.write(ours, f"{typed}\t".encode())
-            until(ours, completed)
-            os.write(ours, b"\x15")
+            os.write(controller, f"{typed}\t".encode())
+            until(controller, completed)
+            os.write(controller, b"\x15")
     assert not (here / "made").exists()
 
 
 @contextmanager
 def terminal_of(home: Shell, name: str, here: Path) -> Iterator[int]:
     """An interactive shell in a directory, while it is used, as the terminal that it runs in."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
-    options = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    controller, device = pty.openpty()
+    fcntl.ioctl(device, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
+    options = {"stdin": device, "stdout": device, "stderr": device}
     environ = {**home.environ, "ZDOTDIR": str(home.home)}
     with subprocess.Popen([name, "-i"], env=environ, cwd=here, start_new_session=True, **options) as process:
-        os.close(theirs)
+        os.close(device)
         try:
-            until(ours, "ready")
-            yield ours
+            until(controller, "ready")
+            yield controller
         finally:
             process.kill()
-            os.close(ours)
+            os.close(controller)
 
 
 @needs("fish")
@@ -154,13 +154,13 @@ def test_zsh_completes_every_word(home: Shell) -> None:
         "PS1='> '; autoload -Uz compinit; compinit -u -D; bindkey '^I' complete-word\n"
         'eval "$(tpu-tui completion zsh)"; echo rea""dy\n'
     )
-    with terminal_of(home, "zsh", home.home) as ours:
+    with terminal_of(home, "zsh", home.home) as controller:
         for typed, completed in CASES.items():
             if typed == NOT_IN_ZSH:
                 continue
-            os.write(ours, f"{typed}\t".encode())
-            until(ours, typed.rpartition(" ")[0] + " " + completed)
-            os.write(ours, b"\x15")
+            os.write(controller, f"{typed}\t".encode())
+            until(controller, typed.rpartition(" ")[0] + " " + completed)
+            os.write(controller, b"\x15")
 
 
 def until(terminal: int, words: str) -> None:

@@ -37,40 +37,40 @@ def test_live_lines_carry_their_worker_and_come_while_the_command_runs(pod: Loca
 def test_ctrl_c_keeps_what_came_and_ends_the_command(pod: LocalPod, tmp_path: Path, as_json: bool) -> None:
     pid = tmp_path / "pid"
     script = f"{RANK}; echo $$ >{pid}; while :; do echo from $w; sleep 0.2; done"
-    ours, theirs = os.openpty()
+    controller, device = os.openpty()
     words = ["exec", "local", "--worker", "3", *["--live"] * (not as_json), *["--json"] * as_json, "--"]
-    with pod.shell.start(*words, "sh", "-c", script, stderr=theirs) as process:
-        os.close(theirs)
+    with pod.shell.start(*words, "sh", "-c", script, stderr=device) as process:
+        os.close(device)
         assert process.stdout is not None
         first = b"" if as_json else process.stdout.readline()
         wait_until(lambda: pid.exists() and pid.read_text().strip(), "the command runs", 60)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
-    told = _all_of(ours).decode()
+    printed = _all_of(controller).decode()
     assert process.returncode == 130
-    assert "no answer yet of worker 3" in told
-    assert "Traceback" not in told
+    assert "no answer yet from worker 3" in printed
+    assert "Traceback" not in printed
     if as_json:
         (row,) = json.loads(out)
         assert (row["worker"], row["exit_code"]) == (3, None)
     else:
         assert first == b"3: from 3\n"
-        assert "worker 3 (1) · interrupted" in told
+        assert "worker 3 (1) · interrupted" in printed
     wait_until(lambda: not is_running(int(pid.read_text())), "the command ended", 60)
 
 
 def test_ctrl_c_groups_what_a_command_wrote_until_then(pod: LocalPod) -> None:
-    ours, theirs = os.openpty()
+    controller, device = os.openpty()
     script = f"{RANK}; sleep 2; echo from $w; sleep 600"
-    with pod.shell.start("exec", "local", "--worker", "3", "--", "sh", "-c", script, stderr=theirs) as process:
-        os.close(theirs)
+    with pod.shell.start("exec", "local", "--worker", "3", "--", "sh", "-c", script, stderr=device) as process:
+        os.close(device)
         seen = b""
         while b"3: from 3" not in seen:
-            seen += os.read(ours, 65536)
+            seen += os.read(controller, 65536)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
     assert (out, process.returncode) == (b"from 3\n", 130)
-    assert b"interrupted" in _all_of(ours)
+    assert b"interrupted" in _all_of(controller)
 
 
 def _all_of(terminal: int) -> bytes:
@@ -84,18 +84,18 @@ def _all_of(terminal: int) -> bytes:
 
 
 def test_a_person_who_watches_sees_lines_of_what_takes_long_and_groups_at_the_end(pod: LocalPod) -> None:
-    ours, theirs = os.openpty()
+    controller, device = os.openpty()
     script = "for i in 1 2 3; do echo line $i; sleep 1; done"
-    with pod.shell.start("exec", "local", "--worker", "0,1", "--", "sh", "-c", script, stderr=theirs) as process:
-        os.close(theirs)
+    with pod.shell.start("exec", "local", "--worker", "0,1", "--", "sh", "-c", script, stderr=device) as process:
+        os.close(device)
         out, _ = process.communicate(timeout=60)
-    seen = _all_of(ours)
+    seen = _all_of(controller)
     assert out == b"line 1\nline 2\nline 3\n"
     assert b"1: line 3" in seen
     assert b"workers 0-1 (2)" in seen
 
 
-def test_live_lines_that_nobody_reads_any_more_end_the_command_and_no_worker_is_blamed(
+def test_live_lines_that_no_one_reads_any_more_end_the_command_and_no_worker_is_blamed(
     pod: LocalPod, tmp_path: Path
 ) -> None:
     pid = tmp_path / "pid"

@@ -18,14 +18,14 @@ ENTRIES = [(worker, second) for second in (10, 20, 30) for worker in (0, 1)]
 Write = Callable[[Sequence[tuple[int, int]]], str]
 
 
-def said(worker: int, second: int) -> str:
+def log_text(worker: int, second: int) -> str:
     return f"worker {worker} step {second}"
 
 
 def as_json(entries: Sequence[tuple[int, int]]) -> str:
     documents = [
         {
-            "textPayload": said(worker, second),
+            "textPayload": log_text(worker, second),
             "resource": {"labels": {"worker_id": str(worker)}},
             "timestamp": f"2025-03-01T10:00:{second}.5Z",
         }
@@ -36,7 +36,7 @@ def as_json(entries: Sequence[tuple[int, int]]) -> str:
 
 def as_yaml(entries: Sequence[tuple[int, int]]) -> str:
     return "".join(
-        f"---\nresource:\n  labels:\n    worker_id: '{worker}'\ntextPayload: '{said(worker, second)}'\n"
+        f"---\nresource:\n  labels:\n    worker_id: '{worker}'\ntextPayload: '{log_text(worker, second)}'\n"
         f"timestamp: '2025-03-01T10:00:{second}.5Z'\n"
         for worker, second in entries
     )
@@ -47,7 +47,7 @@ def as_csv(entries: Sequence[tuple[int, int]]) -> str:
     rows = csv.writer(text)
     rows.writerow(NAMES)
     rows.writerows(
-        ["a", worker, f'{said(worker, second)}\nbeneath it, "quoted"', f"2025-03-01T10:00:{second}.5Z"]
+        ["a", worker, f'{log_text(worker, second)}\nbeneath it, "quoted"', f"2025-03-01T10:00:{second}.5Z"]
         for worker, second in entries
     )
     return text.getvalue()
@@ -71,7 +71,7 @@ def test_only_entries_since_then_come_whole(shell: Shell, write: Write, order: i
     log = exported(shell, write(entries))
     answer = shell.call("logs", log, "--since", "2025-03-01T10:00:20Z")
     assert (answer.code, answer.errors) == (0, "")
-    shown = [each for each in entries if said(*each) in answer.out]
+    shown = [each for each in entries if log_text(*each) in answer.out]
     assert shown == [each for each in entries if each[1] >= 20]
     assert answer.raw in Path(log).read_bytes()
 
@@ -82,17 +82,17 @@ def test_a_workers_entries_since_then_come_with_their_times(shell: Shell, write:
     assert {row["worker"] for row in rows} == {1}
     assert {row["time"] for row in rows} == {"2025-03-01T10:00:20.500", "2025-03-01T10:00:30.500"}
     text = "\n".join(row["text"] for row in rows)
-    assert [each for each in ENTRIES if said(*each) in text] == [(1, 20), (1, 30)]
+    assert [each for each in ENTRIES if log_text(*each) in text] == [(1, 20), (1, 30)]
     last = shell.call("logs", log, "--since", "2025-03-01T10:00:20Z", "--tail", "1", "--json").document
     assert [row["time"] for row in last] == ["2025-03-01T10:00:30.500"]
 
 
-def test_a_log_whose_lines_tell_no_date_says_so(shell: Shell) -> None:
+def test_a_log_whose_lines_have_no_date_says_so(shell: Shell) -> None:
     log = exported(shell, "a line\nanother\n")
     for words in ((), ("--json",)):
         answer = shell.call("logs", log, "--since", "1h", *words)
         assert answer.out.strip() in ("", "[]")
-        assert "tells its date" in answer.errors
+        assert "has a date" in answer.errors
 
 
 def test_a_log_that_only_begins_like_an_export_keeps_the_dates_of_its_lines(shell: Shell) -> None:

@@ -26,11 +26,11 @@ from tui.settings import Settings
 pytestmark = pytest.mark.timing
 
 
-def told(capsys: pytest.CaptureFixture[str], *items: Event | KeeperStatus) -> list[str]:
-    teller = EventPrinter("night", Output())
+def printed(capsys: pytest.CaptureFixture[str], *items: Event | KeeperStatus) -> list[str]:
+    printer = EventPrinter("night", Output())
     for item in items:
-        teller.print(item)
-    teller.flush()
+        printer.print(item)
+    printer.flush()
     return capsys.readouterr().err.splitlines()
 
 
@@ -42,14 +42,16 @@ def failed(worker: int, detail: str, remedy: str = "") -> Event:
     return event("phase", worker, phase="prepare", status="failed", detail=detail, remedy=remedy)
 
 
-def test_a_reason_that_many_workers_have_is_told_once_and_its_remedy_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reason_that_many_workers_have_is_reported_once_and_its_remedy_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     stopping = event("state", state="stopping")
     over = event("state", 0, state="failed", cause="worker 0: no room", remedy="make some")
     phases = [failed(worker, "no room", "make some") for worker in (0, 3, 1)]
-    assert told(capsys, *phases, failed(2, "no such command"), stopping, over) == [
+    assert printed(capsys, *phases, failed(2, "no such command"), stopping, over) == [
         "worker 0: prepare failed: no room",
         "  → make some",
-        "workers 1,3: prepare failed for the same reason as on worker 0",
+        "workers 1,3: prepare failed for the same reason as worker 0",
         "worker 2: prepare failed: no such command",
         "night stopping",
         "night failed: worker 0: no room",
@@ -59,48 +61,48 @@ def test_a_reason_that_many_workers_have_is_told_once_and_its_remedy_too(capsys:
 def test_reasons_that_differ_and_ask_for_the_same_say_so_once(capsys: pytest.CaptureFixture[str]) -> None:
     one, another = "10.0.0.1 refused", "10.0.0.2 refused"
     phases = failed(0, one, "wait"), failed(1, another, "wait"), failed(2, one, "wait")
-    assert told(capsys, *phases, event("state", state="failed")) == [
+    assert printed(capsys, *phases, event("state", state="failed")) == [
         "worker 0: prepare failed: 10.0.0.1 refused",
         "  → wait",
         "worker 1: prepare failed: 10.0.0.2 refused",
-        "worker 2: prepare failed for the same reason as on worker 0",
+        "worker 2: prepare failed for the same reason as worker 0",
         "night failed",
     ]
 
 
-def test_a_remedy_is_told_again_for_what_goes_wrong_later(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_remedy_is_reported_again_for_what_goes_wrong_later(capsys: pytest.CaptureFixture[str]) -> None:
     over = event("state", state="failed", cause="no room", remedy="make some")
-    lines = told(capsys, failed(0, "no room", "make some"), over, failed(1, "no room at all", "make some"))
+    lines = printed(capsys, failed(0, "no room", "make some"), over, failed(1, "no room at all", "make some"))
     assert lines[-2:] == ["worker 1: prepare failed: no room at all", "  → make some"]
 
 
 def test_phases_that_go_well_are_not_worth_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, event("phase", 0, phase="connect", status="done")) == []
+    assert printed(capsys, event("phase", 0, phase="connect", status="done")) == []
 
 
 def test_an_absence_says_since_when_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = told(capsys, KeeperStatus(False, 0.0), KeeperStatus(False, None), KeeperStatus(True, 5.0, 1))
-    assert lines[0].startswith("nobody looks after night: ")
-    assert lines[1].startswith("  → tpu-tui attach night ")
-    assert lines[-1] == "night is looked after again"
-    assert "since 1970-01-01 00:01:00Z" in told(capsys, KeeperStatus(False, 60.0))[0]
+    lines = printed(capsys, KeeperStatus(False, 0.0), KeeperStatus(False, None), KeeperStatus(True, 5.0, 1))
+    assert lines[0].startswith("the keeper of night has exited. ")
+    assert lines[1] == "  → start another keeper with tpu-tui attach night"
+    assert lines[-1] == "night has a keeper again"
+    assert "since 1970-01-01 00:01:00Z" in printed(capsys, KeeperStatus(False, 60.0))[0]
 
 
-def test_when_another_keeper_comes_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = EventPrinter("night", Output())
+def test_when_another_keeper_comes_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    printer = EventPrinter("night", Output())
     for pause in (0.0, 30.0):
-        teller.print(KeeperStatus(False), another_in=pause)
+        printer.print(KeeperStatus(False), another_in=pause)
     at_once, later = capsys.readouterr().err.splitlines()
-    assert at_once.endswith("the process that did has ended, another one is started")
-    assert later.endswith("the process that did has ended, another one is started in 30 s")
+    assert at_once == "the keeper of night has exited; another one starts now"
+    assert later == "the keeper of night has exited; another one starts in 30 s"
 
 
-def test_what_to_do_about_an_end_is_told_unless_the_cause_says_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_to_do_about_an_end_is_reported_unless_the_cause_says_it(capsys: pytest.CaptureFixture[str]) -> None:
     cause = "worker 2: command not found: x. See that it is there"
-    assert told(capsys, event("state", state="failed", cause=cause, remedy="see that it is there")) == [
+    assert printed(capsys, event("state", state="failed", cause=cause, remedy="see that it is there")) == [
         f"night failed: {cause}"
     ]
-    assert told(capsys, event("state", state="failed", cause="no room", remedy="make room")) == [
+    assert printed(capsys, event("state", state="failed", cause="no room", remedy="make room")) == [
         "night failed: no room",
         "  → make room",
     ]
@@ -110,22 +112,22 @@ def ended(worker: int, **how: Any) -> Event:
     return event("exit", worker, **how)
 
 
-def test_workers_that_end_alike_are_told_of_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_workers_that_end_alike_are_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     failed_first, stopped = ended(3, exit_code=7), [ended(worker, signal=15) for worker in (0, 2, 1)]
-    assert told(capsys, failed_first, *stopped, ended(5, exit_code=None), event("state", state="failed")) == [
+    assert printed(capsys, failed_first, *stopped, ended(5, exit_code=None), event("state", state="failed")) == [
         "worker 3: ended, exit code 7",
         "workers 0-2: ended, killed by signal 15",
-        "worker 5: ended, nobody recorded how",
+        "worker 5: ended, exit code unknown",
         "night failed",
     ]
-    assert told(capsys, *(ended(worker, exit_code=0) for worker in range(128))) == [
+    assert printed(capsys, *(ended(worker, exit_code=0) for worker in range(128))) == [
         "workers 0-127: ended, exit code 0"
     ]
 
 
-def test_what_happens_to_a_worker_is_told_in_its_order(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_happens_to_a_worker_is_reported_in_its_order(capsys: pytest.CaptureFixture[str]) -> None:
     lost, back = ([event("link", worker, status=how) for worker in (0, 1)] for how in ("lost", "restored"))
-    assert told(capsys, *lost, *back, lost[0], ended(0, exit_code=0)) == [
+    assert printed(capsys, *lost, *back, lost[0], ended(0, exit_code=0)) == [
         "workers 0-1: connection lost",
         "workers 0-1: connection restored",
         "worker 0: connection lost",
@@ -133,7 +135,7 @@ def test_what_happens_to_a_worker_is_told_in_its_order(capsys: pytest.CaptureFix
     ]
 
 
-async def test_what_is_kept_is_told_soon_and_at_the_end(
+async def test_what_is_kept_is_reported_soon_and_at_the_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attach_progress, "GROUPING_S", 0.0)
@@ -158,7 +160,7 @@ async def test_what_is_kept_is_told_soon_and_at_the_end(
     assert capsys.readouterr().err == "worker 2: ended, exit code 1\n"
 
 
-def test_whoever_follows_a_run_is_told_when_its_directory_goes(tmp_path: Path) -> None:
+def test_whoever_follows_a_run_is_reported_when_its_directory_goes(tmp_path: Path) -> None:
     directory = RunDirectory.create(
         tmp_path / "runs", Run("goes-20260101-000000-aaaa", "pod", JobOptions(("x",)), (Worker(0),))
     )
@@ -169,9 +171,9 @@ def test_whoever_follows_a_run_is_told_when_its_directory_goes(tmp_path: Path) -
         async for _ in operator.runs.watch(directory):
             shutil.rmtree(directory.path, ignore_errors=True)
 
-    for told in (followed(), operator.reports.read_status(directory)):
+    for printed in (followed(), operator.reports.read_status(directory)):
         with pytest.raises(UsageError, match="is gone") as caught:
-            asyncio.run(asyncio.wait_for(told, 60))
+            asyncio.run(asyncio.wait_for(printed, 60))
         assert "tpu-tui attach" in caught.value.remedy
 
 
@@ -182,10 +184,10 @@ def test_a_failed_workers_last_lines_stand_one_below_the_other(
     directory = RunDirectory.create(tmp_path / "runs", run)
     directory.log_path(1).write_text("old\n| Training a | b\n\n| Training c | d\nboom\n")
     cause = explain(1, WorkerOutcome(3), read_last_lines(directory.log_path(1)))
-    teller = EventPrinter(run.id, Output(), directory)
-    teller.print(event("failure", 1, cause=cause))
-    teller.print(event("state", state="stopping", cause=cause))
-    teller.print(event("state", state="failed", cause=cause))
+    printer = EventPrinter(run.id, Output(), directory)
+    printer.print(event("failure", 1, cause=cause))
+    printer.print(event("state", state="stopping", cause=cause))
+    printer.print(event("state", state="failed", cause=cause))
     assert capsys.readouterr().err.splitlines() == [
         f"{run.id} stopping: worker 1 exited with 3; its last lines:",
         "    | Training a | b",

@@ -69,7 +69,7 @@ def test_one_machine_that_is_down_starts_nothing_anywhere_and_is_named(lab: Lab)
     assert [row["reachable"] for row in workers.document] == [True, False, True]
 
 
-def test_somebody_without_a_key_is_told_what_to_do(lab: Lab, tmp_path: Path) -> None:
+def test_somebody_without_a_key_is_reported_what_to_do(lab: Lab, tmp_path: Path) -> None:
     stranger = tmp_path / "stranger"
     asyncssh.generate_private_key("ssh-ed25519").write_private_key(stranger)
     answer = lab.shell.call(
@@ -92,20 +92,20 @@ def test_somebody_without_a_key_is_told_what_to_do(lab: Lab, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("words", [("check", "lab"), ("exec", "lab", "--", "true")], ids=["check", "exec"])
-def test_a_person_who_waits_is_told_for_whom(lab: Lab, words: tuple[str, ...]) -> None:
+def test_a_person_who_waits_is_reported_for_whom(lab: Lab, words: tuple[str, ...]) -> None:
     lab.write_profile()
     listener = lab.workers[1].process
     assert listener is not None
     listener.send_signal(signal.SIGSTOP)
-    ours, theirs = os.openpty()
-    with lab.shell.start(*words, stderr=theirs) as process:
-        os.close(theirs)
-        told = b""
-        while b"No answer yet of worker 1 " not in told:
-            told += os.read(ours, 65536)
+    controller, terminal = os.openpty()
+    with lab.shell.start(*words, stderr=terminal) as process:
+        os.close(terminal)
+        printed = b""
+        while b"No answer yet from worker 1 " not in printed:
+            printed += os.read(controller, 65536)
         listener.send_signal(signal.SIGCONT)
         process.communicate(timeout=DEADLINE)
-    os.close(ours)
+    os.close(controller)
 
 
 def test_a_run_that_is_nowhere_says_who_could_not_be_asked_for_it(lab: Lab) -> None:
@@ -119,7 +119,7 @@ def test_a_run_that_is_nowhere_says_who_could_not_be_asked_for_it(lab: Lab) -> N
     assert "not all workers could be asked for it: worker 1: " in answer.errors
 
 
-def test_runs_that_find_no_room_here_are_not_said_to_be_none(lab: Lab) -> None:
+def test_runs_that_find_no_room_here_are_not_reported_as_none(lab: Lab) -> None:
     lab.write_profile()
     assert lab.launch("--skip-checks").code == 0
     shutil.rmtree(lab.shell.home / "runs")
@@ -127,13 +127,16 @@ def test_runs_that_find_no_room_here_are_not_said_to_be_none(lab: Lab) -> None:
     done = subprocess.run(command, env=lab.shell.environ, capture_output=True, timeout=DEADLINE)
     errors = done.stderr.decode()
     assert done.returncode == 1
-    assert "runs of other machines cannot be kept here: " in errors
+    assert "runs of other machines cannot be recorded here: " in errors
     assert "→" in errors
     assert "No runs" not in errors
 
 
-def test_what_is_wrong_with_a_launch_is_told_before_anybody_is_asked(lab: Lab) -> None:
+def test_what_is_wrong_with_a_launch_is_reported_before_anybody_is_asked(lab: Lab) -> None:
     lab.hosts.unlink()
-    for words, said in ((("--env", "A B=c"), "no variable: 'A B'"), (("--phase-timeout", "x=3"), "no timeout 'x=3'")):
+    for words, expected in (
+        (("--env", "A B=c"), "'A B' is not a valid variable name"),
+        (("--phase-timeout", "x=3"), "no timeout 'x=3'"),
+    ):
         answer = lab.call("launch", "lab", *words, "--", "true")
-        assert (answer.code, said in answer.errors) == (2, True), answer.errors
+        assert (answer.code, expected in answer.errors) == (2, True), answer.errors

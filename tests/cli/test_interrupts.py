@@ -109,7 +109,10 @@ def test_while_a_run_is_handed_to_its_keeper(shell: Shell, hosts: Path, tmp_path
     answer = run(shell, _STRUCK_AT_A_FILE, KEEPER_LOG, *everywhere, *words)
     (known,) = shell.run("runs", "--offline", "--json").document
     assert (answer.code, answer.out) == (130, "")
-    assert f"{known['run']} goes on without this window. tpu-tui attach {known['run']}" in answer.errors
+    assert (
+        f"{known['run']} continues in the background. Follow it again with tpu-tui attach {known['run']}."
+        in answer.errors
+    )
     wait_until(
         lambda: shell.run("runs", "--offline", "--json").document[0]["state"] == "failed",
         "the keeper found nobody to launch on",

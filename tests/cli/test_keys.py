@@ -59,7 +59,7 @@ def test_without_a_key_the_refusal_says_what_adds_one_and_adding_it_lets_in(pod:
     assert key.read_bytes() == made
 
     nobody = pod.call("--profile", newcomer, "--user", "fred a:b", "keys", "add", "local", "--yes")
-    assert (nobody.code, "not a user name" in nobody.errors) == (2, True)
+    assert (nobody.code, "not a valid user name" in nobody.errors) == (2, True)
 
 
 def test_a_key_named_by_identity_joins_the_others(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
@@ -83,26 +83,26 @@ def test_read_only_and_machines_without_metadata_are_refused(pod: LocalPod, newc
 
 def test_a_person_at_a_terminal_is_asked_and_may_say_no(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
     make_key(tmp_path / "third")
-    ours, theirs = os.openpty()
+    controller, terminal = os.openpty()
     words = ("--profile", newcomer, "--identity", str(tmp_path / "third"), "keys", "add", "local")
-    os.write(ours, b"n\n")
-    with pod.shell.start(*words, stdin=theirs) as process:
+    os.write(controller, b"n\n")
+    with pod.shell.start(*words, stdin=terminal) as process:
         _, errors = process.communicate(timeout=60)
-    with pod.shell.start(*words, stdin=theirs) as left:
+    with pod.shell.start(*words, stdin=terminal) as left:
         assert left.stderr is not None
         while left.stderr.read(1) not in (b"]", b""):
             pass
         left.send_signal(signal.SIGINT)
         assert left.wait(60) == 130
-    os.close(ours)
-    os.close(theirs)
+    os.close(controller)
+    os.close(terminal)
     assert process.returncode == 2
     assert re.search(rf"log in as {getpass.getuser()} on the 4 workers of local.*\[y/N\]", errors.decode())
     answer = pod.call(*words, "--dry-run")
     assert "Would let" in answer.errors
 
 
-def test_os_login_is_told_with_the_commands_that_serve_it(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
+def test_os_login_is_reported_with_the_commands_that_serve_it(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
     rest = pod.announced["tpu_api"]["rest"]
     request = urllib.request.Request(
         f"{rest}/v2/projects/local/locations/local-a/nodes/local?updateMask=metadata",

@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.commands import DEADLINE
 from tests.cli.conftest import LocalPod
-from tests.cli.test_runs_delete import Asked
+from tests.cli.test_runs_delete import Question
 from tests.pods import wait_until
 from tui.pod.run import RunState
 from tui.runs.record.run_directory import RunDirectory
@@ -138,7 +138,7 @@ def test_cores_come_sorted_by_any_column(pod: LocalPod, rehearsed: dict[str, Any
     assert [row["core"] for row in backwards] == list(range(31, -1, -1))
 
 
-def test_status_tells_state_figures_and_exit_codes(pod: LocalPod, rehearsed: dict[str, Any]) -> None:
+def test_status_shows_state_figures_and_exit_codes(pod: LocalPod, rehearsed: dict[str, Any]) -> None:
     status = pod.run("status", "night", "--json").document
     assert (status["run"], status["slice"], status["state"]) == (rehearsed["run"], "local", "running")
     assert status["attended"] is True
@@ -164,7 +164,7 @@ def test_a_second_run_on_a_busy_slice_is_refused_before_anything_starts(
     assert rehearsed["run"] in answer.errors
 
 
-def test_a_killed_keeper_is_told_and_attach_goes_on_where_the_mirror_ended(
+def test_a_killed_keeper_is_reported_and_attach_goes_on_where_the_mirror_ended(
     pod: LocalPod, rehearsed: dict[str, Any]
 ) -> None:
     directory = Path(rehearsed["directory"])
@@ -302,17 +302,17 @@ def test_whoever_waits_for_a_run_has_it_looked_after_again(pod: LocalPod, tmp_pa
         directory = Path(json.loads(waiting.stdout.readline())["directory"])
         assert b"begun" in waiting.stdout.readline()
         os.kill(int((directory / "keeper").read_text().split()[0]), signal.SIGKILL)
-        told = iter(waiting.stderr.readline, b"")
-        absence = next(line for line in told if b"nobody looks after" in line)
+        printed = iter(waiting.stderr.readline, b"")
+        absence = next(line for line in printed if b"has exited" in line)
         assert b" since 20" in absence
-        assert b"another one is started" in absence
-        assert any(b"is looked after again" in line for line in told)
+        assert b"another one starts" in absence
+        assert any(b"has a keeper again" in line for line in printed)
         end.touch()
         assert waiting.wait(DEADLINE) == 0
         assert b"ended" in waiting.stdout.read()
 
 
-def test_whoever_waits_is_let_go_when_nobody_can_look_after_the_run(pod: LocalPod, tmp_path: Path) -> None:
+def test_whoever_waits_is_let_go_when_cannot_look_after_the_run(pod: LocalPod, tmp_path: Path) -> None:
     end = tmp_path / "end"
     job = ("sh", "-c", f"echo begun; until test -e {end}; do sleep 0.1; done")
     words = ("launch", "local", "--skip-checks", "--name", "forsaken", "--json", "--", *job)
@@ -354,10 +354,10 @@ def test_a_slice_comes_and_goes(pod: LocalPod) -> None:
     would = pod.call("slices", "delete", "small", "--dry-run", "--json").document
     assert (would["dry_run"], len(would["steps"])) == (True, 1)
     assert would["steps"][0].startswith("would delete small in local-a, now READY")
-    with Asked(pod.shell, "slices", "stop", "small") as asked:
+    with Question(pod.shell, "slices", "stop", "small") as asked:
         asked.waits_for("[y/N] ")
         kept = asked.answers("\n")
-    assert (kept.code, "its TPU is given back" in kept.errors, "small is not stopped" in kept.errors) == (
+    assert (kept.code, "releases its TPU" in kept.errors, "small was not stopped" in kept.errors) == (
         2,
         True,
         True,
@@ -386,7 +386,7 @@ def test_a_slice_of_several_workers_is_not_stopped_and_what_helps_is_said(pod: L
 
 
 def test_unknown_names_end_with_2_and_what_there_is(pod: LocalPod) -> None:
-    for words, told in (
+    for words, printed in (
         (["workers", "lokal"], "local"),
         (["status", "nope"], ""),
         (["cores", "/no/such/file"], ""),
@@ -396,4 +396,4 @@ def test_unknown_names_end_with_2_and_what_there_is(pod: LocalPod) -> None:
         assert answer.code == 2, words
         assert "Traceback" not in answer.errors
         assert "→" in answer.errors
-        assert told in answer.errors
+        assert printed in answer.errors

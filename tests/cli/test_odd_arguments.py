@@ -40,9 +40,9 @@ def test_a_long_name_is_cut_and_an_odd_one_made_fit_for_files(pod: LocalPod) -> 
     [("..", "nothing"), ("- -", "nothing"), ("🚀", "nothing"), ("модель-3", "модель"), ("v2-日本", "日本")],
 )
 def test_a_name_that_cannot_be_read_any_more_is_refused(name: str, why: str) -> None:
-    with pytest.raises(UsageError, match="no run can be called") as refused:
+    with pytest.raises(UsageError, match="a run cannot be called") as refused:
         readable_name(name)
-    assert (why if why != "nothing" else "no letter or digit would be left") in refused.value.why
+    assert (why if why != "nothing" else "it has no letter or digit") in refused.value.why
     assert refused.value.remedy
 
 
@@ -69,7 +69,7 @@ def test_a_job_gets_odd_values_exactly(pod: LocalPod) -> None:
 def test_bytes_that_are_no_characters_are_refused(pod: LocalPod, words: tuple[str, ...]) -> None:
     answer = pod.call(*words)
     assert answer.code == 2
-    assert "is no text: it holds bytes that are no characters\n  → write it in UTF-8" in answer.errors
+    assert "is not text: it has bytes that are not characters\n  → write it in UTF-8" in answer.errors
     assert "Traceback" not in answer.errors
 
 
@@ -103,7 +103,10 @@ def test_a_slip_of_the_finger_deletes_no_run(pod: LocalPod) -> None:
     for slip in ("kept-onc", "ept-once", run[:-1]):
         answer = pod.call("runs", "delete", slip, "--yes")
         assert answer.code == 2
-        assert f"is too little of {run} to delete that\n  → tpu-tui runs delete {run}" in answer.errors
+        assert (
+            f"is too short a part of {run} to delete that run\n  → use the whole ID: tpu-tui runs delete {run}"
+            in answer.errors
+        )
     assert pod.call("status", run).code == 0
     assert pod.call("runs", "delete", "kept-once", "--yes", "--json").document == [
         {"run": run, "deleted": True, "detail": None}

@@ -39,7 +39,7 @@ def test_a_closed_stream_is_an_empty_one(shell: Shell, hosts: Path, redirection:
     assert answer.errors == ""
 
 
-def test_an_error_that_nobody_reads_any_more_is_told_by_the_exit_code_alone(shell: Shell) -> None:
+def test_an_error_that_no_one_reads_any_more_is_reported_by_the_exit_code_alone(shell: Shell) -> None:
     read, written = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "tui.cli", "status", "nothing"]
@@ -54,13 +54,13 @@ def test_an_error_that_nobody_reads_any_more_is_told_by_the_exit_code_alone(shel
     ids=lambda words: words[0],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_an_answer_that_cannot_be_written_is_told(
+def test_an_answer_that_cannot_be_written_is_reported(
     shell: Shell, hosts: Path, unbuffered: str, words: tuple[str, ...]
 ) -> None:
     shell.environ["PYTHONUNBUFFERED"] = unbuffered
     answer = _through(shell, ">/dev/full", "--hosts", str(hosts), *words)
     assert answer.code == 1
-    assert "standard output: No space left on device\n  → make room there" in answer.errors
+    assert "standard output: No space left on device\n  → free some space there" in answer.errors
     assert "Traceback" not in answer.errors
     assert "Exception ignored" not in answer.errors
 
@@ -123,7 +123,7 @@ def test_json_loses_no_character_that_the_encoding_lacks(shell: Shell, encoding:
 def test_a_home_that_may_not_be_written_to_is_named(shell: Shell, hosts: Path) -> None:
     shell.environ["TPU_TUI_HOME"] = "/dev/null/x"
     answer = shell.run("--hosts", str(hosts), "launch", "lab", "--skip-checks", "--", "true")
-    assert "let TPU_TUI_HOME name a directory" in answer.errors
+    assert "set TPU_TUI_HOME to a directory" in answer.errors
     assert answer.code == 1
     shell.environ["TPU_TUI_HOME"] = "/etc/passwd"
-    assert "let TPU_TUI_HOME name a directory" in shell.run("runs", "--offline").errors
+    assert "set TPU_TUI_HOME to a directory" in shell.run("runs", "--offline").errors

@@ -17,7 +17,7 @@ from tui.errors import UsageError, WorkerError
 pytestmark = pytest.mark.py310
 
 
-def test_what_to_do_about_many_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_to_do_about_many_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     denied = [
         WorkerError("permission denied", worker=worker, why=f"to 10.0.0.{worker}", remedy="add the key")
         for worker in range(3)
@@ -33,7 +33,7 @@ def test_what_to_do_about_many_is_told_once(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
-def test_what_many_workers_say_alike_is_told_of_all_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_many_workers_say_alike_is_reported_of_all_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     late = [WorkerError("no answer", worker=worker, why="too late", remedy="look at it") for worker in range(128)]
     other = WorkerError("denied", worker=64, remedy="add a key")
     Output().problems([*late[:64], other, *late[65:], UsageError("no answer", why="too late", remedy="look at it")])
@@ -60,11 +60,11 @@ def test_what_is_no_span_is_none(text: str) -> None:
 
 
 def test_a_terminal_that_takes_no_orders_is_sent_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = pty.openpty()
-    with os.fdopen(theirs, "w") as terminal, os.fdopen(ours, "rb"):
+    controller, device = pty.openpty()
+    with os.fdopen(device, "w") as terminal, os.fdopen(controller, "rb"):
         monkeypatch.setenv("TERM", "xterm")
-        assert stdio.obeys(terminal)
+        assert stdio.understands_controls(terminal)
         monkeypatch.setenv("TERM", "dumb")
-        assert not stdio.obeys(terminal)
+        assert not stdio.understands_controls(terminal)
     with io.StringIO() as file:
-        assert not stdio.obeys(file)
+        assert not stdio.understands_controls(file)

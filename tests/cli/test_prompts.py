@@ -18,16 +18,16 @@ pytestmark = pytest.mark.py310
 class Terminal:
     """A terminal, and the person before it."""
 
-    def __init__(self, ours: int, theirs: int) -> None:
-        self.ours = ours
-        self.theirs = theirs
+    def __init__(self, controller: int, device: int) -> None:
+        self.controller = controller
+        self.device = device
 
     def type(self, text: str) -> None:
-        os.write(self.ours, text.encode())
+        os.write(self.controller, text.encode())
 
     @property
     def shows_what_is_typed(self) -> bool:
-        return bool(termios.tcgetattr(self.theirs)[3] & termios.ECHO)
+        return bool(termios.tcgetattr(self.device)[3] & termios.ECHO)
 
     async def asks(self) -> None:
         await until(lambda: not self.shows_what_is_typed, "somebody asks for a secret")
@@ -35,10 +35,10 @@ class Terminal:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    ours, theirs = os.openpty()
-    with os.fdopen(theirs, "r") as stdin, os.fdopen(ours, "wb", buffering=0):
+    controller, device = os.openpty()
+    with os.fdopen(device, "r") as stdin, os.fdopen(controller, "wb", buffering=0):
         monkeypatch.setattr("sys.stdin", stdin)
-        yield Terminal(ours, theirs)
+        yield Terminal(controller, device)
 
 
 async def test_secrets_are_asked_for_one_after_the_other(terminal: Terminal) -> None:

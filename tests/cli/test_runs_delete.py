@@ -32,7 +32,7 @@ def ended(shell: Shell, run: str, state: str = "failed") -> RunDirectory:
     return directory
 
 
-class Asked:
+class Question:
     """A command at a terminal that shows what it printed there."""
 
     def __init__(self, shell: Shell, *words: str) -> None:
@@ -41,7 +41,7 @@ class Asked:
         os.close(theirs)
         self.shown = ""
 
-    def __enter__(self) -> Asked:
+    def __enter__(self) -> Question:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -76,7 +76,7 @@ class Asked:
 
 def test_at_a_terminal_what_goes_is_listed_and_a_yes_deletes_it(shell: Shell) -> None:
     directory = ended(shell, NIGHT)
-    with Asked(shell, "runs", "delete", "last", "--on", "here") as asked:
+    with Question(shell, "runs", "delete", "last", "--on", "here") as asked:
         asked.waits_for("Delete? [y/N] ")
         assert directory.path.exists()
         answer = asked.answers("y\n")
@@ -89,7 +89,7 @@ def test_at_a_terminal_what_goes_is_listed_and_a_yes_deletes_it(shell: Shell) ->
 @pytest.mark.parametrize("reply", ["\n", "n\n", "\x04", "yeah\n"])
 def test_anything_but_a_yes_deletes_nothing(shell: Shell, reply: str) -> None:
     directory = ended(shell, NIGHT)
-    with Asked(shell, "runs", "delete", NIGHT, "--on", "here", "--json") as asked:
+    with Question(shell, "runs", "delete", NIGHT, "--on", "here", "--json") as asked:
         asked.waits_for("Delete? [y/N] ")
         answer = asked.answers(reply)
     assert (answer.code, answer.document) == (1, [{"run": NIGHT, "deleted": False, "detail": "not confirmed"}])
@@ -99,7 +99,7 @@ def test_anything_but_a_yes_deletes_nothing(shell: Shell, reply: str) -> None:
 
 def test_ctrl_c_at_the_question_deletes_nothing(shell: Shell) -> None:
     directory = ended(shell, NIGHT)
-    with Asked(shell, "runs", "delete", NIGHT, "--on", "here") as asked:
+    with Question(shell, "runs", "delete", NIGHT, "--on", "here") as asked:
         asked.waits_for("Delete? [y/N] ")
         asked.process.send_signal(signal.SIGINT)
         answer = asked.ends()
@@ -113,7 +113,7 @@ def test_without_a_terminal_nothing_is_deleted_unless_yes_is_given(shell: Shell,
     directories = [ended(shell, NIGHT), ended(shell, DAY)]
     refused = shell.call("runs", "delete", *words, "--on", "here")
     assert (refused.code, refused.out) == (2, "")
-    assert "without asking" in refused.errors
+    assert "without confirmation" in refused.errors
     assert NIGHT in refused.errors
     assert "→ add --yes" in refused.errors
     assert all(directory.path.exists() for directory in directories)
@@ -134,7 +134,7 @@ def test_the_newest_run_is_never_deleted_unasked_by_the_word_last(shell: Shell, 
 def test_a_live_run_is_neither_listed_nor_deleted(pod: LocalPod, tmp_path: Path) -> None:
     launched = _launched(pod, "stays", "sleep", "1000")
     over = ended(pod.shell, DAY)
-    with Asked(pod.shell, "runs", "delete", launched, DAY, "--on", "here") as asked:
+    with Question(pod.shell, "runs", "delete", launched, DAY, "--on", "here") as asked:
         asked.waits_for("Delete? [y/N] ")
         assert launched not in asked.shown
         answer = asked.answers("y\n")

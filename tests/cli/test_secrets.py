@@ -42,10 +42,12 @@ class Watcher:
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words, environ = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
-                told = {"cmdline": words, "environ": b"" if b"TPU_TUI_RUN=" in environ else environ}
+                printed = {"cmdline": words, "environ": b"" if b"TPU_TUI_RUN=" in environ else environ}
                 for secret in (TYPED, EXPORTED):
                     self.seen |= {
-                        Sight(int(process.name), file, secret, words) for file, text in told.items() if secret in text
+                        Sight(int(process.name), file, secret, words)
+                        for file, text in printed.items()
+                        if secret in text
                     }
 
     def _watch(self) -> None:
@@ -105,8 +107,8 @@ def test_a_secret_shows_in_no_process_but_the_job_and_in_no_file(lab: tuple[str,
     assert not [sight for sight in watcher.seen if sight.file == "cmdline" and sight.words != own]
     assert {sight.pid for sight in settled.seen if sight.file == "cmdline"} == {launch.pid}
     assert {sight.secret for sight in watcher.seen if sight.file == "cmdline"} == {TYPED}, "what the person typed"
-    ours = [sight for sight in watcher.seen if sight.file == "environ" and b"tui." not in sight.words]
-    assert not ours, "the exported one is in the environment of this shell's own commands only"
+    controller = [sight for sight in watcher.seen if sight.file == "environ" and b"tui." not in sight.words]
+    assert not controller, "the exported one is in the environment of this shell's own commands only"
     assert TYPED not in {sight.secret for sight in watcher.seen if sight.file == "environ"}
 
     run = next((shell.home / "runs").iterdir())
@@ -129,4 +131,4 @@ def test_a_secret_shows_in_no_process_but_the_job_and_in_no_file(lab: tuple[str,
 def test_a_variable_that_is_not_set_here_cannot_be_passed_on(lab: tuple[str, ...], shell: Shell) -> None:
     answer = shell.run(*lab, "launch", "lab", "--env", "NOT_SET_ANYWHERE", "--", "true")
     assert answer.code == 2
-    assert "NOT_SET_ANYWHERE is not set here" in answer.errors
+    assert "NOT_SET_ANYWHERE is not set in this shell" in answer.errors

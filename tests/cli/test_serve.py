@@ -228,7 +228,7 @@ async def test_a_key_pressed_at_once_reaches_the_console(server: dict[str, Any])
         assert await ending(terminal) == aiohttp.WSCloseCode.OK
 
 
-def test_a_port_that_is_taken_is_told(shell: Shell) -> None:
+def test_a_port_that_is_taken_is_reported(shell: Shell) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         answer = shell.run("serve", "--port", str(taken.getsockname()[1]))
     assert answer.code == 2
@@ -292,7 +292,7 @@ def test_a_signal_ends_serve_and_the_consoles_of_open_tabs_without_a_word(shell:
     assert not any(child.is_running() for child in opened)
 
 
-def test_a_console_that_cannot_start_is_told_to_its_page_and_not_to_the_terminal(shell: Shell) -> None:
+def test_a_console_that_cannot_start_is_reported_to_its_page_and_not_to_the_terminal(shell: Shell) -> None:
     process, served = started(shell)
     (shell.home / "profiles").mkdir()
     (shell.home / "profiles" / "default.toml").write_text("route = 'nowhere'\n")

@@ -20,5 +20,5 @@ from tui.runs.worker.stop import StopAnswer
         (StopAnswer(0, False, None, "no answer"), "NOT CONFIRMED (no answer)"),
     ],
 )
-def test_what_never_started_is_not_called_stopped(answer: StopAnswer, told: str) -> None:
-    assert _in_words(answer) == told
+def test_what_never_started_is_not_called_stopped(answer: StopAnswer, printed: str) -> None:
+    assert _in_words(answer) == printed

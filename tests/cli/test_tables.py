@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.commands.terminal.tables import INDENT, TEXT, aligned, fitted
+from tui.commands.terminal.tables import INDENT, MIN_WRAPPED_WIDTH, fit_columns
+from tui.text.columns import align_columns
 
 NONE = frozenset[int]()
 RUNS = [
@@ -16,43 +17,43 @@ RUNS = [
 
 
 def test_columns_stand_beneath_their_names_numbers_to_the_right() -> None:
-    lines = list(aligned([["NAME", "WORKERS"], ["pod", "4"], ["größer", "128"]], frozenset({1})))
+    lines = list(align_columns([["NAME", "WORKERS"], ["pod", "4"], ["größer", "128"]], frozenset({1})))
     assert lines == ["NAME    WORKERS", "pod           4", "größer      128"]
 
 
 def test_what_fits_is_a_line_a_row() -> None:
-    assert list(fitted(RUNS, NONE, 200)) == list(aligned(RUNS, NONE))
+    assert list(fit_columns(RUNS, NONE, 200)) == list(align_columns(RUNS, NONE))
 
 
 def test_a_column_that_says_nothing_is_left_out_before_anything_is_broken() -> None:
-    lines = list(fitted([["A", "B", "C"], ["x" * 10, "-", "y"], ["x", "", "y"]], NONE, 14))
+    lines = list(fit_columns([["A", "B", "C"], ["x" * 10, "-", "y"], ["x", "", "y"]], NONE, 14))
     assert lines == ["A           C", "xxxxxxxxxx  y", "x           y"]
 
 
 def test_a_sentence_is_broken_within_its_column() -> None:
-    lines = list(fitted([["cause", "one two three four five six seven"], ["state", "failed"]], NONE, 32))
+    lines = list(fit_columns([["cause", "one two three four five six seven"], ["state", "failed"]], NONE, 32))
     assert lines == ["cause  one two three four five", "       six seven", "state  failed"]
 
 
 def test_columns_without_room_go_beneath_and_ids_stay_whole() -> None:
-    lines = list(fitted(RUNS, NONE, 60))
+    lines = list(fit_columns(RUNS, NONE, 60))
     assert max(map(len, lines)) <= 60
     assert lines[0] == "RUN                         STATE      STARTED"
     assert lines[1].startswith(" " * INDENT + "CAUSE")
     assert sum("night-20260101-000000-abcd" in line for line in lines) == 1
 
 
-words = st.text(st.characters(categories=["L", "N"], max_codepoint=0x17F), min_size=1, max_size=TEXT)
+words = st.text(st.characters(categories=["L", "N"], max_codepoint=0x17F), min_size=1, max_size=MIN_WRAPPED_WIDTH)
 cells = st.lists(words, max_size=8).map(" ".join)
 
 
-@given(st.lists(st.tuples(cells, cells, cells), min_size=2, max_size=5), st.integers(TEXT + INDENT, 120))
+@given(st.lists(st.tuples(cells, cells, cells), min_size=2, max_size=5), st.integers(MIN_WRAPPED_WIDTH + INDENT, 120))
 def test_no_word_is_lost_and_no_line_is_too_long(rows: list[tuple[str, str, str]], room: int) -> None:
     lines = [["first", "second", "third"], *map(list, rows)]
-    shown = list(fitted(lines, NONE, room))
+    shown = list(fit_columns(lines, NONE, room))
     assert all(len(line) <= room for line in shown)
-    told = sorted(" ".join(shown).split())
+    printed = sorted(" ".join(shown).split())
     kept = [place for place in range(3) if any(line[place] for line in lines[1:])] or [0, 1, 2]
-    assert told == sorted(" ".join(line[place] for line in lines for place in kept).split()) or told == sorted(
+    assert printed == sorted(" ".join(line[place] for line in lines for place in kept).split()) or printed == sorted(
         " ".join(" ".join(line) for line in lines).split()
     )

@@ -63,7 +63,7 @@ def test_a_run_launched_elsewhere_is_found_mirrored_from_byte_0_and_deleted(pod:
     assert launched not in [row["run"] for row in other.call("runs", "--json").document]
 
 
-def test_a_run_that_ended_elsewhere_is_told_as_ended_and_can_be_deleted(pod: LocalPod, tmp_path: Path) -> None:
+def test_a_run_that_ended_elsewhere_is_reported_as_ended_and_can_be_deleted(pod: LocalPod, tmp_path: Path) -> None:
     attached = pod.run("launch", "local", "--name", "short", "--skip-checks", "--json", "--", "echo", "hi")
     launched = json.loads(attached.raw.splitlines()[0])["run"]
     other = another_machine(pod, tmp_path)

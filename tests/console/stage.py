@@ -149,7 +149,7 @@ class StageRuns(Runs):
     """Runs of directories, without keepers and workers."""
 
     def __init__(self, stage: StageOperator) -> None:
-        super().__init__(stage.connections, stage.slices, stage.logs)
+        super().__init__(stage.connections, lambda: stage.logs)
         self.stage = stage
 
     async def ensure_keeper(self, directory: RunDirectory) -> bool:

@@ -89,7 +89,7 @@ async def test_a_name_that_an_id_cannot_hold_is_refused_and_one_with_marks_is_ma
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
         app.screen.query_one("#name", Input).value = "ночь"
         await pilot.press("enter")
-        await until(pilot, lambda: "no run can be called 'ночь'" in dialog_text(app))
+        await until(pilot, lambda: "a run cannot be called 'ночь'" in dialog_text(app))
         app.screen.query_one("#name", Input).value = "größe 2"
         launch = app.screen.query_one("#launch", Button)
         await pilot.press("enter")

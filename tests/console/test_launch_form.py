@@ -71,7 +71,7 @@ def test_nothing_is_scaled_before_both_fields_are_filled() -> None:
 
 
 def test_an_unknown_type_is_told() -> None:
-    with pytest.raises(UsageError, match="no accelerator type"):
+    with pytest.raises(UsageError, match="unknown accelerator type"):
         format_scaling("v3-8", "local-4", "1024")
 
 

@@ -38,7 +38,7 @@ def watched() -> Watched:
     return Watched()
 
 
-def test_an_absence_is_told_once(watched: Watched) -> None:
+def test_an_absence_is_reported_once(watched: Watched) -> None:
     assert watched.look(THERE) is None
     assert watched.look(AWAY) is None
     watched.now = UNATTENDED_AFTER_S
@@ -47,7 +47,7 @@ def test_an_absence_is_told_once(watched: Watched) -> None:
     assert watched.look(AWAY) is None
 
 
-def test_a_return_is_told_once_and_a_second_absence_again(watched: Watched) -> None:
+def test_a_return_is_reported_once_and_a_second_absence_again(watched: Watched) -> None:
     for watched.now in (0.0, 2.0):
         watched.look(AWAY)
     assert watched.look(THERE) is THERE

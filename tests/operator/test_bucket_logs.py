@@ -239,9 +239,9 @@ async def test_a_download_that_was_given_up_leaves_nothing(store: Store) -> None
     assert store.copies == []
 
 
-async def test_a_bucket_that_may_not_be_read_is_told_with_the_role_that_may(tmp_path: Path) -> None:
-    said = {"error": {"code": 403, "message": "a@b.example does not have storage.objects.get access"}}
-    body = json.dumps(said).encode()
+async def test_a_bucket_that_may_not_be_read_is_reported_with_the_role_that_may(tmp_path: Path) -> None:
+    expected = {"error": {"code": 403, "message": "a@b.example does not have storage.objects.get access"}}
+    body = json.dumps(expected).encode()
 
     refusing: set[asyncio.Task[None]] = set()
 

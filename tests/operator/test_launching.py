@@ -38,5 +38,5 @@ def test_a_key_without_a_passphrase_is_left_to_the_keeper_as_is_all_that_logs_in
     assert _planned(tmp_path, "").stdout.split() == [str(tmp_path / "key"), "None"]
 
 
-def test_a_key_that_nobody_can_be_asked_about_stops_the_launch_before_it_begins(tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_asked_about_stops_the_launch_before_it_begins(tmp_path: Path) -> None:
     assert "ssh-add" in _planned(tmp_path, "correct horse").stderr

@@ -31,8 +31,8 @@ class Shell:
             code = main(words)
         except SystemExit as end:
             code = int(end.code or 0)
-        told = self._capsys.readouterr()
-        return Answer(code, told.out.encode(), told.err)
+        printed = self._capsys.readouterr()
+        return Answer(code, printed.out.encode(), printed.err)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_the_ladder_holds_every_size_against_the_smallest(shell: Shell) -> None:
         ("v2-128", 120.0, 0.6),
     ]
     assert (typed["go_up"], typed["next_type"]) == (False, None)
-    assert "v2-32 is the largest that pays" in typed["advice"]
+    assert "v2-32 is the largest size worth using" in typed["advice"]
     (untyped,) = (ladder for ladder in answer.document["ladders"] if ladder["generation"] != "v2")
     assert untyped["rungs"][0]["accelerator_type"] == "4 cores"
     assert answer.document["left_out"] == []
@@ -137,12 +137,12 @@ def test_notes_and_warnings_stand_under_the_figures_where_a_file_keeps_them(shel
     assert "global batch    4000" in figures
     lines = beneath.splitlines()
     assert lines == [*document["notes"], *(f"warning: {warning}" for warning in document["warnings"])]
-    assert any(line.startswith("epochs stay") for line in lines)
+    assert any(line == "the number of epochs stays the same" for line in lines)
     assert any(line.startswith("warning: a batch of 1,001 does not divide") for line in lines)
     assert answer.errors == ""
 
 
-def test_the_rate_is_the_jobs_own_average_where_it_tells_one() -> None:
+def test_the_rate_is_the_jobs_own_average_where_it_shows_one() -> None:
     demux = Demux()
     demux.feed(None, f"{training(core=0, rate='9.00', global_rate='7.00')}\n".encode())
     assert steady_rate(demux.snapshot()) == 7.0

@@ -24,7 +24,7 @@ def test_a_rung_that_scales_badly_ends_the_climb() -> None:
 
     assert (ladder.go_up, ladder.next_type) == (False, None)
     assert "v2-128 keeps 50%" in ladder.advice
-    assert "v2-32 is the largest that pays" in ladder.advice
+    assert "v2-32 is the largest size worth using" in ladder.advice
     assert ladders([run("v2-8", 2000.0), run("v2-32", 4000.0)], worth=0.5)[0].go_up
 
 
@@ -52,11 +52,11 @@ def test_the_fastest_run_that_succeeded_counts() -> None:
     assert (ladder.rungs[0].run, ladder.rungs[0].rate_total) == ("fast", 2000.0)
 
 
-def test_nobody_goes_up_from_a_size_where_nothing_worked_or_was_measured() -> None:
-    for top, told in ((run("v3-32", 1.0, succeeded=False), "no run succeeded"), (run("v3-32", None), "no rate")):
+def test_no_one_goes_up_from_a_size_where_nothing_worked_or_was_measured() -> None:
+    for top, printed in ((run("v3-32", 1.0, succeeded=False), "no successful run"), (run("v3-32", None), "no rate")):
         (ladder,) = ladders([run("v3-8", 2000.0), top])
         assert not ladder.go_up
-        assert told in ladder.advice
+        assert printed in ladder.advice
         assert ladder.rungs[1].efficiency is None
 
 

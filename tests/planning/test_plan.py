@@ -57,12 +57,12 @@ def test_a_short_training_warms_up_for_a_third_and_a_smaller_batch_not_at_all() 
     assert (smaller.lr, smaller.warm_up_epochs) == (0.1, None)
 
 
-def test_one_of_a_thing_is_told_as_one() -> None:
+def test_one_of_a_thing_is_reported_as_one() -> None:
     plan = make_plan("v6e-1", "v6e-8", batch_size=3, steps=1, lr=0.1, epochs=3)
-    told = " ".join((*plan.notes, *plan.warnings))
-    assert "v6e-1: 1 worker, 1 core (1 chip)" in told
-    assert "over the first epoch" in told
-    assert "1 step shows 21 more" in told
+    printed = " ".join((*plan.notes, *plan.warnings))
+    assert "v6e-1: 1 worker, 1 core (1 chip)" in printed
+    assert "over the first epoch" in printed
+    assert "1 step shows 21 more" in printed
 
 
 def test_what_does_not_divide_is_said_and_no_example_is_lost() -> None:
@@ -121,7 +121,7 @@ def test_an_unknown_type_is_refused_with_how_to_write_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["v2-12", "v4-4", "v5litepod-3", "v6e-12"])
 def test_a_type_that_is_no_whole_number_of_machines_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"there is no {name}"):
+    with pytest.raises(UsageError, match=f"{name} does not exist"):
         make_plan(name, "v2-8", batch_size=1024)
 
 

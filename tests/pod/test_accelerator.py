@@ -32,7 +32,7 @@ def test_a_type_whose_arithmetic_is_not_known_is_not_guessed(name: str) -> None:
     assert accelerator.parse(name) is None
 
 
-def test_memory_of_a_device_is_told_by_generation() -> None:
+def test_memory_of_a_device_is_reported_by_generation() -> None:
     parsed = accelerator.parse("v5p-8")
     assert parsed is not None
     assert parsed.hbm_gib == 95

@@ -5,7 +5,7 @@ import pytest
 from tests.logs.shapes import training
 from tui.logs.demux import Demux
 from tui.reports.comparison import Compared, compare, comparison_rows, comparison_texts
-from tui.reports.summary import RunFacts, Summary, summarise
+from tui.reports.summary import RunFacts, Summary, summarize
 
 pytestmark = pytest.mark.py310
 
@@ -15,13 +15,13 @@ def run(title: str, *, cores: int, rate: float, steps: int = 6, **facts: object)
     demux = Demux()
     for step in range(steps):
         for core in range(cores):
-            told = rate / 10 if step == 0 else rate
-            line = training(core=core, step=step, loss=f"{8 - step}.00000", rate=f"{told:.2f}")
+            printed = rate / 10 if step == 0 else rate
+            line = training(core=core, step=step, loss=f"{8 - step}.00000", rate=f"{printed:.2f}")
             demux.feed(core // 8, (line + "\n").encode(), now=1000.0 + step)
-    return summarise(RunFacts(title, **facts), demux.snapshot(now=1000.0))  # type: ignore[arg-type]
+    return summarize(RunFacts(title, **facts), demux.snapshot(now=1000.0))  # type: ignore[arg-type]
 
 
-def test_scaling_is_told_against_the_first() -> None:
+def test_scaling_is_reported_against_the_first() -> None:
     small, large = compare([run("small", cores=8, rate=100.0), run("large", cores=32, rate=90.0)])
     assert (small.rate_total, small.rate_per_core, small.efficiency, small.speedup) == (800.0, 100.0, 1.0, 1.0)
     assert (large.rate_total, large.rate_per_core, large.efficiency, large.speedup) == (2880.0, 90.0, 0.9, 3.6)
@@ -38,16 +38,16 @@ def test_losses_steps_and_ends_stand_beside_each_other() -> None:
     assert (one.state, one.cause, one.restarts) == ("failed", "worker 0 exited with code 3", 2)
 
 
-def test_the_lowest_loss_is_told_as_the_log_printed_it() -> None:
+def test_the_lowest_loss_is_reported_as_the_log_printed_it() -> None:
     demux = Demux()
     demux.feed(
         0, f"{training(core=0, step=0, loss='6.10000')}\n{training(core=0, step=1, loss='7.00000')}\n".encode()
     )
-    assert compare([summarise(RunFacts("a"), demux.snapshot())])[0].to_json()["lowest_loss"] == 6.1
+    assert compare([summarize(RunFacts("a"), demux.snapshot())])[0].to_json()["lowest_loss"] == 6.1
 
 
 def test_a_log_without_figures_is_still_a_column() -> None:
-    empty = summarise(RunFacts("empty", is_run=False), Demux().snapshot())
+    empty = summarize(RunFacts("empty", is_run=False), Demux().snapshot())
     compared = compare([run("a", cores=2, rate=50.0), empty])
     assert compared[1].efficiency is None
     rows = {row[0]: row[1:] for row in comparison_rows(compared)}
@@ -88,13 +88,13 @@ def test_the_lowest_loss_is_never_above_the_last_one() -> None:
             demux.feed(0, f"{training(core=core, step=step, loss=loss)}\n".encode(), now=1000.0 + step + core / 10)
     # One more step that a single core has told, whose loss stands above the others'.
     demux.feed(0, f"{training(core=0, step=400, loss='9.00000')}\n".encode(), now=1400.5)
-    (one,) = compare([summarise(RunFacts("a"), demux.snapshot(now=1401.0))])
+    (one,) = compare([summarize(RunFacts("a"), demux.snapshot(now=1401.0))])
     assert one.loss is not None
     assert one.lowest_loss is not None
     assert one.lowest_loss <= one.loss.median
 
 
-def test_the_rate_that_status_tells_stands_beside_the_runs() -> None:
+def test_the_rate_that_status_shows_stands_beside_the_runs() -> None:
     summary = run("a", cores=2, rate=50.0)
     (one,) = compare([summary])
     assert one.rate_newest == summary.rate_total == 100.0

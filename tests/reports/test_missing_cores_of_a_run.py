@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.console.stage import a_slice, begin, make_run, training_line, write
-from tui.commands.status import _missing_to_read
+from tui.commands.status import _format_missing
 from tui.reports.facts import summary_of_run
 from tui.reports.status import status_document
 from tui.runs.read.sample_reader import RunReader
@@ -28,8 +28,8 @@ def run_without(home: Path, silent: int, **facts: object) -> RunDirectory:
             if worker.index != silent:
                 cores = range(worker.index * 8, worker.index * 8 + 8)
                 lost = {core: core == 9 and step >= 12 for core in cores}
-                told = (training_line(core, 1, step, "nan" if lost[core] else 6.5, 250.0) for core in cores)
-                write(made, worker.index, b"".join(told), START + 5 * step)
+                printed = (training_line(core, 1, step, "nan" if lost[core] else 6.5, 250.0) for core in cores)
+                write(made, worker.index, b"".join(printed), START + 5 * step)
     return made
 
 
@@ -40,26 +40,26 @@ def document(directory: RunDirectory) -> dict[str, object]:
     return status_document(status_of(directory), reader.snapshot(START + 100))
 
 
-def test_status_names_the_cores_above_the_highest_that_tells_anything(tmp_path: Path) -> None:
-    told = document(run_without(tmp_path, silent=3))
-    assert (told["cores"], told["cores_expected"]) == (24, 32)
-    assert told["missing_cores"] == list(range(24, 32))
-    assert _missing_to_read(told) == "no line from cores 24-31 (worker 3)"
+def test_status_names_the_cores_above_the_highest_that_shows_anything(tmp_path: Path) -> None:
+    printed = document(run_without(tmp_path, silent=3))
+    assert (printed["cores"], printed["cores_expected"]) == (24, 32)
+    assert printed["missing_cores"] == list(range(24, 32))
+    assert _format_missing(printed) == "no line from cores 24-31 (worker 3)"
 
 
 @pytest.mark.parametrize(("accelerator", "expected"), [("v3-32", 32), ("v3-64", None), (None, None)])
-def test_without_a_count_the_accelerator_type_tells_it_where_it_fits_the_workers(
+def test_without_a_count_the_accelerator_type_shows_it_where_it_fits_the_workers(
     tmp_path: Path, accelerator: str | None, expected: int | None
 ) -> None:
-    told = document(run_without(tmp_path, silent=3, cores_per_worker=None, accelerator_type=accelerator))
-    assert told["cores_expected"] == expected
-    assert told["missing_cores"] == ([] if expected is None else list(range(24, 32)))
+    printed = document(run_without(tmp_path, silent=3, cores_per_worker=None, accelerator_type=accelerator))
+    assert printed["cores_expected"] == expected
+    assert printed["missing_cores"] == ([] if expected is None else list(range(24, 32)))
 
 
 def test_the_report_says_it_too(tmp_path: Path) -> None:
     directory = run_without(tmp_path, silent=1)
     remarks = summary_of_run(directory).remarks
-    assert "No line from cores 8-15 (worker 1): nothing tells whether they trained." in remarks
+    assert "No line from cores 8-15 (worker 1): it is unknown whether they trained." in remarks
 
 
 def test_the_first_nan_of_a_core_leads_to_its_line_in_the_mirror(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from tui.logs.snapshot import WALL_TIME, format_time
 from tui.reports.curves import MOST_POINTS
 from tui.reports.data import to_document, write_csv, write_curves, write_json
 from tui.reports.facts import summary_of_log
-from tui.reports.html import write_html
+from tui.reports.html import nice_ticks, write_html
 from tui.reports.markdown import escape, write_markdown
-from tui.reports.summary import RunFacts, Summary, WorkerFact, summarise
+from tui.reports.summary import RunFacts, Summary, WorkerFact, summarize
 from tui.reports.text import write_text
 from tui.reports.write import WRITERS, file_names, source_of_file, stem_of, write_report
 
@@ -43,7 +43,7 @@ def failed_run(**changes: object) -> Summary:
         ended="2026-01-02T01:02:03+00:00",
         workers=(WorkerFact(0, "h0", "10.0.0.1", exit_code=0), WorkerFact(1, EVIL, "10.0.0.2", exit_code=3)),
     )
-    return summarise(RunFacts(**{**facts.__dict__, **changes}), demux.snapshot(now=1001.0))
+    return summarize(RunFacts(**{**facts.__dict__, **changes}), demux.snapshot(now=1001.0))
 
 
 class TestSummary:
@@ -54,7 +54,7 @@ class TestSummary:
         assert "Core 3 (worker 1) has a loss that is not a finite number." in remarks
         assert "Core 2 printed no training line, though higher ordinals did." in remarks
 
-    def test_workers_that_ended_alike_are_told_in_one_sentence(self) -> None:
+    def test_workers_that_ended_alike_are_reported_in_one_sentence(self) -> None:
         codes = [3, 0, 3, None, None]
         signals = [None, None, None, "KILL", "KILL"]
         ends = enumerate(zip(codes, signals, strict=True))
@@ -66,9 +66,9 @@ class TestSummary:
     def test_a_loss_that_is_nan_on_every_core_is_not_unknown(self) -> None:
         demux = Demux()
         demux.feed(0, f"{training(core=0, step=10, loss='nan')}\n".encode(), now=1000.0)
-        summary = summarise(RunFacts("nan"), demux.snapshot(now=1001.0))
+        summary = summarize(RunFacts("nan"), demux.snapshot(now=1001.0))
         assert to_document(summary)["loss"] == {"median": "nan", "min": "nan", "max": "nan"}
-        assert summarise(RunFacts("none"), Demux().snapshot()).loss is None
+        assert summarize(RunFacts("none"), Demux().snapshot()).loss is None
 
     def test_says_how_long_it_took(self) -> None:
         assert failed_run().seconds == 86_400 + 3723
@@ -84,7 +84,7 @@ class TestSummary:
         end = f"Epoch 1 train end 18:02:10, Epoch Time=0:00:28, Replica Train Samples=9, Reduced GlobalRate={told}"
         lines = [training(core=0, global_rate="40.00"), training(core=1, global_rate="40.00"), end]
         demux.feed(None, "\n".join(lines).encode() + b"\n")
-        summary = summarise(RunFacts("x", is_run=False), demux.snapshot())
+        summary = summarize(RunFacts("x", is_run=False), demux.snapshot())
         assert summary.rate_check is not None
         assert summary.rate_check.agree is agree
         assert any("missing or counted twice" in remark for remark in summary.remarks) is not agree
@@ -92,13 +92,13 @@ class TestSummary:
     def test_a_worker_that_never_trained_is_named(self) -> None:
         assert "Worker 3 printed no training line." in summary_of_log(open_log(SAMPLE_LOG)).remarks
 
-    def test_a_saved_log_tells_where_it_ran(self) -> None:
+    def test_a_saved_log_shows_where_it_ran(self) -> None:
         facts = summary_of_log(open_log(SAMPLE_LOG)).facts
         assert (facts.slice, facts.accelerator_type, facts.zone) == ("my-tpu-slice", "v3-32", "europe-west4-a")
         assert [worker.hostname for worker in facts.workers][1] == "my-instance-group-n3q2"
 
     def test_an_empty_run_still_makes_every_report(self) -> None:
-        summary = summarise(RunFacts("empty", state="lost"), Demux().snapshot())
+        summary = summarize(RunFacts("empty", state="lost"), Demux().snapshot())
         assert all(write(summary) for write in WRITERS.values())
 
 
@@ -113,15 +113,15 @@ class TestEveryFormat:
         demux = Demux()
         lines = [training(core=core, loss="nan" if core == 200 else "1.00") for core in range(256)]
         demux.feed(0, "\n".join(lines).encode() + b"\n", now=1000.0)
-        text = write_text(summarise(RunFacts("demo"), demux.snapshot(now=1001.0)))
-        cores = text[text.index("128 of 256, those in trouble first") :].splitlines()[3:]
+        text = write_text(summarize(RunFacts("demo"), demux.snapshot(now=1001.0)))
+        cores = text[text.index("128 of 256, cores with problems first") :].splitlines()[3:]
         assert [int(row.split()[0]) for row in cores[:3]] == [200, 0, 1]
 
     @pytest.mark.parametrize("name", ["html", "md", "txt"])
     @pytest.mark.py310
     def test_who_failed_stands_before_how_far_it_came(self, name: str) -> None:
         text = WRITERS[name](failed_run())
-        places = [text.index(words) for words in ("Failed after", "Cause:", "Worker 1 exited", "Reached epoch")]
+        places = [text.index(words) for words in ("Failed after", "Cause:", "Worker 1 exited", "Ended at epoch")]
         assert places == sorted(places)
 
     def test_text_is_aligned_and_whole(self) -> None:
@@ -151,7 +151,7 @@ class TestEveryFormat:
         assert "| Command | ``python -m job --out gs://bucket/a_b 'a\\|b' '`x`'`` |" in write_markdown(run)
 
     @pytest.mark.parametrize("write", [write_markdown, write_text, write_html])
-    def test_times_are_told_to_the_second(self, write: Callable[[Summary], str]) -> None:
+    def test_times_are_reported_to_the_second(self, write: Callable[[Summary], str]) -> None:
         text = write(failed_run(started="2026-11-21T14:01:51.262177+02:00", ended="2020-08-06T02:38:57"))
         assert "2026-11-21 12:01:51 UTC" in text
         assert "2020-08-06 02:38:57" in text
@@ -182,7 +182,7 @@ class TestEveryFormat:
         losses = [*["2.00"] * 4, *["nan"] * 4, "1.00", "nan", *["0.50"] * 3]
         lines = [training(core=0, step=step, loss=loss, rate="9.00") for step, loss in enumerate(losses)]
         demux.feed(0, "\n".join(lines).encode() + b"\n", now=1000.0)
-        page = write_html(summarise(RunFacts("demo"), demux.snapshot(now=1001.0)))
+        page = write_html(summarize(RunFacts("demo"), demux.snapshot(now=1001.0)))
         [loss, rate] = re.findall(r'class="curve" d="([^"]*)"', page)
         assert [len(stretch.split(" L")) for stretch in loss.split("M")[1:]] == [4, 1, 3]
         assert rate.count("M") == 1
@@ -208,7 +208,7 @@ class TestEveryFormat:
             for core in (0, 1) if step % 30 else (0, 1, 7):
                 line = training(core, step if core != 7 else step // 3, f"{9 - step / 400 + core:.5f}")
                 demux.feed(0, f"{line}\n".encode(), now=1000.0 + step)
-        summary = summarise(RunFacts("demo-1"), demux.snapshot(now=3000.0))
+        summary = summarize(RunFacts("demo-1"), demux.snapshot(now=3000.0))
         curves = to_document(summary)["curves"]
         assert list(curves) == ["0", "1", "7"]
         for core, curve in curves.items():
@@ -227,7 +227,7 @@ class TestEveryFormat:
         demux = Demux(steps=True)
         lines = [training(3, step, "nan" if step > 5 else "2.00000", clock=f"10:00:{step:02}") for step in range(9)]
         demux.feed(None, "\n".join(lines).encode() + b"\n")
-        curve = to_document(summarise(RunFacts("x", is_run=False), demux.snapshot()))["curves"]["3"]
+        curve = to_document(summarize(RunFacts("x", is_run=False), demux.snapshot()))["curves"]["3"]
         assert curve["step"] == list(range(9))
         assert curve["loss"] == [2.0] * 6 + ["nan"] * 3
         assert curve["time"] == [None] * 9
@@ -236,7 +236,7 @@ class TestEveryFormat:
         demux = Demux(addresses={0: "=1+1", 1: "10.0.0.2"}, steps=True)
         for worker in (0, 1):
             demux.feed(worker, b"step 1: loss 2.5\nstep 2: loss 2.25\n", now=1000.0)
-        summary = summarise(RunFacts("demo-1"), demux.snapshot(now=1001.0))
+        summary = summarize(RunFacts("demo-1"), demux.snapshot(now=1001.0))
         assert [len(curve["loss"]) for curve in to_document(summary)["curves"].values()] == [2, 2]
         assert "'=1+1" in write_curves(summary)
         assert ",=1+1" not in write_curves(summary)
@@ -246,7 +246,7 @@ class TestEveryFormat:
         for step in range(64):
             data = "".join(f"{training(core, step)}\n" for core in range(16_384))
             demux.feed(0, data.encode(), now=1000.0 + step)
-        curves = summarise(RunFacts("demo-1"), demux.snapshot(now=1100.0)).curves
+        curves = summarize(RunFacts("demo-1"), demux.snapshot(now=1100.0)).curves
         assert len(curves) == 16_384
         assert sum(len(curve.points["step"]) for curve in curves) <= MOST_POINTS
         assert {(curve.points["step"][0], curve.points["step"][-1]) for curve in curves} == {(0, 63)}
@@ -266,9 +266,9 @@ class TestFiles:
         with pytest.raises(UsageError, match="no such report format: pdf"):
             write_report(failed_run(), ["pdf"], tmp_path)
 
-    def test_a_place_that_cannot_be_written_is_told(self, tmp_path: Path) -> None:
+    def test_a_place_that_cannot_be_written_is_reported(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
-        with pytest.raises(UsageError, match=r"cannot write .*file/report.md: .*file is no directory"):
+        with pytest.raises(UsageError, match=r"cannot write .*file/report.md: .*file is not a directory"):
             write_report(failed_run(), ["md"], tmp_path / "file")
 
     def test_what_could_not_be_put_in_place_is_not_left_behind(self, tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ class TestPlaces:
     def test_another_runs_report_is_replaced_by_force_only(self, name: str, tmp_path: Path) -> None:
         paths = write_report(failed_run(source="out.log:aaaa"), [name], tmp_path, stem="out.log")
         before = [path.read_bytes() for path in paths]
-        with pytest.raises(UsageError, match=r"is not replaced: it is a report of out\.log:aaaa") as told:
+        with pytest.raises(UsageError, match=r"refusing to replace .*: it is a report of out\.log:aaaa") as told:
             write_report(failed_run(source="out.log:bbbb"), [name], tmp_path, stem="out.log")
         assert "--force" in told.value.remedy
         assert [path.read_bytes() for path in paths] == before
@@ -307,12 +307,12 @@ class TestPlaces:
     def test_a_file_that_says_nothing_of_a_run_stays(self, name: str, tmp_path: Path) -> None:
         (place,) = file_names([name], "demo-1")[-1:]
         (tmp_path / place).write_text("my own notes\nof that run\n")
-        with pytest.raises(UsageError, match="not known to be a report"):
+        with pytest.raises(UsageError, match="it is not a report of this run or log"):
             write_report(failed_run(), ["html", name], tmp_path, stem="demo-1")
         assert [path.name for path in tmp_path.iterdir()] == [place], "nothing is written where not all can be"
 
     def test_tables_without_rows_and_empty_files_keep_nothing_from_being_written(self, tmp_path: Path) -> None:
-        empty = summarise(RunFacts("demo-1", state="lost"), Demux().snapshot())
+        empty = summarize(RunFacts("demo-1", state="lost"), Demux().snapshot())
         write_report(empty, ["csv"], tmp_path, stem="demo-1")
         (tmp_path / "demo-1.md").touch()
         write_report(failed_run(), ["csv", "md"], tmp_path, stem="demo-1")
@@ -323,3 +323,31 @@ class TestPlaces:
     )
     def test_a_file_is_named_as_its_run_or_log(self, title: str, stem: str) -> None:
         assert stem_of(title) == stem
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks", "decimals"),
+    [
+        (2.594, 4.713, [2.0, 3.0, 4.0, 5.0], 0),
+        (0.0, 7900.0, [0.0, 2000.0, 4000.0, 6000.0, 8000.0], 0),
+        (0.00012, 0.00034, [0.0001, 0.0002, 0.0003, 0.0004], 4),
+        (0.5, 0.5, [0.4, 0.6], 1),
+        (0.0, 0.0, [0.0, 0.5], 1),
+    ],
+)
+def test_ticks_are_round_numbers_around_the_figures(
+    low: float, high: float, ticks: list[float], decimals: int
+) -> None:
+    found, found_decimals = nice_ticks(low, high)
+    assert found == pytest.approx(ticks)
+    assert found_decimals == decimals
+
+
+def test_a_chart_names_points_along_its_axis_and_a_nan_is_red() -> None:
+    demux = Demux()
+    lines = [training(core=core, step=step, loss="nan" if core else "2.00") for step in range(7) for core in (0, 1)]
+    demux.feed(0, "\n".join(lines).encode() + b"\n", now=1000.0)
+    page = write_html(summarize(RunFacts("demo"), demux.snapshot(now=1001.0)))
+    labels = re.findall(r'<text[^>]*y="214"[^>]*>([^<]*)</text>', page)
+    assert [label.rpartition(" ")[2] for label in labels[:4]] == ["0", "2", "4", "6"]
+    assert '<td class="right bad">nan</td>' in page

@@ -117,7 +117,7 @@ def test_gclouds_own_variables_choose_directory_and_configuration(machine: Machi
     assert machine.load().project == "first"
 
 
-def test_a_broken_gcloud_configuration_is_told_and_stops_nothing(machine: Machine) -> None:
+def test_a_broken_gcloud_configuration_is_reported_and_stops_nothing(machine: Machine) -> None:
     machine.configure_gcloud("default", "no section here\n")
 
     settings = machine.load(project="mine")
@@ -209,11 +209,11 @@ def test_broken_toml_names_file_and_line(machine: Machine) -> None:
         ("project = 3", "project should be a text"),
         ('read_only = "perhaps"', "read_only should be true or false"),
         ('zones = ["projects/p/zones/z"]', "zones should be bare names"),
-        ('thresholds = { silent = "much" }', "thresholds should hold numbers only, and silent is none"),
-        ("thresholds = { silent = -5 }", "thresholds should hold numbers from 0 up, and silent is -5"),
-        ("thresholds = { silent = nan }", "thresholds should hold numbers from 0 up, and silent is nan"),
+        ('thresholds = { silent = "much" }', "thresholds should contain numbers only, but silent is not one"),
+        ("thresholds = { silent = -5 }", "thresholds should contain numbers from 0 up, but silent is -5"),
+        ("thresholds = { silent = nan }", "thresholds should contain numbers from 0 up, but silent is nan"),
         ("thresholds = { stragler = 3 }", "thresholds has no stragler: did you mean straggler"),
-        ('endpoints = { tpus = "x" }', "endpoints should hold tpu, compute, storage"),
+        ('endpoints = { tpus = "x" }', "endpoints should contain addresses for tpu, compute, storage"),
     ],
 )
 def test_a_value_that_cannot_be_names_file_and_line(machine: Machine, line: str, sentence: str) -> None:
@@ -247,7 +247,7 @@ def test_an_unknown_profile_names_the_near_one(machine: Machine) -> None:
 
 @pytest.mark.parametrize("name", ["../secrets", "", ".hidden", "a/b"])
 def test_a_profile_name_cannot_leave_its_directory(machine: Machine, name: str) -> None:
-    with pytest.raises(UsageError, match="no name for a profile"):
+    with pytest.raises(UsageError, match="is not a valid profile name"):
         save_profile(machine.home, name, {})
 
 
@@ -319,7 +319,7 @@ def test_a_local_pod_never_takes_the_place_of_what_was_configured(machine: Machi
     assert "tpu" not in machine.load(**flags).endpoints
 
 
-def test_what_gcloud_is_told_says_nothing_about_a_local_pod(machine: Machine) -> None:
+def test_what_gcloud_is_reported_says_nothing_about_a_local_pod(machine: Machine) -> None:
     machine.write_profile("local", LOCAL.format(pid=os.getpid()))
     machine.configure_gcloud("default", "[core]\nproject = p\n[compute]\nzone = us-central1-a\n")
     machine.environ["CLOUDSDK_CORE_PROJECT"] = "p"

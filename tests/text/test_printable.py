@@ -50,7 +50,7 @@ def test_one_line_stays_one_line() -> None:
     assert one_line(b"a\nb\r\n\tc\xff") == "a b␍ c\ufffd"
 
 
-def test_a_figure_is_told_with_the_digits_that_mean_something() -> None:
+def test_a_figure_is_reported_with_the_digits_that_mean_something() -> None:
     assert str(significant(math.fsum([187.2, 187.21, 187.22, 187.23]) * (1 + 2**-52))) == "748.86"
     assert (figure(748.86), figure(6.875, 5), figure(12345.6, apart=True)) == ("748.86", "6.87500", "12,345.60")
     assert (figure(0.0042), figure(3.21e-7, 5), figure(0.0)) == ("0.0042", "3.21e-07", "0.00")

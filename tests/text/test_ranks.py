@@ -23,6 +23,6 @@ def test_anything_else_is_refused_with_what_there_is(text: str) -> None:
         parse_ranks(text, 8)
 
 
-def test_a_range_written_backwards_is_told_as_that() -> None:
+def test_a_range_written_backwards_is_reported_as_that() -> None:
     with pytest.raises(UsageError, match="did you mean 1-3"):
         parse_ranks("3-1", 8)

@@ -1,4 +1,4 @@
-"""When to try again: waits that grow, and that differ between workers."""
+"""Exponential back-off with jitter."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _GROWTH = 2.0
 def backoff(
     first: float = FIRST_WAIT_S, longest: float = LONGEST_WAIT_S, rng: random.Random | None = None
 ) -> Iterator[float]:
-    """Seconds to wait before each further attempt, without end.
+    """Yield the seconds to wait before each further attempt, without end.
 
-    Exponential with full jitter above half (so between half and all of 0.5, 1, 2, … 30 s): a pod whose workers all
-    lost their connection at once does not come back at once.
+    The waits are between half and all of 0.5, 1, 2, … 30 s: workers that lost their connections at the same moment do
+    not all reconnect at the same moment.
     """
     rng = rng or random.Random()
     wait = first

@@ -1,4 +1,4 @@
-"""The same work for many workers at once, what became of each told as it becomes known."""
+"""Do the same work for many workers at once, yielding results as they come."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _Result = TypeVar("_Result")
 async def for_each_worker(
     indices: Iterable[int], work: Callable[[int], Awaitable[_Result]]
 ) -> AsyncIterator[tuple[int, _Result | WorkerError]]:
-    """Do `work` for every worker at once; what became of each, as it becomes known.
+    """Do `work` for every worker concurrently; yield each worker's result as soon as it is known.
 
-    What one worker's work raises of our own errors is its result; anything else ends the whole, others cancelled.
+    A TpuTuiError of one worker is its result; any other exception cancels the others and is raised.
     """
     ended: asyncio.Queue[asyncio.Task[tuple[int, _Result | WorkerError]]] = asyncio.Queue()
 
@@ -39,7 +39,7 @@ async def for_each_worker(
 
 
 def as_worker_error(error: TpuTuiError, index: int) -> WorkerError:
-    """An error of one worker's, that worker named."""
+    """Return the error as a WorkerError that names the worker."""
     if isinstance(error, WorkerError):
         if error.worker is None:
             error.worker = index

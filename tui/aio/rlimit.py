@@ -1,4 +1,4 @@
-"""How many files one process may have open: a connection, and in a keeper a log, for each worker of a pod."""
+"""Raise the limit on open files: a process needs a connection, and a keeper also a log, for each worker."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tui.errors import UsageError
 _FILES_A_WORKER = 2
 _SPARE_FILES = 512
 RESERVED_FILES = 48
-"""What a keeper has open beside its workers' connections and logs, with some to spare."""
+"""Files that a keeper needs besides its workers' connections and logs, with some to spare."""
 
 
 def check_file_limit(workers: int) -> None:
-    """See that one process can hold a connection and a log for each worker. Raises UsageError."""
+    """Raise UsageError if a process cannot have a connection and a log open for each worker."""
     needed = workers * _FILES_A_WORKER + RESERVED_FILES
     limit = _raised_to(needed)
     if limit < needed:
@@ -26,12 +26,12 @@ def check_file_limit(workers: int) -> None:
 
 
 def raise_file_limit(workers: int) -> float:
-    """How many files this process may open, raised as far as so many workers need and its hard limit allows."""
+    """Raise this process's limit on open files as far as the workers need and the hard limit allows; return it."""
     return _raised_to(workers * _FILES_A_WORKER + _SPARE_FILES)
 
 
 def _raised_to(needed: int) -> float:
-    """Let this process open `needed` files, as far as its hard limit goes; how many it may open now."""
+    """Raise the limit on open files to `needed`, or to the hard limit; return the resulting limit."""
     try:
         import resource
     except ImportError:

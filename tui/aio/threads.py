@@ -1,6 +1,6 @@
-"""Work that blocks, in threads that nobody waits for: it holds up no Ctrl-C and no end of the program.
+"""Run blocking work in daemon threads, which delay neither Ctrl-C nor the end of the program.
 
-An event loop's own executor is waited for when the loop ends, and has six threads for all workers of a pod.
+An event loop's own executor is joined when the loop ends, and has six threads for all workers of a pod.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _Result = TypeVar("_Result")
 
 
 async def run_in_thread(name: str, work: Callable[[], _Result]) -> _Result:
-    """What the work comes to, the event loop free meanwhile; cancelled, it goes on and nobody hears of it.
+    """Run `work` in a daemon thread called `name` and return its result. Raises what `work` raises.
 
-    `name` is the thread's. Raises what the work raises.
+    Cancelling stops the wait, not the thread.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[_Result] = loop.create_future()
 
-    def tell(found: _Result | None, error: Exception | None) -> None:
+    def finish(found: _Result | None, error: Exception | None) -> None:
         if answer.done():
             return
         if error is None:
@@ -36,8 +36,8 @@ async def run_in_thread(name: str, work: Callable[[], _Result]) -> _Result:
             found = work()
         except Exception as error:
             problem = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
-            loop.call_soon_threadsafe(tell, found, problem)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(finish, found, problem)
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return await answer

@@ -1,4 +1,4 @@
-"""`attach`: follow a run's log in plain text."""
+"""`attach`: follow a run's log as plain text."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from tui.commands.attach_progress import follow
 from tui.commands.parser.argument_types import RUN
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-from tui.commands.parser.commands import Commands
 
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    attach = commands.add("attach", help="follow a run's log until it ends; Ctrl-C leaves the run alone")
+    attach = commands.add("attach", help="follow a run's log; Ctrl-C does not stop the run")
     attach.add_argument("ref", metavar="RUN", help=RUN)
     attach.set_defaults(run=attach_run)
 

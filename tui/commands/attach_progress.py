@@ -1,4 +1,4 @@
-"""What `attach` prints of a run: its lines on stdout, its events on stderr."""
+"""Follow a run as `attach` does: its lines on stdout, its events on stderr."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 LINES_SHOWN = 50
-"""Lines of a failed worker's log that the suggested command shows."""
+"""How many lines of a failed worker's log the suggested command shows."""
 
 
 async def follow(operator: Operator, directory: RunDirectory, out: Output) -> int:
-    """Print a run's lines and events until it has ended; return its exit code."""
+    """Print a run's lines and events until it ends; return its exit code."""
     from tui.operator import LogLine
 
     many = len(directory.run.workers) > 1
@@ -41,17 +41,17 @@ async def follow(operator: Operator, directory: RunDirectory, out: Output) -> in
 
 @contextlib.contextmanager
 def announcing_detach(run: str, out: Output) -> Iterator[None]:
-    """Print at Ctrl-C that the run continues, and how to come back to it."""
+    """On Ctrl-C, say that the run continues and how to follow it again."""
     try:
         yield
     except asyncio.CancelledError:
         below_the_c = "\n" if sys.stderr.isatty() else ""
-        out.note(f"{below_the_c}{run} goes on without this window. tpu-tui attach {run} follows it again.")
+        out.note(f"{below_the_c}{run} continues in the background. Follow it again with tpu-tui attach {run}.")
         raise
 
 
 def exit_code(status: RunStatus) -> int:
-    """Return the exit code of a run: a launch that failed on an unreachable worker is "out of reach"."""
+    """Return the exit code for a run: a launch that failed to connect to a worker counts as unreachable."""
     if status.state is RunState.SUCCEEDED:
         return 0
     unreached = any(part.phase == "connect" and part.phase_status == "failed" for part in status.workers)
@@ -59,13 +59,13 @@ def exit_code(status: RunStatus) -> int:
 
 
 GROUPING_S = 0.5
-"""Time within which the same event of several workers becomes one line."""
+"""Time within which equal events of several workers become one line."""
 
 
 class KeeperSupervisor:
-    """Prints what happens to a run, and starts another keeper where the run lost its own.
+    """Prints the events of a run, and starts another keeper when the run has lost its own.
 
-    What happens to many workers is printed a moment later, for all of them; at the latest at the end of a `with`.
+    Events of many workers are printed together a moment later, at the latest at the end of a `with`.
     """
 
     def __init__(self, operator: Operator, directory: RunDirectory, printer: EventPrinter) -> None:
@@ -87,14 +87,14 @@ class KeeperSupervisor:
 
     def _flush(self) -> None:
         self._later = None
-        # A closed pipe is met by the next print, within the command.
+        # A closed pipe fails again at the next print, within the command.
         with contextlib.suppress(BrokenPipeError):
             self._printer.flush()
 
     async def on_event(self, item: Event | KeeperStatus) -> None:
-        """Print one event; start a keeper when the event is that there is none.
+        """Print one event; start a keeper if the event says that there is none.
 
-        Raises OutOfReachError where no keeper can be started.
+        Raises OutOfReachError if no keeper can be started.
         """
         pause = self._pause_after(item)
         self._printer.print(item, another_in=pause)
@@ -106,33 +106,33 @@ class KeeperSupervisor:
         try:
             await self._operator.runs.ensure_keeper(self._directory)
         except TpuTuiError as error:
-            raise self._left_alone(error.sentence) from error
+            raise self._unattended_error(error.sentence) from error
 
     def _pause_after(self, item: Event | KeeperStatus) -> float | None:
-        """Return the seconds until another keeper is started after this event; None where none is to be started."""
+        """Return the seconds to wait before starting another keeper; None where this event calls for none."""
         from tui.operator import KeeperStatus
 
         if self._operator.settings.read_only or not isinstance(item, KeeperStatus) or item.alive or item.stuck:
             return None
         pause = self._restarts.next_pause()
         if pause is None:
-            raise self._left_alone("every process that did has ended within the hour")
+            raise self._unattended_error("its keepers exited again and again within the hour")
         return pause
 
-    def _left_alone(self, why: str) -> OutOfReachError:
+    def _unattended_error(self, why: str) -> OutOfReachError:
         run = self._directory.id
         return OutOfReachError(
-            f"nobody looks after {run}, and its workers go on",
+            f"{run} has no keeper; its workers keep running",
             why=why,
-            remedy=f"see {self._directory.path}/keeper.log; tpu-tui attach {run} looks after it again",
+            remedy=f"see {self._directory.path}/keeper.log; start a keeper with tpu-tui attach {run}",
         )
 
 
 class EventPrinter:
-    """Prints on stderr what happens to a run: a phase only when it failed, the same reason and remedy once.
+    """Prints the events of a run on stderr: phases only when they failed, equal reasons and remedies once.
 
-    Failed checks are notes as well, for many workers together. Lines about workers that end alike, or whose
-    connections do, are held back until there is another event, or until `flush`.
+    Lines about workers that end in the same way, or lose their connections, are held back until another event or
+    `flush`, to be printed as one. Failed checks are not printed as phases: they are notes as well.
     """
 
     def __init__(self, run: str, out: Output, directory: RunDirectory | None = None) -> None:
@@ -142,29 +142,29 @@ class EventPrinter:
         self._culprit: int | None = None
         """The worker that failed first in this attempt."""
         self._quoted_words = ""
-        """Its last lines, once they were printed."""
+        """Its last lines, once printed."""
         self._reasons: dict[tuple[str, str], int | None] = {}
-        """The worker that each reason of a failed phase was printed for."""
+        """The worker for which each reason of a failed phase was printed."""
         self._alike: dict[tuple[str, str], list[int]] = {}
-        """The workers that failed like one before them, printed together at the next event."""
+        """Workers that failed for a reason already printed, to be printed together at the next event."""
         self._pending: dict[str, list[int]] = {}
-        """What has happened since the last line, and to which workers."""
+        """What has happened since the last line, with the workers concerned."""
         self._remedies: set[str] = set()
-        """Remedies that were printed in this attempt."""
+        """The remedies printed in this attempt."""
 
     def print(self, item: Event | KeeperStatus, *, another_in: float | None = None) -> None:
-        """Print an event that is worth a line; another keeper starts in `another_in` seconds."""
+        """Print an event if it is worth a line; another keeper starts in `another_in` seconds."""
         from tui.operator import Event, KeeperStatus
 
         if isinstance(item, Event) and item.worker is not None and item.kind in ("link", "exit"):
-            self._keep(item.worker, _what_happened(item))
+            self._hold_back(item.worker, _what_happened(item))
             return
-        text = self._attendance(item, another_in) if isinstance(item, KeeperStatus) else self._event(item)
+        text = self._keeper_text(item, another_in) if isinstance(item, KeeperStatus) else self._event_text(item)
         if text:
             self.flush()
             self._out.note(text)
 
-    def _keep(self, worker: int, what: str) -> None:
+    def _hold_back(self, worker: int, what: str) -> None:
         if any(worker in workers for workers in self._pending.values()):
             self.flush()
         self._pending.setdefault(what, []).append(worker)
@@ -179,44 +179,41 @@ class EventPrinter:
     def _print_alike(self) -> None:
         for reason, workers in self._alike.items():
             plural = "s" if len(workers) > 1 else ""
-            like = f"for the same reason as on worker {self._reasons[reason]}"
+            like = f"for the same reason as worker {self._reasons[reason]}"
             self._out.note(f"worker{plural} {format_ranks(sorted(workers))}: {reason[0]} failed {like}")
         self._alike.clear()
 
-    def _attendance(self, attended: KeeperStatus, another_in: float | None) -> str:
+    def _keeper_text(self, attended: KeeperStatus, another_in: float | None) -> str:
         if attended.alive:
-            return f"{self._run} is looked after again"
+            return f"{self._run} has a keeper again"
         from tui.operator import describe_stuck_keeper, describe_stuck_remedy
 
         if attended.stuck:
             how, remedy = describe_stuck_keeper(attended), describe_stuck_remedy(self._run, attended)
-            return f"nobody looks after {self._run}: {how}, and its figures stand still\n  → {remedy}"
-        since = f" since {format_moment(attended.since)}" if attended.since else ""
+            return f"the keeper of {self._run} does not respond: {how}; logs and figures are frozen\n  → {remedy}"
+        since = f" (no keeper since {format_moment(attended.since)})" if attended.since else ""
         if another_in is not None:
-            when = f" in {another_in:.0f} s" if another_in else ""
-            return (
-                f"nobody looks after {self._run}{since}: the process that did has ended, another one is started{when}"
-            )
+            when = f"in {another_in:.0f} s" if another_in else "now"
+            return f"the keeper of {self._run} has exited{since}; another one starts {when}"
         return (
-            f"nobody looks after {self._run}{since}: the process that did has ended. The workers go on, but their "
-            "logs are not copied here, and no failure, restart or end is acted on"
-            f"\n  → tpu-tui attach {self._run} looks after it again, also from another terminal"
+            f"the keeper of {self._run} has exited{since}. The workers keep running, but logs are not copied and "
+            f"failures are not handled\n  → start another keeper with tpu-tui attach {self._run}"
         )
 
-    def _event(self, event: Event) -> str:
+    def _event_text(self, event: Event) -> str:
         fields = event.fields
         where = "" if event.worker is None else f"worker {event.worker}: "
         if event.kind == "failure":
             self._culprit = event.worker
         if event.kind == "state":
-            return self._state(fields)
+            return self._state_text(fields)
         if event.kind == "phase" and fields.get("status") == "failed" and fields.get("phase") != "check":
-            return self._failed_phase(event.worker, where, fields)
+            return self._failed_phase_text(event.worker, where, fields)
         if event.kind == "note":
             return f"{where}{fields.get('text', '')}{_todo(fields)}"
         return ""
 
-    def _state(self, fields: Mapping[str, Any]) -> str:
+    def _state_text(self, fields: Mapping[str, Any]) -> str:
         cause, remedy = fields.get("cause") or "", fields.get("remedy") or ""
         todo = "" if remedy in self._remedies or _is_in_cause(remedy, cause) else _todo(fields)
         if fields.get("state") != RunState.STOPPING:
@@ -227,14 +224,14 @@ class EventPrinter:
         return f"{self._run} {fields.get('state')}{': ' + cause if cause else ''}{quoted}{todo}"
 
     def _quoted(self, words: str) -> str:
-        """Return the culprit's last lines, one below the other, and the command that shows more of them."""
+        """Return the culprit's last lines, one per line, and the command that shows more."""
         if self._directory is None or self._culprit is None:
             return LAST_WORDS + words
         lines = split_last_lines(self._directory.log_path(self._culprit), words)
         more = f"\n  → tpu-tui logs {self._run} --worker {self._culprit} --tail {LINES_SHOWN}"
         return "; its last lines:" + "".join(f"\n    {line}" for line in lines) + more
 
-    def _failed_phase(self, worker: int | None, where: str, fields: Mapping[str, Any]) -> str:
+    def _failed_phase_text(self, worker: int | None, where: str, fields: Mapping[str, Any]) -> str:
         detail = str(fields.get("detail") or "no reason given")
         reason = (str(fields.get("phase")), detail)
         if reason in self._reasons and worker is not None:
@@ -248,7 +245,7 @@ class EventPrinter:
 
 
 def _what_happened(event: Event) -> str:
-    """Return what happened to a worker's connection or its part of the run."""
+    """Describe an event of a worker's connection or process."""
     fields = event.fields
     if event.kind == "exit":
         return f"ended, {_how_it_ended(fields)}"
@@ -268,4 +265,4 @@ def _how_it_ended(fields: Mapping[str, Any]) -> str:
     if fields.get("signal"):
         return f"killed by signal {fields['signal']}"
     code = fields.get("exit_code")
-    return "nobody recorded how" if code is None else f"exit code {code}"
+    return "exit code unknown" if code is None else f"exit code {code}"

@@ -1,4 +1,4 @@
-"""`check`: whether a slice can work, the worst first."""
+"""`check`: check that a slice is ready for a run; the worst findings come first."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 
 _WORDS = {"fail": "FAIL", "unknown": "????", "warn": "warn", "pass": "pass"}
 _INDENT = 6
-"""Columns of the first word and the blanks after it."""
+"""Width of the first word with the blanks after it."""
 _WIDEST_MATRIX = 200
 MOST_PORTS = 64
-"""Ports that one check probes: each is tried between every two workers."""
+"""Most ports of one check: each is probed between every two workers."""
 
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    check = commands.add("check", help="whether a slice can work; what is wrong, and where")
+    check = commands.add("check", help="check that a slice is ready for a run")
     check.add_argument("slice", metavar="SLICE", help=SLICE)
-    check.add_argument("--ports", type=given, help="further TCP ports to probe between workers, as 8470,8476-8479")
+    check.add_argument("--ports", type=given, metavar="LIST", help="more TCP ports to probe, e.g. 8470,8476-8479")
     check.add_argument(
         "--bucket",
         action="append",
         type=given,
         default=[],
         metavar="gs://BUCKET",
-        help="whether a bucket is in the slice's region; repeatable",
+        help="also check that this bucket is in the slice's region; repeatable",
     )
     check.set_defaults(run=check_slice)
 
 
 async def check_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print what was found, or with --json a row for each thing checked; exit 1 when one failed."""
+    """Print the findings, or with --json a row per check; return 1 when one failed."""
     from tui.operator import digest
 
     ports = parse_ports(args.ports or "")
@@ -62,7 +62,7 @@ async def check_slice(args: argparse.Namespace, operator: Operator, out: Output)
 
 
 async def _checked(slice_: Slice, ports: Sequence[int], operator: Operator, out: Output) -> list[CheckRow]:
-    """Every row; a person who waits for them is told of workers that let nobody in yet."""
+    """Return all rows; at a terminal, a notice names the workers that keep it waiting."""
     rows: list[CheckRow] = []
     answered: set[int | None] = set()
 
@@ -77,27 +77,27 @@ async def _checked(slice_: Slice, ports: Sequence[int], operator: Operator, out:
 
 
 def parse_ports(text: str) -> tuple[int, ...]:
-    """Read `8470,8476-8479`. Raises UsageError, also for more than `MOST_PORTS`."""
+    """Parse `8470,8476-8479`. Raises UsageError, also for more than `MOST_PORTS` ports."""
     ports: list[int] = []
     for word in (word.strip() for word in text.split(",") if word.strip()):
         first, dash, last = word.partition("-")
         ends = [_port(end) for end in ((first, last) if dash else (first, first))]
         if not ends[0] or not ends[1] or ends[0] > ends[1]:
-            raise UsageError(f"no TCP port: {word!r}", remedy="write them as --ports 8470,8471 or 8476-8479")
+            raise UsageError(f"{word!r} is not a TCP port", remedy="use e.g. --ports 8470,8476-8479")
         ports += range(ends[0], ends[1] + 1)
     if len(ports) > MOST_PORTS:
-        why = "every pair of workers tries each of them"
-        raise UsageError(f"{len(ports)} ports are too many", why=why, remedy=f"name up to {MOST_PORTS}")
+        why = "each one is probed between all pairs of workers"
+        raise UsageError(f"{len(ports)} ports are too many", why=why, remedy=f"give at most {MOST_PORTS}")
     return tuple(dict.fromkeys(ports))
 
 
 def _port(text: str) -> int:
-    """A TCP port; 0 for what is none."""
+    """Parse a TCP port; 0 for anything else."""
     return int(text) if text.isascii() and text.isdecimal() and int(text) < 65536 else 0
 
 
 def _address(bucket: str) -> str:
-    """A bucket's address, also for its bare name."""
+    """Return a bucket's URL, also for its bare name."""
     return bucket if bucket.startswith("gs://") else f"gs://{bucket}"
 
 
@@ -115,7 +115,7 @@ def _print_digest(name: str, found: Digest, out: Output) -> None:
 
 
 def _print_finding(finding: CheckFinding, columns: int, out: Output, *, with_remedy: bool) -> None:
-    """A sentence, broken where it is too long for a screen; a remedy never is, for it may be a command to copy."""
+    """Print a finding, wrapped to the screen; its remedy is never wrapped, because it may be a command to copy."""
     where = f"{finding.where}: " if finding.where and finding.detail else finding.where
     text = f"{finding.check:<12} {where}{finding.detail}"
     lines = textwrap.wrap(

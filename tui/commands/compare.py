@@ -1,4 +1,4 @@
-"""`compare`: two or more runs or saved logs side by side."""
+"""`compare`: show two or more runs or saved logs side by side."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    compare = commands.add("compare", help="runs or saved logs side by side: loss, rate per core, efficiency")
+    compare = commands.add("compare", help="compare runs or saved logs: loss, rate per core, efficiency")
     refs = f"the first one is the baseline; {LOG}"
     compare.add_argument("refs", metavar="RUN|FILE", nargs="+", type=given, help=refs)
-    compare.add_argument("--offline", action="store_true", help="only what is on this machine")
+    compare.add_argument("--offline", action="store_true", help="use only what is on this machine")
     compare.set_defaults(run=compare_runs, many="refs")
 
 
 async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print a column for each run; JSON: an object for each, in the order they were named."""
+    """Print a column for each run; as JSON an object for each, in the given order."""
     from tui.reports.comparison import compare, comparison_rows, comparison_texts
 
     if len(args.refs) < 2:
-        raise UsageError("compare takes two runs or more", remedy=f"tpu-tui compare {args.refs[0]} OTHER")
+        raise UsageError("compare needs at least two runs or logs", remedy=f"tpu-tui compare {args.refs[0]} OTHER")
     summaries, code = [], 0
     for ref in args.refs:
         summary, problem = await _summary(ref, operator, offline=args.offline)

@@ -1,33 +1,33 @@
-"""`config show`: every setting with its meaning and its source."""
+"""`config show`: print every setting with its meaning and its source."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-from tui.commands.parser.commands import Commands
 
 BEYOND_PROFILES = {
-    "home": "holds runs, profiles and accepted host keys",
-    "profile": "settings kept under this name",
-    "account": "who gcloud is logged in as",
+    "home": "directory of runs, profiles and accepted host keys",
+    "profile": "name of the saved settings in use",
+    "account": "account that gcloud is logged in with",
 }
-"""What settings mean that no profile holds."""
+"""The meaning of settings that are not part of a profile."""
 
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     config = commands.add("config", help="show every setting, its meaning and its source")
-    config.add_argument("action", metavar="show", choices=("show",))
-    config.set_defaults(run=show_config)
+    show = commands.actions_of(config).add("show", help="show every setting, its meaning and its source")
+    show.set_defaults(run=show_config)
 
 
 async def show_config(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print each setting, its value, where it came from and what it means."""
+    """Print each setting with its value, source and meaning."""
     from tui.settings.fields import FIELDS
 
     meanings = BEYOND_PROFILES | {field.name: field.meaning for field in FIELDS}

@@ -1,4 +1,4 @@
-"""The console, opened from a shell."""
+"""Open the console."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from typing import Any
 from tui.errors import UsageError
 
 BROWSER_DRIVER = "TEXTUAL_DRIVER"
-"""Set by textual-serve for the consoles it starts."""
+"""The variable that textual-serve sets for the consoles it starts."""
 
 
 def require_terminal() -> None:
-    """Raise UsageError where no console can be drawn; a browser that `serve` draws on needs no terminal."""
+    """Raise UsageError where the console cannot be drawn; in a browser (`serve`) it needs no terminal."""
     if os.environ.get(BROWSER_DRIVER):
         return
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise UsageError(
             "the console needs a terminal",
-            why="standard input, output or error is none",
-            remedy="tpu-tui --help lists the commands",
+            why="stdin, stdout or stderr is not a terminal",
+            remedy="list the commands with tpu-tui --help",
         )
     if os.environ.get("TERM") == "dumb":
         raise UsageError(
-            "this terminal cannot show the console", why="TERM is dumb", remedy="tpu-tui --help lists the commands"
+            "this terminal cannot show the console",
+            why="TERM is dumb",
+            remedy="list the commands with tpu-tui --help",
         )
 
 
 def open_console(flags: Mapping[str, Any], **extra: Any) -> int:
-    """Open the console with these settings until it is closed; its exit code."""
+    """Run the console with these settings; return its exit code."""
     require_terminal()
     from tui.console.run import run_console
     from tui.operator import Operator

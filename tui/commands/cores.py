@@ -1,4 +1,4 @@
-"""`cores`: loss, rate and lag of every core, sorted."""
+"""`cores`: print loss, rate and lag of every core, sorted."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.log_source import add_ref, open_file, open_source, print_read_problem
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.text.printable import figure
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-from tui.commands.log_source import add_ref, open_file, open_source, print_read_problem
-from tui.commands.parser.commands import Commands
 
 SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
 CORE_COLUMNS = (
@@ -23,7 +23,7 @@ CORE_COLUMNS = (
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    cores = commands.add("cores", help="loss, rate and lag of every core, sorted")
+    cores = commands.add("cores", help="show loss, rate and lag of every core, sorted")
     add_ref(cores)
     cores.add_argument("--sort", choices=SORT_KEYS, default="core", help="sort column, ascending (default: core)")
     cores.add_argument("--reverse", action="store_true", help="sort descending; NaN and unknown stay last")
@@ -39,7 +39,7 @@ async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) 
 
 
 def show_cores_of_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int | None:
-    """Print a row for every core of a saved log; None where the argument names no file."""
+    """Print a row for every core of a saved log; None where the argument is not a file."""
     open_source = open_file(args.ref, flags)
     if open_source is None:
         return None
@@ -54,7 +54,7 @@ def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output) -> None:
         out.document(rows)
         return
     if not rows:
-        out.note("No line of this log is about a core yet.")
+        out.note("No training lines found in this log.")
         return
     names = [column.replace(" ", "_") for column in CORE_COLUMNS]
     cells = [[_shown_loss(row[name]) if name == "loss" else row[name] for name in names] for row in rows]
@@ -64,7 +64,7 @@ def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output) -> None:
 
 
 def _rate_title(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The title of the column of rates, with the unit that all of them have."""
+    """Return the title of the rate column, with the unit if all rates share one."""
     units = {row["rate_unit"] for row in rows if row["rate"] is not None}
     unit = units.pop() if len(units) == 1 else None
     return f"rate {unit}" if unit else "rate"

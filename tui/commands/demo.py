@@ -1,4 +1,4 @@
-"""`demo`: a local pod, a training job on it, and the console on that."""
+"""`demo`: start a local pod and a training job on it, and open the console."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.console import open_console, require_terminal
+from tui.commands.local import add_shape
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import REHEARSAL_MODULE
@@ -23,30 +25,31 @@ from tui.settings import LOCAL_PROFILE
 
 if TYPE_CHECKING:
     from tui.operator import Operator, RunDirectory
-from tui.commands.local import add_shape
-from tui.commands.parser.commands import Commands
 
 POD_READY_TIMEOUT_S = 60.0
-"""Seconds a local pod may take until it announces itself."""
+"""How long a local pod may take to start."""
 POD_CLOSE_TIMEOUT_S = 20.0
-"""Seconds a local pod may take to end what ran on it."""
+"""How long a local pod may take to stop what runs on it."""
 TRAINER_NEEDS = ("torch", "torch_xla", "torchvision", "webdataset")
 DEMO_SHARDS = "demo-shards"
-"""Folder in the local pod's bucket that the demo's shards are written to."""
+"""Folder of the demo's shards in the local pod's bucket."""
 
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    demo = commands.add("demo", help="start a local pod with a training job on it, and open the console on that")
+    demo = commands.add("demo", help="start a local pod with a training job and open the console on it")
     add_shape(demo)
     demo.add_argument(
-        "--job", choices=("train", "rehearsal"), default="train", help="rehearsal prints, it does not train"
+        "--job",
+        choices=("train", "rehearsal"),
+        default="train",
+        help="what to run (default: train); rehearsal only prints made-up lines",
     )
     demo.set_defaults(run_blocking=run_demo, changes=True)
 
 
 def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
-    """Start a pod, put a job on it and open the console; when the console closes, nothing is left."""
+    """Start a pod, launch a job on it and open the console; when the console closes, clean up everything."""
     from tui.localpod.requirements import check_memory, require_linux
 
     require_linux()
@@ -54,7 +57,7 @@ def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
     if args.job == "train":
         _require_trainer()
         check_memory(args.workers, args.cores)
-    out.note(f"Starting a pod of {args.workers} workers on this machine …")
+    out.note(f"Starting a pod of {args.workers} worker{'s' * (args.workers > 1)} on this machine …")
     with local_pod(args.workers, args.cores) as pod:
         demo_flags = {**flags, "profile": LOCAL_PROFILE}
         if args.job == "train":
@@ -64,7 +67,7 @@ def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
         try:
             return open_console(demo_flags, open_run=directory, demo=True, default_command=argv)
         finally:
-            out.note("Ending the pod and all that runs on it …")
+            out.note("Stopping the pod and everything running on it …")
             asyncio.run(_stop_runs(demo_flags, out))
 
 
@@ -74,13 +77,13 @@ def _require_trainer() -> None:
         raise UsageError(
             "the demo's training job needs PyTorch/XLA",
             why=f"not installed: {', '.join(missing)}",
-            remedy="make demo installs it; or tpu-tui demo --job rehearsal, which prints the lines without training",
+            remedy="install it with make demo, or use tpu-tui demo --job rehearsal, which only prints training lines",
         )
 
 
 @contextlib.contextmanager
 def local_pod(workers: int, cores: int) -> Iterator[dict[str, Any]]:
-    """A `local up` of our own in another process, so that a busy pod never slows the console."""
+    """Run `local up` in a process of its own, so that a busy pod never slows the console; yield its announcement."""
     words = [sys.executable, "-m", "tui.cli", "local", "up", "--json", "--with-parent"]
     process = subprocess.Popen(
         [*words, "--workers", str(workers), "--cores", str(cores)],
@@ -112,18 +115,18 @@ def _announcement(process: subprocess.Popen[bytes]) -> dict[str, Any]:
             break
         received += chunk or b""
     if b"\n" not in received:
-        raise TpuTuiError("the local pod did not start", why="it said why above, or took longer than a minute")
+        raise TpuTuiError("the local pod did not start", why="see above, or it took longer than a minute")
     document: dict[str, Any] = json.loads(received.partition(b"\n")[0])
     return document
 
 
 def make_shards(pod: Mapping[str, Any], cores: int, out: Output) -> None:
-    """Make the demo's images and upload their shards to the pod's bucket. Raises TpuTuiError when that fails."""
-    out.note("Making the demo's images and their shards in the pod's bucket …")
+    """Generate the demo's images and upload their shards to the pod's bucket. Raises TpuTuiError on failure."""
+    out.note("Generating images and writing their shards to the pod's bucket …")
     words = [sys.executable, "-m", "trainer.shards", *shard_arguments(pod, cores)]
     made = subprocess.run(words, env={**os.environ, **_storage(pod)}, stdout=subprocess.DEVNULL, check=False)
     if made.returncode:
-        raise TpuTuiError("the demo's shards could not be made", why=f"trainer.shards ended with {made.returncode}")
+        raise TpuTuiError("the demo's shards were not written", why=f"trainer.shards exited with {made.returncode}")
 
 
 def _storage(pod: Mapping[str, Any]) -> dict[str, str]:
@@ -131,22 +134,22 @@ def _storage(pod: Mapping[str, Any]) -> dict[str, str]:
 
 
 def shard_arguments(pod: Mapping[str, Any], cores: int) -> list[str]:
-    """What the demo asks of `trainer.shards`: a small learnable set, several shards for every core."""
+    """Return the arguments for `trainer.shards`: a small learnable set, several shards per core."""
     train, val = 1024 * max(cores, 4), 128 * max(cores, 4)
     shape = ["--train", str(train), "--val", str(val), "--samples-per-shard", "256"]
     return ["shapes", "--out", f"{pod['bucket']}/{DEMO_SHARDS}", *shape]
 
 
 def train_command(pod: Mapping[str, Any]) -> list[str]:
-    """The demo's training command, as a person would type it after `launch --`."""
+    """Return the demo's training command, as one would type it after `launch --`."""
     data = f"{pod['bucket']}/{DEMO_SHARDS}"
     small = ["--model", "resnet10", "--batch-size", "32", "--log-steps", "2", "--epochs", "30"]
-    # Four trainers want all of this machine: keys of the console on it come before their next step.
+    # Four trainers keep this machine busy; with nice, the console on it still reacts at once.
     return ["nice", "python3", "-m", "trainer.train", "--data", data, *small]
 
 
 def rehearsal_command() -> list[str]:
-    """The rehearsal job: it prints the trainer's lines and says that it does not train."""
+    """Return the rehearsal job, which prints made-up training lines and says so."""
     return ["python3", "-m", REHEARSAL_MODULE]
 
 
@@ -165,7 +168,7 @@ async def _launch(flags: Mapping[str, Any], slice_name: str, argv: Sequence[str]
 
 
 async def _stop_runs(flags: Mapping[str, Any], out: Output) -> None:
-    """Stop what still runs on the demo's pod, so that every run's record says how it ended."""
+    """Stop the runs on the demo's pod, so that every run's record says how it ended."""
     from tui.operator import Operator
     from tui.settings import load
 

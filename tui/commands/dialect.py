@@ -1,4 +1,4 @@
-"""`dialect test`: which lines of a log each dialect understands."""
+"""`dialect test`: count the lines of a log that each dialect understands."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tui.commands.parser.argument_types import FILE, given
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-from tui.commands.parser.commands import Commands
 
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     dialect = commands.add(
         "dialect",
-        help="which lines of a log each dialect understands",
-        description="Counts the lines of a log that each dialect (form of logs) understands: your profile's own, "
-        "with examples, and those built in.",
+        help="test which lines of a log each dialect (log format) understands",
     )
-    dialect.add_argument("action", metavar="test", choices=("test",))
-    dialect.add_argument("ref", metavar="FILE", type=given, help=FILE)
-    dialect.set_defaults(run=try_dialects)
+    test = commands.actions_of(dialect).add(
+        "test",
+        help="count the lines of a log that each dialect understands",
+        description="Count the lines of a log that each dialect (log format) understands: those of your profile, "
+        "with examples, and the built-in ones.",
+    )
+    test.add_argument("ref", metavar="FILE", type=given, help=FILE)
+    test.set_defaults(run=try_dialects)
 
 
 async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print how many lines each dialect matches, the profile's own first, with examples of those."""
+    """Print how many lines each dialect matches, the profile's own first and with examples."""
     from tui.logs.dialects.dialect import slow_dialect_error
     from tui.logs.dialects.registry import BUILT_IN, try_dialects
 
@@ -46,7 +49,7 @@ async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output
     if rows:
         out.table(("dialect", "lines"), rows, right=("lines",))
     else:
-        out.note("No dialect understands any of them.")
+        out.note("No dialect understands any of these lines.")
     for trial in trials[: len(own)]:
         for text, columns in trial.examples:
             out.text(f"{trial.name}: {text}")

@@ -1,4 +1,4 @@
-"""`exec`: one command on many workers, text while it runs and grouped at its end."""
+"""`exec`: run one command on many workers; print its output live and, at the end, grouped."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from tui.operator import CommandResult, Operator, RunningCommand
 
 LIVE_AFTER_S = 1.0
-"""Seconds after which a person at a terminal is shown what comes, line by line; a quick command is grouped only."""
+"""Running time after which output is also shown live at a terminal; of quicker commands only groups are."""
 MOST_NAMED = 8
-"""Workers whose lost bytes are text one by one."""
+"""Most workers whose omitted bytes are listed one by one."""
 MOST_PENDING = 64 * 1024
-"""Bytes of a line that has not ended yet which are held back."""
+"""Most bytes of an unfinished line that are held back."""
 
 
 class LiveOutput:
-    """What came from whom: the commands that run, and their lines as they end, each with its worker's number.
+    """The commands that are running, and their output by line with the worker's number.
 
-    `live` prints every line at once, to stdout; else lines go to stderr, where somebody watches and it takes longer.
+    With `live` every line goes to stdout at once. Otherwise lines of a longer command go to stderr, at a terminal.
     """
 
     def __init__(self, out: Output, *, live: bool) -> None:
@@ -42,11 +42,11 @@ class LiveOutput:
         self._began = time.monotonic()
         self._waiting = asyncio.current_task()
         self.unread = False
-        """Whether whoever read our output went away, as `head` does."""
+        """Whether the reader of stdout has closed it, as `head` does."""
         self._pending: dict[tuple[int, bool], bytes] = {}
 
     def __call__(self, running: RunningCommand, on_stderr: bool, data: bytes) -> None:
-        """Note what a worker just wrote."""
+        """Take what a worker just wrote."""
         self.running[running.worker] = running
         if not self._watched:
             return
@@ -60,7 +60,7 @@ class LiveOutput:
                 self._print_line(running.worker, on_stderr, line)
 
     def ended(self, worker: int) -> None:
-        """Tell the last line of a worker's, which no newline ended; its output is the answer's from here on."""
+        """Print the worker's last line if no newline ended it, and forget the worker: its answer has its output."""
         self.running.pop(worker, None)
         for on_stderr in (False, True):
             if (rest := self._pending.pop((worker, on_stderr), b"")) and self._live:
@@ -76,25 +76,25 @@ class LiveOutput:
         except BrokenPipeError:
             if self._waiting is None or asyncio.current_task() is self._waiting:
                 raise
-            # Raised here, within a connection, it would be taken for the worker's.
+            # Raised here, within a connection, it would look like an error of the worker.
             self.unread = True
             self._waiting.cancel()
 
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    execute = commands.add("exec", help="one command on every worker; identical outputs are grouped")
-    execute.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and what to run on its workers")
-    execute.add_argument("--worker", default="all", metavar="N", help="which workers, e.g. 0-3,7 (default: all)")
+    execute = commands.add("exec", help="run a command on every worker; identical outputs are grouped")
+    execute.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and the command for its workers")
+    execute.add_argument("--worker", default="all", metavar="N", help="workers to use, e.g. 0-3,7 (default: all)")
     execute.add_argument(
-        "--timeout", type=some_seconds, metavar="S", help="seconds that each worker has for the login and the command"
+        "--timeout", type=some_seconds, metavar="S", help="seconds per worker for login and command together"
     )
-    execute.add_argument("--live", action="store_true", help="each line at once, with its worker; nothing is grouped")
+    execute.add_argument("--live", action="store_true", help="print each line at once with its worker, ungrouped")
     execute.set_defaults(run=execute_command, takes_job=True, changes=True)
 
 
 async def execute_command(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Run one command on the workers asked for; identical outputs are printed once with their workers."""
+    """Run one command on the chosen workers; print identical outputs once, with their workers."""
     if not args.argv:
         raise UsageError("no command to run", remedy="tpu-tui exec SLICE -- COMMAND …")
     slice_ = await operator.slices.get(args.slice)
@@ -135,7 +135,7 @@ def _print_results(
     problems: dict[int, TpuTuiError],
     cut: dict[int, CommandResult],
 ) -> None:
-    """Print what there is; `cut` are commands that still ran when somebody interrupted."""
+    """Print the results; `cut` holds the partial results of interrupted commands."""
     if out.as_json:
         out.rows(_row(rank, answers.get(rank) or cut.get(rank), problems.get(rank)) for rank in ranks)
     else:
@@ -144,7 +144,7 @@ def _print_results(
     unanswered = [rank for rank in ranks if rank not in answers and rank not in problems]
     if unanswered:
         plural = "workers" if len(unanswered) > 1 else "worker"
-        out.note(f"Interrupted: no answer yet of {plural} {format_ranks(unanswered)}.")
+        out.note(f"Interrupted: no answer yet from {plural} {format_ranks(unanswered)}.")
 
 
 def _row(rank: int, answer: CommandResult | None, problem: TpuTuiError | None) -> dict[str, Any]:
@@ -163,9 +163,9 @@ def _row(rank: int, answer: CommandResult | None, problem: TpuTuiError | None) -
 def _print_grouped(
     answers: dict[int, CommandResult], cut: dict[int, CommandResult], out: Output, *, endings_only: bool
 ) -> None:
-    """Print what clush -b would: one block for each different outcome, its workers as a range.
+    """Print one block for each distinct outcome, headed by its workers as a range (as `clush -b` does).
 
-    Where they are one, its heading goes to stderr: stdout then holds what every worker said, and nothing else.
+    If there is only one, its heading goes to stderr, so that stdout holds nothing but the workers' output.
     """
     from tui.operator.output_groups import SharedOutput, describe_ending, format_heading, group_outputs
 
@@ -191,4 +191,4 @@ def _print_grouped(
         text = ", ".join(f"worker {rank} {left_out[rank]:,} bytes" for rank in sorted(left_out))
         if len(left_out) > MOST_NAMED:
             text = f"workers {format_ranks(left_out)} {sum(left_out.values()):,} bytes"
-        out.note(f"Left out, as exec keeps {EXEC_OUTPUT_BYTES >> 20} MiB of all output together: {text}.")
+        out.note(f"Output omitted, because exec keeps {EXEC_OUTPUT_BYTES >> 20} MiB in total: {text}.")

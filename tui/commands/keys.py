@@ -1,4 +1,4 @@
-"""`keys add`: the person's public SSH key into a slice's metadata, so that its workers let them in."""
+"""`keys add`: add the user's public SSH key to a slice's metadata, so that its workers accept it."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ if TYPE_CHECKING:
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    keys = commands.add(
-        "keys",
-        help="add: your public SSH key to a slice's metadata, as gcloud's ssh does",
-        description="Adds your public SSH key to a slice's metadata, as gcloud's first ssh does, "
-        "and waits until its workers let you in.",
+    keys = commands.add("keys", help="add your public SSH key to a slice, as gcloud's ssh does")
+    add = commands.actions_of(keys).add(
+        "add",
+        help="add your public SSH key to a slice's metadata",
+        description="Add your public SSH key to a slice's metadata, as gcloud's first ssh does, "
+        "and wait until its workers accept it.",
     )
-    keys.add_argument("action", metavar="add", choices=("add",))
-    keys.add_argument("slice", metavar="SLICE", help=SLICE)
-    keys.add_argument("--yes", action="store_true", help="do not ask")
-    keys.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
-    keys.set_defaults(run=add_key, changes=True)
+    add.add_argument("slice", metavar="SLICE", help=SLICE)
+    add.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add.add_argument("--dry-run", action="store_true", help="show what would be done, without doing it")
+    add.set_defaults(run=add_key, changes=True)
 
 
 async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Add the key where it is not yet, after asking, and wait until every worker lets it in."""
+    """Add the key where it is missing, after asking, and wait until every worker accepts it."""
     slice_ = await operator.slices.get(args.slice)
     plan = await operator.keys.plan(slice_)
     if not plan.project_known:
-        out.note("Whether the project's metadata holds the key could not be read: only the slice's own is looked at.")
+        out.note("Could not read the project's metadata; only the slice's own is checked for the key.")
     makes = not plan.key.exists
     if plan.found is not None:
-        out.note(f"{plan.key.path}.pub is in the {plan.found}'s metadata already, for {plan.user}.")
+        out.note(f"{plan.key.path}.pub is already in the {plan.found}'s metadata, for {plan.user}.")
     elif args.dry_run:
-        out.note(f"Would {_intent(plan)}. Nothing was done.")
+        out.note(f"Would {_intent(plan)}. Nothing was changed.")
     else:
         if not args.yes:
             await _ask(plan)
         plan = await operator.keys.make(plan)
         if makes:
-            out.note(f"Made {plan.key.path} without a passphrase; ssh-keygen -p -f {plan.key.path} gives it one.")
+            out.note(f"Created {plan.key.path} without a passphrase; set one with ssh-keygen -p -f {plan.key.path}.")
         async for step in operator.keys.add(slice_, plan):
             out.note(step)
-        out.note(f"{plan.key.path}.pub is in the slice's metadata now, for {plan.user}: {plan.key.fingerprint}")
-        out.note("Waiting for the workers to take it, for up to a minute …")
+        out.note(f"Added {plan.key.path}.pub to the slice's metadata for {plan.user}: {plan.key.fingerprint}")
+        out.note("Waiting up to a minute for the workers to accept it …")
     reached = [] if args.dry_run else await operator.keys.wait_until_accepted(slice_)
     _print_result(args, plan, reached, makes and not args.dry_run, out)
     return OutOfReachError.exit_code if any(one.error for one in reached) else 0
@@ -61,10 +61,14 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
 def _print_result(
     args: argparse.Namespace, plan: KeyPlan, reached: list[LoginResult], makes: bool, out: Output
 ) -> None:
-    out.problems([_after_all(one.error, plan) for one in reached if one.error])
+    out.problems([_with_fitting_remedy(one.error, plan) for one in reached if one.error])
     if not out.as_json:
         if reached and not any(one.error for one in reached):
-            out.text(f"All {len(reached)} workers let {plan.user} in.")
+            out.text(
+                f"All {len(reached)} workers accept {plan.user}."
+                if len(reached) > 1
+                else f"The worker accepts {plan.user}."
+            )
         return
     out.document(
         {
@@ -84,31 +88,31 @@ def _print_result(
     )
 
 
-def _after_all(error: TpuTuiError, plan: KeyPlan) -> TpuTuiError:
-    """Why a worker keeps its door shut although the metadata holds the key: adding it again is no remedy."""
+def _with_fitting_remedy(error: TpuTuiError, plan: KeyPlan) -> TpuTuiError:
+    """Return the error with a remedy that fits a key which the metadata holds already."""
     from tui.operator import Reason, SshError
 
     if isinstance(error, SshError) and error.reason is Reason.DENIED:
         error.remedy = (
-            f"the metadata holds the key for {plan.user}: a slow guest agent takes it in a minute or two "
-            f"(tpu-tui workers {plan.slice_name} looks again); else --user may be another there"
+            f"the metadata holds the key for {plan.user}; a slow guest agent needs a minute or two to read it "
+            f"(check with tpu-tui workers {plan.slice_name}). If that does not help, try another --user"
         )
     return error
 
 
 def _intent(plan: KeyPlan) -> str:
-    key = f"{plan.key.path}.pub" if plan.key.exists else f"make the key {plan.key.path} and"
+    key = f"{plan.key.path}.pub" if plan.key.exists else f"create the key {plan.key.path} and"
     let = f"let {key}" if plan.key.exists else f"{key} let it"
-    workers = f"the {plan.workers} workers" if plan.workers > 1 else "the one worker"
+    workers = f"the {plan.workers} workers" if plan.workers > 1 else "the worker"
     return f"{let} log in as {plan.user} on {workers} of {plan.slice_name}, through its metadata"
 
 
 async def _ask(plan: KeyPlan) -> None:
     if not sys.stdin.isatty():
         raise UsageError(
-            f"no key is added to {plan.slice_name} without asking",
+            f"refusing to add a key to {plan.slice_name} without confirmation",
             why=f"this would {_intent(plan)}",
-            remedy="add --yes where nobody can answer",
+            remedy="add --yes",
         )
-    if not await agrees(f"This will {_intent(plan)}. Go on?"):
+    if not await agrees(f"This will {_intent(plan)}. Continue?"):
         raise UsageError("no key was added")

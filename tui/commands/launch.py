@@ -1,4 +1,4 @@
-"""`launch`: a command on every worker of a slice, or on none."""
+"""`launch`: start a command on every worker of a slice, or on none."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     launch = commands.add("launch", help="start a command on every worker of a slice, or on none")
-    launch.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and what to run on its workers")
-    launch.add_argument("--name", type=given, help="what the run is called (default: the slice)")
-    launch.add_argument("--sync", type=directory, metavar="DIR", help="copy this working tree to every worker first")
+    launch.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and the command for its workers")
+    launch.add_argument("--name", type=given, help="name of the run (default: the slice's name)")
+    launch.add_argument("--sync", type=directory, metavar="DIR", help="first copy this working tree to every worker")
     for name, option in ASKED_OPTIONS.items():
         launch.add_argument(_flag(name), **_argument(option))
-    launch.add_argument("--skip-checks", action="store_true", help="launch without a look at the workers first")
+    launch.add_argument("--skip-checks", action="store_true", help="skip the checks before launching")
     launch.add_argument(
         "--phase-timeout",
         action="append",
         default=[],
         metavar="PHASE=S",
-        help="seconds a worker may take to connect (120), prepare (90) or sync (3600); repeatable",
+        help="time limit in seconds for a worker to connect (120), prepare (90) or sync (3600); repeatable",
     )
-    launch.add_argument("-d", "--detach", action="store_true", help="come back when the run has started")
-    launch.add_argument("--dry-run", action="store_true", help="print exactly what would run, and run nothing")
+    launch.add_argument("-d", "--detach", action="store_true", help="return as soon as the run has started")
+    launch.add_argument("--dry-run", action="store_true", help="print exactly what would run, without running it")
     launch.set_defaults(run=launch_run, takes_job=True, changes=True)
 
 
@@ -47,7 +47,7 @@ def _flag(name: str) -> str:
 
 
 def _argument(option: Option) -> dict[str, Any]:
-    """Return what argparse needs to know of one of the job's options; None stands for one that is not given."""
+    """Return the argparse arguments for one of the job's options; an option not given is None."""
     if option.choices:
         return {"choices": tuple(option.choices), "help": option.help}
     if option.kind in (OptionKind.WORDS, OptionKind.VARIABLES):
@@ -63,7 +63,7 @@ _TYPES: Mapping[OptionKind, Callable[[str], Any]] = {
 
 
 def job_options(args: argparse.Namespace, runtime: str) -> JobOptions:
-    """Return the job's options by the command line; `runtime` is the profile's."""
+    """Return the job's options from the command line; `runtime` is the profile's default."""
     values = {name: value for name in ASKED_OPTIONS if (value := getattr(args, name)) is not None}
     pairs = values.pop("env", [])
     env = _parse_env(pairs)
@@ -73,28 +73,28 @@ def job_options(args: argparse.Namespace, runtime: str) -> JobOptions:
 
 
 def _parse_env(pairs: list[str]) -> dict[str, str]:
-    """The job's variables: `NAME=value`, or `NAME` for the value that it has here."""
+    """Parse the job's variables: `NAME=value`, or `NAME` for the value it has in this shell."""
     env = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not name.replace("_", "a").isalnum() or name[0].isdigit() or not name.isascii():
-            raise UsageError(f"no variable: {name!r}", remedy="write it as --env NAME=value")
+            raise UsageError(f"{name!r} is not a valid variable name", remedy="use --env NAME=value")
         if not equals and name not in os.environ:
-            raise UsageError(f"{name} is not set here", remedy=f"export {name}, or --env {name}=value")
+            raise UsageError(f"{name} is not set in this shell", remedy=f"export {name}, or use --env {name}=value")
         env[name] = value if equals else os.environ[name]
     return env
 
 
 def _name_for_a_run(name: str, out: Output) -> str:
-    """The name as the run's id can hold it; that it is another one is told."""
+    """Return the name in the form that a run's ID allows; print a note if that differs."""
     called = readable_name(as_text(name))
     if called != name:
-        out.note(f"The run is called {called}: its id holds ASCII letters, digits and . _ - only, 100 at most.")
+        out.note(f"The run is called {called}: an ID has only ASCII letters, digits and . _ -, at most 100.")
     return called
 
 
 async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Launch on every worker or on none; then follow, unless detached."""
+    """Launch on every worker or on none; then follow the run, unless detached."""
     from tui.operator import LaunchRequest, PhaseTimeouts
 
     if not args.argv:
@@ -141,7 +141,7 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
 
 
 async def _launched(spec: LaunchSpec, operator: Operator, out: Output) -> RunDirectory:
-    """Give the run to its keeper; Ctrl-C tells of it from the moment on that there is something to come back to."""
+    """Hand the run to its keeper; on Ctrl-C, say how to follow the run once it exists."""
     try:
         return await operator.launches.start(spec)
     except asyncio.CancelledError:
@@ -152,7 +152,7 @@ async def _launched(spec: LaunchSpec, operator: Operator, out: Output) -> RunDir
 
 
 async def _until_started(operator: Operator, directory: RunDirectory, out: Output) -> RunStatus:
-    """Tell what happens until every worker runs or the launch has failed."""
+    """Print events until every worker is running or the launch has failed."""
     from tui.operator import Event
 
     supervisor = KeeperSupervisor(operator, directory, EventPrinter(directory.id, out, directory))
@@ -168,7 +168,7 @@ async def _until_started(operator: Operator, directory: RunDirectory, out: Outpu
 
 
 async def _check_buckets(request: LaunchRequest, operator: Operator, out: Output) -> None:
-    """Look at the buckets that the command names; warnings are shown. Raises what speaks against the launch."""
+    """Check the buckets that the command names and print warnings. Raises the error that prevents the launch."""
     from tui.operator import digest, refusal
 
     rows = await operator.launches.check_buckets(request.slice_, request.job.argv, request.job.env)

@@ -1,4 +1,4 @@
-"""`local up`: a pod on this machine."""
+"""`local up`: run a pod on this machine."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import whole
+from tui.commands.parser.commands import Commands, Parser
 from tui.commands.terminal.output import Output
-from tui.errors import UsageError
 from tui.localpod.api.resources.accelerator_types import MAX_CORES, MAX_WORKERS
 from tui.localpod.host.host_spec import TOKEN_FILE
 from tui.settings import LOCAL_PROFILE
 
 if TYPE_CHECKING:
     from tui.settings import Settings
-from tui.commands.parser.commands import Commands, Parser
 
 MOST_SLICES = 64
-"""Slices of a local pod: each has a range of loopback addresses."""
+"""Most slices of a local pod: each has its own range of loopback addresses."""
 
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    local = commands.add("local", help="a pod on this machine: API, SSH workers and bucket")
-    local.set_defaults(run_blocking=lambda *_: _usage("tpu-tui local up"))
-    up = commands.below(local).add("up", help="start it and keep it in the foreground; Ctrl-C leaves nothing behind")
+    local = commands.add("local", help="run a pod on this machine: API, SSH workers and bucket")
+    up = commands.actions_of(local).add("up", help="run the pod in the foreground; Ctrl-C leaves nothing behind")
     add_shape(up)
-    up.add_argument("--slices", type=_up_to(MOST_SLICES), default=1, metavar="N", help="slices (default: 1)")
-    up.add_argument("--with-parent", action="store_true", help="end when standard input ends")
+    up.add_argument(
+        "--slices", type=_up_to(MOST_SLICES), default=1, metavar="N", help="number of slices (default: 1)"
+    )
+    up.add_argument("--with-parent", action="store_true", help="stop at the end of stdin")
     up.set_defaults(run_blocking=local_up, changes=True)
 
 
 def add_shape(parser: Parser) -> None:
-    """Add the options for the size of a local pod."""
+    """Add the options that set the size of a local pod."""
     workers, cores = _up_to(MAX_WORKERS), _up_to(MAX_CORES)
     parser.add_argument("--workers", type=workers, default=4, metavar="N", help="workers per slice (default: 4)")
     parser.add_argument("--cores", type=cores, default=1, metavar="N", help="cores per worker (default: 1)")
@@ -44,18 +44,18 @@ def _up_to(most: int) -> Callable[[str], int]:
     def count(text: str) -> int:
         number = whole(text)
         if not 1 <= number <= most:
-            raise argparse.ArgumentTypeError(f"{text} is not from 1 to {most}")
+            raise argparse.ArgumentTypeError(f"must be from 1 to {most}, not {text}")
         return number
 
     return count
 
 
-def _usage(form: str) -> int:
-    raise UsageError("which action?", remedy=form)
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
-    """Run a local pod in the foreground; one JSON line when it is ready."""
+    """Run a local pod in the foreground; print one JSON line when it is ready."""
     from tui.localpod.command import run_local_up
     from tui.settings import load
 
@@ -63,13 +63,17 @@ def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
         if out.as_json:
             out.line(document)
             return
-        slices = ", ".join(document["slices"])
-        out.text(f"The local pod is up: {slices} · workers {args.workers}, cores each {args.cores}.")
-        out.note(f"From another terminal: tpu-tui --profile {LOCAL_PROFILE} slices.")
-        out.note("With gcloud, whose requests need the pod's token:")
+        names = ", ".join(f'"{name}"' for name in document["slices"])
+        size = f"{_counted(args.workers, 'worker')} with {_counted(args.cores, 'core')} each"
+        if args.slices == 1:
+            out.text(f"Local pod {names} is up: {size}.")
+        else:
+            out.text(f"Local pods {names} are up, each of {size}.")
+        out.note(f"Use it from another terminal: tpu-tui --profile {LOCAL_PROFILE} slices.")
+        out.note("gcloud works too, with the pod's token in its environment:")
         for name, value in gcloud_variables(document, load({**flags, "profile": LOCAL_PROFILE})).items():
             out.note(f"  export {name}={shlex.quote(value)}")
-        out.note("Ctrl-C ends it and all that runs on it.")
+        out.note("Press Ctrl-C to stop the pod and everything running on it.")
 
     return run_local_up(
         load(flags).home,
@@ -83,7 +87,7 @@ def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
 
 
 def gcloud_variables(pod: Mapping[str, Any], settings: Settings) -> dict[str, str]:
-    """Return the environment in which gcloud works on a local pod; the token itself stays in the owner's file."""
+    """Return the environment in which gcloud uses a local pod; the token itself stays in its private file."""
     assert settings.identity is not None
     return {
         "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(settings.identity.with_name(TOKEN_FILE)),

@@ -1,4 +1,4 @@
-"""The run or the saved log that a command reads."""
+"""Open the run or the saved log that a command reads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import LOG, given
+from tui.commands.parser.commands import Parser
 from tui.commands.terminal.output import Output
 from tui.errors import OutOfReachError, UsageError
 from tui.pod.log_refs import names_a_file, path_of
@@ -15,19 +16,18 @@ from tui.pod.log_refs import names_a_file, path_of
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
     from tui.operator import Operator, RunDirectory
-from tui.commands.parser.commands import Parser
 
 
 def add_ref(parser: Parser) -> None:
-    """Add what every command that reads a run or a log takes."""
+    """Add the arguments of every command that reads a run or a log."""
     parser.add_argument("ref", metavar="RUN|FILE", type=given, help=LOG)
-    parser.add_argument("--offline", action="store_true", help="only what is on this machine")
+    parser.add_argument("--offline", action="store_true", help="use only what is on this machine")
 
 
 async def open_source(
     args: argparse.Namespace, operator: Operator, out: Output
 ) -> tuple[RunDirectory | SavedLog, int]:
-    """Return what the argument names, a run's mirror brought up to date, and the exit code so far."""
+    """Return the run (its mirror brought up to date) or log that the argument names, and the exit code so far."""
     from tui.operator import RunDirectory
 
     source = await operator.runs.find_source(args.ref, offline=args.offline, note=out.note)
@@ -42,7 +42,7 @@ async def open_source(
 
 
 def print_read_problem(source: RunDirectory | SavedLog, out: Output) -> int:
-    """Print why a saved log could not be read to its end; return the exit code that this gives."""
+    """Print why a saved log could not be read to its end, if so; return the resulting exit code."""
     problem: UsageError | None = getattr(source, "problem", None)
     if problem is None:
         return 0
@@ -51,9 +51,9 @@ def print_read_problem(source: RunDirectory | SavedLog, out: Output) -> int:
 
 
 def open_file(ref: str, flags: Mapping[str, Any]) -> tuple[SavedLog, Path] | None:
-    """A saved log, `-` for what is piped in, and where to keep what it comes to; None where no file is named.
+    """Open a saved log (`-`: stdin) with the profile's dialects; return it and the cache directory.
 
-    It is read with the profile's dialects too.
+    Returns None where `ref` is not a file.
     """
     if not names_a_file(ref):
         return None

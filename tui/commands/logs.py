@@ -1,4 +1,4 @@
-"""`logs`: a run's log, or a saved one, in order and byte for byte."""
+"""`logs`: print the log of a run, or a saved one, in order and byte for byte."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.log_source import add_ref, open_file, open_source
 from tui.commands.parser.argument_types import moment, whole
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output, in_json
 from tui.errors import UsageError
@@ -18,26 +20,24 @@ if TYPE_CHECKING:
     from tui.logs.files.lines import LogLine
     from tui.logs.saved_log import SavedLog
     from tui.operator import Operator, RunDirectory
-from tui.commands.log_source import add_ref, open_file, open_source
-from tui.commands.parser.commands import Commands
 
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    logs = commands.add("logs", help="a log in order, byte for byte")
+    logs = commands.add("logs", help="print a log in order, byte for byte")
     add_ref(logs)
-    logs.add_argument("--worker", type=whole, metavar="N", help="only this worker's, byte for byte")
+    logs.add_argument("--worker", type=whole, metavar="N", help="only this worker's log, byte for byte")
     logs.add_argument("--core", type=whole, metavar="N", help="only lines about this core")
-    logs.add_argument("--merged", action="store_true", help="all workers' in order of arrival (the default)")
+    logs.add_argument("--merged", action="store_true", help="all workers' lines in order of arrival (the default)")
     logs.add_argument("-f", "--follow", action="store_true", help="continue until the run ends")
     logs.add_argument("--tail", type=whole, metavar="N", help="only the last N lines")
-    since = "only lines since then: 10m, 2h, or 2026-01-31T18:00:00Z; dates in a saved log count as UTC"
+    since = "only lines since then, e.g. 10m, 2h or 2026-01-31T18:00:00Z; dates in a saved log count as UTC"
     logs.add_argument("--since", metavar="T", help=since)
     logs.set_defaults(run=show_logs, run_on_file=show_file)
 
 
 def show_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int | None:
-    """Print lines of a saved log, byte for byte; None where the argument names no file."""
+    """Print lines of a saved log, byte for byte; None where the argument is not a file."""
     open_source = open_file(args.ref, flags)
     return None if open_source is None else _show_saved(*open_source, args, out)
 
@@ -49,7 +49,7 @@ def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out
 
     since = moment(args.since)
     if args.follow:
-        raise UsageError("a saved log does not grow", remedy=f"tail -f {args.ref} follows a file")
+        raise UsageError("a saved log cannot be followed", remedy=f"use tail -f {args.ref} for a file that grows")
     choice = Choice(args.worker, args.core, since)
     if out.as_json:
         found = _write_lines(numbered_lines(log, choice, args.tail, cache), out.line, out)
@@ -63,7 +63,7 @@ def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out
 
 
 async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print a log: one worker's bytes as they are, or lines with their worker."""
+    """Print a log: one worker's bytes unchanged, or lines with their worker's number."""
     from tui.operator import RunDirectory
 
     since = moment(args.since)
@@ -87,13 +87,13 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
 
 
 async def _nothing_found(operator: Operator, directory: RunDirectory, core: int | None) -> str:
-    """Why no line of a run was printed."""
+    """Say why no line of a run was printed."""
     from tui.commands.logs_empty import about_core
 
     rows = [] if core is None else await operator.logs.core_rows(directory, "core", reverse=False)
     yet = "" if operator.runs.status_of(directory).state.is_over else " yet"
-    such = f"No line of {directory.id} is such a one{yet}."
-    return such if core is None else about_core(directory.id, core, rows) or such
+    generic = f"No matching lines in {directory.id}{yet}."
+    return generic if core is None else about_core(directory.id, core, rows) or generic
 
 
 def _require_worker(directory: RunDirectory, worker: int | None) -> None:
@@ -105,7 +105,7 @@ def _require_worker(directory: RunDirectory, worker: int | None) -> None:
 
 
 def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
-    """One worker's bytes, straight from its mirror; None where more than that is asked for."""
+    """Return one worker's bytes straight from its mirror; None where more than that is needed."""
     from tui.logs.attribution.line_owner import LineOwner
     from tui.logs.files.line_filter import Choice, Picker, backwards, forwards, last_of, pick
     from tui.operator import iterate_log
@@ -122,12 +122,12 @@ def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[byt
         return (line.data for line in pick(forwards(iterate_log(path)), picker))
     with path.open("rb", buffering=0) as file:
         found = last_of(backwards(file.fileno(), path.stat().st_size), picker, args.tail)
-    # An earlier attempt of a run that was restarted may hold the rest.
+    # The rest may be in an earlier attempt of a restarted run.
     return [line.data for line in found] if len(found) == args.tail else None
 
 
 def _copy(blocks: Iterable[bytes], out: Output) -> bool:
-    """Bytes as they are into a file or pipe; on a terminal with control characters made visible. Whether any came."""
+    """Write bytes, on a terminal with control characters made visible; return whether there were any."""
     found = False
     for block in blocks:
         found = True
@@ -139,7 +139,7 @@ def _copy(blocks: Iterable[bytes], out: Output) -> bool:
 
 
 def _stored_lines(directory: RunDirectory, args: argparse.Namespace, since: float | None) -> Iterable[LogLine]:
-    """A run's wanted lines that are here by now; no more is read than they take."""
+    """Return the wanted lines of a run's mirror, reading no more than they need."""
     from tui.operator import LineReader, last_lines, lines_since
 
     workers = None if args.worker is None else (args.worker,)
@@ -169,7 +169,7 @@ def _line_writer(args: argparse.Namespace, out: Output) -> Callable[[Any], None]
 
 
 def _write_lines(lines: Iterable[Any], write: Callable[[Any], None], out: Output) -> bool:
-    """Each line as it comes, or all as a JSON array; whether there were any."""
+    """Write lines one by one, or as a JSON array; return whether there were any."""
     found = False
     if not out.as_json:
         for line in lines:

@@ -1,4 +1,4 @@
-"""Why not one line of a log was printed: what was asked for that it does not have, and what it has instead."""
+"""Explain why `logs` printed nothing: what the log lacks, and what it has instead."""
 
 from __future__ import annotations
 
@@ -15,36 +15,32 @@ if TYPE_CHECKING:
 
 
 def in_saved_log(log: SavedLog, choice: Choice, cache: Path | None) -> str:
-    """The sentence for a saved log."""
+    """Return the explanation for a saved log."""
     from tui.commands.logs_export_times import has_dates
 
     if choice.worker is not None and choice.worker not in (there_are := log.workers(cache)):
-        return f"No line of {log.name} is {_of_worker(choice.worker, there_are)}."
+        return f"No lines of worker {choice.worker} in {log.name} ({_existing('worker', there_are)})."
     if choice.core is not None and (sentence := about_core(log.name, choice.core, log.core_rows(cache=cache))):
         return sentence
     if choice.since is not None and not has_dates(log, cache):
-        return f"No line of {log.name} tells its date, so none is known to be since then."
-    return f"No line of {log.name} is such a one."
+        return f"No line of {log.name} has a date, so --since matches none."
+    return f"No matching lines in {log.name}."
 
 
 def about_core(name: str, core: int, rows: Iterable[Mapping[str, Any]]) -> str:
-    """The sentence where a log tells of cores, and not of this one; else nothing."""
+    """Return the explanation where the log has no lines about this core; empty where it has some."""
     cores = [row["core"] for row in rows if row["core"] is not None]
     if core in cores:
         return ""
-    return f"No line of {name} is about core {core}: {_there_are('core', cores)}."
+    return f"No lines about core {core} in {name} ({_existing('core', cores)})."
 
 
 def workers_of(workers: Sequence[int]) -> str:
-    """What is said of a run that has these workers: "it has workers 0-3"."""
-    return _there_are("worker", workers)
+    """Return which workers a run has: `it has workers 0-3`."""
+    return _existing("worker", workers)
 
 
-def _of_worker(worker: int, known: Sequence[int]) -> str:
-    return f"of worker {worker}: {_there_are('worker', known)}"
-
-
-def _there_are(what: str, known: Sequence[int]) -> str:
+def _existing(what: str, known: Sequence[int]) -> str:
     if not known:
-        return f"none names a {what}"
+        return f"no line names a {what}"
     return f"it has {what}{'s' if len(known) > 1 else ''} {format_ranks(known)}"

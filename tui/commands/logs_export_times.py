@@ -1,4 +1,4 @@
-"""Lines out of a saved log: those of a Cloud Logging export have the time of their entry, none of their own."""
+"""Select lines of a saved log; lines of a Cloud Logging export get the time of their entry."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class EntryTimes:
-    """The time of each entry, by where its lines are in the log; what belongs to no entry has none."""
+    """The time of each entry of an export, by the offset of its lines; other lines have none."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._moments: list[float | None] = []
         self._places: list[int] = []
-        """Where in those each entry begins."""
+        """The index in those at which each entry begins."""
 
     @classmethod
     def of(cls, log: SavedLog) -> EntryTimes | None:
-        """Those of a log, which is read through for it; None where it is no export."""
+        """Read a log through for its times; None where it is not an export."""
         blocks = log.blocks()
         head = next(blocks, b"")
         first = head.partition(b"\n")[0]
@@ -70,13 +70,13 @@ class EntryTimes:
                 self._moments[self._places[place]] = entry.moment
 
     def at(self, offset: int) -> float | None:
-        """The time of the entry that a line belongs to, by where that begins."""
+        """Return the time of the entry that the line at this offset belongs to."""
         place = bisect_right(self._starts, offset) - 1
         return None if place < 0 else self._moments[place]
 
 
 def picked_lines(log: SavedLog, choice: Choice, tail: int | None, cache: Path | None) -> Iterator[Picked]:
-    """The wanted lines of a saved log with their ends; those of an export since a time by that of their entries."""
+    """Return the wanted lines of a saved log with their newlines; `since` applies to entries of an export."""
     times = None if choice.since is None else EntryTimes.of(log)
     if times is None:
         return log.picked(choice, tail=tail, cache=cache)
@@ -84,7 +84,7 @@ def picked_lines(log: SavedLog, choice: Choice, tail: int | None, cache: Path | 
 
 
 def numbered_lines(log: SavedLog, choice: Choice, tail: int | None, cache: Path | None) -> Iterable[SavedLine]:
-    """The same with their workers and times, without their ends."""
+    """Return the wanted lines with workers and times, without newlines."""
     times = EntryTimes.of(log)
     if times is None:
         return log.lines(worker=choice.worker, core=choice.core, since=choice.since, tail=tail, cache=cache)
@@ -93,7 +93,7 @@ def numbered_lines(log: SavedLog, choice: Choice, tail: int | None, cache: Path 
 
 
 def has_dates(log: SavedLog, cache: Path | None) -> bool:
-    """Whether any line, or any entry, has a date and time."""
+    """Return whether any line or entry has a date and time."""
     return next(picked_lines(log, Choice(since=-math.inf), None, cache), None) is not None
 
 

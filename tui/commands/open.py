@@ -1,4 +1,4 @@
-"""`open`: the console on one run."""
+"""`open`: open the console on one run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import RUN
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 from tui.pod.log_refs import names_a_log
@@ -15,7 +16,6 @@ from tui.pod.run import is_run_id
 
 if TYPE_CHECKING:
     from tui.operator import Operator, RunDirectory
-from tui.commands.parser.commands import Commands
 
 
 def add_command(commands: Commands) -> None:
@@ -44,7 +44,7 @@ def open_run(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -
 
 
 async def _find(ref: str, operator: Operator) -> RunDirectory:
-    """Return a run that another machine launched, from its workers."""
+    """Find a run that another machine launched, on its workers."""
     try:
         return await operator.runs.find(ref)
     finally:

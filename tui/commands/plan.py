@@ -1,4 +1,4 @@
-"""`plan`: what to set when a training goes from one slice type to another, and whether it is time to go."""
+"""`plan`: scale a training's settings to another slice type, and advise whether to scale up."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ _FORM = "tpu-tui plan --from v2-8 --to v2-32 --batch-size 1024, or tpu-tui plan 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     plan = commands.add(
-        "plan", help="batch, steps and learning rate from one slice type to another; whether to go up"
+        "plan",
+        help="scale batch size, steps and learning rate to another slice type",
+        description="Scale batch size, steps and learning rate to another slice type, or advise whether to scale up.",
     )
-    plan.add_argument("--from", dest="source", metavar="TYPE", help="where it runs now, as v2-8")
-    plan.add_argument("--to", dest="target", metavar="TYPE", help="where it shall run, as v3-32")
-    plan.add_argument("--batch-size", type=whole, metavar="N", help="global batch on the first slice")
-    plan.add_argument("--steps", type=whole, metavar="N", help="steps of the whole training on the first slice")
-    plan.add_argument("--epochs", type=_number, metavar="N", help="epochs, where the training counts those")
-    plan.add_argument("--lr", type=_number, metavar="R", help="learning rate on the first slice")
+    plan.add_argument("--from", dest="source", metavar="TYPE", help="current slice type, e.g. v2-8")
+    plan.add_argument("--to", dest="target", metavar="TYPE", help="target slice type, e.g. v3-32")
+    plan.add_argument("--batch-size", type=whole, metavar="N", help="global batch size on the current slice")
+    plan.add_argument("--steps", type=whole, metavar="N", help="total steps of the training on the current slice")
+    plan.add_argument("--epochs", type=_number, metavar="N", help="number of epochs, if the training counts epochs")
+    plan.add_argument("--lr", type=_number, metavar="R", help="learning rate on the current slice")
     plan.add_argument(
         "--ladder",
         nargs="*",
         metavar="RUN",
-        help="instead: how finished runs on several slice sizes scale, and whether to go up (default: all runs)",
+        help="instead show how finished runs scale over slice sizes, and whether to go up (default: all runs)",
     )
     plan.set_defaults(run_blocking=show_plan)
 
@@ -43,21 +45,21 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
 
 
 def show_plan(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
-    """Print the figures for the second slice, what they rest on and what does not come out even; or the ladder."""
+    """Print the figures for the target slice with notes and warnings, or the scaling ladders."""
     from tui.planning.plan import make_plan
 
     wanted = {"--from": args.source, "--to": args.target, "--batch-size": args.batch_size}
     if args.ladder is not None:
         if any(value is not None for value in (*wanted.values(), args.steps, args.epochs, args.lr)):
-            raise UsageError("--ladder takes runs and nothing else", remedy=_FORM)
+            raise UsageError("--ladder cannot be combined with other options", remedy=_FORM)
         return asyncio.run(_show_ladders(args.ladder, flags, out))
     missing = [name for name, value in wanted.items() if value is None]
     if missing:
-        raise UsageError(f"a plan needs {', '.join(missing)}", remedy=_FORM)
+        raise UsageError(f"plan needs {', '.join(missing)}", remedy=_FORM)
     plan = make_plan(
         args.source, args.target, batch_size=args.batch_size, steps=args.steps, lr=args.lr, epochs=args.epochs
     )
@@ -103,12 +105,12 @@ def _print_ladders(found: ScalingReport, out: Output) -> None:
     for run, why in found.left_out:
         out.note(f"{run} is left out: {why}")
     if not found.ladders:
-        out.note("No finished run to climb from yet. Start on the smallest slice, as v2-8 or v3-8, and see it work.")
+        out.note("No finished runs to compare yet. Start with the smallest slice, e.g. v2-8 or v3-8.")
 
 
 def _print_ladder(ladder: Ladder, out: Output) -> None:
     out.table(
-        ("type", "cores", "rate", "rate a core", "efficiency", "verdict", "run"),
+        ("type", "cores", "rate", "rate per core", "efficiency", "verdict", "run"),
         [
             (
                 rung.accelerator_type,
@@ -121,6 +123,6 @@ def _print_ladder(ladder: Ladder, out: Output) -> None:
             )
             for rung in ladder.rungs
         ],
-        right=("cores", "rate", "rate a core", "efficiency"),
+        right=("cores", "rate", "rate per core", "efficiency"),
     )
     out.text(f"→ {ladder.advice}")

@@ -1,17 +1,14 @@
-"""`replay`: the console on a saved log."""
+"""`replay`: open the console on a saved log."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.commands.parser.argument_types import FILE, given
-from tui.commands.terminal.output import Output
-
-if TYPE_CHECKING:
-    pass
 from tui.commands.parser.commands import Commands
+from tui.commands.terminal.output import Output
 
 
 def add_command(commands: Commands) -> None:

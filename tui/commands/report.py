@@ -1,4 +1,4 @@
-"""`report`: what happened in a run, or what a saved log holds, as files to keep."""
+"""`report`: write a report of a run or of a saved log."""
 
 from __future__ import annotations
 
@@ -20,19 +20,27 @@ REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    report = commands.add("report", help="what happened, as a file to keep")
+    report = commands.add("report", help="write a report of a run or a log")
     add_ref(report)
     report.add_argument(
-        "--format", action="append", choices=REPORT_FORMATS, help="repeatable (default: md); csv: cores and curves"
+        "--format",
+        action="append",
+        choices=REPORT_FORMATS,
+        help="repeatable (default: md); csv writes cores and curves",
     )
-    report.add_argument("--out", type=directory, metavar="DIR", help="default: the run's directory, or here")
-    report.add_argument("--force", action="store_true", help="replace files of other runs and logs too")
-    report.add_argument("--upload", type=given, metavar="gs://…", help="copy them into this folder of a bucket too")
+    report.add_argument(
+        "--out",
+        type=directory,
+        metavar="DIR",
+        help="where to write (default: the run's directory, or here)",
+    )
+    report.add_argument("--force", action="store_true", help="also replace reports of other runs and logs")
+    report.add_argument("--upload", type=given, metavar="gs://…", help="also copy the files to this folder")
     report.set_defaults(run=write_report)
 
 
 async def write_report(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Write the report in each format asked for and print where it is."""
+    """Write the report in each format and print the names of its files."""
     if args.upload:
         if operator.settings.read_only:
             raise by_read_only("report --upload", operator.settings)
@@ -45,7 +53,7 @@ async def write_report(args: argparse.Namespace, operator: Operator, out: Output
         try:
             files += await operator.reports.upload(source, formats, written, args.upload, force=args.force)
         except TpuTuiError:
-            out.note(f"Written here all the same: {', '.join(files)}")
+            out.note(f"Written here: {', '.join(files)}")
             raise
     if out.as_json:
         out.document({"files": files})

@@ -1,4 +1,4 @@
-"""`runs`: the runs known here and on the workers."""
+"""`runs`: list the runs known here and on the workers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.parser.commands import Commands
 from tui.commands.runs_delete import add_delete_options, delete_parser
 from tui.commands.terminal.os_errors import by_this_machine
 from tui.commands.terminal.output import Output, format_moment, to_the_second
@@ -14,22 +15,26 @@ from tui.pod.run import LAST_WORDS
 
 if TYPE_CHECKING:
     from tui.operator import NoRecordError, Operator, RunStatus
-from tui.commands.parser.commands import Commands
 
 FIGURES_OF = 100
-"""Runs of a list, the newest, whose figures are read from the ends of their logs: some milliseconds each."""
+"""Number of newest runs whose figures are read from the ends of their logs, which takes milliseconds each."""
 UNATTENDED = "unattended"
 
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    runs = commands.add("runs", help="the runs known here and on the workers; runs delete RUN … removes ended ones")
-    add_delete_options(runs)
-    runs.add_argument(
-        "words", metavar="SLICE | delete RUN …", nargs="*", help="only those on this slice; or delete, and which"
+    runs = commands.add(
+        "runs",
+        help="list runs, or delete ended ones (runs delete)",
+        description="List the runs known here and on the workers. `tpu-tui runs delete RUN …` deletes ended ones.",
+        usage="%(prog)s [-h] [--offline] [--all] [SLICE]\n       %(prog)s delete RUN …",
     )
-    runs.add_argument("--offline", action="store_true", help="only what is on this machine")
-    runs.add_argument("--all", action="store_true", help="those of other projects and hosts files, too")
+    add_delete_options(runs, shown=False)
+    runs.add_argument(
+        "words", metavar="SLICE | delete RUN …", nargs="*", help="list only runs on this slice; or delete runs"
+    )
+    runs.add_argument("--offline", action="store_true", help="use only what is on this machine")
+    runs.add_argument("--all", action="store_true", help="include runs of other projects and hosts files")
     runs.set_defaults(run=runs_command, many="words", help_of={"delete": delete_parser()})
 
 
@@ -37,15 +42,15 @@ async def runs_command(args: argparse.Namespace, operator: Operator, out: Output
     """List runs, or delete ended ones."""
     if args.words[:1] == ["delete"]:
         if args.all:
-            raise UsageError("--all is for the list of runs", remedy="name the runs: tpu-tui runs delete RUN …")
+            raise UsageError("runs delete does not take --all", remedy="name the runs: tpu-tui runs delete RUN …")
         from tui.commands.runs_delete import delete_runs
 
         return await delete_runs(args, operator, out)
     if args.older_than or args.on or args.yes:
-        only = "--older-than, --on and --yes belong to runs delete"
+        only = "--older-than, --on and --yes are options of runs delete"
         raise UsageError(only, remedy="tpu-tui runs delete --older-than 7d")
     if len(args.words) > 1:
-        raise UsageError("runs takes one slice", remedy="tpu-tui runs SLICE, or tpu-tui runs delete RUN …")
+        raise UsageError("runs takes only one slice", remedy="tpu-tui runs SLICE, or tpu-tui runs delete RUN …")
     slice_name = args.words[0] if args.words else None
     return await list_runs(slice_name, args.offline, operator, out, every=args.all)
 
@@ -53,9 +58,9 @@ async def runs_command(args: argparse.Namespace, operator: Operator, out: Output
 async def list_runs(
     slice_name: str | None, offline: bool, operator: Operator, out: Output, *, every: bool = False
 ) -> int:
-    """Print the runs known here, newest first, those that another machine launched among them.
+    """Print the runs known here, newest first, including those that another machine launched.
 
-    Unless `every` one is wanted, runs of other projects and hosts files are only counted.
+    Without `every`, runs of other projects and hosts files are only counted.
     """
     from tui.operator.runs import hidden_note
 
@@ -68,15 +73,15 @@ async def list_runs(
     in_zone = [one for one in known if not zone or one.run.zone in (None, zone)]
     scope = operator.runs.scope
     statuses = [one for one in in_zone if every or scope.includes(one.run)]
-    hidden = hidden_note(len(in_zone) - len(statuses), "tpu-tui runs --all lists them")
+    hidden = hidden_note(len(in_zone) - len(statuses), "list them with tpu-tui runs --all")
     out.problems([problem for problem in unreadable if str(problem) not in map(str, problems)])
     if out.as_json:
         out.document([operator.reports.status_document(status, None) for status in statuses])
     elif statuses or unreadable:
         _print_runs(statuses, unreadable, operator, out)
     elif not problems and not hidden:
-        where = f" of {slice_name}" if slice_name else ""
-        out.note(f"No runs{where} yet. tpu-tui launch {slice_name or 'SLICE'} -- COMMAND … starts one.")
+        where = f" on {slice_name}" if slice_name else ""
+        out.note(f"No runs{where} yet. Start one with tpu-tui launch {slice_name or 'SLICE'} -- COMMAND …")
     if hidden:
         out.note(hidden)
     return code
@@ -85,7 +90,7 @@ async def list_runs(
 def _print_runs(
     statuses: Sequence[RunStatus], unreadable: Sequence[NoRecordError], operator: Operator, out: Output
 ) -> None:
-    """A row for each run, those whose records cannot be read last: nobody knows when they were."""
+    """Print a row for each run; unreadable records come last, because their time is unknown."""
     out.table(
         ("run", "slice", "state", "workers", "started", "ended", "attended", "latest"),
         [
@@ -95,7 +100,7 @@ def _print_runs(
         right=("workers",),
     )
     if len(statuses) > FIGURES_OF:
-        out.note(f"Figures of the newest {FIGURES_OF} runs only; `tpu-tui status RUN` tells any run's.")
+        out.note(f"Figures are shown for the newest {FIGURES_OF} runs; tpu-tui status RUN shows those of any run.")
     if operator.logs.dialect_problem:
         out.problem(operator.logs.dialect_problem)
 
@@ -104,8 +109,8 @@ def _row(status: RunStatus, operator: Operator, *, with_figures: bool) -> tuple[
     from tui.reports.findings import marks_of_run
 
     cause = (status.cause or "").partition(LAST_WORDS)[0]
-    glance = operator.runs.latest_figures(status) if with_figures else None
-    latest = cause or str(glance or "")
+    figures = operator.runs.latest_figures(status) if with_figures else None
+    latest = cause or str(figures or "")
     return (
         status.run.id,
         status.run.slice,
@@ -114,12 +119,12 @@ def _row(status: RunStatus, operator: Operator, *, with_figures: bool) -> tuple[
         to_the_second(status.started),
         to_the_second(status.ended),
         describe_keeper(status),
-        " · ".join(filter(None, (marks_of_run(status, glance), latest))) or None,
+        " · ".join(filter(None, (marks_of_run(status, figures), latest))) or None,
     )
 
 
 async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTuiError]:
-    """Ask the workers for runs of other machines; nothing where no slices are configured at all."""
+    """Ask the workers for runs of other machines; return the errors, none where no slices are configured."""
     configured = operator.settings.hosts or operator.settings.project
     try:
         return await operator.runs.discover([await operator.slices.get(slice_name)] if slice_name else None)
@@ -133,11 +138,11 @@ async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTui
         return [] if isinstance(error, NoCredentialsError) and not (slice_name or configured) else [error]
     except OSError as error:
         error.filename = error.filename or str(operator.settings.runs_home)
-        return [by_this_machine(error, "runs of other machines cannot be kept here")]
+        return [by_this_machine(error, "runs of other machines cannot be recorded here")]
 
 
 def describe_keeper(status: RunStatus) -> str:
-    """Return whether a live run has a keeper; empty for an ended one without."""
+    """Describe whether a live run has a keeper; empty for an ended run without one."""
     if status.state.is_over or status.attended.alive:
         return "yes" if status.attended.alive else ""
 

@@ -1,4 +1,4 @@
-"""`runs delete`: remove ended runs from this machine and from their workers after asking, never a live one."""
+"""`runs delete`: delete ended runs here and on their workers, after asking; never a live one."""
 
 from __future__ import annotations
 
@@ -23,31 +23,35 @@ if TYPE_CHECKING:
     from tui.operator import NoRecordError, Operator, RunDirectory
 
     Doomed = RunDirectory | NoRecordError
-    """A run that is to be deleted: its directory, or what is known of one whose record cannot be read."""
+    """A run to delete: its directory, or the error for its unreadable record."""
 
 KEEPER_EXIT_TIMEOUT_S = 30.0
-"""Seconds in which the keeper of a run that has just ended must have gone: `stop` has answered before it goes."""
+"""How long to wait for the keeper of a run that has just ended: `stop` answers before the keeper exits."""
 BOTH, HERE, WORKERS = "both", "here", "workers"
-_HERE_ONLY = "here only: its record, which names its workers, could not be read"
+_HERE_ONLY = "here only: its record, which lists its workers, could not be read"
 _NOT_CONFIRMED = "not confirmed"
 _PLACES = {BOTH: "here and on their workers", HERE: "here only", WORKERS: "on their workers only"}
 _NAMED_AT_MOST = 5
-"""Runs that an error message names."""
+"""Most runs that a message names."""
 
 
-def add_delete_options(parser: Parser) -> None:
-    """Add the options of `runs delete`, which `runs` itself parses."""
-    parser.add_argument("--on", choices=(WORKERS, HERE, BOTH), help="delete: where (default: both)")
-    parser.add_argument("--older-than", metavar="T", help="delete: all runs that ended before, e.g. 7d or 12h ago")
-    parser.add_argument("--yes", action="store_true", help="delete: do not ask; the runs are named then, not `last`")
+def add_delete_options(parser: Parser, *, shown: bool = True) -> None:
+    """Add the options of `runs delete`, which `runs` parses without showing them in its own help."""
+
+    def text(help_: str) -> str:
+        return help_ if shown else argparse.SUPPRESS
+
+    parser.add_argument("--on", choices=(WORKERS, HERE, BOTH), help=text("where to delete (default: both)"))
+    parser.add_argument("--older-than", metavar="T", help=text("all runs that ended longer ago, e.g. 7d or 12h"))
+    parser.add_argument("--yes", action="store_true", help=text("do not ask; runs must be named, not `last`"))
 
 
 def delete_parser() -> Parser:
-    """Return what prints the help of `runs delete`."""
+    """Return the parser that prints the help of `runs delete`."""
     parser = Parser(
         prog="tpu-tui runs delete",
-        description="Remove ended runs and their logs, here and on their workers. At a terminal the command lists "
-        "what goes and asks; elsewhere it needs --yes. A live run is never deleted.",
+        description="Delete ended runs and their logs, here and on their workers. At a terminal, the command lists "
+        "what it will delete and asks; elsewhere it needs --yes. A live run is never deleted.",
     )
     add_delete_options(parser)
     parser.add_argument("words", metavar="RUN", nargs="*", help=RUN)
@@ -55,12 +59,12 @@ def delete_parser() -> Parser:
 
 
 async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Delete the runs named, or all that ended long enough ago, once it is confirmed; print what became of each."""
+    """Delete the given runs, or all that ended long enough ago, after confirmation; print each result."""
     if operator.settings.read_only:
         raise by_read_only("runs delete", operator.settings)
     refs, where = args.words[1:], args.on or BOTH
     if bool(refs) == bool(args.older_than):
-        which = "which runs?" if not refs else "either runs by name or those of an age, not both"
+        which = "no runs given" if not refs else "give either runs or --older-than, not both"
         raise UsageError(which, remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
     named = [await _find_run(ref, operator) for ref in refs] or await _older(operator, args.older_than)
     chosen = list({one.path: one for one in named}.values())
@@ -79,7 +83,7 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
     if out.as_json:
         out.document(rows)
     elif not rows:
-        out.note(f"No run here ended more than {args.older_than} ago: none is deleted.")
+        out.note(f"No run here ended more than {args.older_than} ago. Nothing was deleted.")
     return code
 
 
@@ -91,7 +95,7 @@ def _row(one: Doomed, problem: TpuTuiError | None, *, confirmed: bool) -> dict[s
 
 
 def _print_result(one: Doomed, problem: TpuTuiError | None, out: Output) -> int:
-    """Print what became of one run; return its exit code."""
+    """Print the result for one run; return its exit code."""
     if problem is not None:
         out.problem(problem)
         return problem.exit_code
@@ -107,26 +111,26 @@ def _is_damaged(one: Doomed) -> bool:
 
 
 def _require_a_name(chosen: Sequence[Doomed], *, yes: bool) -> None:
-    """Refuse `last` where no question shows which run it is. Raises UsageError."""
+    """Refuse `last` where no question shows which run that is. Raises UsageError."""
     if yes or not has_terminal():
         raise UsageError(
-            "`last` is no name to delete by without being asked",
-            why=f"the newest run here may be another than you think: {_names(chosen)}",
+            "refusing to delete `last` without confirmation",
+            why=f"the newest run may not be the one you mean: it is {_names(chosen)}",
             remedy="name the run: tpu-tui runs delete RUN --yes",
         )
 
 
 async def _confirmed(chosen: Sequence[Doomed], where: str, operator: Operator, out: Output) -> bool:
-    """List on the terminal what would be deleted and ask. Raises UsageError where there is no terminal."""
+    """List what will be deleted and ask. Raises UsageError without a terminal."""
     runs = "1 run" if len(chosen) == 1 else f"{len(chosen)} runs"
     place = _PLACES[where] if len(chosen) > 1 else _PLACES[where].replace("their", "its")
     if not has_terminal():
         raise UsageError(
-            "nothing is deleted without asking",
+            "refusing to delete without confirmation",
             why=f"this would delete {_names(chosen)} {place}",
-            remedy="add --yes where no one can answer",
+            remedy="add --yes",
         )
-    out.note(f"This deletes {runs} {place}; the logs there are lost:")
+    out.note(f"This permanently deletes {runs} with all logs {place}:")
     for one in chosen:
         out.note(f"  {_described(one, operator)}")
     return await agrees("Delete?")
@@ -138,19 +142,19 @@ def _names(chosen: Sequence[Doomed]) -> str:
 
 
 def _described(one: Doomed, operator: Operator) -> str:
-    """Describe a run before it is deleted: its state, how much of it is here, and which workers it ran on."""
+    """Describe a run to delete: its state, its size here, and the workers it ran on."""
     from tui.operator import NoRecordError
     from tui.text.ranks import format_workers
 
     size = f"{_bytes_in(one.path) / 1e6:,.1f} MB here"
     if isinstance(one, NoRecordError):
-        return f"{one.id} · unreadable · {size} · its workers are not known"
+        return f"{one.id} · unreadable · {size} · its workers are unknown"
     workers = format_workers(worker.index for worker in one.run.workers) if one.run.workers else "no workers"
     return f"{one.id} · {operator.runs.status_of(one).state} · {size} · {workers} of {one.run.slice}"
 
 
 def _bytes_in(directory: Path) -> int:
-    """Return how many bytes a directory's files hold; what cannot be read counts as nothing."""
+    """Return the total size of a directory's files in bytes; unreadable ones count as 0."""
     total = 0
     for parent, _, names in os.walk(directory):
         for name in names:
@@ -160,7 +164,7 @@ def _bytes_in(directory: Path) -> int:
 
 
 async def _find_run(ref: str, operator: Operator) -> Doomed:
-    """Return the run that is to be deleted; a part of its id must be whole words of it, as a typing error is not."""
+    """Find a run to delete; a part of its ID must consist of whole words, which guards against typing errors."""
     from tui.operator import NoRecordError
 
     found: Doomed
@@ -170,14 +174,14 @@ async def _find_run(ref: str, operator: Operator) -> Doomed:
         found = damaged
     if ref != LAST and os.sep not in ref and ref in found.id and f"-{ref}-" not in f"-{found.id}-":
         raise UsageError(
-            f"{ref!r} is too little of {found.id} to delete that",
-            remedy=f"tpu-tui runs delete {found.id} deletes it",
+            f"{ref!r} is too short a part of {found.id} to delete that run",
+            remedy=f"use the whole ID: tpu-tui runs delete {found.id}",
         )
     return found
 
 
 async def _refusal(one: Doomed, where: str, operator: Operator) -> TpuTuiError | None:
-    """Return why a run must not be deleted there, None where it may be."""
+    """Return the error that forbids deleting a run there; None where it is allowed."""
     from tui.operator import NoRecordError
 
     try:
@@ -205,35 +209,35 @@ async def _problem_of_deleting(one: Doomed, where: str, operator: Operator) -> T
 
 
 def _require_here(damaged: NoRecordError, where: str) -> None:
-    """Refuse to delete a run on its workers where they are not known. Raises UsageError."""
+    """Refuse to delete a run on its workers where those are unknown. Raises UsageError."""
     if where == WORKERS:
-        remedy = f"tpu-tui runs delete {damaged.id} removes it here; tpu-tui runs then finds it on its workers again"
+        remedy = f"delete it here with tpu-tui runs delete {damaged.id}; tpu-tui runs then finds it on its workers"
         raise UsageError(f"{damaged.id} cannot be deleted on its workers", why=damaged.sentence, remedy=remedy)
 
 
 async def _require_ended(directory: RunDirectory, operator: Operator) -> None:
-    """Refuse a run that is live. Raises UsageError."""
+    """Refuse a live run. Raises UsageError."""
     if await _is_live(directory, operator):
-        raise UsageError(f"{directory.id} is live", remedy=f"tpu-tui stop {directory.id} ends it first")
+        raise UsageError(f"{directory.id} is live", remedy=f"stop it first: tpu-tui stop {directory.id}")
 
 
 async def _delete(directory: RunDirectory, where: str, operator: Operator) -> None:
-    """Delete on the workers first, so that what could not be removed there is still known here."""
+    """Delete on the workers first, so that what failed there is still known here."""
     await _let_keeper_go(directory)
     if where != HERE:
         refusing = [answer async for answer in operator.runs.delete_on_workers(directory) if not answer.deleted]
         if refusing:
             why = "; ".join(f"worker {answer.worker}: {answer.detail}" for answer in refusing)
-            remedy = "try again, or --on here forgets it on this machine only"
+            remedy = "try again, or use --on here to delete it on this machine only"
             raise OutOfReachError(
-                f"{directory.id} is not deleted on {len(refusing)} of its workers", why=why, remedy=remedy
+                f"{directory.id} was not deleted on {len(refusing)} of its workers", why=why, remedy=remedy
             )
     if where != WORKERS:
         operator.runs.delete_here(directory)
 
 
 async def _let_keeper_go(directory: RunDirectory) -> None:
-    """Wait for the keeper of an ended run before anything of it is removed. Raises UsageError where it stays."""
+    """Wait until the keeper of an ended run has exited. Raises UsageError where it does not."""
     from tui.operator import keeper_busy_error
 
     end = monotonic() + KEEPER_EXIT_TIMEOUT_S
@@ -244,7 +248,7 @@ async def _let_keeper_go(directory: RunDirectory) -> None:
 
 
 async def _is_live(directory: RunDirectory, operator: Operator) -> bool:
-    """Return whether a run goes on as far as is known here; the workers of one that is not attended are asked."""
+    """Return whether a run is live; the workers of a run without a keeper are asked."""
     status = operator.runs.status_of(directory)
     if not status.state.is_over and not status.attended.alive:
         await operator.runs.sync_from_workers(directory)
@@ -255,7 +259,7 @@ async def _is_live(directory: RunDirectory, operator: Operator) -> bool:
 async def _older(operator: Operator, age: str) -> list[RunDirectory]:
     moment = ago(age)
     if moment is None:
-        raise UsageError(f"no age: {age!r}", remedy="write it as 7d, 12h or 30m")
+        raise UsageError(f"{age!r} is not an age", remedy="use e.g. 7d, 12h or 30m")
     before = moment.isoformat()
     old = [
         operator.runs.directory_of(status) for status in operator.runs.list_statuses() if status.run.created < before

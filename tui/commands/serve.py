@@ -1,4 +1,4 @@
-"""`serve`: the console in a browser on this machine."""
+"""`serve`: serve the console to a browser on this machine."""
 
 from __future__ import annotations
 
@@ -24,31 +24,34 @@ def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     serve = commands.add(
         "serve",
-        help="the console in a browser",
+        help="serve the console to a browser",
         description="Serve the console on this machine's loopback address until Ctrl-C or SIGTERM. The printed "
-        "address holds a key: a new tab needs the whole address, a reload does not. From another machine: "
-        "ssh -L 8000:127.0.0.1:8000 THIS-MACHINE, then open the same address there. With --read-only the consoles "
-        "change nothing.",
+        "address contains a key: a new tab needs the whole address, a reload does not. To use it from another "
+        "machine, run ssh -L 8000:127.0.0.1:8000 THIS-MACHINE there and open the same address. With --read-only, "
+        "the consoles cannot change anything.",
     )
-    serve.add_argument("--port", type=_port, default=DEFAULT_PORT, help=f"default {DEFAULT_PORT}; 0 takes a free one")
+    serve.add_argument(
+        "--port",
+        type=_port,
+        default=DEFAULT_PORT,
+        help=f"port, 0 for a free one (default: {DEFAULT_PORT})",
+    )
     serve.set_defaults(run_blocking=serve_console)
 
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port")
+        raise argparse.ArgumentTypeError(f"must be a port, not {text!r}")
     return int(text)
 
 
 def serve_console(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
-    """Serve until interrupted; every tab gets a console of its own. Raises UsageError where that cannot be."""
+    """Serve until interrupted; every tab gets its own console. Raises UsageError where it cannot listen."""
     from tui.settings import load
 
-    settings = load(flags)  # settings that cannot be read are refused here, not in every tab
+    settings = load(flags)  # unreadable settings fail here, not in every tab
     if not importlib.util.find_spec("textual_serve"):
-        raise UsageError(
-            "the console in a browser needs textual-serve", remedy="python3 -m pip install 'tpu-tui[serve]'"
-        )
+        raise UsageError("serve needs textual-serve", remedy="python3 -m pip install 'tpu-tui[serve]'")
     from tui.commands.serve_server import AccessControl, run_server
 
     listening = _listen(args.port)
@@ -61,7 +64,8 @@ def serve_console(args: argparse.Namespace, flags: Mapping[str, Any], out: Outpu
             return
         out.text(access.url)
         out.note(
-            "Open this address in a browser. Anyone who has it controls your console. Ctrl-C ends it, runs go on."
+            "Open this address in a browser. Anyone who has it controls your console. "
+            "Ctrl-C stops serving; runs continue."
         )
 
     command = shlex.join([sys.executable, "-m", "tui.cli", *words_of(flags)])
@@ -71,7 +75,7 @@ def serve_console(args: argparse.Namespace, flags: Mapping[str, Any], out: Outpu
 
 
 def _error_log(home: Path) -> Path:
-    """Make the file that the consoles' errors go to: this terminal, or who reads its JSON, has no use for them."""
+    """Create the file for the consoles' errors, which do not belong on this terminal; return its path."""
     from tui.console.platform.stderr_redirect import LOG_NAME
     from tui.settings.home import make_private
 
@@ -92,13 +96,13 @@ def _listen(port: int) -> socket.socket:
         raise UsageError(
             f"cannot listen on port {port}",
             why=error.strerror or str(error),
-            remedy="name another with --port, or --port 0",
+            remedy="choose another one with --port, or any free one with --port 0",
         ) from error
     return listening
 
 
 def words_of(flags: Mapping[str, Any]) -> list[str]:
-    """The options that hold everywhere, as words of a command line again."""
+    """Return global options as words of a command line."""
     words: list[str] = []
     for name, value in flags.items():
         option = f"--{name.replace('_', '-')}"

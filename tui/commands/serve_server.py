@@ -1,9 +1,9 @@
-"""The web server behind `serve`: one page, and a console process for every tab that brings the key.
+"""The web server behind `serve`: one page, and a console process for every tab that presents the key.
 
-Anyone who can type into a console can start and stop runs, and a loopback port is open to every page that a browser
-shows and to every user of this machine. So a request must name a loopback host, come from a page of this server, and
-the first message of a connection must be the key of the printed address, before any process is started. The page
-keeps the key in the tab's `sessionStorage`: a cookie would go to every port of the host.
+Anyone who can type into a console can start and stop runs, and a loopback port is open to every web page and every
+user of this machine. So a request must name a loopback host and come from a page of this server, and the first
+message of a connection must be the key of the printed address; only then is a process started. The page keeps the key
+in the tab's `sessionStorage`, because a cookie would be sent to every port of the host.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from tui.commands._compat_textual_serve import process_of
 _LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
 _KEY_BYTES = 24
 KEY_WITHIN_S = 10.0
-"""Seconds in which a new connection must send the key."""
+"""How long a new connection may take to send the key."""
 KEY_MESSAGE_CHARACTERS = 1024
-"""Characters that the message with the key may have."""
+"""Most characters of the message with the key."""
 MESSAGE_BYTES = 256 * 1024
-"""Bytes that any message may have: what is pasted comes as one."""
+"""Most bytes of any message: pasted text arrives as one."""
 MAX_WAITING = 64
-"""Connections that may be without the key at a time."""
+"""Most connections at a time that have not sent the key yet."""
 WRONG_KEY_CODE = 4403
-"""How a connection without the key is closed; the page knows it."""
+"""Close code for a connection without the key; the page knows it."""
 FAILED_CODE = 4500
-"""How the connection of a console is closed that ended with an error; the page knows it."""
+"""Close code for a console that ended with an error; the page knows it."""
 _GOING_AWAY_CODE = 1001
 _TRY_LATER_CODE = 1013
 QUITTING_S = 5.0
-"""Seconds that a console may take to quit when its tab has closed."""
+"""How long a console may take to quit after its tab has closed."""
 CLOSING_S = 3.0
-"""Seconds that a browser may take to acknowledge that its connection is closed."""
+"""How long a browser may take to acknowledge that its connection is closed."""
 _HEARTBEAT_S = 15.0
 _MAX_COLUMNS, _MAX_ROWS = 1000, 500
 _MOUSE_REPORT = "\x1b[<"
@@ -59,7 +59,7 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _QUIET_LOGGERS = ("aiohttp", "textual-serve")
-"""Loggers that would print what a stranger's malformed request did to the terminal."""
+"""Loggers that would print malformed requests of strangers to the terminal."""
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -71,25 +71,25 @@ class AccessControl:
         self.url = f"http://127.0.0.1:{port}/?key={self._key}"
 
     def refusal(self, request: web.Request) -> str | None:
-        """Return why a request is refused, None where it is not."""
+        """Return why a request is refused; None for one that is accepted."""
         if _host_name(f"//{request.host}") not in _LOOPBACK_NAMES:
-            return "this name is not this machine's loopback"
+            return "the host is not this machine's loopback address"
         origin = request.headers.get("Origin")
         if origin is not None and _host(origin) != request.host:
-            return "a page of another site asked"
+            return "the request comes from a page of another site"
         given = request.query.get("key")
         if given is not None and not self.accepts(given):
-            return "this is not the key of this server: open the whole address that tpu-tui serve printed"
+            return "wrong key: open the whole address that tpu-tui serve printed"
         return None
 
     def accepts(self, key: object) -> bool:
-        """Return whether this is the key, in a time that does not depend on how much of it is right."""
+        """Return whether this is the key, in constant time."""
         given = key.encode("utf-8", "replace") if isinstance(key, str) else b""
         return hmac.compare_digest(given, self._key.encode())
 
 
 def _host(url: str) -> str | None:
-    """Return the host and port of a URL; None for one that is malformed."""
+    """Return the host and port of a URL; None for a malformed one."""
     try:
         return urlsplit(url).netloc
     except ValueError:
@@ -97,7 +97,7 @@ def _host(url: str) -> str | None:
 
 
 def _host_name(url: str) -> str | None:
-    """Return the host of a URL without its port; None for one that is malformed."""
+    """Return the host of a URL without its port; None for a malformed one."""
     try:
         parts = urlsplit(url)
         return parts.hostname if parts.port is None or parts.port else None
@@ -106,7 +106,7 @@ def _host_name(url: str) -> str | None:
 
 
 def _event(text: str) -> tuple[str, Any]:
-    """Return the name and the value of a message from a page; an empty name for what is none."""
+    """Parse a message from the page into its name and value; the name is empty for anything else."""
     try:
         event = json.loads(text)
     except (ValueError, RecursionError):
@@ -117,7 +117,7 @@ def _event(text: str) -> tuple[str, Any]:
 
 
 def _size(width: object, height: object) -> tuple[int, int] | None:
-    """Return a terminal's columns and rows within bounds; None where they are no numbers."""
+    """Parse a terminal's columns and rows, within bounds; None where they are not numbers."""
     try:
         columns, rows = int(str(width)[:6]), int(str(height)[:6])
     except ValueError:
@@ -139,7 +139,7 @@ class ServedConsole:
         )
 
     async def run(self, columns: int, rows: int) -> None:
-        """Show a console until its tab or it closes; no process is left behind."""
+        """Run a console until it or its tab closes, and leave no process behind."""
         await self._service.start(columns, rows)
         watching = asyncio.create_task(self._close_at_exit())
         try:
@@ -159,7 +159,7 @@ class ServedConsole:
         await self._tab.close()
 
     async def _paint(self, data: bytes) -> None:
-        """Show what the console writes; what it writes once the tab has closed is dropped, so that it can end."""
+        """Send what the console draws; once the tab has closed, drop it, so that the console can end."""
         if not self._tab.closed:
             with contextlib.suppress(ConnectionError):
                 await self._tab.send_bytes(data)
@@ -170,11 +170,13 @@ class ServedConsole:
                 await self._tab.send_str(text)
 
     async def _take(self, text: str) -> None:
-        """Pass on what the page sent; what it cannot have sent is ignored."""
+        """Pass a message of the page on to the console; ignore anything else."""
         name, value = _event(text)
         if name == "stdin" and isinstance(value, str):
             if not value.startswith(_MOUSE_REPORT):
-                await self._service.focus()  # one who types is there, whatever came before the console listened
+                await (
+                    self._service.focus()
+                )  # typing implies focus, even if the focus message came before the console listened
             await self._service.send_bytes(value.encode("utf-8", "replace"))
         elif name == "resize" and isinstance(value, dict):
             if size := _size(value.get("width"), value.get("height")):
@@ -187,7 +189,7 @@ class ServedConsole:
             await self._service.blur()
 
     async def _quit(self) -> None:
-        """Have the process quit, and wait for it; kill one that does not within `QUITTING_S`."""
+        """Ask the process to quit, and kill it if it has not after `QUITTING_S`."""
         process = process_of(self._service)
         try:
             await asyncio.wait_for(self._ask_to_quit(process), QUITTING_S)
@@ -202,7 +204,7 @@ class ServedConsole:
 
 
 class ConsoleServer:
-    """Serves the page and its files to everyone on this machine, and consoles to those who bring the key."""
+    """Serves the page to everyone on this machine, and consoles to those who present the key."""
 
     def __init__(self, command: str, access: AccessControl, announce: Callable[[], None]) -> None:
         self._command = command
@@ -237,7 +239,7 @@ class ConsoleServer:
         return guard
 
     async def _serve_tab(self, request: web.Request) -> web.StreamResponse:
-        """Show a console in a tab once that has sent the key."""
+        """Run a console in a tab once it has sent the key."""
         tab = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=MESSAGE_BYTES, timeout=CLOSING_S)
         await tab.prepare(request)
         size = _size(request.query.get("width"), request.query.get("height")) or (80, 24)
@@ -251,7 +253,7 @@ class ConsoleServer:
         return tab
 
     async def _has_key(self, tab: web.WebSocketResponse) -> bool:
-        """Return whether the first message is the key; close the connection where it is not."""
+        """Return whether the first message is the key; close the connection if not."""
         if self._waiting >= MAX_WAITING:
             await tab.close(code=_TRY_LATER_CODE, message=b"too many connections")
             return False
@@ -273,7 +275,7 @@ class ConsoleServer:
         self._announce()
 
     async def _close_tabs(self, _app: web.Application) -> None:
-        """Close every connection: what serves it sees its console out."""
+        """Close every connection; its handler then ends the console."""
         await asyncio.gather(*(tab.close(code=_GOING_AWAY_CODE) for tab in self._tabs), return_exceptions=True)
 
 

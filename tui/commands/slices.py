@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from tui.commands.parser.argument_types import SLICE, given
+from tui.commands.parser.commands import Commands
 from tui.commands.parser.shell_completion import remember_slices
 from tui.commands.terminal.output import Output
 from tui.commands.terminal.prompts import agrees, ask, has_terminal
@@ -18,23 +19,22 @@ from tui.pod.slice_commands import can_stop
 if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.pod.slice import Slice
-from tui.commands.parser.commands import Commands
 
 _YES = {
-    "delete": "do not ask for the name",
-    "start": "ask nothing",
-    "stop": "do not ask on a terminal",
+    "delete": "do not ask for the slice's name",
+    "start": "accepted for consistency; start never asks",
+    "stop": "do not ask for confirmation",
 }
-"""What --yes does for each change of a slice."""
+"""Help of --yes for each action."""
 
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     slices = commands.add("slices", help="list, create, delete, start or stop slices")
     slices.set_defaults(run=list_slices)
-    actions = commands.below(slices)
+    actions = commands.actions_of(slices, required=False)
     create = actions.add("create", help="create a slice and wait until it is ready")
-    create.add_argument("slice", metavar="NAME", help="its name, or ZONE/NAME where several zones are configured")
+    create.add_argument("slice", metavar="NAME", help="NAME, or ZONE/NAME if several zones are configured")
     create.add_argument(
         "--type",
         metavar="TYPE",
@@ -51,11 +51,11 @@ def add_command(commands: Commands) -> None:
         type=given,
         help="runtime version, e.g. tpu-ubuntu2204-base",
     )
-    create.add_argument("--spot", action="store_true", help="cheaper, and may be taken away at any time")
+    create.add_argument("--spot", action="store_true", help="cheaper, but can be preempted at any time")
     for action, text in (
-        ("delete", "delete a slice for good; asks for its name"),
-        ("start", "start a stopped slice of one worker"),
-        ("stop", "stop a slice of one worker: keeps its disk, releases its TPU"),
+        ("delete", "permanently delete a slice; asks for its name"),
+        ("start", "start a stopped slice (one worker only)"),
+        ("stop", "stop a slice (one worker only): keeps its disk, releases its TPU"),
     ):
         parser = actions.add(action, help=text)
         parser.add_argument("slice", metavar="SLICE", help=SLICE)
@@ -66,7 +66,7 @@ def add_command(commands: Commands) -> None:
 
 
 async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print every slice; an unreachable zone is reported and the others are listed."""
+    """Print every slice; unreachable zones are reported after the others."""
     listing = await operator.slices.list_all()
     if not listing.problems:
         remember_slices(operator.settings, listing.slices)
@@ -93,14 +93,14 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
             right=("workers", "cores"),
         )
     elif not listing.problems:
-        out.note(f"There are no slices in {operator.slices.where}.")
+        out.note(f"No slices in {operator.slices.where}.")
     for problem in listing.problems:
         out.problem(problem)
     return max((problem.exit_code for problem in listing.problems), default=0)
 
 
 async def change_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Create, delete, start or stop a slice, and wait with progress."""
+    """Create, delete, start or stop a slice and wait, printing progress."""
     if args.action == "create":
         steps = operator.slices.create(
             args.slice, args.accelerator_type, args.runtime_version, spot=args.spot, dry_run=args.dry_run
@@ -112,7 +112,7 @@ async def change_slice(args: argparse.Namespace, operator: Operator, out: Output
             await _ask_before(args.action, slice_)
     printed = await _print_steps(steps, out)
     if args.dry_run:
-        out.note("Nothing was done.")
+        out.note("Nothing was changed.")
     if out.as_json:
         out.document({"slice": args.slice, "action": args.action, "dry_run": args.dry_run, "steps": printed})
     return 0
@@ -126,27 +126,27 @@ async def _print_steps(steps: AsyncIterator[str], out: Output) -> list[str]:
             out.note(step)
     except asyncio.CancelledError:
         if printed:
-            out.note("Interrupted: what was asked for goes on. tpu-tui slices shows how far it is.")
+            out.note("Interrupted. The request continues in the cloud; check it with tpu-tui slices.")
         raise
     return printed
 
 
 async def _ask_before(action: str, slice_: Slice) -> None:
-    """Ask at a terminal before something is given up. Raises UsageError for a no.
+    """Ask before a slice is deleted or, at a terminal, stopped. Raises UsageError for a no.
 
-    A script that stops a slice is not held up: unlike a deletion it loses no data.
+    A script may stop a slice without --yes: unlike deletion, that loses no data.
     """
     if action == "delete":
         await _ask_for_name(slice_.name)
     elif action == "stop" and can_stop(slice_) and has_terminal():
-        given_up = "its TPU is given back, and whatever runs there ends"
-        if not await agrees(f"This stops {slice_.path}: {given_up}. Go on?"):
-            raise UsageError(f"{slice_.name} is not stopped")
+        effect = f"This stops {slice_.path}, releases its TPU and ends everything running there"
+        if not await agrees(f"{effect}. Continue?"):
+            raise UsageError(f"{slice_.name} was not stopped")
 
 
 async def _ask_for_name(name: str) -> None:
     if not sys.stdin.isatty():
-        raise UsageError(f"{name} is not deleted without asking", remedy="add --yes where nobody can answer")
-    typed = await ask(f"This deletes {name} and the disks of its workers. Type its name to go on: ")
+        raise UsageError(f"refusing to delete {name} without confirmation", remedy="add --yes")
+    typed = await ask(f"This permanently deletes {name} and the disks of its workers. Type its name to continue: ")
     if typed.strip() != name:
-        raise UsageError(f"{name} is not deleted", why="the name typed is another")
+        raise UsageError(f"{name} was not deleted", why="the typed name does not match")

@@ -1,4 +1,4 @@
-"""`status`: how a run is doing."""
+"""`status`: print the state and figures of a run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import RUN
+from tui.commands.parser.commands import Commands
+from tui.commands.runs import UNATTENDED, describe_keeper
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output, to_the_second
 from tui.operator import exit_summary, split_last_lines
@@ -17,26 +19,24 @@ from tui.text.printable import figure
 
 if TYPE_CHECKING:
     from tui.operator import Operator, RunDirectory, RunStatus
-from tui.commands.parser.commands import Commands
-from tui.commands.runs import UNATTENDED, describe_keeper
 
 WATCH_INTERVAL_S = 1.0
-"""Seconds between two looks of `status --watch`."""
+"""Interval of `status --watch`."""
 OLD_FIGURES_S = 10.0
-"""Age from which `status` tells how old a live run's figures are."""
+"""Age of a live run's figures from which it is shown."""
 
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    status = commands.add("status", help="how a run is doing")
+    status = commands.add("status", help="show the state, figures and exit codes of a run")
     status.add_argument("ref", metavar="RUN", help=RUN)
     status.add_argument("--watch", action="store_true", help="refresh every second until the run ends")
-    status.add_argument("--offline", action="store_true", help="only what is on this machine")
+    status.add_argument("--offline", action="store_true", help="use only what is on this machine")
     status.set_defaults(run=show_status)
 
 
 def _attended_and_remedy(status: RunStatus) -> str:
-    """Return whether a run is attended and, where it is not, what to do about it."""
+    """Describe whether a run has a keeper and, if not, what to do."""
     from tui.operator import describe_stuck_keeper, describe_stuck_remedy
 
     attended = describe_keeper(status)
@@ -44,12 +44,12 @@ def _attended_and_remedy(status: RunStatus) -> str:
         how, remedy = describe_stuck_keeper(status.attended), describe_stuck_remedy(status.run.id, status.attended)
         return f"{attended}: {how}; {remedy}"
     if attended.startswith(UNATTENDED):
-        return f"{attended}; tpu-tui attach {status.run.id} looks after it again"
+        return f"{attended}; start a keeper with tpu-tui attach {status.run.id}"
     return attended
 
 
 async def show_status(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print a run's state, figures and exit codes; with --watch until it ends."""
+    """Print a run's state, figures and exit codes; with --watch, repeat until it ends."""
     directory = await operator.runs.find(args.ref)
     behind = None if args.offline else await operator.runs.refresh(directory)
     while True:
@@ -63,7 +63,7 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
             break
         sys.stdout.flush()
         await asyncio.sleep(WATCH_INTERVAL_S)
-        if not out.as_json and stdio.obeys(sys.stdout):
+        if not out.as_json and stdio.understands_controls(sys.stdout):
             print("\x1b[H\x1b[2J", end="")
     problem = behind or operator.logs.dialect_problem
     if problem:
@@ -71,8 +71,8 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
     return problem.exit_code if problem else 0
 
 
-def _out_of_reach(status: RunStatus) -> str | None:
-    """The workers that cannot be reached, with why; alike ones together."""
+def _unreachable(status: RunStatus) -> str | None:
+    """List the unreachable workers, grouped by reason."""
     from tui.text.ranks import format_workers
 
     why: dict[str, list[int]] = {}
@@ -105,13 +105,13 @@ def _print_status(
         ("ended", to_the_second(document["ended"])),
         ("epoch", document["epoch"]),
         ("step", document["step"]),
-        ("loss", loss and _spread_to_read(loss)),
+        ("loss", loss and _format_spread(loss)),
         ("rate", rate_in_words(document["rate_total"], document["rate_median"], document["rate_unit"])),
         ("cores", document["cores"]),
-        ("missing", _missing_to_read(document)),
+        ("missing", _format_missing(document)),
         *_found(document, status),
-        ("newest byte", None if age is None or age < OLD_FIGURES_S else f"came {format_duration(age)} ago"),
-        ("out of reach", _out_of_reach(status)),
+        ("newest byte", None if age is None or age < OLD_FIGURES_S else f"{format_duration(age)} ago"),
+        ("unreachable", _unreachable(status)),
         ("silent", ", ".join(f"worker {worker}" for worker in document["silent"]) or None),
         ("exit codes", exit_summary(status) if any(code is not None for code in status.exit_codes) else None),
         ("directory", directory.path),
@@ -119,8 +119,8 @@ def _print_status(
     out.facts([row for row in rows if row[1] is not None])
 
 
-def _missing_to_read(document: dict[str, Any]) -> str | None:
-    """The cores that no line has come from, and where they are; None where none is missing."""
+def _format_missing(document: dict[str, Any]) -> str | None:
+    """Describe the cores without any line, and their workers; None where none is missing."""
     if not document["missing_cores"]:
         return None
     from tui.logs.state.missing_cores import MissingCores
@@ -129,7 +129,7 @@ def _missing_to_read(document: dict[str, Any]) -> str | None:
 
 
 def _found(document: dict[str, Any], status: RunStatus) -> list[tuple[str, str]]:
-    """What was found wrong with single cores, stragglers first; what was over stays among it."""
+    """Return rows about problems of single cores, stragglers first, including those that are over."""
     from tui.operator import Finding
     from tui.reports.findings import sentences
 
@@ -145,7 +145,7 @@ def _found(document: dict[str, Any], status: RunStatus) -> list[tuple[str, str]]
 
 
 def _quoted(last_lines: str, status: RunStatus, directory: RunDirectory) -> list[tuple[str, str]]:
-    """The last lines of the worker that failed first, one below the other."""
+    """Return a row for each of the last lines of the worker that failed first."""
     if not last_lines:
         return []
     first = status.first_failure
@@ -153,11 +153,11 @@ def _quoted(last_lines: str, status: RunStatus, directory: RunDirectory) -> list
     return [("last lines" if not place else "", line) for place, line in enumerate(lines)]
 
 
-def _spread_to_read(loss: dict[str, Any]) -> str:
-    median, low, high = (_to_read(loss[name], 5) for name in ("median", "min", "max"))
+def _format_spread(loss: dict[str, Any]) -> str:
+    median, low, high = (_format_figure(loss[name], 5) for name in ("median", "min", "max"))
     return f"{median} (median of the cores; {low} to {high})"
 
 
-def _to_read(value: Any, decimals: int) -> str:
-    """A figure of a document, where `nan` and `inf` are words."""
+def _format_figure(value: Any, decimals: int) -> str:
+    """Format a figure of a document, in which `nan` and `inf` are strings."""
     return figure(value, decimals, apart=True) if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""`stop`: a run ended on every worker, and what each of them said to it."""
+"""`stop`: stop a run on every worker and print each one's answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tui.commands.parser.argument_types import RUN, seconds
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.waiting_notice import notice_of_missing_workers
-from tui.errors import UsageError
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
@@ -29,9 +28,7 @@ def add_command(commands: Commands) -> None:
 
 
 async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Stop a run; exit 1 while any worker has not confirmed that nothing of it is left."""
-    if args.grace < 0:
-        raise UsageError("--grace is a number of seconds, 0 or more")
+    """Stop a run; return 1 if any worker has not confirmed that nothing of it is left."""
     directory = await operator.runs.find(args.ref)
     answers: dict[int, StopAnswer] = {}
 
@@ -45,16 +42,16 @@ async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) ->
     except asyncio.CancelledError:
         _print_answers(directory, answers, out)
         if ranks := missing():
-            out.note(f"Interrupted: no answer yet of {_named(ranks)}. tpu-tui stop {directory.id} asks again.")
+            out.note(f"Interrupted: no answer yet from {_named(ranks)}. Ask again with tpu-tui stop {directory.id}.")
         raise
     stopped = _print_answers(directory, answers, out)
     if not stopped:
-        out.note(f"{directory.id} is not confirmed stopped. tpu-tui stop {directory.id} tries again.")
+        out.note(f"Not confirmed that {directory.id} has stopped. Try again with tpu-tui stop {directory.id}.")
     return 0 if stopped else ANSWER_IS_NO
 
 
 def _print_answers(directory: RunDirectory, answers: dict[int, StopAnswer], out: Output) -> bool:
-    """Print the answers there are, alike ones together; whether every worker confirmed."""
+    """Print the answers so far, equal ones as one; return whether every worker has confirmed."""
     ordered = [answers[index] for index in sorted(answers)]
     stopped = len(ordered) == len(directory.run.workers) and all(answer.confirmed for answer in ordered)
     if out.as_json:
@@ -72,7 +69,7 @@ def _print_answers(directory: RunDirectory, answers: dict[int, StopAnswer], out:
 
 
 NOTHING_TO_STOP = "nothing to stop"
-"""How the account of a worker begins on which the run never started."""
+"""Beginning of the answer of a worker on which the run never started."""
 
 
 def _in_words(answer: StopAnswer) -> str:

@@ -1,4 +1,4 @@
-"""`sync`: the working tree to every worker, with its progress where somebody watches."""
+"""`sync`: copy a working tree to every worker, with a progress line at a terminal."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
     from tui.operator import Operator, SyncResult
 
 PROGRESS_INTERVAL_S = 0.2
-"""Seconds between two looks at the progress, on a terminal."""
+"""Interval of the progress line."""
 _MB = 1_000_000
 _KB = 1_000
 
 
-class Meter:
-    """One line on stderr that says how far the copy is; nothing where stderr is no terminal that can."""
+class SyncProgress:
+    """One line on stderr with the progress of the copy, at a terminal only."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._done = 0
         self._sent: dict[int, tuple[int, int]] = {}
-        self._shows = stdio.obeys(sys.stderr)
+        self._shows = stdio.understands_controls(sys.stderr)
         self._printed_at = 0.0
 
     def __call__(self, worker: int, sent: int, size: int) -> None:
-        """Note how far one worker is."""
+        """Take the progress of one worker, in bytes."""
         self._sent[worker] = (sent, size)
         self._print_progress()
 
     def done(self) -> None:
-        """Note that one more worker answered."""
+        """Count one more finished worker."""
         self._done += 1
         self._print_progress()
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Erase the line."""
         if self._shows and self._printed_at:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
@@ -63,18 +63,18 @@ def _size(count: int) -> str:
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    sync = commands.add("sync", help="copy a working tree to every worker, as git sees it")
+    sync = commands.add("sync", help="copy a working tree to every worker, except git-ignored files")
     sync.add_argument("slice", metavar="SLICE", help=SLICE)
-    sync.add_argument("directory", metavar="DIR", type=directory, help="the top of the tree")
+    sync.add_argument("directory", metavar="DIR", type=directory, help="root of the working tree")
     sync.set_defaults(run=sync_tree, changes=True)
 
 
 async def sync_tree(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Copy a directory to every worker and print its hash there."""
+    """Copy a directory to every worker and print its hash on each."""
     problems: list[TpuTuiError] = []
     rows: list[SyncResult] = []
     slice_ = await operator.slices.get(args.slice)
-    meter = Meter(len(slice_.workers))
+    meter = SyncProgress(len(slice_.workers))
     try:
         async for answer in operator.slices.sync(slice_, args.directory, meter):
             meter.done()
@@ -89,8 +89,6 @@ async def sync_tree(args: argparse.Namespace, operator: Operator, out: Output) -
     if out.as_json:
         out.document([{"worker": r.worker, "hash": r.hash, "bytes": r.bytes, "skipped": r.skipped} for r in rows])
     elif rows:
-        cells = [
-            (r.worker, r.hash[:12], _size(r.bytes), "was there already" if r.skipped else "copied") for r in rows
-        ]
+        cells = [(r.worker, r.hash[:12], _size(r.bytes), "already there" if r.skipped else "copied") for r in rows]
         out.table(("worker", "hash", "sent", "state"), cells, right=("worker", "sent"))
     return OutOfReachError.exit_code if problems else 0

@@ -1,4 +1,4 @@
-"""`workers`: the workers of a slice, each tried over SSH."""
+"""`workers`: list the workers of a slice after an SSH login to each."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui.commands.parser.argument_types import SLICE
+from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import OutOfReachError
 
 if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.pod.worker import Worker
-from tui.commands.parser.commands import Commands
 
 OUT_OF_REACH = OutOfReachError.exit_code
 
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    workers = commands.add("workers", help="the workers of a slice, and whether each can be reached")
+    workers = commands.add("workers", help="list the workers of a slice and whether each is reachable")
     workers.add_argument("slice", metavar="SLICE", help=SLICE)
     workers.set_defaults(run=show_workers)
 
 
 async def show_workers(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print a slice's workers, each tried over SSH."""
+    """Print a slice's workers after an SSH login to each."""
     slice_ = await operator.slices.get(args.slice)
     try:
         workers = await operator.slices.reach_workers(slice_)

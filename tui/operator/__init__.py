@@ -1,8 +1,8 @@
 """Everything tpu-tui can do, in one place, for the console and the commands.
 
-For slices, runs and checks they use `Operator` and the names below, which are what it takes, returns and raises, with
-functions over those. They import no package beneath this one directly, but for pure ones: `tui.logs`, `tui.reports`,
-`tui.planning`, `tui.settings`, `tui.pod` and `tui.text`. `pyproject.toml` has the contract.
+They use `Operator` and the names below: what it takes, returns and raises, and functions over those. Of the packages
+beneath this one they import only pure ones directly: `tui.logs`, `tui.reports`, `tui.planning`, `tui.settings`,
+`tui.pod` and `tui.text`. `pyproject.toml` has the contract.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _NAMES = (
     "tui.ssh.exec.command_result.CommandResult",
     "tui.ssh.sync.upload.SyncResult",
 )
-"""Where each name is defined: a command loads only what it uses."""
+"""Where each name is defined; a module is loaded when one of its names is first used."""
 _MODULES = {name: module for module, _, name in (path.rpartition(".") for path in _NAMES)}
 
 

@@ -1,4 +1,4 @@
-"""Saved logs in Cloud Storage: copied once into a cache, and opened from there until the object changes."""
+"""Saved logs in Cloud Storage: each is copied once into a cache and opened from there until the object changes."""
 
 from __future__ import annotations
 
@@ -11,37 +11,33 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tui.cloud.storage.buckets import Buckets, BucketUrl, ObjectVersion, parse_url
 from tui.errors import CloudError, UsageError
-from tui.logs.saved_log import open_log
+from tui.logs.dialects.dialect import Dialect
+from tui.logs.saved_log import SavedLog, open_log
+from tui.settings import Settings
 from tui.settings.home import make_private
 
-if TYPE_CHECKING:
-    from tui.cloud.storage.buckets import Buckets, BucketUrl, ObjectVersion
-    from tui.logs.dialects.registry import Dialect
-    from tui.logs.saved_log import SavedLog
-    from tui.settings import Settings
-
 MOST_KEPT_BYTES = 4 * 1024**3
-"""Bytes of copies kept, those opened last; what is larger by itself is copied for one opening only."""
+"""Size of the cache: the copies opened longest ago are removed. A larger log is copied for one opening only."""
 
 ANNOUNCED_BYTES = 32 * 1024 * 1024
-"""Bytes from which a copy is announced."""
+"""Size from which copying is announced."""
 
 _UNFINISHED = ".part"
 _UNFINISHED_FOR = 24 * 3600.0
 """Seconds after which an unfinished copy counts as abandoned."""
 
 _TRIES = 3
-"""An object that is written over while it is copied is asked for again."""
+"""Attempts at an object that is overwritten while it is copied."""
 
 _STRANGE = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST_NAME = 100
 
 
 class BucketLogs:
-    """Copies of objects under `cache/objects`: a folder for each object, in it one for its generation."""
+    """Copies of objects under `cache/objects`: one folder per object, and in it one per generation."""
 
     def __init__(self, settings: Settings, *, most_bytes: int = MOST_KEPT_BYTES) -> None:
         self.directory = settings.home / "cache" / "objects"
@@ -56,18 +52,16 @@ class BucketLogs:
         offline: bool = False,
         note: Callable[[str], None] = lambda _: None,
     ) -> SavedLog:
-        """Open the log at `gs://bucket/object`; `offline` takes the copy of before without asking for a newer one.
+        """Open the log at `gs://bucket/object`; with `offline` use the cached copy without asking for a newer one.
 
-        A copy is also taken when the service cannot be reached: the log's `staleness_error` then says so.
+        The cached copy is also used when the service cannot be reached; the log's `staleness_error` then says so.
         Raises UsageError when there is no such bucket or object, or no room; CloudError when it cannot be read.
         """
-        from tui.cloud.storage.buckets import Buckets, parse_url
-
         url = parse_url(text)
         cached = self._cached(url)
         if offline:
             if cached is None:
-                raise UsageError(f"{url} is not on this machine", remedy="leave --offline out to read it")
+                raise UsageError(f"{url} is not on this machine", remedy="run it without --offline to read it")
             return self._opened(cached, url, dialects)
         buckets = Buckets(self._settings)
         try:
@@ -100,7 +94,7 @@ class BucketLogs:
                 before, version = version, await buckets.version(url)
                 if version == before:
                     raise
-        raise CloudError(f"{url} cannot be read", why="it is written over again and again", remedy="try again later")
+        raise CloudError(f"{url} cannot be read", why="it keeps being overwritten", remedy="try again later")
 
     async def _copied(
         self, buckets: Buckets, version: ObjectVersion, place: Path, dialects: Sequence[Dialect]
@@ -122,7 +116,7 @@ class BucketLogs:
         return self._opened(place, version.url, dialects)
 
     def _keep(self, unfinished: Path, version: ObjectVersion, place: Path) -> None:
-        """Move a complete copy into its place; those of earlier generations are removed."""
+        """Move a complete copy into its place and remove those of earlier generations."""
         make_private(place.parent)
         for generation in place.parent.parent.iterdir():
             if generation != place.parent:
@@ -136,7 +130,7 @@ class BucketLogs:
         return open_log(place, dialects=dialects, name=str(url))
 
     def _place(self, version: ObjectVersion) -> Path:
-        """Return the path of a version's copy; its name is the object's own as far as files can have it."""
+        """Return the path of a version's copy; its name is the object's own, with unsafe characters replaced."""
         name = _STRANGE.sub("-", version.url.name.rpartition("/")[2])[-_LONGEST_NAME:].lstrip(".") or "log"
         return self._folder(version.url) / str(version.generation) / name
 
@@ -149,7 +143,7 @@ class BucketLogs:
         return next(self._folder(url).glob("*/*"), None)
 
     def _make_room(self, version: ObjectVersion) -> None:
-        """Remove the copies that were opened longest ago, and abandoned ones. Raises UsageError without room."""
+        """Remove abandoned copies and those opened longest ago. Raises UsageError where there is still no room."""
         make_private(self.directory)
         for unfinished in self.directory.glob(f"*{_UNFINISHED}"):
             with suppress(FileNotFoundError):
@@ -164,8 +158,8 @@ class BucketLogs:
         if free < version.size:
             raise UsageError(
                 f"{version.url} cannot be copied here",
-                why=f"it has {version.size / 1e6:,.0f} MB, {self.directory} has room for {free / 1e6:,.0f}",
-                remedy="make room, or set TPU_TUI_HOME to a directory that has more",
+                why=f"it is {version.size / 1e6:,.0f} MB; {self.directory} has {free / 1e6:,.0f} MB free",
+                remedy="free some space, or set TPU_TUI_HOME to a directory on a larger disk",
             )
 
     def _copies(self) -> list[tuple[float, int, Path]]:
@@ -179,5 +173,5 @@ class BucketLogs:
 
 
 def _age_of(path: Path) -> str:
-    """Return when the object of a copy was written."""
+    """Return when the object of a copy was last written (RFC 3339)."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(path.stat().st_mtime))

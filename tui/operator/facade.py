@@ -1,41 +1,79 @@
-"""`Operator`: everything tpu-tui can do, a room for each noun."""
+"""`Operator`: everything tpu-tui can do, grouped by noun."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tui.operator.connections import Connections
-from tui.operator.keys import Keys
-from tui.operator.launches import Launches
-from tui.operator.logs import Logs
-from tui.operator.reports import Reports
-from tui.operator.runs import Runs
-from tui.operator.slices import Slices
 
 if TYPE_CHECKING:
+    from tui.operator.keys import Keys
+    from tui.operator.launches import Launches
+    from tui.operator.logs import Logs
+    from tui.operator.reports import Reports
+    from tui.operator.runs import Runs
+    from tui.operator.slices import Slices
     from tui.settings import Settings
     from tui.ssh.config.access import Prompter
 
 
 class Operator:
-    """One person's settings, and what can be done with them.
+    """The user's settings, and everything that can be done with them.
 
-    Everything that waits is asynchronous and can be cancelled; nothing prints. Errors are `TpuTuiError`s.
+    What waits is asynchronous and can be cancelled; nothing prints. Errors are `TpuTuiError`s. Each group is loaded
+    when it is first used: a command starts without the libraries of the others.
     """
 
     def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
         self.settings = settings
         self.connections = Connections(settings, prompter=prompter)
-        self.slices = Slices(self.connections)
-        self.keys = Keys(self.connections)
-        self.launches = Launches(self.connections)
-        self.logs = Logs(settings)
-        self.runs = Runs(self.connections, self.slices, self.logs)
-        self.reports = Reports(self.connections, self.runs, self.logs)
+
+    @cached_property
+    def slices(self) -> Slices:
+        """Slices and their workers."""
+        from tui.operator.slices import Slices
+
+        return Slices(self.connections)
+
+    @cached_property
+    def keys(self) -> Keys:
+        """The user's SSH key on slices."""
+        from tui.operator.keys import Keys
+
+        return Keys(self.connections)
+
+    @cached_property
+    def launches(self) -> Launches:
+        """Planning, checking and starting runs."""
+        from tui.operator.launches import Launches
+
+        return Launches(self.connections)
+
+    @cached_property
+    def logs(self) -> Logs:
+        """Saved logs and dialects."""
+        from tui.operator.logs import Logs
+
+        return Logs(self.settings)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Runs: list, find, follow, stop and delete them."""
+        from tui.operator.runs import Runs
+
+        return Runs(self.connections, lambda: self.logs)
+
+    @cached_property
+    def reports(self) -> Reports:
+        """Status documents, reports and comparisons."""
+        from tui.operator.reports import Reports
+
+        return Reports(self.connections, self.runs, self.logs)
 
     @property
     def prompter(self) -> Prompter | None:
-        """Who is asked for passphrases, one-time codes and unknown host keys; None where no one can answer."""
+        """What asks for passphrases, one-time codes and unknown host keys; None where no one can answer."""
         return self.connections.prompter
 
     @prompter.setter
@@ -43,5 +81,5 @@ class Operator:
         self.connections.prompter = prompter
 
     async def close(self) -> None:
-        """Close connections; runs go on."""
+        """Close connections; runs continue."""
         await self.connections.close()

@@ -1,4 +1,4 @@
-"""Whether a live run has a keeper, and how often one that has none may get another. Pure, but for the clock."""
+"""Watch whether a live run has a keeper, and limit how often it gets a new one. Pure, except for the clock."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_status import RunStatus
 
 RESTART_PAUSES_S = (0.0, 5.0, 30.0)
-"""Waits before the first, second and third keeper that replaces another within `RESTART_WINDOW_S`; no fourth."""
+"""Waits before the first, second and third restart within `RESTART_WINDOW_S`; there is no fourth."""
 RESTART_WINDOW_S = 3600.0
 """Time after which a keeper that ended no longer counts."""
 UNATTENDED_AFTER_S = 1.0
-"""Time without a keeper after which that is reported: one that just ended its work, or hands over, is no news."""
+"""Time without a keeper before that is reported: one that just finished, or hands over, is not worth a notice."""
 
 
 class KeeperWatch:
-    """Compares the statuses of one run, one after the other; the first one is taken to have a keeper."""
+    """Compares successive statuses of one run; before the first, the run is assumed to have a keeper."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -26,9 +26,9 @@ class KeeperWatch:
         self._missing_since: float | None = None
 
     def changed(self, status: RunStatus) -> KeeperStatus | None:
-        """Return whether the run has a keeper, when that has changed since it was last reported.
+        """Return the keeper's status if it has changed since the last report, else None.
 
-        An absence is reported again when a keeper came and went in between, seen or not.
+        An absence is reported again if a keeper came and went in between, seen or not.
         """
         if status.attended.alive or status.is_whole:
             self._missing_since = None
@@ -46,14 +46,14 @@ class KeeperWatch:
 
 
 class RestartLimiter:
-    """Limits how many keepers are started for one run after others have ended, and how soon."""
+    """Limits how often, and how soon, a new keeper is started for one run."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._starts: list[float] = []
 
     def next_pause(self) -> float | None:
-        """Return the seconds to wait before the next start, which this counts; None where too many have ended."""
+        """Count a restart and return the seconds to wait before it; None after too many."""
         now = self._clock()
         self._starts = [moment for moment in self._starts if now - moment < RESTART_WINDOW_S]
         if len(self._starts) >= len(RESTART_PAUSES_S):

@@ -1,4 +1,4 @@
-"""The person's SSH key on a slice: found, or put there as gcloud's first `tpu-vm ssh` would."""
+"""The user's SSH key on a slice: found there, or added as gcloud's first `tpu-vm ssh` would."""
 
 from __future__ import annotations
 
@@ -7,26 +7,30 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
+from tui.cloud.compute import ssh_key_metadata
+from tui.cloud.compute.project_metadata import project_metadata
 from tui.errors import UsageError
 from tui.operator.connections import Connections, require_workers
 from tui.pod.slice import Slice
+from tui.ssh.config.access import access_from, login_to
+from tui.ssh.errors import Reason, SshError
+from tui.ssh.keys.gcloud_key import LoginKey, find_login_key, make_login_key
 
 if TYPE_CHECKING:
     from tui.cloud.tpu.tpu_api import TpuApi
     from tui.ssh.exec.port_probe import LoginResult
-    from tui.ssh.keys.gcloud_key import LoginKey
 
 IN_SLICE = "slice"
 IN_PROJECT = "project"
 ACCEPT_TIMEOUT_S = 60.0
-"""Time that a worker's guest agent has to act on new metadata; gcloud tries for 50 s."""
+"""How long a worker's guest agent may take to act on new metadata; gcloud tries for 50 s."""
 _ACCEPT_INTERVAL_S = 2.0
 _REACH_TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True)
 class KeyPlan:
-    """What `keys add` would do: let `key` log in as `user`. `found` is where the metadata holds it already."""
+    """What `keys add` would do: let `key` log in as `user`. `found` is where the metadata already holds the key."""
 
     slice_name: str
     workers: int
@@ -38,26 +42,21 @@ class KeyPlan:
 
 
 class Keys:
-    """Adds the person's own key to the metadata of slices."""
+    """Adds the user's own key to the metadata of slices."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
     async def plan(self, slice_: Slice) -> KeyPlan:
-        """Return what it would take to log in to a slice with the person's own key; nothing is changed.
+        """Return what it would take to log in to a slice with the user's own key; nothing is changed.
 
-        Raises UsageError for machines without metadata, and where OS Login rules.
+        Raises UsageError for machines without metadata, and for slices that use OS Login.
         """
-        from tui.cloud.compute import ssh_key_metadata
-        from tui.cloud.compute.project_metadata import project_metadata
-        from tui.ssh.config.access import access_from, login_to
-        from tui.ssh.keys.gcloud_key import find_login_key
-
         settings = self._connections.settings
         if settings.hosts:
             raise UsageError(
                 "the machines of a hosts file have no metadata",
-                remedy="ssh-copy-id -i KEY.pub USER@HOST does it for each",
+                remedy="use ssh-copy-id -i KEY.pub USER@HOST for each of them",
             )
         require_workers(slice_)
         access = access_from(settings)
@@ -65,7 +64,9 @@ class Keys:
         user = login_to(slice_.workers[0], access).user
         if not ssh_key_metadata.is_user(user):
             raise UsageError(
-                f"a key cannot be added for {user!r}", why="that is not a user name", remedy="give --user another"
+                f"a key cannot be added for {user!r}",
+                why="that is not a valid user name",
+                remedy="set another with --user",
             )
         metadata, of_project = await asyncio.gather(self._tpu_api().metadata(slice_), project_metadata(settings))
         if ssh_key_metadata.os_login(metadata, of_project or {}):
@@ -81,18 +82,14 @@ class Keys:
         return KeyPlan(slice_.name, len(slice_.workers), user, key, found, of_project is not None)
 
     async def make(self, plan: KeyPlan) -> KeyPlan:
-        """Return the plan with its key made, where there was none; connections made from now on offer it."""
+        """Return the plan with its key created where there was none; connections made from now on offer it."""
         self._connections.forget_keys()
         if plan.key.exists:
             return plan
-        from tui.ssh.keys.gcloud_key import make_login_key
-
         return replace(plan, key=await asyncio.to_thread(make_login_key, plan.key))
 
     async def add(self, slice_: Slice, plan: KeyPlan) -> AsyncIterator[str]:
-        """Put the plan's key into the slice's metadata, every other line and value kept; yield the progress."""
-        from tui.cloud.compute import ssh_key_metadata
-
+        """Add the plan's key to the slice's metadata, keeping every other line and value; yield the progress."""
         self._connections.require_changes("changing slices")
         public = plan.key.public
         assert public is not None, "the key is made before it is added"
@@ -108,8 +105,6 @@ class Keys:
 
     async def wait_until_accepted(self, slice_: Slice, seconds: float = ACCEPT_TIMEOUT_S) -> list[LoginResult]:
         """Log in to each worker again until it accepts the key, fails for another reason, or time is up."""
-        from tui.ssh.errors import Reason, SshError
-
         await self._connections.drop_fleet(slice_)
         fleet = await self._connections.fleet(slice_)
         deadline = asyncio.get_running_loop().time() + seconds
@@ -129,13 +124,11 @@ class Keys:
 
 
 def _os_login_error(slice_: Slice, key: LoginKey) -> UsageError:
-    from tui.cloud.compute import ssh_key_metadata
-
     makes = "" if key.exists else f"ssh-keygen -t ed25519 -f {key.path}, "
     return UsageError(
-        f"{slice_.name} uses OS Login: keys in its metadata are not read",
+        f"{slice_.name} uses OS Login and ignores keys in its metadata",
         why=f"{ssh_key_metadata.OS_LOGIN} is TRUE",
-        remedy=f"{makes}gcloud compute os-login ssh-keys add --key-file={key.path}.pub, then log in with --user "
-        "as gcloud compute os-login describe-profile shows (posixAccounts.username); "
-        "it takes the role roles/compute.osLogin",
+        remedy=f"{makes}gcloud compute os-login ssh-keys add --key-file={key.path}.pub, then use --user with the "
+        "posixAccounts.username of gcloud compute os-login describe-profile; "
+        "you need the role roles/compute.osLogin",
     )

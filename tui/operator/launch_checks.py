@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from tui.checks.before_launch import before_launch
+from tui.checks.bucket_region import check_launch
 from tui.checks.check_row import CheckRow
 from tui.checks.merge_rows import Report, gather_rows
+from tui.cloud.storage.buckets import Buckets
+from tui.operator.connections import Connections
+from tui.pod.slice import Slice
+from tui.runs.launch.job_script import job_text
 from tui.runs.launch.launch_request import LaunchRequest, run_from
 from tui.runs.launch.preflight import wants_versions
-
-if TYPE_CHECKING:
-    from tui.operator.connections import Connections
-    from tui.pod.slice import Slice
-    from tui.settings import Settings
+from tui.settings import Settings
 
 BUCKET_TIMEOUT_S = 5.0
-"""Time that Cloud Storage has to answer before the place of a bucket counts as unknown."""
+"""How long Cloud Storage may take to answer before a bucket's region counts as unknown."""
 
 
 async def check_before_launch(connections: Connections, request: LaunchRequest) -> AsyncIterator[CheckRow]:
-    """Yield what can fail this launch, a row as soon as it is known: its workers, its interpreter, its buckets.
+    """Yield a row for everything that can fail this launch, as soon as it is known: workers, interpreter, buckets.
 
     Workers and buckets that do not answer are rows, not errors. Raises what `Connections.fleet` raises for a slice
     that is not ready, before the first row. Connections stay open.
     """
-    from tui.checks.before_launch import before_launch
-
     slice_, settings = request.slice_, connections.settings
     fleet = await connections.fleet(slice_)
 
-    async def workers(tell: Report) -> None:
+    async def workers(report: Report) -> None:
         async for row in before_launch(
             slice_,
             fleet,
@@ -39,11 +38,11 @@ async def check_before_launch(connections: Connections, request: LaunchRequest) 
             runtime=request.job.runtime,
             job=_job_environment(settings, request),
         ):
-            tell(row)
+            report(row)
 
-    async def buckets(tell: Report) -> None:
+    async def buckets(report: Report) -> None:
         for row in await check_buckets(settings, slice_, request.job.argv, request.job.env):
-            tell(row)
+            report(row)
 
     async for row in gather_rows([workers, buckets]):
         yield row
@@ -53,9 +52,6 @@ async def check_buckets(
     settings: Settings, slice_: Slice, texts: Sequence[str], env: Mapping[str, str] | None = None
 ) -> list[CheckRow]:
     """Return a row for each bucket that the texts or the variables' values name with `gs://`."""
-    from tui.checks.bucket_region import check_launch
-    from tui.cloud.storage.buckets import Buckets
-
     buckets = Buckets(settings, patience=BUCKET_TIMEOUT_S)
     try:
         return await check_launch(texts, env or {}, slice_, buckets)
@@ -64,9 +60,7 @@ async def check_buckets(
 
 
 def _job_environment(settings: Settings, request: LaunchRequest) -> Callable[[int], str] | None:
-    """Return what gives each worker's environment of the run, where its interpreter is asked for versions."""
-    from tui.runs.launch.job_script import job_text
-
+    """Return a function from worker index to job script, None where no interpreter is asked for its versions."""
     if not wants_versions(request):
         return None
     run = run_from(request, request.slice_, settings)

@@ -1,37 +1,36 @@
-"""Launches: planned, checked, and handed to the run's keeper."""
+"""Launches: plan and check them, and hand them to the run's keeper."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from tui.checks.check_row import CheckRow
 from tui.operator.connections import Connections, require_workers
+from tui.operator.launch_checks import check_before_launch, check_buckets
+from tui.pod.slice import Slice
+from tui.runs.keeper.start import start_keeper
+from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_request import LaunchRequest, check_request, run_from
+from tui.runs.launch.launch_spec import LaunchSpec, check_spec, dry_run
+from tui.runs.launch.on_end_actions import describe_actions
+from tui.runs.launch.preflight import make_preflight
 from tui.runs.record.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from tui.checks.check_row import CheckRow
-    from tui.pod.slice import Slice
-    from tui.runs.launch.launch_spec import LaunchSpec
+from tui.ssh.config.access import ACCEPT_NEW
 
 
 class Launches:
-    """Makes runs of requests; `operator.runs` then follows them."""
+    """Turns requests into runs, which `operator.runs` then follows."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
     async def plan(self, request: LaunchRequest) -> LaunchSpec:
-        """Return everything a keeper needs, with all questions to the person asked; nothing is started.
+        """Return everything a keeper needs, after asking the user what must be asked; nothing is started.
 
         Raises UsageError for what no worker could run, OutOfReachError for a slice that is not ready.
         """
-        from tui.runs.keeper_timeouts import KeeperTimeouts
-        from tui.runs.launch.launch_spec import LaunchSpec, check_spec
-        from tui.runs.launch.preflight import make_preflight
-
         check_request(request)
         settings = self._connections.settings
         require_workers(request.slice_)
@@ -52,9 +51,7 @@ class Launches:
         return spec
 
     async def check(self, request: LaunchRequest) -> AsyncIterator[CheckRow]:
-        """Yield what can fail this launch, a row as soon as it is known; a row's `hinders` is true where it would."""
-        from tui.operator.launch_checks import check_before_launch
-
+        """Yield a row for everything that can fail this launch, as soon as it is known (see `CheckRow.hinders`)."""
         async for row in check_before_launch(self._connections, request):
             yield row
 
@@ -62,24 +59,17 @@ class Launches:
         self, slice_: Slice, texts: Sequence[str], env: Mapping[str, str] | None = None
     ) -> list[CheckRow]:
         """Return a row for each bucket that the texts or the variables' values name with `gs://`."""
-        from tui.operator.launch_checks import check_buckets
-
         return await check_buckets(self._connections.settings, slice_, texts, env)
 
     def describe(self, spec: LaunchSpec) -> str:
-        """Return exactly what would run, on which workers, secrets masked."""
-        from tui.runs.launch.launch_spec import dry_run
-        from tui.runs.launch.on_end_actions import describe_actions
-
+        """Return exactly what would run and on which workers, with secrets masked."""
         return dry_run(spec) + describe_actions(spec.run)
 
     async def start(self, spec: LaunchSpec) -> RunDirectory:
         """Create the run directory and start the run's keeper; what follows is in the run's events.
 
-        Unknown host keys are asked about first, since a keeper can ask no one.
+        Unknown host keys are asked about first, because a keeper cannot ask.
         """
-        from tui.runs.keeper.start import start_keeper
-
         self._connections.require_changes("launching")
         if self._connections.prompter is not None:
             spec = await self._ask_beforehand(spec)
@@ -88,11 +78,10 @@ class Launches:
         return directory
 
     async def _ask_beforehand(self, spec: LaunchSpec) -> LaunchSpec:
-        """Log in to the workers whose login may ask the person something; return the spec with the answers.
+        """Log in to the workers whose login may ask the user something; return the spec with the answers.
 
-        Those are the workers whose host key is not known, and one of the others: the rest accept the same keys.
+        Those are the workers whose host key is unknown, and one of the others: the rest accept the same keys.
         """
-        from tui.ssh.config.access import ACCEPT_NEW
         from tui.ssh.fleet import Fleet
 
         async with Fleet(spec.run.workers, spec.access, prompter=self._connections.prompter) as fleet:

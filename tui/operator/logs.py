@@ -1,21 +1,21 @@
-"""Logs: saved ones on this machine and in buckets, the dialects they are read in, and the cores they are about."""
+"""Saved logs on this machine and in buckets, the dialects to read them with, and the state of the cores in them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.errors import UsageError
+from tui.logs.dialects.dialect import Dialect
+from tui.logs.saved_log import SavedLog, open_log
+from tui.logs.snapshot import Snapshot
+from tui.operator.bucket_logs import BucketLogs
 from tui.pod.log_refs import path_of
+from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from tui.logs.dialects.registry import Dialect
-    from tui.logs.saved_log import SavedLog
-    from tui.logs.snapshot import Snapshot
-    from tui.settings import Settings
+from tui.settings import Settings
 
 
 class Logs:
@@ -29,16 +29,12 @@ class Logs:
     ) -> SavedLog:
         """Open the saved log at a path, at `gs://bucket/object` or piped in (`-`).
 
-        `offline` asks no bucket for a newer log; `note` gets what there is to wait for. Raises UsageError, and
-        CloudError for a bucket that cannot or may not be read.
+        With `offline` no bucket is asked for a newer log; `note` receives what there is to wait for. Raises
+        UsageError, and CloudError for a bucket that cannot or must not be read.
         """
         if ref.startswith("gs://"):
-            from tui.operator.bucket_logs import BucketLogs
-
             logs = BucketLogs(self._settings)
             return await logs.open(ref, dialects=self.dialects, offline=offline, note=note)
-        from tui.logs.saved_log import open_log
-
         return open_log(path_of(ref), dialects=self.dialects)
 
     @property
@@ -52,7 +48,7 @@ class Logs:
 
     @cached_property
     def dialect_problem(self) -> UsageError | None:
-        """What is wrong with the profile's own dialects: without them a run's state is known, its figures are not."""
+        """What is wrong with the profile's own dialects, if anything: a run then has a state but no figures."""
         if self._settings.dialects:
             try:
                 _ = self.dialects
@@ -61,11 +57,9 @@ class Logs:
         return None
 
     async def snapshot(self, source: RunDirectory | SavedLog) -> Snapshot:
-        """Return the state of each core after all that a run's mirror or a saved log holds."""
+        """Return the state of each core at the end of a run's mirror or of a saved log."""
         if not isinstance(source, RunDirectory):
             return source.snapshot()
-        from tui.runs.read.sample_reader import RunReader
-
         reader = RunReader(source, dialects=self.dialects, thresholds=self._settings.thresholds)
         more = True
         while more:

@@ -1,4 +1,4 @@
-"""Results of one command on many workers, equal ones grouped. Pure."""
+"""Group equal results of one command on many workers. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tui.text.ranks import format_ranks
 
 
 class SharedOutput(NamedTuple):
-    """Output and ending that several workers share."""
+    """The output and ending that several workers have in common."""
 
     stdout: bytes
     stderr: bytes
@@ -28,7 +28,7 @@ def describe_ending(answer: CommandResult) -> str:
 
 
 def group_outputs(outputs: Iterable[tuple[int, SharedOutput]]) -> list[tuple[SharedOutput, list[int]]]:
-    """Return each different output with its workers, ascending; the one of the lowest worker first."""
+    """Return each distinct output with its workers, ascending; the lowest worker's first."""
     groups: dict[SharedOutput, list[int]] = {}
     for rank, output in sorted(outputs, key=lambda pair: pair[0]):
         groups.setdefault(output, []).append(rank)

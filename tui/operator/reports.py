@@ -1,4 +1,4 @@
-"""Reports: the status of a run, what happened in it, how it compares, and how runs scale."""
+"""Reports: status documents, summaries and report files of runs and logs, and how runs scale."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tui.cloud.storage.buckets import Buckets, parse_url
+from tui.logs.saved_log import SavedLog
+from tui.logs.snapshot import Snapshot
 from tui.operator.connections import Connections
+from tui.operator.logs import Logs
+from tui.operator.runs import Runs
+from tui.operator.scaling import ScalingReport, report_scaling
+from tui.reports.facts import source_of, summary_of_log, summary_of_run, title_of
+from tui.reports.status import status_document
+from tui.reports.summary import Summary
+from tui.reports.write import OWN, file_names, stem_of, write_report
 from tui.runs.record.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from tui.logs.saved_log import SavedLog
-    from tui.logs.snapshot import Snapshot
-    from tui.operator.logs import Logs
-    from tui.operator.runs import Runs
-    from tui.operator.scaling import ScalingReport
-    from tui.reports.summary import Summary
-    from tui.runs.record.run_status import RunStatus
+from tui.runs.record.run_status import RunStatus
 
 
 class Reports:
-    """Sums up runs and saved logs, as documents and as files."""
+    """Summarizes runs and saved logs, as documents and as files."""
 
     def __init__(self, connections: Connections, runs: Runs, logs: Logs) -> None:
         self._connections = connections
@@ -30,7 +32,7 @@ class Reports:
         self._logs = logs
 
     async def read_status(self, directory: RunDirectory) -> dict[str, Any]:
-        """Return the document that `status --json` prints; without figures where `dialect_problem` says why.
+        """Return the document that `status --json` prints; without figures where there is a `dialect_problem`.
 
         Raises UsageError once the run's directory is gone.
         """
@@ -43,18 +45,14 @@ class Reports:
     ) -> dict[str, Any]:
         """Return a run's state with the figures of its cores; figures are null where no log was read.
 
-        `directory` is the run's, where it is not one that was listed last.
+        `directory` is the run's directory; by default it is that of the newest listing.
         """
-        from tui.reports.status import status_document
-
         if status.state.is_over:
             return status_document(status, snapshot)
         return status_document(status, snapshot, (directory or self._runs.directory_of(status)).last_arrival())
 
     async def summarize(self, source: RunDirectory | SavedLog) -> Summary:
-        """Return all that a run's record and mirror, or a saved log, come to."""
-        from tui.reports.facts import summary_of_log, summary_of_run
-
+        """Return the summary of a run's record and mirror, or of a saved log."""
         if not isinstance(source, RunDirectory):
             return await asyncio.to_thread(summary_of_log, source)
         thresholds = self._connections.settings.thresholds
@@ -66,11 +64,9 @@ class Reports:
     ) -> list[Path]:
         """Write a report's files, by default into the run's directory (a saved log's: the current one).
 
-        In the run's own directory they are `report.<format>`, elsewhere they have the name of the run or log, and a
-        file of another one is replaced with `force` only.
+        In the run's own directory they are called `report.<format>`; elsewhere they are named after the run or log,
+        and a file of another run or log is replaced with `force` only.
         """
-        from tui.reports.write import OWN, stem_of, write_report
-
         summary = await self.summarize(source)
         own = source.path if isinstance(source, RunDirectory) else None
         folder = out or own or Path()
@@ -79,8 +75,6 @@ class Reports:
 
     def check_destination(self, destination: str) -> None:
         """Raise UsageError for a destination of `upload` that is not a `gs://` URL."""
-        from tui.cloud.storage.buckets import parse_url
-
         parse_url(destination)
 
     async def upload(
@@ -97,10 +91,6 @@ class Reports:
         An object that is not a report of this run or log is replaced with `force` only.
         Raises CloudError, UsageError.
         """
-        from tui.cloud.storage.buckets import Buckets, parse_url
-        from tui.reports.facts import source_of, title_of
-        from tui.reports.write import file_names, stem_of
-
         self._connections.require_changes("uploading")
         folder = parse_url(destination)
         buckets = Buckets(self._connections.settings)
@@ -115,7 +105,5 @@ class Reports:
             await buckets.close()
 
     async def scaling(self, refs: Sequence[str] = ()) -> ScalingReport:
-        """Compare finished runs by slice size; without names all that have ended. Raises UsageError."""
-        from tui.operator.scaling import report_scaling
-
+        """Compare finished runs by slice size; without `refs`, all that have ended. Raises UsageError."""
         return await report_scaling(self._runs, self._logs, refs)

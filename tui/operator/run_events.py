@@ -1,4 +1,4 @@
-"""Runs as they go on: their events and their lines, and whether they have a keeper."""
+"""Follow a run: its events and log lines as they arrive, and whether it has a keeper."""
 
 from __future__ import annotations
 
@@ -6,28 +6,40 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tui.errors import TpuTuiError
 from tui.operator.keeper_supervision import KeeperWatch
+from tui.runs.read.line_reader import LineReader, LogLine
 from tui.runs.record.event_log import Event, utc_now
 from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import ARRIVALS_FILE, RunDirectory
+from tui.runs.record.run_status import RunStatus
 
 if TYPE_CHECKING:
-    from tui.operator.runs import Runs
-    from tui.runs.read.line_reader import LineReader, LogLine
-    from tui.runs.record.run_status import RunStatus
     from tui.ssh.fleet import Fleet
 
 WATCH_INTERVAL_S = 0.1
-"""Time between two polls of a run directory: what a person reads as at once."""
+"""Time between two polls of a run directory."""
 CATCH_UP_INTERVAL_S, CATCH_UP_SHARE = 2.0, 10
-"""Time between two refreshes of a mirror without a keeper, which take at most one part in so many of the time."""
+"""Time between two refreshes of a mirror without a keeper; they take at most one part in `CATCH_UP_SHARE` of it."""
+
+
+class RunAccess(Protocol):
+    """What following a run needs of `Runs`."""
+
+    def status_and_events(self, directory: RunDirectory, offset: int) -> tuple[RunStatus, list[Event], int]:
+        """Return the run's state, its events from an offset on, and the offset behind them."""
+
+    async def connect(self, directory: RunDirectory) -> Fleet:
+        """Return connections to the run's workers."""
+
+    async def refresh(self, directory: RunDirectory, fleet: Fleet | None = None) -> TpuTuiError | None:
+        """Bring the mirror up to date; return what prevented it, if anything did."""
 
 
 class _Poll(NamedTuple):
-    """What one poll of a run directory finds: the events since the one before, and whether the run is over."""
+    """The result of one poll of a run directory: the new events, and whether the run is over."""
 
     events: list[Event]
     is_last: bool
@@ -36,11 +48,11 @@ class _Poll(NamedTuple):
 class RunWatcher:
     """Polls a run directory until its run is over.
 
-    Between events and lines it yields whether the run has a keeper, whenever that changes. Who may start no keeper
-    (`--read-only`) has the mirror refreshed instead.
+    Besides events and lines it yields the keeper's status whenever that changes. A watcher that must not start a
+    keeper (`--read-only`) refreshes the mirror instead.
     """
 
-    def __init__(self, runs: Runs, directory: RunDirectory, *, may_start_keeper: bool) -> None:
+    def __init__(self, runs: RunAccess, directory: RunDirectory, *, may_start_keeper: bool) -> None:
         self._runs = runs
         self._directory = directory
         self._may_start_keeper = may_start_keeper
@@ -69,7 +81,7 @@ class RunWatcher:
     async def lines(
         self, *, workers: Sequence[int] | None, core: int | None, fresh_only: bool
     ) -> AsyncIterator[LogLine | KeeperStatus]:
-        """Yield the run's lines in order of arrival; `fresh_only` leaves out what is there already."""
+        """Yield the run's lines in order of arrival; with `fresh_only`, only those that arrive from now on."""
         reader = self._line_reader(workers, core)
         if fresh_only:
             for _ in reader.poll(budget_bytes=sys.maxsize):
@@ -82,15 +94,13 @@ class RunWatcher:
                 yield line
 
     def _line_reader(self, workers: Sequence[int] | None = None, core: int | None = None) -> LineReader:
-        from tui.runs.read.line_reader import LineReader
-
         return LineReader(self._directory, workers=workers, core=core)
 
     async def _polls(self) -> AsyncIterator[_Poll | KeeperStatus]:
-        """Yield what is new at each poll, the last one when the run is over, and changes of its keeper in between.
+        """Yield what is new at each poll, until the run is over, and the keeper's status whenever it changes.
 
-        Raises what keeps a reader that may start no keeper from the end of an ended run, and UsageError once the
-        directory is gone.
+        Raises the error that prevents a reader that must not start a keeper from completing the mirror of an ended
+        run, and UsageError once the directory is gone.
         """
         watch = KeeperWatch()
         offset = 0
@@ -117,9 +127,9 @@ class RunWatcher:
 
 
 class MirrorCatchUp:
-    """Refreshes the mirror of a run that has no keeper for as long as someone watches who may start none."""
+    """Refreshes the mirror of a run that has no keeper, for a reader that must not start one."""
 
-    def __init__(self, runs: Runs, directory: RunDirectory) -> None:
+    def __init__(self, runs: RunAccess, directory: RunDirectory) -> None:
         self._runs = runs
         self._directory = directory
         self._fleet: Fleet | None = None
@@ -127,12 +137,12 @@ class MirrorCatchUp:
         self.problem: TpuTuiError | None = None
         """What prevented the last refresh, if anything did."""
         self.error: TpuTuiError | None = None
-        """The same, where the refresh brought nothing."""
+        """The same, where the refresh also brought no bytes."""
         self.is_complete = False
         """Whether the mirror of an ended run is complete."""
 
     async def poll(self, status: RunStatus) -> bool:
-        """Refresh the mirror when it is time to and the run has no keeper; return whether that was so."""
+        """Refresh the mirror if it is due and the run has no keeper; return whether it was refreshed."""
         if status.attended.alive or time.monotonic() < self._due:
             return False
         if self._fleet is None:
@@ -155,7 +165,7 @@ class MirrorCatchUp:
 
 
 def _arrivals_size(directory: RunDirectory) -> int:
-    """Return what grows with every batch of a log that is mirrored."""
+    """Return the size of the arrivals file, which grows with every mirrored batch."""
     try:
         return (directory.path / ARRIVALS_FILE).stat().st_size
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Runs: listed, found, followed, stopped and deleted."""
+"""Runs: list, find, follow, stop and delete them."""
 
 from __future__ import annotations
 
@@ -9,47 +9,48 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui.cloud.hosts_file import read_hosts
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.connections import Connections
 from tui.operator.run_events import RunWatcher
 from tui.pod.log_refs import names_a_log, path_of
-from tui.pod.run import is_run_id
+from tui.pod.run import Run, is_run_id
 from tui.pod.slice import Slice
+from tui.runs.keeper.start import ensure_keeper
+from tui.runs.keeper_timeouts import KeeperTimeouts
+from tui.runs.read.latest_figures import FiguresCache, LatestFigures
+from tui.runs.read.line_reader import LogLine
+from tui.runs.record.damaged_record import NoRecordError
+from tui.runs.record.event_log import Event
+from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_index import NoSuchRunError, resolve
 from tui.runs.record.run_listing import RunListing
 from tui.runs.record.run_status import RunStatus, status_and_events, status_of
+from tui.settings import Settings
 
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
     from tui.operator.logs import Logs
-    from tui.operator.slices import Slices
-    from tui.pod.run import Run
     from tui.runs.discovery import DeleteAnswer
-    from tui.runs.read.latest_figures import FiguresCache, LatestFigures
-    from tui.runs.read.line_reader import LogLine
-    from tui.runs.record.damaged_record import NoRecordError
-    from tui.runs.record.event_log import Event
-    from tui.runs.record.keeper_file import KeeperStatus
     from tui.runs.worker.stop import StopAnswer
-    from tui.settings import Settings
     from tui.ssh.fleet import Fleet
 
 SLICES_AT_ONCE = 4
-"""Slices that are asked for their runs at a time; each has logins to many workers of its own."""
+"""Slices that are asked for their runs at the same time; each takes logins to many workers."""
 REFRESH_TIMEOUT_S = 5.0
-"""Time that a command waits for a mirror to catch up before it answers with what there is."""
+"""How long a command waits for a mirror to catch up before it answers with what there is."""
 
 
 class Runs:
     """The runs of this machine, and those that only their workers know."""
 
-    def __init__(self, connections: Connections, slices: Slices, logs: Logs) -> None:
+    def __init__(self, connections: Connections, logs: Callable[[], Logs]) -> None:
         self._connections = connections
-        self._slices = slices
         self._logs = logs
+        """Called when logs are read: their dialects take a while to load."""
         self._listing = RunListing(connections.settings.runs_home)
-        self._glances: FiguresCache | None = None
+        self._figures: FiguresCache | None = None
         self._known: dict[Path, RunDirectory] = {}
 
     # ── list and find ────────────────────────────────────────────────────────────────────────────
@@ -57,28 +58,28 @@ class Runs:
     def list_statuses(
         self, slice_name: str | None = None, problems: list[NoRecordError] | None = None, *, newest: int | None = None
     ) -> list[RunStatus]:
-        """Return the runs of this home, or the newest so many, newest first; unreadable records go to `problems`.
+        """Return the runs of this home, newest first, or only the `newest` N; unreadable records go to `problems`.
 
-        Called again, it reads only what has changed. It reads files and may run in a thread.
+        Further calls read only what has changed. This reads files and may run in a thread.
         """
         statuses = self._listing.read_statuses(problems, newest=newest)
         return [status for status in statuses if slice_name in (None, status.run.slice)]
 
     @property
     def scope(self) -> RunScope:
-        """The runs that these settings lead to; a hosts file is read anew."""
+        """The runs that these settings cover; a hosts file is read again."""
         return RunScope(self._connections.settings)
 
     def is_known(self, run: str) -> bool:
-        """Return whether this home has a directory for the run of that id."""
+        """Return whether this home has a directory for the run with that ID."""
         return (self._connections.settings.runs_home / run).is_dir()
 
     def open(self, ref: str) -> RunDirectory:
-        """Open the run that an id, a unique part of one, `last` or a directory means. Raises UsageError."""
+        """Open a run by its ID, a unique part of it, `last`, or its directory. Raises UsageError."""
         return resolve(self._connections.settings.runs_home, ref)
 
     async def find(self, ref: str) -> RunDirectory:
-        """Open the run as `open` does, or look for it on the workers where this home does not know it."""
+        """Open a run as `open` does; look for it on the workers where this home does not know it."""
         try:
             return self.open(ref)
         except NoSuchRunError:
@@ -89,7 +90,7 @@ class Runs:
             return await self._find_elsewhere(ref)
 
     async def _find_elsewhere(self, ref: str) -> RunDirectory:
-        """Open a run that another machine launched; the error for an unknown one names who could not be asked."""
+        """Open a run of another machine. The error for an unknown run says which workers did not answer."""
         try:
             problems = await self.discover()
         except TpuTuiError as error:
@@ -98,38 +99,38 @@ class Runs:
             return self.open(ref)
         except UsageError as unknown:
             if problems:
-                unknown.why = f"and not all workers could be asked for it: {problems[0].sentence}"
+                unknown.why = f"not all workers could be asked for it: {problems[0].sentence}"
             raise
 
     async def find_source(
         self, ref: str, *, offline: bool = False, note: Callable[[str], None] = lambda _: None
     ) -> RunDirectory | SavedLog:
-        """Open a run, or a saved log where the text is a file's path, `gs://bucket/object` or `-` for stdin.
+        """Open a run, or a saved log where `ref` is a file's path, `gs://bucket/object` or `-` for stdin.
 
-        Raises UsageError, and CloudError for a bucket that cannot or may not be read. `offline` asks no bucket for a
-        newer log; `note` gets what there is to wait for.
+        With `offline` no bucket is asked for a newer log; `note` receives what there is to wait for. Raises
+        UsageError, and CloudError for a bucket that cannot or must not be read.
         """
         path = path_of(ref)
         if names_a_log(ref):
-            return await self._logs.open(ref, offline=offline, note=note)
+            return await self._logs().open(ref, offline=offline, note=note)
         is_path = path.exists() or "/" in ref
         try:
             return self.open(ref) if is_path else await self.find(ref)
         except UsageError as error:
             if is_path:
-                return await self._logs.open(ref)
+                return await self._logs().open(ref)
             if isinstance(error, NoSuchRunError):
-                raise UsageError(f"no run and no file {ref!r}", remedy=error.remedy) from None
+                raise UsageError(f"no run or file {ref!r}", remedy=error.remedy) from None
             raise
 
     async def discover(self, slices: Sequence[Slice] | None = None) -> list[TpuTuiError]:
-        """Create directories here for runs that only the workers know; return what could not be asked.
+        """Create directories here for runs that only the workers know; return the errors of those that failed.
 
-        Asks the slices given, else all that are ready. A run so found has no keeper until `ensure_keeper`.
+        Asks the given slices, else all that are ready. A run found this way has no keeper until `ensure_keeper`.
         """
         problems: list[TpuTuiError] = []
         if slices is None:
-            listing = await self._slices.list_all()
+            listing = await self._connections.inventory.slices()
             problems += listing.problems
             slices = [slice_ for slice_ in listing.slices if slice_.is_ready and slice_.workers]
         turns = asyncio.Semaphore(SLICES_AT_ONCE)
@@ -162,7 +163,7 @@ class Runs:
     # ── state and figures ────────────────────────────────────────────────────────────────────────
 
     def status_of(self, directory: RunDirectory) -> RunStatus:
-        """Return the run's state, from its events alone; called again, it reads only newer events."""
+        """Return the run's state from its events alone; further calls read only newer events."""
         return status_of(self._same_object(directory))
 
     def status_and_events(self, directory: RunDirectory, offset: int) -> tuple[RunStatus, list[Event], int]:
@@ -170,23 +171,22 @@ class Runs:
         return status_and_events(self._same_object(directory), offset)
 
     def _same_object(self, directory: RunDirectory) -> RunDirectory:
-        """Return the first object that was used for a directory: it remembers what was read."""
+        """Return the first object that was used for a directory: it remembers what was already read."""
         known = self._known.setdefault(directory.path, directory)
         if known.run != directory.run:
             known = self._known[directory.path] = directory
         return known
 
     def directory_of(self, status: RunStatus) -> RunDirectory:
-        """Return the directory of a run that `list_statuses` returned last, whatever it is called by now."""
+        """Return the directory of a run of the last listing, also after it was renamed."""
         return self._listing.directory(status.run.id)
 
     def latest_figures(self, status: RunStatus) -> LatestFigures:
-        """Return the newest figures of a listed run; it reads files and may run in a thread."""
-        if self._glances is None:
-            from tui.runs.read.latest_figures import FiguresCache
-
-            self._glances = FiguresCache(() if self._logs.dialect_problem else self._logs.dialects)
-        return self._glances.get(self.directory_of(status))
+        """Return the newest figures of a listed run. This reads files and may run in a thread."""
+        if self._figures is None:
+            logs = self._logs()
+            self._figures = FiguresCache(() if logs.dialect_problem else logs.dialects)
+        return self._figures.get(self.directory_of(status))
 
     # ── follow ───────────────────────────────────────────────────────────────────────────────────
 
@@ -202,7 +202,7 @@ class Runs:
         core: int | None = None,
         fresh_only: bool = False,
     ) -> AsyncIterator[LogLine | KeeperStatus]:
-        """Yield the run's lines in order of arrival until it is over; `fresh_only` leaves out those there already."""
+        """Yield the run's lines in order of arrival until it is over; `fresh_only`: only those from now on."""
         watcher = RunWatcher(self, directory, may_start_keeper=self._may_act)
         return watcher.lines(workers=workers, core=core, fresh_only=fresh_only)
 
@@ -217,22 +217,19 @@ class Runs:
     async def ensure_keeper(self, directory: RunDirectory) -> bool:
         """Start a keeper for a run that has none and still needs one; return whether one was started.
 
-        A keeper applies the run's policies: with read-only settings the mirror is brought up to date instead.
+        A keeper applies the run's policies, so with read-only settings the mirror is only brought up to date.
         """
         if not self._may_act:
             await self.refresh(directory)
             return False
-        from tui.runs.keeper.start import ensure_keeper
-        from tui.runs.keeper_timeouts import KeeperTimeouts
-
         timeouts = KeeperTimeouts.from_thresholds(self._connections.settings.thresholds)
         return await ensure_keeper(directory, await self._connections.access(), timeouts=timeouts)
 
     async def refresh(self, directory: RunDirectory, fleet: Fleet | None = None) -> TpuTuiError | None:
         """Bring the mirror up to date within `REFRESH_TIMEOUT_S`; return what prevented it, if anything did.
 
-        The workers of a run that was given up as lost are asked again: they may be in reach by now.
-        `fleet` are connections to the run's workers, where there are some already.
+        The workers of a run that was given up as lost are asked again, because they may be reachable by now.
+        `fleet` holds open connections to the run's workers, if there are any.
         """
         from tui.runs.follow.catch_up import catch_up
 
@@ -250,17 +247,17 @@ class Runs:
             return error
         except OSError as error:
             why = f"{error.filename or directory.path}: {error.strerror or error}"
-            return TpuTuiError(f"what is known here of {directory.id} cannot be brought up to date", why=why)
+            return TpuTuiError(f"the local copy of {directory.id} cannot be brought up to date", why=why)
         return None
 
     async def connect(self, directory: RunDirectory, *, asks: bool = False) -> Fleet:
-        """Return connections to a run's workers, made as they are needed; the caller closes them."""
+        """Return connections to a run's workers, opened as needed; the caller closes them."""
         return await self._connections.fleet_of(directory.run.workers, asks=asks)
 
     # ── stop and delete ──────────────────────────────────────────────────────────────────────────
 
     async def stop(self, directory: RunDirectory, grace: float = 30.0) -> AsyncIterator[StopAnswer]:
-        """Stop the run on every worker; yield an answer for each, confirmed when nothing of the run is left there."""
+        """Stop the run on every worker; yield each one's answer, confirmed once nothing of the run is left there."""
         from tui.runs.worker.stop import stop_run
 
         self._connections.require_changes("stopping")
@@ -271,14 +268,14 @@ class Runs:
             await self.ensure_keeper(directory)
 
     async def sync_from_workers(self, directory: RunDirectory) -> None:
-        """Record what the workers report of a run that has no keeper here."""
+        """Record what the workers report about a run that has no keeper here."""
         from tui.runs.follow.sync_from_workers import query_workers, record_worker_answers
 
         async with await self.connect(directory, asks=True) as fleet:
             record_worker_answers(directory, await query_workers(directory.run, fleet))
 
     async def delete_on_workers(self, directory: RunDirectory) -> AsyncIterator[DeleteAnswer]:
-        """Remove what the workers hold of an ended run; yield an answer from each. A live process prevents it."""
+        """Delete an ended run on its workers; yield an answer from each. A live process prevents it."""
         from tui.runs.discovery import delete_on_workers
 
         async with await self.connect(directory, asks=True) as fleet:
@@ -286,15 +283,16 @@ class Runs:
                 yield answer
 
     def delete_here(self, directory: RunDirectory) -> None:
-        """Remove an ended run from this machine. Raises UsageError for a live one."""
+        """Delete an ended run on this machine. Raises UsageError for a live one."""
         from tui.runs.discovery import delete_here
 
         delete_here(directory)
 
     def delete_unreadable(self, damaged: NoRecordError, *, anyway: bool) -> None:
-        """Remove a run's directory here that has no readable record.
+        """Delete a run's directory here that has no readable record.
 
-        Raises UsageError where the run is live, or, without `anyway`, where it may be."""
+        Raises UsageError for a live run and, without `anyway`, for one that may be live.
+        """
         from tui.runs.discovery import delete_unreadable
 
         delete_unreadable(damaged, self._connections.settings.runs_home, anyway=anyway)
@@ -302,7 +300,7 @@ class Runs:
 
 @contextlib.contextmanager
 def _collecting(problems: list[TpuTuiError]) -> Iterator[None]:
-    """Put an error among the problems, so that it does not keep the rest from being done."""
+    """Append an error to the problems, so that the rest is still done."""
     try:
         yield
     except TpuTuiError as error:
@@ -313,19 +311,19 @@ def _not_a_run(ref: str) -> UsageError:
     word = shlex.quote(ref)
     return UsageError(
         f"{ref!r} is a saved log, not a run",
-        remedy=f"tpu-tui replay {word} opens the console on it; cores, logs and report read it too",
+        remedy=f"open it with tpu-tui replay {word}; cores, logs and report also read it",
     )
 
 
 class RunScope:
-    """Separates the runs that the settings lead to from others of this machine; in doubt a run is in."""
+    """Decides which runs of this machine the settings cover; in doubt a run is included."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._machines = _machines(settings)
 
     def includes(self, run: Run) -> bool:
-        """Return whether the settings lead to a run's workers. A run of the Cloud TPU API has a zone."""
+        """Return whether the settings cover a run. A run of the Cloud TPU API has a zone."""
         if self._settings.hosts:
             return run.zone is None and self._is_on_machines(run)
         if self._settings.project is None:
@@ -342,13 +340,11 @@ class RunScope:
 
 def _machines(settings: Settings) -> Slice | None:
     if settings.hosts:
-        from tui.cloud.hosts_file import read_hosts
-
         with contextlib.suppress(TpuTuiError, OSError):
             return read_hosts(settings.hosts)
     return None
 
 
 def hidden_note(count: int, shown_by: str) -> str:
-    """Return that runs are not listed, and what lists them; empty where there are none."""
+    """Return how many runs are hidden and how to show them; empty where none are."""
     return f"{count} run{'s' if count > 1 else ''} of other projects hidden: {shown_by}" if count else ""

@@ -1,35 +1,30 @@
-"""How runs on slices of several sizes scale, from the runs that this home knows."""
+"""How runs scale over slice sizes, from the runs that this home knows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tui.logs.snapshot import Snapshot
+from tui.operator.logs import Logs
+from tui.operator.runs import Runs
+from tui.planning.scaling_ladder import Finished, Ladder, is_comparable, ladders
 from tui.pod.run import RunState
-
-if TYPE_CHECKING:
-    from tui.logs.snapshot import Snapshot
-    from tui.operator.logs import Logs
-    from tui.operator.runs import Runs
-    from tui.planning.scaling_ladder import Finished, Ladder
-    from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_directory import RunDirectory
 
 
 @dataclass(frozen=True)
 class ScalingReport:
-    """The scaling ladders, and the runs that are on none with the reason why."""
+    """The scaling ladders, and the runs that are on none, each with the reason."""
 
     ladders: tuple[Ladder, ...]
     left_out: tuple[tuple[str, str], ...]
 
 
 async def report_scaling(runs: Runs, logs: Logs, refs: Sequence[str]) -> ScalingReport:
-    """Compare the runs by slice size; without names all that have ended. Raises UsageError for an unknown run."""
-    from tui.planning.scaling_ladder import is_comparable, ladders
-
+    """Compare runs by slice size; without `refs`, all that have ended. Raises UsageError for an unknown run."""
     named = [await runs.find(ref) for ref in refs]
     directories = named or [runs.directory_of(status) for status in reversed(runs.list_statuses())]
     finished: list[Finished] = []
@@ -43,13 +38,11 @@ async def report_scaling(runs: Runs, logs: Logs, refs: Sequence[str]) -> Scaling
         if is_comparable(run):
             finished.append(run)
         else:
-            left_out.append((run.run, "how many cores it had is not known"))
+            left_out.append((run.run, "its number of cores is unknown"))
     return ScalingReport(ladders(finished), tuple(left_out))
 
 
 async def _finished(directory: RunDirectory, state: RunState, logs: Logs) -> Finished:
-    from tui.planning.scaling_ladder import Finished
-
     run = directory.run
     snapshot = await logs.snapshot(directory)
     each = run.cores_per_worker
@@ -63,9 +56,10 @@ async def _finished(directory: RunDirectory, state: RunState, logs: Logs) -> Fin
 
 
 def steady_rate(snapshot: Snapshot) -> float | None:
-    """Return examples/s of the whole slice over as long a time as the log allows: a last step's rate says little.
+    """Return the rate of the whole slice (examples/s), averaged over as long a time as the log allows.
 
-    The job's own average where it printed one, else the cores' averages since their epoch began, else their rates.
+    That is the job's own average where it printed one, else the cores' averages since their epoch began, else the
+    sum of their newest rates.
     """
     average = snapshot.facts.get("average_global_rate")
     if average is not None:

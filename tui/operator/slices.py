@@ -1,4 +1,4 @@
-"""Slices and their workers: list, create, delete, start and stop them; check them; run and copy things on them."""
+"""Slices and their workers: list, create, delete, start, stop and check slices, run commands and copy files."""
 
 from __future__ import annotations
 
@@ -9,33 +9,37 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tui.checks.check_row import CheckRow
+from tui.checks.run_checks import run_checks
+from tui.checks.slice_state import slice_rows
+from tui.cloud.compute.firewall_rules import FirewallRules
+from tui.cloud.inventory import Listing
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.connections import Connections, require_workers
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
+from tui.ssh.config.ssh_command import shell_command
+from tui.ssh.exec.command_result import CommandResult
+from tui.ssh.sync.upload import OnSent, SyncResult, sync_tree
 
 if TYPE_CHECKING:
-    from tui.checks.check_row import CheckRow
-    from tui.cloud.inventory import Listing
     from tui.ssh.exec.command import OnOutput
-    from tui.ssh.exec.command_result import CommandResult
-    from tui.ssh.sync.upload import OnSent, SyncResult
 
 REACH_TIMEOUT_S = 10.0
-"""Time that a worker has to answer when a slice's workers are listed."""
+"""How long a worker may take to answer when a slice's workers are listed."""
 EXEC_OUTPUT_BYTES = 64 * 1024 * 1024
-"""Output of all workers together that `execute` holds in memory at most."""
+"""Most output of all workers together that `execute` keeps in memory."""
 
 
 class Slices:
-    """The slices that the settings lead to, and work on all of a slice's workers at once."""
+    """The slices that the settings name, and work on all workers of a slice at once."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
     @property
     def where(self) -> str:
-        """Where slices are looked for, in words."""
+        """Where slices are looked for, as text."""
         settings = self._connections.settings
         if settings.hosts:
             return str(settings.hosts)
@@ -47,14 +51,14 @@ class Slices:
         return await self._connections.inventory.slices()
 
     async def get(self, ref: str) -> Slice:
-        """Return the slice that `name` or `zone/name` means.
+        """Return the slice called `name` or `zone/name`.
 
-        Raises UsageError (unknown or ambiguous, with the candidates) and CloudError.
+        Raises UsageError (unknown, or ambiguous with the candidates) and CloudError.
         """
         inventory, settings = self._connections.inventory, self._connections.settings
         zone, slash, name = ref.rpartition("/")
         if not name:
-            raise UsageError("no slice is named", remedy="tpu-tui slices lists them")
+            raise UsageError("no slice given", remedy="list slices with tpu-tui slices")
         if slash:
             return await inventory.get(name, zone)
         if len(settings.zones) == 1 and not settings.hosts:
@@ -63,7 +67,7 @@ class Slices:
         found = [slice_ for slice_ in listing.slices if slice_.name == name]
         if len(found) > 1:
             candidates = ", ".join(slice_.path for slice_ in found)
-            raise UsageError(f"{name} is in more than one zone", remedy=f"name one of {candidates}")
+            raise UsageError(f"{name} exists in more than one zone", remedy=f"use one of {candidates}")
         if found:
             return found[0]
         if listing.problems:
@@ -71,7 +75,7 @@ class Slices:
         return await inventory.get(name, None)
 
     async def reach_workers(self, slice_: Slice) -> list[Worker]:
-        """Return the slice's workers, each tried over SSH: `reachable` and, where it is not, why."""
+        """Return the slice's workers after an SSH login to each, with `reachable` and, where that failed, `error`."""
         fleet = await self._connections.fleet(slice_)
 
         async def reach(worker: Worker) -> Worker:
@@ -87,20 +91,20 @@ class Slices:
     ) -> AsyncIterator[str]:
         """Create a slice (`name`, or `zone/name` where several zones are configured); yield its progress.
 
-        `dry_run` yields what would be asked for, and asks for nothing.
+        With `dry_run`, only yield what would be requested.
         """
         create, zones = self._tpu_api(changes=not dry_run).create, self._connections.settings.zones
         zone, _, name = ref.rpartition("/")
         if not name:
-            raise UsageError("no name is given for the slice", remedy="tpu-tui slices create NAME …")
+            raise UsageError("no name given for the slice", remedy="tpu-tui slices create NAME …")
         if not zone and len(zones) != 1:
-            raise UsageError("which zone?", remedy=f"--zone ZONE, or tpu-tui slices create ZONE/{name}")
+            raise UsageError("no zone given", remedy=f"add --zone ZONE, or use tpu-tui slices create ZONE/{name}")
         where = zone or zones[0]
         steps: AsyncIterator[str] = create(where, name, accelerator_type, runtime_version, spot=spot, dry_run=dry_run)
         return steps
 
     def change(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Delete, start or stop a slice; yield its progress, or with `dry_run` only what would be done."""
+        """Delete, start or stop a slice; yield its progress, or with `dry_run` what would be done."""
         api = self._tpu_api(changes=not dry_run)
         change = {"delete": api.delete, "start": api.start, "stop": api.stop}[action]
         steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)
@@ -110,15 +114,14 @@ class Slices:
         if changes:
             self._connections.require_changes("changing slices")
         if self._connections.settings.hosts:
-            raise UsageError("the machines of a hosts file cannot be created or deleted", remedy="leave --hosts out")
+            raise UsageError(
+                "the machines of a hosts file cannot be created, deleted, started or stopped",
+                remedy="run it without --hosts",
+            )
         return self._connections.inventory
 
     async def check(self, slice_: Slice, ports: Sequence[int] = ()) -> AsyncIterator[CheckRow]:
-        """Check a slice; yield a row as soon as it is known."""
-        from tui.checks.run_checks import run_checks
-        from tui.checks.slice_state import slice_rows
-        from tui.cloud.compute.firewall_rules import FirewallRules
-
+        """Check a slice; yield each row as soon as it is known."""
         for row in slice_rows(slice_):
             yield row
         if not (slice_.is_ready and slice_.workers):
@@ -147,15 +150,14 @@ class Slices:
         timeout: float | None = None,
         on_output: OnOutput | None = None,
     ) -> AsyncGenerator[CommandResult | TpuTuiError, None]:
-        """Run one command on many workers; yield results as they come, an error for a worker out of reach.
+        """Run one command on many workers; yield results as they come, an error for each unreachable worker.
 
-        `timeout` is in seconds, for each worker's login and command together. `on_output` gets what is written as it
-        comes. Of all workers' stdout and stderr together `EXEC_OUTPUT_BYTES` are kept, the rest is left out of the
-        middle.
+        `timeout` (seconds) covers each worker's login and command together. `on_output` receives output as it
+        arrives. `EXEC_OUTPUT_BYTES` of all workers' stdout and stderr are kept; the rest is cut out of the middle.
         """
-        fleet = await self._connections.fleet(slice_)
         from tui.ssh.exec.command import OutputBudget
 
+        fleet = await self._connections.fleet(slice_)
         chosen = range(len(slice_.workers)) if ranks is None else ranks
         keep = OutputBudget(EXEC_OUTPUT_BYTES, max(1, 2 * len(chosen)))
         async for answer in fleet.run_all(chosen, shlex.join(argv), timeout=timeout, keep=keep, on_output=on_output):
@@ -164,24 +166,20 @@ class Slices:
     async def sync(
         self, slice_: Slice, directory: Path, on_sent: OnSent | None = None
     ) -> AsyncIterator[SyncResult | TpuTuiError]:
-        """Copy a working tree to every worker; yield a result for each that has it, an error for one that has not.
+        """Copy a working tree to every worker; yield a result or an error for each worker.
 
-        `on_sent` gets how far each worker is.
+        `on_sent` receives the progress of each worker.
         """
-        from tui.ssh.sync.upload import sync_tree
-
         self._connections.require_changes("copying to workers")
         if not directory.is_dir():
-            raise UsageError(f"{directory} is not a directory", remedy="name the directory to copy")
+            raise UsageError(f"{directory} is not a directory", remedy="give the directory to copy")
         fleet = await self._connections.fleet(slice_)
         ranks, run_root = range(len(slice_.workers)), self._connections.settings.run_root
         async for answer in sync_tree(fleet, ranks, directory, run_root=run_root, on_sent=on_sent):
             yield answer
 
     async def ssh_command(self, slice_: Slice, worker: int) -> list[str]:
-        """Return the `ssh` command line that opens a shell on one worker, with the same check of its host key."""
-        from tui.ssh.config.ssh_command import shell_command
-
+        """Return the `ssh` command line that opens a shell on one worker and checks its host key as tpu-tui does."""
         require_workers(slice_)
         known = await self._connections.inventory.host_keys(slice_)
         return shell_command(known.workers[worker], await self._connections.access())

@@ -1,4 +1,4 @@
-"""Planning: what to change when a training moves to another slice size, and whether going up is worth it."""
+"""Scale a training's settings to another slice type, and advise whether a larger slice is worth it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""From one slice type to another: batch, steps, epochs and learning rate.
+"""Scale batch size, steps, epochs and learning rate from one slice type to another.
 
-The batch per core stays, the number of training examples stays, so steps shrink as the global batch grows (Cloud TPU
-documentation, "Training on TPU Pods"). The learning rate follows the linear rule with a gradual warm-up (Goyal et al.
-2017, "Accurate, Large Minibatch SGD"), which is where to start, not where to end.
+The batch per core and the number of training examples stay the same, so steps shrink as the global batch grows (Cloud
+TPU documentation, "Training on TPU Pods"). The learning rate follows the linear rule with a gradual warm-up (Goyal et
+al. 2017, "Accurate, Large Minibatch SGD"), which is a starting point.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tui.errors import UsageError
 from tui.pod.accelerator import Accelerator, parse
 
 WARM_UP_EPOCHS = 5
-"""How long Goyal et al. warm up."""
+"""Length of the warm-up of Goyal et al."""
 _WARM_UP_SHARE = 3
-"""Of a short training at most a third is warm-up."""
+"""At most one part in so many of a short training is warm-up."""
 LINEAR_RULE_HOLDS_TO = 8192
 """The largest global batch at which Goyal et al. saw no loss of accuracy (ResNet-50, ImageNet)."""
 _CORES_A_VM = 8
@@ -30,8 +30,8 @@ _ALSO_CALLED = {"v5e": "v5litepod", "v5lite": "v5litepod"}
 class Plan:
     """What to set on the new slice; `steps`, `epochs` and `lr` are None where they were not given.
 
-    `batch_per_core` counts examples a core (XLA device) takes at a step. `warm_up_epochs` is None where no warm-up is
-    called for. `warnings` say what does not come out even, `notes` what the figures rest on.
+    `batch_per_core` counts examples per core (XLA device) and step. `warm_up_epochs` is None where no warm-up is
+    needed. `warnings` name what cannot be kept exactly, `notes` the assumptions.
     """
 
     source: str
@@ -47,7 +47,7 @@ class Plan:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The document that `plan --json` prints (names are stable)."""
+        """Return the document that `plan --json` prints (names are stable)."""
         return {
             "from": self.source,
             "to": self.target,
@@ -72,10 +72,10 @@ def make_plan(
     lr: float | None = None,
     epochs: float | None = None,
 ) -> Plan:
-    """What a training with this global batch on `source` becomes on `target`.
+    """Scale a training with this global batch size from `source` to `target`.
 
-    `steps` is the whole training's number of batches. Raises UsageError for an accelerator type whose arithmetic is
-    not known, and for a number that is none to scale.
+    `steps` counts the batches of the whole training. Raises UsageError for an unknown accelerator type and for
+    numbers that are not positive.
     """
     old, new = known_type(source), known_type(target)
     _require_positive({"batch size": batch_size, "steps": steps, "learning rate": lr, "epochs": epochs})
@@ -103,22 +103,22 @@ def make_plan(
 
 
 def known_type(name: str) -> Accelerator:
-    """Read an accelerator type, also as people say it (`v5e-16`), and see that it is whole VMs. Raises UsageError."""
-    generation, dash, number_said = name.strip().lower().partition("-")
-    found = parse(_ALSO_CALLED.get(generation, generation) + dash + number_said)
+    """Parse an accelerator type, also a colloquial one (`v5e-16`). Raises UsageError, also for fractions of VMs."""
+    generation, dash, number_text = name.strip().lower().partition("-")
+    found = parse(_ALSO_CALLED.get(generation, generation) + dash + number_text)
     if found is None:
         raise UsageError(
-            f"no accelerator type whose cores are known: {name!r}",
-            remedy="write it as v2-8, v3-32, v4-16, v5litepod-16, v5p-8 or v6e-8",
+            f"unknown accelerator type {name!r}",
+            remedy="use e.g. v2-8, v3-32, v4-16, v5litepod-16, v5p-8 or v6e-8",
         )
     number = int(found.name.rpartition("-")[2])
     counts_chips = found.chips == number
     if number % _CORES_A_VM and not (counts_chips and number in _SINGLE_VM_CHIPS):
         unit = "chips" if counts_chips else "cores"
         raise UsageError(
-            f"there is no {name}",
-            why=f"{number} {unit} are no whole number of VMs",
-            remedy="gcloud compute tpus accelerator-types list tells which exist",
+            f"{name} does not exist",
+            why=f"{number} {unit} do not fill whole VMs",
+            remedy="list the types with gcloud compute tpus accelerator-types list",
         )
     return found
 
@@ -126,21 +126,21 @@ def known_type(name: str) -> Accelerator:
 def _require_positive(numbers: dict[str, int | float | None]) -> None:
     for name, number in numbers.items():
         if number is not None and not (number > 0 and math.isfinite(number)):
-            raise UsageError(f"the {name} should be a number more than 0, not {number:g}")
+            raise UsageError(f"the {name} must be more than 0, not {number:g}")
 
 
 def _share(batch_size: int, old: Accelerator) -> tuple[int, list[str]]:
-    """Examples per core, and what is to be said when they are no whole number."""
+    """Return the examples per core, and a warning where they are not a whole number."""
     per_core, left = divmod(batch_size, old.devices)
     if not left:
         return per_core, []
     per_core = max(1, per_core)
     text = f"a batch of {batch_size:,} does not divide by the {old.devices} cores of {old.name}"
-    return per_core, [f"{text}: planned with {per_core:,} a core"]
+    return per_core, [f"{text}: planned with {per_core:,} per core"]
 
 
 def _scaled_steps(batch_size: int, steps: int | None, global_batch: int) -> tuple[int | None, list[str]]:
-    """Steps that show as many examples, rounded up, and what is to be said when they do not come out even."""
+    """Return the steps for the same number of examples, rounded up, and a warning where that is more."""
     if steps is None:
         return None, []
     samples = batch_size * steps
@@ -170,7 +170,7 @@ def _generation_warnings(old: Accelerator, new: Accelerator) -> list[str]:
     text = f" ({', '.join(sizes)})" if sizes else ""
     return [
         f"{old.generation} and {new.generation} cores differ{text}: "
-        "the same batch a core is only where to start; measure, then fill the memory"
+        "keep the same batch per core to start with, measure, then raise it until memory is full"
     ]
 
 
@@ -182,7 +182,7 @@ def _batch_warnings(global_batch: int, lr: float | None) -> list[str]:
     if lr is None or global_batch <= LINEAR_RULE_HOLDS_TO:
         return []
     return [
-        f"beyond a global batch of {LINEAR_RULE_HOLDS_TO:,} the linear rule was seen to lose accuracy "
+        f"above a global batch of {LINEAR_RULE_HOLDS_TO:,} the linear rule was found to lose accuracy "
         "(ResNet-50 on ImageNet): watch validation, consider LARS or LAMB"
     ]
 
@@ -192,7 +192,7 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = [
         f"{old.name}: {_shape(old)}; {new.name}: {_shape(new)}",
-        "epochs stay: a training that counts epochs needs no change of steps",
+        "the number of epochs stays the same",
     ]
     if lr is not None and scaled_lr is not None:
         notes.append("the learning rate by the linear rule is a starting point, not a result")

@@ -1,6 +1,6 @@
-"""The ladder: the smallest slice first, then larger ones as long as they are worth it.
+"""The scaling ladder: start with the smallest slice, then go up as long as that is worth it.
 
-Scaling efficiency is the rate per core against that of the smallest slice of the same generation.
+Scaling efficiency is the rate per core relative to that of the smallest slice of the same generation.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tui.pod.accelerator import parse
 from tui.text.printable import significant
 
 WORTH_GOING_UP = 0.8
-"""A rung that keeps less than this of the smallest slice's rate per core costs more than it brings."""
+"""Scaling efficiency below which a larger slice is not worth its cost."""
 _NO_TYPE = "no type"
-"""Stands for the generation of slices whose source names no accelerator type."""
+"""The generation of slices without an accelerator type."""
 _DOUBLING = tuple(2**power for power in range(3, 14))
 SIZES: dict[str, tuple[int, ...]] = {
     "v2": (8, 32, 128, 256, 512),
@@ -31,9 +31,9 @@ SIZES: dict[str, tuple[int, ...]] = {
 
 @dataclass(frozen=True)
 class Finished:
-    """One finished run, as far as the ladder needs it; `rate_total` in examples/s over all cores.
+    """A finished run for the ladder; `rate_total` in examples/s over all cores.
 
-    `cores` counts XLA devices where the type does not say it, as a local pod's or a hosts file's.
+    `cores` counts XLA devices, for types that do not say it (a local pod's or a hosts file's).
     """
 
     run: str
@@ -45,7 +45,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class _Size:
-    """A slice size that runs were made on; sizes are held against each other within their generation."""
+    """A slice size with finished runs; sizes are compared within their generation."""
 
     generation: str
     name: str
@@ -54,9 +54,9 @@ class _Size:
 
 @dataclass(frozen=True)
 class Rung:
-    """One slice size that was tried: its fastest run that succeeded, and how it compares with the smallest.
+    """One slice size: its fastest successful run, and how it compares with the smallest size.
 
-    `rate_per_core` in examples/s. Figures are None where no run succeeded and reported a rate.
+    `rate_per_core` is in examples/s. Figures are None where no successful run reported a rate.
     """
 
     accelerator_type: str
@@ -68,7 +68,7 @@ class Rung:
     verdict: str
 
     def to_json(self) -> dict[str, Any]:
-        """The rung as `--json` outputs carry it."""
+        """Return the rung as `--json` outputs contain it."""
         return {
             "accelerator_type": self.accelerator_type,
             "cores": self.cores,
@@ -82,7 +82,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """The rungs of one generation, smallest first; `go_up` to `next_type`, with the reason either way."""
+    """The rungs of one generation, smallest first, and whether to go up to `next_type`, with the reason."""
 
     generation: str
     rungs: tuple[Rung, ...]
@@ -91,7 +91,7 @@ class Ladder:
     advice: str
 
     def to_json(self) -> dict[str, Any]:
-        """The ladder as `--json` outputs carry it."""
+        """Return the ladder as `--json` outputs contain it."""
         return {
             "generation": self.generation,
             "rungs": [rung.to_json() for rung in self.rungs],
@@ -102,7 +102,7 @@ class Ladder:
 
 
 def ladders(runs: Iterable[Finished], *, worth: float = WORTH_GOING_UP) -> tuple[Ladder, ...]:
-    """A ladder for each generation that runs finished on; runs whose cores are unknown are left out.
+    """Return a ladder for each generation; runs with an unknown number of cores are left out.
 
     `worth` is the efficiency from which going up is worth it.
     """
@@ -115,12 +115,12 @@ def ladders(runs: Iterable[Finished], *, worth: float = WORTH_GOING_UP) -> tuple
 
 
 def is_comparable(run: Finished) -> bool:
-    """Whether it is known how many cores the run had, so that it can stand on a rung."""
+    """Return whether the run's number of cores is known, so that it belongs to a rung."""
     return _size_of(run) is not None
 
 
 def _size_of(run: Finished) -> _Size | None:
-    """The size by the type's own arithmetic, else by the cores counted."""
+    """Return the size by the type's own arithmetic, or else by the counted cores."""
     name = run.accelerator_type or ""
     kind = parse(name)
     if kind is not None:
@@ -148,16 +148,16 @@ def _rung(size: _Size, runs: list[Finished], smallest: float | None, worth: floa
     measured = [(run.rate_total, run) for run in runs if run.succeeded and _is_rate(run.rate_total)]
     if not measured:
         worked = any(run.succeeded for run in runs)
-        verdict = "works, but reported no rate" if worked else "no run succeeded here yet"
+        verdict = "works, but reported no rate" if worked else "no successful run yet"
         return Rung(size.name, size.cores, runs[-1].run, None, None, None, verdict)
     rate, run = max(measured, key=lambda pair: pair[0] or 0.0)
     assert rate is not None
     per_core = significant(rate / size.cores)
     if smallest is None:
-        verdict = "the smallest: what others are held against"
+        verdict = "smallest (baseline)"
         return Rung(size.name, size.cores, run.run, significant(rate), per_core, 1.0, verdict)
     efficiency = significant(per_core / smallest)
-    verdict = "scales" if efficiency >= worth else f"scales badly: {1 - efficiency:.0%} of each core is lost"
+    verdict = "scales" if efficiency >= worth else f"scales badly: loses {1 - efficiency:.0%} per core"
     return Rung(size.name, size.cores, run.run, significant(rate), per_core, efficiency, verdict)
 
 
@@ -168,15 +168,16 @@ def _is_rate(rate: float | None) -> bool:
 def _advice(generation: str, rungs: list[Rung], worth: float) -> tuple[bool, str | None, str]:
     top = rungs[-1]
     if top.efficiency is None:
-        return False, None, f"stay on {top.accelerator_type}: {top.verdict}"
+        return False, None, f"{top.verdict} on {top.accelerator_type}"
     if top.efficiency < worth:
         better = [rung for rung in rungs if rung.efficiency is not None and rung.efficiency >= worth][-1]
         return (
             False,
             None,
             (
-                f"stay: {top.accelerator_type} keeps {top.efficiency:.0%} of each core's rate, below {worth:.0%}; "
-                f"{better.accelerator_type} is the largest that pays. Look at the input first: loaders, bucket region"
+                f"do not go up: {top.accelerator_type} keeps {top.efficiency:.0%} of the rate per core, less than "
+                f"{worth:.0%}; {better.accelerator_type} is the largest size worth using. Check the input first: "
+                "loaders, bucket region"
             ),
         )
     share = f"{top.accelerator_type} keeps {top.efficiency:.0%} of the rate per core"
@@ -184,7 +185,7 @@ def _advice(generation: str, rungs: list[Rung], worth: float) -> tuple[bool, str
         return True, None, f"go up to twice as many cores: {share}"
     next_type = _next_size(generation, top.accelerator_type)
     if next_type is None:
-        return False, None, f"{top.accelerator_type} is the largest there is"
+        return False, None, f"{top.accelerator_type} is the largest size"
     return True, next_type, f"go up to {next_type}: {share}"
 
 

@@ -1,4 +1,4 @@
-"""The options of a job, which a launch request, run.json and the launch form share unchanged.
+"""The options of a job, shared by launch request, run.json and launch form.
 
 The command line's options, the launch form's fields and the checks of run.json are made from the fields' `Option`s.
 To add an option, add a field here and use it in `tui.runs.launch.job_script`.
@@ -19,7 +19,7 @@ MOST_SECONDS = 1e9
 
 
 class OptionKind(enum.Enum):
-    """What values an option takes; the value of a kind is what run.json holds, in words."""
+    """What values an option takes; the value of a kind describes them in errors about run.json."""
 
     TEXT = "a text or null"
     CHOICE = "a text"
@@ -45,16 +45,16 @@ class OptionKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Option:
-    """How a field of `JobOptions` is asked for. Without `help` it has no option of its own."""
+    """How a field of `JobOptions` is set. Without `help` there is no option for it."""
 
     kind: OptionKind
     help: str = ""
-    """What the command line's help says."""
+    """The help text of the command line."""
     metavar: str | None = None
     placeholder: str = ""
     """What the launch form shows while the field is empty."""
     choices: Mapping[str, str] = field(default_factory=dict)
-    """The values to choose from, with what the launch form calls them."""
+    """The possible values, with their labels in the launch form."""
 
 
 def _option(default: Any, option: Option) -> Any:
@@ -73,7 +73,7 @@ class JobOptions:
         "pjrt",
         Option(
             OptionKind.CHOICE,
-            "variables for torch_xla (default: the profile's, else pjrt)",
+            "set variables for torch_xla (default: the profile's, else pjrt)",
             choices={
                 "pjrt": "pjrt: torch_xla on TPU VMs",
                 "cpu": "cpu: XLA without a TPU",
@@ -122,7 +122,7 @@ class JobOptions:
         (),
         Option(
             OptionKind.WORDS,
-            "when the run has ended: report, report:gs://BUCKET/FOLDER, stop-slice, delete-slice or "
+            "what to do when the run ends: report, report:gs://BUCKET/FOLDER, stop-slice, delete-slice or "
             "command:SHELL COMMAND; repeatable",
             "ACTION",
             "report, delete-slice, 'command:…'",
@@ -138,10 +138,10 @@ class JobOptions:
         ),
     )
     env_by_name: tuple[str, ...] = _option((), Option(OptionKind.WORDS))
-    """The variables of which only the name was given (`--env NAME`): their values are secret whatever the name."""
+    """Variables given by name only (`--env NAME`): their values are secret, whatever the name."""
 
     def without_secrets(self) -> JobOptions:
-        """Return the options with secret values masked, as they are on record."""
+        """Return the options with secret values masked, as recorded."""
         argv = tuple(mask_urls(word) for word in self.argv)
         return replace(self, argv=argv, env=mask_secrets(self.env, self.env_by_name))
 
@@ -177,6 +177,6 @@ def _default(of: Field[Any]) -> Any:
 OPTIONS: Mapping[str, Option] = {each.name: each.metadata["option"] for each in fields(JobOptions)}
 """Every field's `Option`, by the field's name."""
 ASKED_OPTIONS: Mapping[str, Option] = {name: option for name, option in OPTIONS.items() if option.help}
-"""Those that the command line has an option and the launch form a field for."""
+"""Those with an option on the command line and a field in the launch form."""
 DEFAULTS: Mapping[str, Any] = {each.name: _default(each) for each in fields(JobOptions)}
-"""What each field is unless it is given."""
+"""The default of each field."""

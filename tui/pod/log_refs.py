@@ -1,25 +1,25 @@
-"""What a person writes where a run or a saved log is asked for."""
+"""Arguments that name a run or a saved log."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 STDIN = "-"
-"""As a file's name: what is piped in."""
+"""As a file name: standard input."""
 LAST = "last"
-"""The newest run; a file of that name is `./last`."""
+"""The newest run; write `./last` for a file of that name."""
 
 
 def names_a_file(ref: str) -> bool:
-    """Whether the word means a saved log on this machine, or what is piped in."""
+    """Return whether the argument means a saved log on this machine or standard input."""
     return ref == STDIN or (ref != LAST and path_of(ref).is_file())
 
 
 def names_a_log(ref: str) -> bool:
-    """The same, in a bucket too."""
+    """Return whether the argument means a saved log, here or in a bucket."""
     return ref.startswith("gs://") or names_a_file(ref)
 
 
 def path_of(ref: str) -> Path:
-    """The path that a word would be."""
+    """Return the path that the argument would mean."""
     return Path("/dev/stdin" if ref == STDIN else ref).expanduser()

@@ -1,4 +1,4 @@
-"""A run: its id, what was launched on which workers, and the states it goes through."""
+"""A run: its ID, what was launched on which workers, and its states."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tui.text.numbers import is_integer
 SCHEMA = 1
 REHEARSAL_MODULE = "tui.localpod.rehearsal"
 LOCAL_PROFILE = "local"
-"""The profile that a local pod writes while it lives."""
+"""The profile that a local pod writes while it is running."""
 LAST_WORDS = "; its last lines: "
-"""Parts the cause of a failure from what its worker wrote last."""
+"""Separates the cause of a failure from the last lines of its worker."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _NAME_LENGTH = 100
-"""Characters of a name that go into a run's id, which names files here and on the workers."""
+"""Most characters of a name in a run's ID, which names files here and on the workers."""
 _MOST_CORES = 1_000_000
 _TEXTS = ("id", "slice", "created", "run_root")
 _OPTIONAL_TEXTS = ("name", "zone", "project", "profile", "accelerator_type", "slice_created", "code_hash")
@@ -33,16 +33,16 @@ _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})
 
 
 def rehearses(argv: Sequence[str]) -> bool:
-    """Whether a command is the rehearsal job, which prints a trainer's lines and trains nothing."""
+    """Return whether a command is the rehearsal job, which prints made-up trainer output."""
     return any(word == REHEARSAL_MODULE or word.endswith("localpod/rehearsal.py") for word in argv)
 
 
 _worker = lru_cache(maxsize=1024)(Worker)
-"""Runs on one slice have the same workers: of thousands of runs that are read at once each is made once."""
+"""Makes each worker once: thousands of runs on one slice have the same workers."""
 
 
 class RunState(str, enum.Enum):
-    """What a run is doing; `LOST` means ended without anybody recording how."""
+    """The state of a run; `LOST` means ended with an unrecorded outcome."""
 
     PREPARING = "preparing"
     RUNNING = "running"
@@ -57,27 +57,27 @@ class RunState(str, enum.Enum):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of the run can still be running."""
+        """Whether the run has ended."""
         return self in (RunState.SUCCEEDED, RunState.FAILED, RunState.STOPPED, RunState.LOST)
 
 
 def make_run_id(base: str, now: datetime | None = None) -> str:
-    """`<name, else slice>-<YYYYmmdd-HHMMSS>-<4 hex>` in UTC; characters a path or shell minds become `-`."""
+    """Return `<name, else slice>-<YYYYmmdd-HHMMSS>-<4 hex>` in UTC; unsafe characters become `-`."""
     moment = now or datetime.now(timezone.utc)
     safe = _UNSAFE.sub("-", base)[:_NAME_LENGTH].strip("-.") or "run"
     return f"{safe}-{moment.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 
 def is_run_id(text: str) -> bool:
-    """Whether the text has the shape of a run id."""
+    """Return whether the text has the form of a run ID."""
     return _RUN_ID.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
 class Run:
-    """What run.json holds: a run's identity and everything needed to find, show and explain it.
+    """The content of run.json: a run's identity and everything needed to find, show and explain it.
 
-    On record, `job` holds no secret values. `workers` are those of the launch, with the addresses they had then.
+    On record, `job` has no secret values. `workers` are those of the launch, with their addresses at that time.
     """
 
     id: str
@@ -90,37 +90,37 @@ class Run:
     profile: str | None = None
     accelerator_type: str | None = None
     spot: bool | None = None
-    """Whether the slice could be taken away at any time; None where its source does not say."""
+    """Whether the slice can be preempted; None where its source does not say."""
     slice_created: str | None = None
-    """When the slice was created, by its source: another slice of the same name was created at another time."""
+    """When the slice was created: a later slice of the same name has another time."""
     cores_per_worker: int | None = None
     run_root: str = "~/.tpu-tui"
     code_hash: str | None = None
     lease: float = 30.0
     created: str = ""
-    """RFC 3339, when the launch was asked for."""
+    """When the launch was requested (RFC 3339)."""
     versions: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA
 
     @property
     def is_rehearsal(self) -> bool:
-        """Whether it is the local pod's rehearsal job."""
+        """Whether it is the rehearsal job of a local pod."""
         return rehearses(self.job.argv)
 
     @property
     def cores_expected(self) -> int | None:
-        """XLA devices of all its workers: as its slice counted them, else by the accelerator type; None unknown."""
+        """XLA devices of all workers, counted by the slice or implied by the accelerator type; None: unknown."""
         if self.cores_per_worker:
             return self.cores_per_worker * len(self.workers)
         accelerator = parse(self.accelerator_type or "")
         return accelerator.devices if accelerator is not None and accelerator.workers == len(self.workers) else None
 
     def without_secrets(self) -> Run:
-        """Return the run as it is on record: what is launched is not read from there."""
+        """Return the run with secret values masked, as recorded."""
         return replace(self, job=self.job.without_secrets())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document written to run.json, here and on every worker."""
+        """Return the document that is written to run.json, here and on every worker."""
         document: dict[str, Any] = {**self.__dict__, **self.job.to_json()}
         del document["job"]
         document["versions"] = dict(self.versions)
@@ -142,9 +142,9 @@ class Run:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Run:
-        """Read run.json; fields that a newer version added are ignored. Raises ValueError when it is no run."""
+        """Parse run.json, ignoring fields of newer versions. Raises ValueError for anything else."""
         if not isinstance(document, Mapping):
-            raise ValueError("not a run.json: it holds no names")
+            raise ValueError("not a run.json: it is not an object")
         missing = [name for name in ("id", "slice", "argv", "workers") if name not in document]
         if missing:
             raise ValueError(f"not a run.json: {missing[0]} is missing")
@@ -156,7 +156,7 @@ class Run:
 
 
 def _read_workers(rows: Any) -> tuple[Worker, ...]:
-    """Return the workers of a record. Raises ValueError for what can be none: a bad index, port, name or address."""
+    """Parse the workers of a record. Raises ValueError for an invalid index, port, name or address."""
     if not isinstance(rows, (list, tuple)) or len(rows) > MOST_WORKERS:
         raise _wrong("workers", "a list")
     workers = tuple(map(_read_worker, rows))
@@ -195,4 +195,4 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "spot": (lambda value: value is None or isinstance(value, bool), "true, false or null"),
     "schema": (lambda value: is_integer(value, 0), "an integer"),
 }
-"""What fields of run.json, other than the job's options, have to be."""
+"""What each field of run.json must be, except the job's options."""

@@ -1,4 +1,4 @@
-"""What a run may be called: letters that a path, a shell and every terminal can show, for its id names files."""
+"""Names of runs: letters that every path, shell and terminal can show, because a run's ID names files."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from tui.errors import UsageError
 from tui.text.printable import one_line
 
 _LONGEST = 100
-"""Characters of a name that an id holds."""
+"""Most characters of a name in an ID."""
 _SHOWN = 40
-"""Characters of a name that a sentence holds."""
+"""Most characters of a name in a message."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
-_UNTOLD = re.compile(r"(?![A-Za-z0-9_])[\w\ud800-\udfff]")
-"""Letters that ASCII has nothing for, and bytes that are no text."""
+_UNREPRESENTABLE = re.compile(r"(?![A-Za-z0-9_])[\w\ud800-\udfff]")
+"""Letters without a counterpart in ASCII, and bytes that are not text."""
 _LIGATURES = str.maketrans(
     {"ß": "ss", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ø": "o", "Ø": "O", "þ": "th", "Þ": "Th"}
     | {"ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D", "ħ": "h", "Ħ": "H", "ı": "i", "ẞ": "SS"}
 )
-"""Latin letters that Unicode takes for no letter with a mark."""
+"""Latin letters that Unicode does not decompose into a letter and a mark."""
 
 
 def readable_name(name: str) -> str:
-    """The name as a run's id can hold it: `größe 2` is `grosse-2`.
+    """Return the name in the form that a run's ID allows: `größe 2` becomes `grosse-2`.
 
-    Raises UsageError where that would lose a letter, as of another script, or where nothing is left.
+    Raises UsageError where a letter would be lost (e.g. of another script), or nothing would be left.
     """
     plain = unicodedata.normalize("NFKD", name.translate(_LIGATURES))
-    lost = "".join(dict.fromkeys(filter(_UNTOLD.match, plain)))
+    lost = "".join(dict.fromkeys(filter(_UNREPRESENTABLE.match, plain)))
     if lost:
-        raise _refused(name, f"its id cannot hold {_shortened(lost)}")
+        raise _refused(name, f"its ID cannot contain {_shortened(lost)}")
     unmarked = "".join(letter for letter in plain if not unicodedata.combining(letter))
     fit = _UNFIT.sub("-", unmarked)[:_LONGEST].strip("-.")
     if not fit:
-        raise _refused(name, "no letter or digit would be left of it")
+        raise _refused(name, "it has no letter or digit")
     return fit
 
 
 def _refused(name: str, why: str) -> UsageError:
-    remedy = "--name takes letters of the Latin alphabet, digits, and . _ - between them"
-    return UsageError(f"no run can be called {_shortened(name)!r}", why=why, remedy=remedy)
+    remedy = "use Latin letters, digits and . _ - in --name"
+    return UsageError(f"a run cannot be called {_shortened(name)!r}", why=why, remedy=remedy)
 
 
 def _shortened(text: str) -> str:

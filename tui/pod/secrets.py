@@ -1,4 +1,4 @@
-"""Which values must not be written anywhere, and how they are masked."""
+"""Recognize secret values and mask them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ _SECRET_WORDS = frozenset(
     ("TOKEN", "KEY", "SECRET", "PASS", "PASSWD", "PASSWORD", "PASSPHRASE", "PWD", "AUTH", "DSN", "CREDENTIAL")
 ) | {"CREDENTIALS"}
 _WORKING_DIRECTORY = "PWD"
-"""The variable of exactly this name holds the shell's directory, which is no secret."""
+"""The variable of exactly this name is the shell's directory, which is not secret."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-"""A word of a variable's name: names are split at `_`, digits and changes of case, so that `HFToken` is two."""
+"""A word of a variable's name: names are split at `_`, digits and changes of case (`HFToken` is two words)."""
 _USER_IN_URL = re.compile(r"(?<=://)[^\s/?#\"'<>]+(?=@)")
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a variable is secret by its name: one of the name's words says so."""
+    """Return whether a variable is secret because of a word in its name."""
     return name != _WORKING_DIRECTORY and any(word.upper() in _SECRET_WORDS for word in _WORD.findall(name))
 
 
 def mask_urls(text: str) -> str:
-    """Return a text in which the user information of URLs, the part before the `@`, is masked."""
+    """Mask the user information of URLs in a text: the part before the `@`."""
     return _USER_IN_URL.sub(MASK, text) if "@" in text else text
 
 

@@ -1,4 +1,4 @@
-"""A slice: the TPU that a run is launched on, and the workers it has."""
+"""A slice: the TPU that a run is launched on, and its workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tui.pod.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """What the Cloud TPU API says is wrong with one worker (`Node.symptoms`)."""
+    """A problem of one worker, reported by the Cloud TPU API (`Node.symptoms`)."""
 
     symptom_type: str
     worker_id: str
@@ -18,7 +18,7 @@ class Symptom:
     create_time: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The symptom as `slices --json` prints it."""
+        """Return the symptom as `slices --json` prints it."""
         return {
             "symptom_type": self.symptom_type,
             "worker_id": self.worker_id,
@@ -29,10 +29,10 @@ class Symptom:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice as its source tells it; what the source does not tell is None, never a guess.
+    """A slice as reported by its source; what the source does not report is None, never a guess.
 
-    `state` and `health` are the Cloud TPU API's own names (`READY`, `PREEMPTED`, …; `HEALTHY`, …). `cores` counts
-    XLA devices of the whole slice. `times` are RFC 3339.
+    `state` and `health` are the Cloud TPU API's own names (`READY`, `PREEMPTED`, …; `HEALTHY`, …). `cores` counts the
+    XLA devices of the whole slice. Times are RFC 3339.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Slice:
 
     @property
     def path(self) -> str:
-        """`zone/name`, or the bare name where there is no zone: what SLICE arguments accept."""
+        """`zone/name`, or the bare name without a zone; SLICE arguments accept it."""
         return f"{self.zone}/{self.name}" if self.zone else self.name
 
     @property
@@ -69,13 +69,13 @@ class Slice:
 
     @property
     def cores_per_worker(self) -> int | None:
-        """XLA devices of one worker, where both counts are known."""
+        """XLA devices per worker; None where a count is unknown."""
         if not self.cores or not self.workers:
             return None
         return self.cores // len(self.workers)
 
     def to_json(self) -> dict[str, Any]:
-        """The row that `slices --json` prints (names are stable)."""
+        """Return the row that `slices --json` prints (names are stable)."""
         return {
             "name": self.name,
             "zone": self.zone,

@@ -1,4 +1,4 @@
-"""What to type about a slice, for remedies: whole commands, quoted for the shell. Pure."""
+"""Commands about a slice for remedies, quoted for the shell. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ CANNOT_STOP = "Cloud TPU stops and starts slices of one worker only"
 def create_command(
     name: str, zone: str | None, accelerator_type: str | None, runtime_version: str | None, *, spot: bool | None
 ) -> str:
-    """Return the command that makes a slice; what is not known stays a word in capitals."""
+    """Return the command that creates a slice; unknown values stay placeholders in capitals."""
     words = ["tpu-tui", "slices", "create", name, *_in_zone(zone)]
     words += ["--type", accelerator_type or "TYPE", "--version", runtime_version or "RUNTIME"]
     return shlex.join([*words, "--spot"] if spot else words)
 
 
 def create_again(slice_: Slice) -> str:
-    """Return the command that makes a slice as this one was; a preemptible one comes back as spot."""
+    """Return the command that creates a slice like this one; a preemptible one becomes spot."""
     spot = slice_.spot or slice_.preemptible
     return create_command(slice_.name, slice_.zone, slice_.accelerator_type, slice_.runtime_version, spot=spot)
 
@@ -31,21 +31,21 @@ def delete_command(name: str, zone: str | None) -> str:
 
 
 def can_stop(slice_: Slice) -> bool:
-    """Return whether Cloud TPU can stop the slice, and start it again."""
+    """Return whether Cloud TPU can stop and start the slice."""
     return len(slice_.workers) <= 1
 
 
 def make_anew(slice_: Slice) -> str:
-    """Return the two commands that put a slice of the same kind in its place."""
+    """Return the two commands that replace the slice by one of the same kind."""
     return f"{delete_command(slice_.name, slice_.zone)}, then {create_again(slice_)}"
 
 
 def restart_advice(slice_: Slice) -> str:
-    """Return how a slice gets a fresh start: stopped and started where that can be, else deleted and made again."""
+    """Return how to restart a slice: stop and start it where possible, else delete and create it again."""
     if can_stop(slice_) and not (slice_.spot or slice_.preemptible):
         name = shlex.quote(slice_.path)
         return f"stop and start it: tpu-tui slices stop {name}, then tpu-tui slices start {name}"
-    return f"make it again: {make_anew(slice_)}"
+    return f"create it again: {make_anew(slice_)}"
 
 
 def _in_zone(zone: str | None) -> list[str]:

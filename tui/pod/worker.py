@@ -7,13 +7,13 @@ from typing import Any
 
 SSH_PORT = 22
 MOST_WORKERS = 1_000_000
-"""Indices of workers are below it: the largest slices have some thousands."""
+"""Upper bound of worker indices: the largest slices have some thousands."""
 MOST_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One VM of a slice. `index` is its place in the slice; `reachable` is None until it was tried."""
+    """One VM of a slice. `index` is its place in the slice; `reachable` is None until tested."""
 
     index: int
     hostname: str | None = None
@@ -21,13 +21,13 @@ class Worker:
     external_ip: str | None = None
     port: int = SSH_PORT
     user: str | None = None
-    """Only where the source names one (a hosts file's `user@host`); else the profile's user holds."""
+    """Set only where the source names one (a hosts file's `user@host`); otherwise the profile's user applies."""
     host_keys: tuple[str, ...] = ()
-    """Public host keys that the API vouches for, as OpenSSH prints them (`ssh-ed25519 AAAA…`)."""
+    """Public host keys reported by the API, in OpenSSH's format (`ssh-ed25519 AAAA…`)."""
     host_key_alias: str | None = None
-    """The name under which gcloud files this worker's key (`tpu.<node id>-<index>`)."""
+    """The name under which gcloud saves this worker's key (`tpu.<node id>-<index>`)."""
     instance: str | None = None
-    """Its machine as Compute Engine names it (`projects/P/zones/Z/instances/NAME`), by which IAP finds it."""
+    """Its name in Compute Engine (`projects/P/zones/Z/instances/NAME`), by which IAP finds it."""
     reachable: bool | None = None
     error: str | None = None
     remedy: str | None = None
@@ -35,11 +35,11 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """What people call it: its hostname where known, else its address, else its number."""
+        """The hostname where known, else the address, else the number."""
         return self.hostname or self.internal_ip or self.external_ip or f"worker {self.index}"
 
     def to_json(self) -> dict[str, Any]:
-        """The row that `workers --json` prints (names are stable)."""
+        """Return the row that `workers --json` prints (names are stable)."""
         return {
             "worker": self.index,
             "hostname": self.hostname,

@@ -1,18 +1,18 @@
-"""When Python's cyclic garbage collector runs, for processes whose objects live as long as they do."""
+"""Garbage collection policy for processes whose objects live until the end."""
 
 from __future__ import annotations
 
 import gc
 
 _RARELY = 50_000
-"""Allocations between two collections of the youngest generation: objects of connections live as long as the run."""
+"""Allocations between two collections of the youngest generation: connections live as long as the process."""
 
 
 def collect_rarely() -> None:
-    """Collect young objects every 50,000 allocations instead of every 700: most are connections' and stay."""
+    """Collect young objects every 50,000 allocations instead of every 700."""
     gc.set_threshold(_RARELY)
 
 
 def skip_final_collection() -> None:
-    """Exempt everything from the collection at the exit of the process, which ends with its memory anyway."""
+    """Skip the collection at exit: the process ends anyway."""
     gc.freeze()

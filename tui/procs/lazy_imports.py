@@ -1,4 +1,4 @@
-"""Loading libraries without what they can do without."""
+"""Import libraries without optional dependencies."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import cast
 
 @contextlib.contextmanager
 def without(module: str) -> Iterator[None]:
-    """What is imported here does not find that module, unless it is there already; others find it afterwards."""
+    """Hide a module from imports within the `with`, unless it is already loaded."""
     if module in sys.modules:
         yield
         return
     modules = cast("dict[str, object]", sys.modules)
-    modules[module] = None  # by the language's reference, an import of it then fails
+    modules[module] = None  # the language reference says that importing it then fails
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Whether a process still runs. Numbers of processes are reused, so a start time identifies one."""
+"""Find out whether a process is running. PIDs are reused, so the start time identifies a process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def start_time(pid: int) -> str:
-    """Return when a process started, in clock ticks since boot; the time now where nothing tells."""
+    """Return when a process started, in clock ticks since boot; the current time where that is unknown."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
     except (OSError, IndexError):
@@ -17,12 +17,15 @@ def start_time(pid: int) -> str:
 
 
 def is_living(pid: int, started: str) -> bool:
-    """Return whether that very process is there; without start times (macOS), any process of that number is it."""
-    if sys.platform == "linux":
-        return start_time(pid) == started
+    """Return whether that process exists; without start times (macOS), any process with its PID counts."""
+    return start_time(pid) == started if sys.platform == "linux" else pid_exists(pid)
+
+
+def pid_exists(pid: int) -> bool:
+    """Return whether any process has this PID."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass
@@ -30,7 +33,7 @@ def is_living(pid: int, started: str) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process of Linux runs; one that has exited and waits to be reaped does not."""
+    """Return whether a process is running (Linux); a zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except (OSError, IndexError):

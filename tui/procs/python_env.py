@@ -1,4 +1,4 @@
-"""The environment in which a Python process of another directory finds this package."""
+"""The environment in which a Python process finds this package from any directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGE_ROOT = Path(tui.__file__).resolve().parents[1]
 
 
 def explain_import_error(error: ImportError) -> str:
-    """Return a sentence for a module that is missing in a process that began with it installed."""
+    """Describe a module that went missing while the process was running."""
     return f"tpu-tui was replaced or removed while this process ran ({error})"
 
 

@@ -1,1 +1,1 @@
-"""What happened in a run, written to be read: a pure summary, and the formats it is written in."""
+"""Reports of runs and logs: a pure summary, and the formats that it is written in."""

@@ -1,4 +1,4 @@
-"""Runs and saved logs side by side: what was reached, how fast, and how well the speed grew with the cores."""
+"""Compare runs and saved logs: results, speed, and how the speed grew with the cores."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tui.text.durations import UNKNOWN, format_clock
 from tui.text.printable import figure, one_line, significant
 
 _NUMBER = re.compile(r"-\.?\d.*")
-"""A value that only looks like an option."""
+"""A negative number, which only looks like an option."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One run or saved log among others. Rates in the job's own unit (examples/s for PyTorch/XLA), None unknown."""
+    """One of the compared runs or logs. Rates are in the job's unit, e.g. examples/s; None: unknown."""
 
     run: str
     is_run: bool
@@ -37,22 +37,22 @@ class Compared:
     step: int | None
     samples: int
     loss: Spread | None
-    """As the cores last told it."""
+    """The newest of each core."""
     lowest_loss: float | None
-    """Smallest median over the cores, of the newest one and all earlier ones that are kept."""
+    """Smallest median over the cores, of all that is recorded."""
     max_accuracy: float | None
     rate_total: float | None
-    """All cores together, over the run: the median of its points, the first (compilation) left out."""
+    """Sum over all cores: the median over the run, without its first point (compilation)."""
     rate_newest: float | None
-    """All cores together as they last told it: `rate_total` of `status` and reports."""
+    """Newest sum over all cores: `rate_total` of `status` and reports."""
     rate_per_core: float | None
     rate_median: float | None
-    """The median core's rate; over the run where rates do not add up."""
+    """Rate of the median core; over the run where rates cannot be added."""
     rate_unit: str | None
     efficiency: float | None
-    """Rate of a core as a share of a core's in the first of those compared: 1.0 is perfect scaling. Of one unit."""
+    """Rate per core relative to that of the first one compared: 1.0 is perfect scaling."""
     speedup: float | None
-    """Rate of all cores against the first's."""
+    """Total rate relative to that of the first one compared."""
     seconds: float | None
     restarts: int
     state: str | None
@@ -61,13 +61,13 @@ class Compared:
     code_hash: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """The run as `compare --json` prints it."""
+        """Return the run as `compare --json` prints it."""
         values = {name: json_figure(getattr(self, name)) for name in self.__slots__}
         return values | {"loss": self.loss.to_json() if self.loss else None, "argv": list(self.argv)}
 
 
 def compare(summaries: Sequence[Summary]) -> tuple[Compared, ...]:
-    """Every summary beside the others; efficiency and speed-up are told against the first."""
+    """Compare summaries; efficiency and speed-up are relative to the first."""
     if not summaries:
         return ()
     first, unit = _rate(summaries[0]), summaries[0].rate_unit
@@ -114,7 +114,7 @@ def _compared(summary: Summary, first: float | None, base: float | None) -> Comp
 
 
 def _rate(summary: Summary) -> float | None:
-    """All cores together, over the run; None where that is not known."""
+    """Return the rate of all cores over the run; None where it is unknown."""
     return None if summary.rate_total is None else _over_the_run(summary, summary.rate_total)
 
 
@@ -124,17 +124,17 @@ def _over_the_run(summary: Summary, newest: float | None) -> float | None:
 
 
 def _median_rate(summary: Summary) -> float | None:
-    """The median core's rate: over the run where the chart shows that, else the newest."""
+    """Return the median core's rate: over the run where the chart shows that, else the newest."""
     return summary.rate_median if summary.rate_total is not None else _over_the_run(summary, summary.rate_median)
 
 
 def _with_unit(rate: float | None, one: Compared) -> str | None:
-    """A rate as text, with what it counts where that is known."""
+    """Format a rate with its unit, if known."""
     return None if rate is None else f"{number(rate)} {one.rate_unit or ''}".strip()
 
 
 def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
-    """A row for each figure that any of them tells, a column for each of them, as text on one line."""
+    """Return a row for each figure known of any run, with a column per run, as single-line texts."""
     rows: list[tuple[str, list[str | None]]] = [
         ("slice", [one.slice for one in compared]),
         ("accelerator", [one.accelerator_type for one in compared]),
@@ -163,7 +163,7 @@ def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
 
 
 def comparison_texts(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
-    """The same of what is too long for a column: why each ended as it did, and what it ran where that differs."""
+    """Return rows of texts too long for a column: why each run ended, and differing parts of its command."""
     return _known_rows([("cause", [one.cause for one in compared])]) + _commands(compared)
 
 
@@ -176,7 +176,7 @@ def _known_rows(rows: list[tuple[str, list[str | None]]]) -> list[tuple[str, ...
 
 
 def _commands(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
-    """What each ran, where that differs: the options, each with its values, and words that not all of them have."""
+    """Return the parts of the commands that not all runs share: options with their values, and other words."""
     commands = [Counter(_parts_of(one.argv)) for one in compared]
     shared = reduce(and_, commands, commands[0]) if commands else Counter()
     differing = [[part for part in command if command[part] > shared[part]] for command in commands]
@@ -186,7 +186,7 @@ def _commands(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
 
 
 def _parts_of(argv: Sequence[str]) -> list[str]:
-    """A command's options, each with the values behind it, and the words before the first option."""
+    """Split a command into options, each with its values, and the words before the first option."""
     parts: list[list[str]] = []
     for word in argv:
         is_option = word.startswith("-") and _NUMBER.fullmatch(word) is None

@@ -1,4 +1,4 @@
-"""Each core's curve over the run, for programs: a point is a sample that the core printed, with its own step."""
+"""Each core's curve over the run, for programs: a point is a sample that the core printed."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import numpy as np
 from tui.logs.snapshot import HAS_LOSS, HAS_RATE, Snapshot, format_time, json_number, optional_int
 
 MOST_POINTS = 1 << 18
-"""Points of all curves together: a pod of more than 4,096 cores has fewer than 64 for each."""
+"""Most points of all curves together: with more than 4,096 cores, each has fewer than 64."""
 
 FEWEST_POINTS = 8
-"""Points of a curve, however many cores there are."""
+"""Fewest points of a curve, with any number of cores."""
 
 POINT_COLUMNS = ("epoch", "step", "time", "loss", "rate")
 
 
 @dataclass(frozen=True, slots=True)
 class ReportCurve:
-    """One core's points, oldest first: lists of equal length; None is unknown, non-finite numbers are strings."""
+    """One core's points, oldest first, as lists of equal length; None: unknown; non-finite numbers are strings."""
 
     core: int | None
     device: str | None
     worker: int | None
     address: str | None
     key: str
-    """The core's number; where several have one number, or none, with the worker and device that tell them apart."""
+    """The core's number; if that is missing or not unique, with worker and device."""
     points: dict[str, list[Any]]
 
 
@@ -66,7 +66,7 @@ def _key(core: int | None, worker: int | None, device: str | None) -> str:
 
 
 def _figure(value: float, is_known: int) -> Any:
-    """A number as single precision keeps it; None for a nan where the core's lines tell none."""
+    """Round a number to single precision; None for nan where the core printed no such value."""
     if math.isnan(value) and not is_known:
         return None
     return json_number(float(f"{value:.7g}"))

@@ -1,4 +1,4 @@
-"""A report for programs: JSON with everything, CSV with a row for each core, or for each point of its curve."""
+"""A report for programs: JSON with everything, CSV with a row per core or per point of its curve."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tui.text.printable import one_line
 CURVE_COLUMNS = ("core", "device", "worker", "address", *POINT_COLUMNS)
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for a formula at the beginning of a text."""
+"""Beginnings of text that a spreadsheet takes for a formula."""
 
 
 def to_document(summary: Summary) -> dict[str, Any]:
-    """The report as one JSON document; unknown is null, non-finite numbers are strings."""
+    """Return the report as one JSON document; unknown is null, non-finite numbers are strings."""
     facts = summary.facts
     return {
         "report_of": report_of(summary),
@@ -73,7 +73,7 @@ def to_document(summary: Summary) -> dict[str, Any]:
 
 
 def write_json(summary: Summary) -> str:
-    """Write the document as text, a core's curve on one line."""
+    """Return the document as text, with a core's curve on one line."""
     document = to_document(summary)
     curves = document.pop("curves")
     lines = ",\n".join(f"  {_json(key)}: {_json(points)}" for key, points in curves.items())
@@ -86,12 +86,12 @@ def _json(value: Any) -> str:
 
 
 def write_csv(summary: Summary) -> str:
-    """Write a row for each core, with the names of `cores --json`; unknown is empty."""
+    """Return a row for each core, with the names of `cores --json`; unknown is empty."""
     return _table(summary, CoreRow.__slots__, (row.to_json() for row in summary.cores))
 
 
 def write_curves(summary: Summary) -> str:
-    """Write a row for each point of each core's curve; unknown is empty."""
+    """Return a row for each point of each core's curve; unknown is empty."""
     return _table(summary, CURVE_COLUMNS, _points(summary))
 
 
@@ -103,7 +103,7 @@ def _points(summary: Summary) -> Iterator[dict[str, Any]]:
 
 
 def _table(summary: Summary, names: Iterable[str], rows: Iterable[dict[str, Any]]) -> str:
-    """Write rows, each with what the report is of; a warning is one more column."""
+    """Return rows as CSV, each with the report's source; a warning is one more column."""
     caution = warning(summary)
     more = {REPORT_OF: report_of(summary)} | ({} if caution is None else {"warning": caution})
     out = io.StringIO()

@@ -1,4 +1,4 @@
-"""The facts of a run or of a saved log, as the summary takes them."""
+"""Collect the facts of a run or of a saved log for its summary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from tui.logs.dialects.dialect import Dialect
 from tui.logs.saved_log import SavedLog
-from tui.reports.summary import RunFacts, Summary, WorkerFact, summarise
+from tui.reports.summary import RunFacts, Summary, WorkerFact, summarize
 from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import RunStatus, status_of
@@ -17,7 +17,7 @@ from tui.runs.record.versions import RUNTIME
 
 
 def facts_of_run(status: RunStatus) -> RunFacts:
-    """What the run's record tells, apart from its logs."""
+    """Return the facts in the run's record, without its logs."""
     run = status.run
     parts = {part.worker: part for part in status.workers}
     workers = tuple(
@@ -61,20 +61,20 @@ def facts_of_run(status: RunStatus) -> RunFacts:
 def summary_of_run(
     directory: RunDirectory, *, dialects: Sequence[Dialect] = (), thresholds: Mapping[str, float] | None = None
 ) -> Summary:
-    """Read a run's record and logs, whatever their size, and sum them up; `dialects` are a user's own."""
+    """Read a run's record and logs and summarize them; `dialects` are the user's own."""
     reader = RunReader(directory, dialects=dialects, thresholds=thresholds, steps=True)
     while reader.poll():
         pass
-    return summarise(facts_of_run(status_of(directory)), reader.snapshot())
+    return summarize(facts_of_run(status_of(directory)), reader.snapshot())
 
 
 def title_of(source: RunDirectory | SavedLog) -> str:
-    """Return what a report calls what it is of: the run's id, or the log's file name."""
+    """Return the title of a report: the run's ID, or the log's file name."""
     return source.id if isinstance(source, RunDirectory) else PurePosixPath(source.name).name
 
 
 def source_of(source: RunDirectory | SavedLog) -> str:
-    """Return what a report of a run or saved log is known by: the run's id, or a log's name and where that is."""
+    """Return what identifies a report's source: the run's ID, or a log's name with a hash of its path."""
     if isinstance(source, RunDirectory):
         return source.id
     place = source.name if source.name.startswith("gs://") else str(source.path.resolve())
@@ -82,9 +82,9 @@ def source_of(source: RunDirectory | SavedLog) -> str:
 
 
 def summary_of_log(log: SavedLog) -> Summary:
-    """Sum up a saved log, as far as it can be read; what hinders that is among the remarks."""
+    """Summarize a saved log as far as it can be read; a read problem becomes a remark."""
     snapshot = log.snapshot(steps=True)
-    summary = summarise(RunFacts(title=title_of(log), is_run=False, source=source_of(log)), snapshot)
+    summary = summarize(RunFacts(title=title_of(log), is_run=False, source=source_of(log)), snapshot)
     if log.problem is None:
         return summary
     return replace(summary, remarks=(f"{log.problem.sentence}.", *summary.remarks))

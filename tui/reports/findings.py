@@ -1,4 +1,4 @@
-"""What was found wrong with single cores: what a keeper put on record, and what the logs themselves show. Pure."""
+"""Problems of single cores: those that a keeper recorded, and those that the logs show. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from tui.runs.record.run_status import RunStatus
 
 AS_FAST = 0.95
-"""Share of the median pace from which on a core that was behind when all ended had only ended sooner."""
+"""Share of the median pace from which a core that was behind at the end counts as merely ended earlier."""
 MOST_NAMED = 3
-"""Findings of one kind that are named one by one."""
+"""Most findings of one kind that get a sentence each."""
 _MOST_MARKS = 2
 
 
 def findings_of_run(status: RunStatus, snapshot: Snapshot | None) -> tuple[Finding, ...]:
-    """Return what is known of a run's cores: on record, and by its logs where they were read."""
+    """Return the problems of a run's cores: those on record and, where its logs were read, those they show."""
     is_over = status.state.is_over
     return findings_of(status.findings, snapshot, is_over=is_over, first_failure=status.first_failure)
 
@@ -35,9 +35,9 @@ def findings_of(
     is_over: bool = False,
     first_failure: int | None = None,
 ) -> tuple[Finding, ...]:
-    """Return what is on record with the logs' own figures, then what the logs alone show.
+    """Return the findings on record, updated with the logs' figures, then those that only the logs show.
 
-    Of a run that is over, what had merely ended sooner than the others is none, nor is what failed first.
+    For a run that is over, a core that merely ended earlier than others, or failed first, is not a finding.
     """
     if snapshot is None or not len(snapshot):
         return recorded
@@ -62,7 +62,7 @@ def _ended_sooner(finding: Finding, first_failure: int | None) -> bool:
 
 
 def _with(recorded: Finding, seen: Finding | None) -> Finding:
-    """Return a recorded finding with what the whole logs tell of it, where it lasts."""
+    """Return a recorded finding, updated from the logs if it is still open."""
     if seen is None or not recorded.is_open:
         return recorded
     if recorded.kind == LOSS:
@@ -96,7 +96,7 @@ def _straggling(snapshot: Snapshot) -> Iterable[Finding]:
 
 
 def straggler_rows(findings: Sequence[Finding], snapshot: Snapshot | None) -> list[dict[str, Any]]:
-    """Return `straggler_costs` of JSON documents: the open ones first, each part the dearest first."""
+    """Return `straggler_costs` of JSON documents: open ones first, the most expensive first in each part."""
     seconds = _seconds(snapshot)
     straggling = [one for one in findings if one.is_straggling]
     straggling.sort(key=lambda one: (not one.is_open, -(one.share or 0.0), -(one.steps_behind or 0)))
@@ -104,7 +104,7 @@ def straggler_rows(findings: Sequence[Finding], snapshot: Snapshot | None) -> li
 
 
 def open_cores(findings: Iterable[Finding], *, is_loss: bool = False) -> list[int | None]:
-    """Return the cores with a finding that lasts, or lasted to the end: stragglers, or those without a loss."""
+    """Return the cores with a finding that is open, or was when the run ended: stragglers, or NaN losses."""
     cores = {one.core for one in findings if one.is_open and (one.kind == LOSS) is is_loss}
     return sorted(cores, key=lambda core: -1 if core is None else core)
 
@@ -133,11 +133,11 @@ def _row(finding: Finding, seconds: Mapping[int | None, float | None]) -> dict[s
     return {name: json_figure(value) for name, value in row.items()}
 
 
-# --- in words -------------------------------------------------------------------------------------------------------
+# --- as text --------------------------------------------------------------------------------------------------------
 
 
 def marks(findings: Sequence[Finding]) -> str:
-    """Return `nan c21` or `behind c37` for what is wrong, or was when the run ended; a few words at most."""
+    """Return `nan c21` or `behind c37` for the open findings, in a few words."""
     text = []
     for kind, word in ((LOSS, "nan"), ("behind", "behind"), ("slow", "slow")):
         cores = sorted({one.core for one in findings if one.is_open and one.kind == kind and one.core is not None})
@@ -149,17 +149,17 @@ def marks(findings: Sequence[Finding]) -> str:
     return " · ".join(text)
 
 
-def marks_of_run(status: RunStatus, glance: LatestFigures | None) -> str:
-    """Return a run's marks from its record, and from the ends of its logs where these were looked at."""
+def marks_of_run(status: RunStatus, figures: LatestFigures | None) -> str:
+    """Return a run's marks from its record and, where known, from the ends of its logs."""
     found = status.findings
-    if glance is not None:
+    if figures is not None:
         known = {one.core for one in found if one.is_open and one.kind == LOSS}
-        found = (*found, *(Finding(LOSS, core) for core in glance.nan_cores if core not in known))
+        found = (*found, *(Finding(LOSS, core) for core in figures.nan_cores if core not in known))
     return marks(found)
 
 
 def place_of(finding: Finding) -> str:
-    """Return `core 37 (worker 4, 127.0.4.5)`, as far as it is known."""
+    """Return `core 37 (worker 4, 127.0.4.5)`, as far as known."""
     named = "the job" if finding.core is None else f"core {finding.core}"
     worker = None if finding.worker is None else f"worker {finding.worker}"
     where = ", ".join(part for part in (worker, finding.address) if part)
@@ -167,7 +167,7 @@ def place_of(finding: Finding) -> str:
 
 
 def sentences(findings: Sequence[Finding], *, is_over: bool) -> list[tuple[str, Finding]]:
-    """Return a sentence for each of the first few findings of a kind, and the cores of the others."""
+    """Return a sentence for each of the first few findings of a kind, and one for the cores of the others."""
     listed: list[tuple[str, Finding]] = []
     for lasting in (True, False):
         for is_loss in (True, False):
@@ -177,12 +177,12 @@ def sentences(findings: Sequence[Finding], *, is_over: bool) -> list[tuple[str, 
             rest = alike[MOST_NAMED:]
             if rest:
                 cores = format_ranks(one.core for one in rest if one.core is not None)
-                listed.append((f"likewise core{'s' * (len(rest) > 1)} {cores}", rest[0]))
+                listed.append((f"also core{'s' * (len(rest) > 1)} {cores}", rest[0]))
     return listed
 
 
 def sentence(finding: Finding, *, is_over: bool) -> str:
-    """Return one finding in words; of a run that is over what it was."""
+    """Return one finding as a sentence, in the past tense for a run that is over."""
     place = place_of(finding)
     if finding.kind == LOSS:
         return _of_loss(finding, place, is_over=is_over)
@@ -196,12 +196,15 @@ def sentence(finding: Finding, *, is_over: bool) -> str:
     if finding.share is None or finding.pace is None:
         return text
     at = f", at {finding.pace * 100:.0f} % of the median pace"
-    costs = "cost" if was == "was" else "costs"
-    return f"{text}{at}: waiting for it {costs} {finding.share * 100:.0f} % of the pod's time"
+    return f"{text}{at}: {_waiting(finding.share, was_over=was == 'was')}"
+
+
+def _waiting(share: float, *, was_over: bool) -> str:
+    return f"the other cores {'waited' if was_over else 'wait'} for it {share * 100:.0f} % of the time"
 
 
 def cost_in_short(finding: Finding) -> str:
-    """Return `worker 4, 127.0.4.5: 33 % of the pace, 94 steps behind, costs 67 %`, as far as it is known."""
+    """Return `worker 4, 127.0.4.5: 33 % of the pace, 94 steps behind, costs 67 %`, as far as known."""
     worker = None if finding.worker is None else f"worker {finding.worker}"
     where = ", ".join(part for part in (worker, finding.address) if part)
     text = [f"{finding.pace * 100:.0f} % of the pace"] if finding.pace is not None and finding.share else []
@@ -224,18 +227,18 @@ def _of_loss(finding: Finding, place: str, *, is_over: bool) -> str:
     where = f", {since if finding.is_exact else 'seen by'} {', '.join(at)}" if at else ""
     loss = finding.loss or "nan"
     if finding.recovered:
-        until = f" until {_clock(finding.until)}, when it was a number again"
+        until = f" until {_clock(finding.until)}, when it was finite again"
         return f"the loss was {loss} on {place}{where}{until}"
     return f"the loss {'was' if is_over or not finding.is_open else 'is'} {loss} on {place}{where}"
 
 
 def _clock(moment: str | None) -> str:
-    """Return an RFC 3339 time to the second, in UTC as it was recorded."""
-    return "a time not known" if moment is None else moment[:19].replace("T", " ") + "Z"
+    """Shorten an RFC 3339 time in UTC to whole seconds."""
+    return "an unknown time" if moment is None else moment[:19].replace("T", " ") + "Z"
 
 
 def finding_remarks(findings: Sequence[Finding], *, is_over: bool) -> list[str]:
-    """Return a report's sentences: what stragglers cost, and what was over before the run's end."""
+    """Return a report's sentences: what stragglers cost, and what was over before the run ended."""
     remarks = []
     for text, finding in sentences(findings, is_over=is_over):
         pace = _pace_remark(finding, is_over=is_over) if text == sentence(finding, is_over=is_over) else None
@@ -247,14 +250,14 @@ def finding_remarks(findings: Sequence[Finding], *, is_over: bool) -> list[str]:
 
 
 def _pace_remark(finding: Finding, *, is_over: bool) -> str | None:
-    """Return a sentence about a straggler's pace; None where that is not known."""
+    """Return a sentence about a straggler's pace; None where that is unknown."""
     if finding.share is None or finding.pace is None:
         return None
     place = place_of(finding)
-    runs, costs = ("ran", "cost") if is_over or not finding.is_open else ("runs", "costs")
-    pace, share = finding.pace * 100, finding.share * 100
+    was_over = is_over or not finding.is_open
+    runs = "ran" if was_over else "runs"
     text = (
-        f"{place[0].upper()}{place[1:]} {runs} at {pace:.0f} % of the median pace; "
-        f"waiting for it {costs} {share:.0f} % of the pod's time"
+        f"{place[0].upper()}{place[1:]} {runs} at {finding.pace * 100:.0f} % of the median pace; "
+        f"{_waiting(finding.share, was_over=was_over)}"
     )
     return f"{text}, until it recovered at {_clock(finding.until)}." if finding.recovered else f"{text}."

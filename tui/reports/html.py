@@ -1,9 +1,10 @@
-"""A report as one page of HTML that needs nothing else: styles inside, charts as inline SVG, no script."""
+"""A report as one self-contained HTML page: styles inside, charts as inline SVG, no script."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from tui.reports.layout import REPORT_OF, ReportTable, moment, number, rate_title, report_of, sections, title, warning
@@ -13,7 +14,14 @@ from tui.text.printable import one_line
 
 _WIDTH, _HEIGHT = 720, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 26
-"""Room around a chart for its axes' labels."""
+"""Margins of a chart, for the labels of its axes."""
+_MOST_TICKS = 4
+"""Most intervals between the values of a chart's y axis."""
+_X_PARTS = 3
+"""Intervals between the labels of a chart's x axis."""
+
+NOT_FINITE = ("nan", "inf", "-inf")
+"""Figures, and the state of a core, that are shown in red."""
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1f2430; --soft: #5b6475; --page: #f6f7f9; --card: #fff; --rule: #dfe3ea;
@@ -52,7 +60,8 @@ svg text { fill: var(--soft); font-size: 11px; font-family: inherit; }
 .band { fill: var(--band); }
 figcaption { font-weight: 600; font-size: .92rem; margin-bottom: .4rem; }
 @media (max-width: 60rem) { th, td { padding: .35rem .5rem; } }
-@media (max-width: 40rem) { svg text { font-size: 20px; } .figures div { flex-basis: calc(50% - .8rem); } }
+@media (max-width: 40rem) { svg text { font-size: 20px; } svg .between { display: none; }
+  .figures div { flex-basis: calc(50% - .8rem); } }
 @media print { :root, body { font-size: 12px; } body { background: none; max-width: none; padding: 0; }
   .wide { overflow: visible; } .dense td { white-space: normal; }
   h2 { break-after: avoid; } figure, tr, .figures div { break-inside: avoid; } }
@@ -60,7 +69,7 @@ figcaption { font-weight: 600; font-size: .92rem; margin-bottom: .4rem; }
 
 
 def write_html(summary: Summary) -> str:
-    """The whole page; every text from a log or a run is escaped."""
+    """Return the whole page; every text from a log or a run is escaped."""
     heading = html.escape(title(summary))
     parts = [f"<h1>{heading}</h1>", f'<p class="where">{html.escape(_where(summary))}</p>']
     caution = warning(summary)
@@ -94,12 +103,12 @@ def _where(summary: Summary) -> str:
 
 
 def _figures(summary: Summary) -> str:
-    """The few figures that are looked for first."""
+    """Return the cards with the most important figures."""
     state = summary.facts.state
     mark = {"succeeded": "good", "failed": "bad", "lost": "bad"}.get(state or "", "")
     shown = [
         ("State", state or "", mark),
-        ("Lasted", format_clock(summary.seconds) if summary.seconds is not None else "", ""),
+        ("Duration", format_clock(summary.seconds) if summary.seconds is not None else "", ""),
         ("Epoch", "" if summary.epoch is None else str(summary.epoch), ""),
         ("Step", "" if summary.step is None else f"{summary.step:,}", ""),
         ("Loss, median", number(summary.loss.median, 5) if summary.loss else "", ""),
@@ -121,7 +130,8 @@ def _table(table: ReportTable) -> str:
         for column, cell in enumerate(cells):
             is_code = tag == "td" and (place, column) in table.code
             shown = _code(cell) if is_code else html.escape(cell)
-            made.append(f"<{tag}{' class=right' if column in table.right else ''}>{shown}</{tag}>")
+            classes = ["right"] * (column in table.right) + ["bad"] * (cell in NOT_FINITE)
+            made.append(f"<{tag}{_class(classes)}>{shown}</{tag}>")
         return "<tr>" + "".join(made) + "</tr>"
 
     body = "\n".join(row(place, cells, "td") for place, cells in enumerate(table.rows))
@@ -130,37 +140,37 @@ def _table(table: ReportTable) -> str:
     return f'<div class="wide"><table{dense}><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
 
 
+def _class(names: Sequence[str]) -> str:
+    return f' class="{" ".join(names)}"' if names else ""
+
+
 def _code(text: str) -> str:
-    """Each word in a box of its own: a line ends between two of them, not at the hyphens of an option."""
+    """Return code with each word in its own box, so that lines break between words, not at hyphens."""
     return f"<code>{' '.join(f'<span>{html.escape(word)}</span>' for word in text.split(' '))}</code>"
 
 
 def _charts(summary: Summary) -> list[str]:
     points = summary.chart
-    ends_at = (_point(points[0]), _point(points[-1])) if points else ("", "")
+    labels = [_point(point) for point in points]
     loss = _chart(
-        "Loss, median over the cores; the band from the smallest to the largest",
+        "Median loss over all cores (band: min to max)",
         [point.loss for point in points],
         [point.loss_min for point in points],
         [point.loss_max for point in points],
-        3,
-        ends_at,
+        labels,
     )
     rates = [point.rate for point in points]
-    return [
-        chart
-        for chart in (loss, _chart(_rate_heading(summary), rates, rates, rates, 0, ends_at, from_zero=True))
-        if chart
-    ]
+    rate = _chart(_rate_heading(summary), rates, rates, rates, labels, from_zero=True)
+    return [chart for chart in (loss, rate) if chart]
 
 
 def _rate_heading(summary: Summary) -> str:
-    over = "all cores" if summary.rate_total is not None else "the cores: the median"
-    return f"{rate_title(summary.rate_unit)} over {over}"
+    over = "all cores" if summary.rate_total is not None else "median core"
+    return f"{rate_title(summary.rate_unit)}, {over}"
 
 
 def _rate_shown(summary: Summary) -> tuple[str, str, str]:
-    """The rate as a figure with its name: the whole pod's, else the median core's."""
+    """Return the card of the rate: the whole pod's, or else the median core's."""
     title = rate_title(summary.rate_unit)
     if summary.rate_total is not None:
         return title, number(summary.rate_total, 0), ""
@@ -177,17 +187,20 @@ def _chart(
     middle: Sequence[float | None],
     low: Sequence[float | None],
     high: Sequence[float | None],
-    digits: int,
-    ends_at: tuple[str, str],
+    labels: Sequence[str],
     *,
     from_zero: bool = False,
 ) -> str:
-    """One curve with its band over the run; empty when fewer than two points are known."""
+    """Return a chart of one curve with its band; empty where fewer than two points are known.
+
+    `labels` name the points; some of them stand below the x axis.
+    """
     known = [value for column in (low, high) for value in column if value is not None] + [0.0] * from_zero
     if sum(value is not None for value in middle) < 2:
         return ""
-    bottom, top = min(known), max(known)
-    scale = (top - bottom) or 1.0
+    ticks, digits = nice_ticks(min(known), max(known))
+    bottom, top = ticks[0], ticks[-1]
+    scale = top - bottom
     right, floor = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
 
     def place(index: int, value: float) -> str:
@@ -203,16 +216,12 @@ def _chart(
     curve = " ".join(f"M{' L'.join(along(middle, stretch))} h0" for stretch in stretches)
     grid = "".join(
         f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">'
-        f"{number(bottom + part * (top - bottom), digits)}</text>"
-        for part in (0.0, 0.5, 1.0)
-        for y in (floor - part * (floor - _TOP),)
+        f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{number(tick, digits)}</text>'
+        for tick in ticks
+        for y in (floor - (tick - bottom) / scale * (floor - _TOP),)
     )
-    ends = "".join(
-        f'<text x="{x}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{html.escape(name)}</text>'
-        for x, anchor, name in ((_LEFT, "start", ends_at[0]), (right, "end", ends_at[1]))
-    )
-    text = html.escape(f"{caption}: {number(bottom, digits)} to {number(top, digits)}.")
+    ends = "".join(_x_labels(labels, right))
+    text = html.escape(f"{caption}: {number(min(known), 5)} to {number(max(known), 5)}.")
     return (
         f'<figure><figcaption>{html.escape(caption)}</figcaption><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
         f'aria-label="{text}">{grid}{ends}<path class="band" d="{band}"/>'
@@ -220,8 +229,29 @@ def _chart(
     )
 
 
+def _x_labels(labels: Sequence[str], right: float) -> Iterator[str]:
+    """Yield the labels of the first and the last point and, on wide screens, of two in between."""
+    last = len(labels) - 1
+    for part in range(_X_PARTS + 1):
+        index = round(part * last / _X_PARTS)
+        x = _LEFT + index * (right - _LEFT) / last
+        anchor = "start" if part == 0 else "end" if part == _X_PARTS else "middle"
+        kind = "" if part in (0, _X_PARTS) else ' class="between"'
+        yield f'<text{kind} x="{x:.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{html.escape(labels[index])}</text>'
+
+
+def nice_ticks(low: float, high: float) -> tuple[list[float], int]:
+    """Return ticks at multiples of 1, 2 or 5 × 10^n that enclose a range, and the decimals that they need."""
+    span = (high - low) or abs(high) or 1.0
+    power = math.floor(math.log10(span / _MOST_TICKS))
+    step = next(size * 10.0**power for size in (1, 2, 5, 10) if size * 10.0**power * _MOST_TICKS >= span)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    last = max(last, first + 1)
+    return [place * step for place in range(first, last + 1)], max(0, -math.floor(math.log10(step) + 1e-9))
+
+
 def _known_stretches(column: Sequence[float | None]) -> list[list[int]]:
-    """The places of what is known, a list for each stretch between two that are not: nan is no straight line."""
+    """Return the indices of known values, one list per unbroken stretch: a gap is not bridged by a line."""
     stretches = []
     for known, stretch in groupby(range(len(column)), lambda index: column[index] is not None):
         if known:

@@ -1,4 +1,4 @@
-"""A report's sections: which sentences and tables it has, in which order, whatever format they are written in."""
+"""The sections of a report, the same in every format: sentences and tables in their order."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from tui.text.durations import UNKNOWN, format_clock
 from tui.text.printable import figure, one_line
 
 MOST_CORES = 128
-"""Rows of the per-core table in a report to be read; the JSON and CSV ones hold every core."""
+"""Most rows of the per-core table; the JSON and CSV reports have every core."""
 
 
 REPORT_OF = "report_of"
-"""The name under which every format says what it is a report of."""
+"""The name under which every format states its source."""
 
 _STRANGE = re.compile(r"[^A-Za-z0-9._:-]+")
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """Columns and rows as text; `right` gives the places of the columns with numbers."""
+    """Columns and rows as text; `right` holds the indices of the columns with numbers."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     right: frozenset[int] = frozenset()
     code: frozenset[tuple[int, int]] = frozenset()
-    """Cells (row, column) that are to be read letter by letter: commands, hashes."""
+    """Cells (row, column) to be shown verbatim: commands, hashes."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with sentences and perhaps a table. All text is on one line and printable, but not escaped."""
+    """A heading with sentences and perhaps a table. Texts are printable single lines, not escaped."""
 
     title: str
     sentences: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Section:
 
 
 def sections(summary: Summary) -> tuple[Section, ...]:
-    """Everything a reader wants to know, what matters most first."""
+    """Return the sections, the most important first."""
     parts = (
         _outcome(summary),
         _where(summary),
@@ -55,20 +55,20 @@ def sections(summary: Summary) -> tuple[Section, ...]:
 
 
 def title(summary: Summary) -> str:
-    """The report's heading."""
+    """Return the report's heading."""
     return f"{'Run' if summary.facts.is_run else 'Log'} {one_line(summary.facts.title)}"
 
 
-REHEARSAL = "A rehearsal: no model was trained. The job printed what a trainer prints; its figures are made up."
+REHEARSAL = "Rehearsal: no model was trained. The job printed made-up trainer output."
 
 
 def report_of(summary: Summary) -> str:
-    """Return what every format of a report says that it is of, for no other run's file to be replaced by it."""
+    """Return the source that every format states, so that a report never replaces another run's file."""
     return _STRANGE.sub("-", summary.facts.source or summary.facts.title).lstrip("-.") or "report"
 
 
 def warning(summary: Summary) -> str | None:
-    """What a reader must know before anything else."""
+    """Return what a reader must know before anything else, if anything."""
     return REHEARSAL if rehearses(summary.facts.argv) else None
 
 
@@ -79,16 +79,16 @@ def _outcome(summary: Summary) -> Section:
     if summary.max_accuracy is not None:
         sentences.append(f"Best accuracy: {number(summary.max_accuracy)} %.")
     if summary.total_train_time is not None:
-        sentences.append(f"The job's own total: {format_clock(summary.total_train_time)}.")
+        sentences.append(f"Total training time reported by the job: {format_clock(summary.total_train_time)}.")
     if summary.average_global_rate is not None:
         sentences.append(
-            f"Rate of the last epoch, as the job tells it: {number(summary.average_global_rate)} examples/s."
+            f"Rate of the last epoch, reported by the job: {number(summary.average_global_rate)} examples/s."
         )
     if summary.rate_check is not None and summary.rate_check.agree:
         check = summary.rate_check
         sentences.append(
-            f"The cores' GlobalRate adds up to {number(check.cores_sum)} examples/s in epoch {check.epoch}; "
-            f"the job tells {number(check.told)}: they agree."
+            f"Sum of per-core GlobalRate in epoch {check.epoch}: {number(check.cores_sum)} examples/s "
+            f"(job reports {number(check.reported)}, consistent)."
         )
     return Section("Outcome", tuple(map(one_line, sentences)))
 
@@ -97,15 +97,20 @@ def _verdict(summary: Summary) -> str:
     facts = summary.facts
     lasted = f" after {format_clock(summary.seconds)}" if summary.seconds is not None else ""
     if not facts.is_run:
-        covers = f"It covers {format_clock(summary.seconds)}." if summary.seconds is not None else ""
+        covers = f"Duration: {format_clock(summary.seconds)}." if summary.seconds is not None else ""
         return f"A saved log of {summary.lines:,} lines, {summary.samples:,} of them training lines. {covers}".strip()
     words = {
         "succeeded": f"Succeeded{lasted}: every worker exited with code 0.",
         "failed": f"Failed{lasted}.",
-        "stopped": f"Stopped by hand{lasted}.",
-        "lost": f"Lost{lasted}." if facts.cause else f"Ended{lasted}, and nobody recorded how.",
+        "stopped": f"Stopped by the user{lasted}.",
+        "lost": f"Lost{lasted}." if facts.cause else f"Ended{lasted}; the outcome was not recorded.",
     }
-    return words.get(facts.state or "", f"Still {facts.state or 'of unknown state'}.")
+    return words.get(facts.state or "", f"Still {facts.state}." if facts.state else "The state is unknown.")
+
+
+def _is_over(summary: Summary) -> bool:
+    """Return whether nothing more can come; a saved log has no state."""
+    return summary.facts.state not in ("preparing", "running", "stopping")
 
 
 def _reached(summary: Summary) -> str:
@@ -113,7 +118,11 @@ def _reached(summary: Summary) -> str:
         f"{name} {value}" for name, value in (("epoch", summary.epoch), ("step", summary.step)) if value is not None
     )
     count = f"{len(summary.cores)} core{'' if len(summary.cores) == 1 else 's'}"
-    text = f"Reached {place or 'an unknown step'} on {count}"
+    text = (
+        f"Ended at {place or 'an unknown step'}, on {count}"
+        if _is_over(summary)
+        else f"At {place or 'an unknown step'}, on {count}"
+    )
     if summary.loss is not None:
         low, high = number(summary.loss.min, 5), number(summary.loss.max, 5)
         text += f"; loss {number(summary.loss.median, 5)} (median; {low} to {high})"
@@ -124,14 +133,14 @@ def _reached(summary: Summary) -> str:
 
 
 def rate_text(total: float | None, median: float | None, unit: str | None) -> str | None:
-    """A rate in words: the whole pod's, else the median core's; None where none is told."""
+    """Format the whole pod's rate, or else the median core's; None where none is known."""
     if total is not None:
-        return f"{number(total)} {unit} over all cores"
-    return None if median is None else f"{number(median)} {unit or 'a second, of what is not told'}, the median core"
+        return f"{number(total)} {unit}, all cores"
+    return None if median is None else f"{number(median)} {unit or '(unknown unit)'} (median core)"
 
 
 def rate_title(unit: str | None) -> str:
-    """The name of a column or a chart of rates."""
+    """Return the title of a column or chart of rates."""
     return unit.capitalize() if unit == "examples/s" else unit or "Rate"
 
 
@@ -139,7 +148,7 @@ _VERBATIM = ("Command", "Environment", "Code")
 
 
 def moment(text: str | None) -> str:
-    """A time to the second, as `2026-11-21 12:01:51 UTC`; a log's own without a zone. Empty where unknown."""
+    """Format a time as `2026-11-21 12:01:51 UTC`, a log's own without a zone; empty where unknown."""
     try:
         time = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
     except ValueError:
@@ -168,7 +177,7 @@ def _where(summary: Summary) -> Section:
     shown = tuple((name, one_line(value)) for name, value in rows if value)
     code = frozenset((place, 1) for place, (name, _) in enumerate(shown) if name in _VERBATIM)
     table = ReportTable(("What", "Value"), shown, code=code)
-    return Section("What ran where", tuple(one_line(note) for note in facts.notes), table)
+    return Section("Setup", tuple(one_line(note) for note in facts.notes), table)
 
 
 def _epochs(summary: Summary) -> Section:
@@ -210,13 +219,12 @@ def _exit(code: int | None, signal: str | None) -> str:
 
 
 _WELL = ("training", "ended")
-"""States of a core that nobody has to look at."""
+"""States of a core that need no attention."""
 
 
 def _cores(summary: Summary) -> Section:
     more = len(summary.cores) > MOST_CORES
-    chosen = sorted(summary.cores, key=lambda row: row.state in _WELL) if more else summary.cores
-    shown = chosen[:MOST_CORES]
+    shown = sorted(summary.cores, key=lambda row: row.state in _WELL)[:MOST_CORES]
     rows = tuple(
         (
             _integer(row.core),
@@ -232,7 +240,7 @@ def _cores(summary: Summary) -> Section:
         for row in shown
     )
     columns = ("Core", "Worker", "Epoch", "Step", "Loss", "Rate", "GlobalRate", "Lag", "State")
-    text = f"{len(shown)} of {len(summary.cores)}, those in trouble first; the JSON and CSV reports hold all."
+    text = f"{len(shown)} of {len(summary.cores)}, cores with problems first; the JSON and CSV reports have all."
     sentences = (text,) if more else ()
     return Section("Cores", sentences, ReportTable(columns, rows, frozenset(range(8))))
 
@@ -243,9 +251,7 @@ def _log(summary: Summary) -> Section:
         counts = ", ".join(f"{one_line(name)} {count:,}" for name, count in sorted(summary.dialects.items()))
         sentences.append(f"Lines by dialect: {counts}.")
     elif summary.lines:
-        sentences.append(
-            "No line was understood: is it a training log? A dialect of your own can go into the profile."
-        )
+        sentences.append("No training lines found. If this is a training log, add a dialect for it to your profile.")
     return Section("Log", tuple(sentences))
 
 
@@ -254,7 +260,7 @@ def _integer(value: int | None) -> str:
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A figure for reading, with thousands apart; a dash where it is unknown."""
+    """Format a figure with separated thousands; a dash where it is unknown."""
     if value is None:
         return UNKNOWN
     return figure(value, digits, apart=True)

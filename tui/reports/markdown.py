@@ -1,4 +1,4 @@
-"""A report as Markdown (CommonMark with GitHub's tables). Remote text is escaped: it never becomes markup."""
+"""A report as Markdown (CommonMark with GitHub's tables). Remote text is escaped and never becomes markup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMERIC = re.compile(r"[-–+]?[\d,.:]*")
 
 
 def write_markdown(summary: Summary) -> str:
-    """The whole report."""
+    """Return the whole report."""
     parts = [f"<!-- {REPORT_OF}: {report_of(summary)} -->", f"# {escape(title(summary))}"]
     caution = warning(summary)
     if caution is not None:
@@ -32,23 +32,23 @@ def write_markdown(summary: Summary) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it stands; plain numbers are left as they are."""
+    """Escape text so that Markdown shows it unchanged; plain numbers need no escape."""
     if _NUMERIC.fullmatch(text):
         return text
     return _SPECIAL.sub(lambda match: _escaped(match.group()), text)
 
 
 def _escaped(found: str) -> str:
-    """The mark with a backslash before it; a link's scheme with its first letter as an entity, so that it is none."""
+    """Escape one mark with a backslash, or a link's scheme by writing its first letter as an entity."""
     if found[0].isalpha():
         return f"&#{ord(found[0])};{found[1:]}"
     return "".join(char if char.isalnum() else f"\\{char}" for char in found)
 
 
 def code(text: str) -> str:
-    """A code span that holds the text letter by letter, within a table's cell too."""
+    """Return a code span with exactly this text, also valid within a table's cell."""
     if "|" in text:
-        # GitHub's tables take a bar for a cell's end even here, and show the escape of one alone as it should be.
+        # In GitHub's tables a bar ends the cell even in a code span, and an escaped one is shown correctly.
         text = text.replace("|", "\\|")
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     edge = " " if text.startswith("`") or text.endswith("`") else ""

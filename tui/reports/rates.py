@@ -1,4 +1,4 @@
-"""A pod's rate in words: its unit, and whether it is what all cores do together or what the median one does. Pure."""
+"""Format a pod's rate with its unit: the sum over all cores, or that of the median core. Pure."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ _SHORT = {"examples/s": "ex/s", "tokens/s": "tok/s"}
 
 
 def rate_in_short(snapshot: Snapshot) -> str:
-    """Return `7,900.0 ex/s` or `4.0 it/s each` for a headline; empty where no rate is told."""
+    """Return `7,900.0 ex/s` or `4.0 it/s each` for a headline; empty where no rate is known."""
     unit = snapshot.rate_unit or ""
     short = _SHORT.get(unit, unit)
     if snapshot.rate_total is not None:
         return f"{snapshot.rate_total:,.1f} {short}".strip()
     if snapshot.rate_median is not None:
-        return f"{snapshot.rate_median:,.1f} {short or 'a second'} each"
+        return f"{snapshot.rate_median:,.1f} {short or 'per second'} each"
     return ""
 
 
 def rate_in_words(total: float | None, median: float | None, unit: str | None) -> str | None:
-    """Return `7,900.00 examples/s, all cores` or `4.00 it/s (median of the cores)`; None where no rate is told."""
+    """Return `7,900.00 examples/s, all cores` or `4.00 it/s (median of the cores)`; None where no rate is known."""
     if total is not None:
         return f"{figure(total, 2, apart=True)} {unit or ''}".strip() + ", all cores"
     if median is not None:
-        return f"{figure(median, 2, apart=True)} {unit or 'of an unknown unit'} (median of the cores)"
+        return f"{figure(median, 2, apart=True)} {unit or '(unknown unit)'} (median of the cores)"
     return None

@@ -1,4 +1,4 @@
-"""A run's state and figures in one document: what `status` and `runs` print."""
+"""The document with a run's state and figures that `status` and `runs` print."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tui.runs.record.versions import all_versions
 def status_document(
     status: RunStatus, snapshot: Snapshot | None, newest_arrival: float | None = None
 ) -> dict[str, Any]:
-    """The names that `status --json` and `runs --json` print; figures are None where no log was read.
+    """Return what `status --json` and `runs --json` print; figures are None where no log was read.
 
-    `newest_arrival` is when the newest byte of its logs came (Unix time).
+    `newest_arrival` is when the newest byte of the run's logs arrived (Unix time).
     """
     spread = loss_spread(snapshot) if snapshot is not None else None
     findings = findings_of_run(status, snapshot)
@@ -58,7 +58,7 @@ def status_document(
 
 
 def missing_of_run(status: RunStatus, snapshot: Snapshot | None) -> MissingCores:
-    """Return the cores of a run's slice that no line has come from."""
+    """Return the cores of a run's slice from which no line has come."""
     run = status.run
     if snapshot is None or not len(snapshot):
         return MissingCores()
@@ -66,13 +66,13 @@ def missing_of_run(status: RunStatus, snapshot: Snapshot | None) -> MissingCores
 
 
 def unreachable(status: RunStatus) -> list[dict[str, Any]]:
-    """Return the workers that are out of reach, each with when its connection was lost (RFC 3339)."""
+    """Return the unreachable workers, each with the time its connection was lost (RFC 3339)."""
     lost = (part for part in status.workers if part.link == "lost" and not part.ended)
     return [{"worker": part.worker, "since": part.link_since} for part in lost]
 
 
 def figures_age(status: RunStatus, newest_arrival: float | None) -> float | None:
-    """Return for how many seconds no byte of a live run's logs has come; None for one that is over or wrote none."""
+    """Return the seconds since the newest byte of a live run's logs; None for an ended run or empty logs."""
     if status.state.is_over or newest_arrival is None:
         return None
     return round(max(0.0, time.time() - newest_arrival), 1)

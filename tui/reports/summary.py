@@ -1,4 +1,4 @@
-"""What a run or a saved log comes to: plain facts and a snapshot in, one frozen summary out. Pure."""
+"""Summarize a run or a saved log: plain facts and a snapshot in, one frozen summary out. Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tui.text.printable import figure, significant
 from tui.text.ranks import format_ranks
 
 RATES_AGREE = 0.10
-"""How far the sum of the cores' GlobalRate may lie from the job's own Reduced GlobalRate, as a share of it."""
+"""Largest relative difference between the sum of the cores' GlobalRate and the job's Reduced GlobalRate."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFact:
-    """One worker as the run's record tells it; all None where a saved log is all there is."""
+    """One worker according to the run's record; all None for a saved log."""
 
     worker: int
     hostname: str | None = None
@@ -40,19 +40,19 @@ class WorkerFact:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is known of a run apart from its logs. Times are RFC 3339 or a log's own, None unknown."""
+    """What is known about a run apart from its logs. Times are RFC 3339 or a log's own; None: unknown."""
 
     title: str
     is_run: bool = True
-    """False for a saved log, which has no record beside it."""
+    """False for a saved log, which has no record."""
     source: str = ""
-    """What no other run or saved log has: by this a report's file is known as this one's. Empty: the title is."""
+    """Identifies the run or log in a report's file; empty: its title does."""
     slice: str | None = None
     zone: str | None = None
     accelerator_type: str | None = None
     runtime_version: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
-    """What the job's interpreter had: torch, torch_xla and libtpu."""
+    """Versions of torch, torch_xla and libtpu in the job's interpreter."""
     spot: bool | None = None
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -65,16 +65,16 @@ class RunFacts:
     workers: tuple[WorkerFact, ...] = ()
     notes: tuple[str, ...] = ()
     cores_expected: int | None = None
-    """XLA devices that the slice has."""
+    """Number of XLA devices of the slice."""
     findings: tuple[Finding, ...] = ()
-    """What a keeper found wrong with single cores."""
+    """Problems of single cores that a keeper recorded."""
     first_failure: int | None = None
     is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFigures:
-    """What one worker's log came to: `rate` over its cores, their median where rates do not add; `loss` is that."""
+    """The figures of one worker: `rate` is the sum over its cores, or their median, and `loss` their median."""
 
     worker: int | None
     hostname: str | None
@@ -90,31 +90,32 @@ class WorkerFigures:
     rate: float | None
 
     def to_json(self) -> dict[str, Any]:
-        """The worker as the JSON report holds it."""
+        """Return the worker as in the JSON report."""
         return {name: json_figure(getattr(self, name)) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
 class RateCheck:
-    """Whether the cores' own rates add up to what the job says of the whole slice (examples/s)."""
+    """Compares the sum of the cores' rates with the rate that the job reports (examples/s)."""
 
     epoch: int
     cores_sum: float
-    told: float
+    reported: float
 
     @property
     def agree(self) -> bool:
-        """Whether they lie within `RATES_AGREE` of each other."""
-        return self.told > 0 and abs(self.cores_sum - self.told) <= RATES_AGREE * self.told
+        """Whether they differ by at most `RATES_AGREE`."""
+        return self.reported > 0 and abs(self.cores_sum - self.reported) <= RATES_AGREE * self.reported
 
     def to_json(self) -> dict[str, Any]:
-        """The check as the JSON report holds it."""
-        return {"epoch": self.epoch, "cores_sum": json_figure(self.cores_sum), "told": self.told, "agree": self.agree}
+        """Return the check as in the JSON report, where the name `told` is stable."""
+        cores_sum = json_figure(self.cores_sum)
+        return {"epoch": self.epoch, "cores_sum": cores_sum, "told": self.reported, "agree": self.agree}
 
 
 @dataclass(frozen=True, slots=True)
 class ChartPoint:
-    """The pod at one moment of the run, for charts. `step` and `epoch` as the log numbers them."""
+    """The pod at one moment of the run, for charts. `step` and `epoch` are numbered as in the log."""
 
     epoch: int | None
     step: int | None
@@ -126,19 +127,19 @@ class ChartPoint:
 
 @dataclass(frozen=True)
 class Summary:
-    """A report's content, before any format. Figures are the newest that were told, None unknown."""
+    """The content of a report, independent of its format. Figures are the newest known; None: unknown."""
 
     facts: RunFacts
     seconds: float | None
-    """From start to end, or from a log's first date to its last."""
+    """Duration from start to end, or from a log's first date to its last."""
     epoch: int | None
     step: int | None
     loss: Spread | None
     rate_total: float | None
-    """What the whole pod does in a second, in `rate_unit`; None where that is not known."""
+    """Rate of the whole pod in `rate_unit`; None where it is unknown."""
     rate_median: float | None
     rate_unit: str | None
-    """What rates count: `examples/s`, `it/s` or `tokens/s`; None where nothing tells it, or they differ."""
+    """`examples/s`, `it/s` or `tokens/s`; None where it is unknown or not the same for all cores."""
     max_accuracy: float | None
     average_global_rate: float | None
     total_train_time: float | None
@@ -147,11 +148,11 @@ class Summary:
     workers: tuple[WorkerFigures, ...]
     cores: tuple[CoreRow, ...]
     findings: tuple[Finding, ...]
-    """What was found wrong with single cores, whoever found it."""
+    """Problems of single cores, recorded by a keeper or found in the logs."""
     stragglers: tuple[Mapping[str, Any], ...]
-    """Of each straggler what it costs, as `status --json` prints it."""
+    """The cost of each straggler, as `status --json` prints it."""
     remarks: tuple[str, ...]
-    """What to look at first: who failed, who is behind, what does not add up."""
+    """What to look at first: failures, stragglers, inconsistent figures."""
     lines: int
     bytes: int
     samples: int
@@ -160,13 +161,13 @@ class Summary:
     curves: tuple[ReportCurve, ...] = ()
 
 
-def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
-    """Put a run's record and its logs together."""
+def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
+    """Combine the facts of a run with the snapshot of its logs."""
     facts = _completed(facts, snapshot)
     workers = _workers(facts, snapshot)
     check = _rate_check(snapshot)
     findings = findings_of(facts.findings, snapshot, is_over=facts.is_over, first_failure=facts.first_failure)
-    told = snapshot.facts
+    log_facts = snapshot.facts
     return Summary(
         facts=facts,
         seconds=_seconds(facts.started, facts.ended),
@@ -177,8 +178,8 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
         rate_median=snapshot.rate_median,
         rate_unit=snapshot.rate_unit,
         max_accuracy=snapshot.max_accuracy,
-        average_global_rate=told.get("average_global_rate"),
-        total_train_time=told.get("total_train_time"),
+        average_global_rate=log_facts.get("average_global_rate"),
+        total_train_time=log_facts.get("total_train_time"),
         epochs=snapshot.epochs,
         rate_check=check,
         workers=workers,
@@ -196,19 +197,19 @@ def summarise(facts: RunFacts, snapshot: Snapshot) -> Summary:
 
 
 def loss_spread(snapshot: Snapshot) -> Spread | None:
-    """The loss over all cores; nan where every core that tells one tells that, None where none does."""
+    """Return the loss over all cores; nan where all known losses are nan, None where none is known."""
     if snapshot.loss_spread is None and snapshot.nan_cores:
         return Spread(math.nan, math.nan, math.nan)
     return snapshot.loss_spread
 
 
 def command_line(facts: RunFacts) -> str:
-    """The command as a shell would take it, empty where it is not known."""
+    """Return the command quoted for a shell; empty where it is unknown."""
     return shlex.join(facts.argv)
 
 
 def _completed(facts: RunFacts, snapshot: Snapshot) -> RunFacts:
-    """What a saved log itself tells about where it ran fills what no record does; secrets are masked."""
+    """Fill facts that no record has from what the log itself says, and mask secrets."""
     cluster = snapshot.facts.get("cluster") or {}
     hosts = {client["address"]: client["hostname"] for client in cluster.get("clients", ())}
     workers = facts.workers or tuple(
@@ -272,7 +273,7 @@ def _rate_of(rates: Any, *, add: bool) -> float | None:
 
 
 def _median_loss(snapshot: Snapshot, mine: Any) -> float | None:
-    """The median of one worker's cores (a mask over all); nan where they tell nothing else."""
+    """Return the median loss of the cores in a mask; nan where they have no finite one."""
     losses = [float(loss) for loss in snapshot.loss[mine] if not math.isnan(loss)]
     if losses:
         return median(losses)
@@ -280,16 +281,16 @@ def _median_loss(snapshot: Snapshot, mine: Any) -> float | None:
 
 
 def _rate_check(snapshot: Snapshot) -> RateCheck | None:
-    """Σ GlobalRate against Reduced GlobalRate, for the newest epoch that every core still shows."""
-    told = {epoch.epoch: epoch.reduced_global_rate for epoch in snapshot.epochs if epoch.reduced_global_rate}
+    """Compare the sum of GlobalRate with Reduced GlobalRate for the epoch that all cores are in."""
+    reported = {epoch.epoch: epoch.reduced_global_rate for epoch in snapshot.epochs if epoch.reduced_global_rate}
     epochs = {int(epoch) for epoch in snapshot.epoch}
-    if len(epochs) != 1 or not epochs <= told.keys():
+    if len(epochs) != 1 or not epochs <= reported.keys():
         return None
     rates = snapshot.global_rate
     if not len(rates) or bool((rates != rates).any()):
         return None
     epoch = epochs.pop()
-    return RateCheck(epoch, float(rates.sum()), float(told[epoch] or 0.0))
+    return RateCheck(epoch, float(rates.sum()), float(reported[epoch] or 0.0))
 
 
 def _remarks(
@@ -306,16 +307,16 @@ def _remarks(
         remarks.append(f"{_who('Worker', idle)} printed no training line.")
     remarks += _missing_remarks(facts, snapshot)
     if check is not None and not check.agree:
-        cores_sum, told = figure(check.cores_sum, apart=True), figure(check.told, apart=True)
+        cores_sum, reported = figure(check.cores_sum, apart=True), figure(check.reported, apart=True)
         remarks.append(
-            f"In epoch {check.epoch} the cores' GlobalRate adds up to {cores_sum} examples/s, "
-            f"but the job tells {told}: some core is missing or counted twice."
+            f"Sum of per-core GlobalRate in epoch {check.epoch}: {cores_sum} examples/s, but the job reports "
+            f"{reported}: a core is missing or counted twice."
         )
     return remarks
 
 
 def _end_remarks(workers: tuple[WorkerFigures, ...]) -> list[str]:
-    """How workers ended that did not end well, those that ended alike in one sentence."""
+    """Return sentences about workers that failed, one per kind of failure."""
     alike: dict[tuple[str | None, int | None], list[int]] = {}
     for worker in workers:
         if worker.worker is not None and (worker.signal or worker.exit_code):
@@ -330,7 +331,7 @@ def _end_remarks(workers: tuple[WorkerFigures, ...]) -> list[str]:
 
 
 def _core_remarks(snapshot: Snapshot, *, was_live: bool) -> list[str]:
-    """What is wrong with cores, those alike in one sentence; of an ended run, findings tell its stragglers."""
+    """Return sentences about cores with problems, one per kind; an ended run's stragglers are in its findings."""
     remarks = []
     late = snapshot.straggling & was_live
     for chosen, one, many in (
@@ -355,17 +356,17 @@ def _core_remarks(snapshot: Snapshot, *, was_live: bool) -> list[str]:
 
 
 def _is_over(facts: RunFacts) -> bool:
-    """Whether nothing will come any more: a saved log is as it is."""
+    """Return whether no more lines can come, as for a saved log."""
     return facts.is_over or not facts.is_run
 
 
 def _missing_remarks(facts: RunFacts, snapshot: Snapshot) -> list[str]:
-    """Which of the slice's cores told nothing; where their count is not known, those below others that did."""
+    """Return a sentence about cores without any line; where their number is unknown, gaps in the ordinals."""
     if facts.cores_expected is not None and len(snapshot):
         is_over = facts.state not in ("preparing", "running", "stopping")
         missing = missing_cores(snapshot, facts.cores_expected, len(facts.workers), is_over=is_over)
         if missing.cores:
-            return [f"{missing.sentence.capitalize()}: nothing tells whether they trained."]
+            return [f"{missing.sentence.capitalize()}: it is unknown whether they trained."]
     cores = {int(core) for core in snapshot.core if core >= 0}
     lower = sorted(set(range(max(cores, default=-1))) - cores) if len(cores) > 1 else []
     return [f"{_who('Core', lower)} printed no training line, though higher ordinals did."] if lower else []

@@ -1,15 +1,16 @@
-"""A report as plain text, for a terminal or a mail."""
+"""A report as plain text, for a terminal or an e-mail."""
 
 from __future__ import annotations
 
 from rich.cells import cell_len
 
-from tui.reports.layout import REPORT_OF, ReportTable, report_of, sections, title, warning
+from tui.reports.layout import REPORT_OF, report_of, sections, title, warning
 from tui.reports.summary import Summary
+from tui.text.columns import align_columns
 
 
 def write_text(summary: Summary) -> str:
-    """The whole report; columns aligned, nothing cut."""
+    """Return the whole report with aligned columns, nothing cut."""
     heading = title(summary)
     parts = [f"{heading}\n{'=' * cell_len(heading)}"]
     caution = warning(summary)
@@ -18,18 +19,8 @@ def write_text(summary: Summary) -> str:
     for section in sections(summary):
         lines = [section.title, "-" * len(section.title), *section.sentences]
         if section.table is not None and section.table.rows:
-            lines += [""] * bool(section.sentences) + _table(section.table)
+            rows = (section.table.columns, *section.table.rows)
+            lines += [*[""] * bool(section.sentences), *align_columns(rows, section.table.right)]
         parts.append("\n".join(lines))
     parts.append(f"{REPORT_OF}: {report_of(summary)}")
     return "\n\n".join(parts) + "\n"
-
-
-def _table(table: ReportTable) -> list[str]:
-    rows = (table.columns, *table.rows)
-    widths = [max(cell_len(row[place]) for row in rows) for place in range(len(table.columns))]
-    return ["  ".join(_padded(row[i], widths[i], i in table.right) for i in range(len(row))).rstrip() for row in rows]
-
-
-def _padded(text: str, width: int, right: bool) -> str:
-    blanks = " " * (width - cell_len(text))
-    return blanks + text if right else text + blanks

@@ -1,4 +1,4 @@
-"""Reports as files: every format by its name, and no file of another run replaced."""
+"""Write reports to files without replacing those of other runs."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ WRITERS: dict[str, Writer] = {
     "csv": write_csv,
     "txt": write_text,
 }
-"""What `report --format` takes."""
+"""The writer of each `--format`."""
 
 _TABLES: dict[str, Writer] = {"cores.csv": write_csv, "curves.csv": write_curves}
-"""The files that CSV is written into."""
+"""The files of the CSV format."""
 
 OWN = ""
-"""The stem of files in the run's own directory: `report.md`, and tables by their own names."""
+"""The stem for the run's own directory, where files are called `report.md`, `cores.csv` and so on."""
 
 _MARK = re.compile(rf'{REPORT_OF}"?(?:: "?| content=")(?P<source>[A-Za-z0-9._:-]+)')
 _LOOKED_AT_BYTES = 4096
-"""Bytes at a report's beginning and end in one of which it says what it is of."""
+"""Bytes at the beginning and end of a report that are searched for its source."""
 
 
 def file_names(formats: Iterable[str], stem: str = OWN) -> list[str]:
-    """Return the names of a report's files, in the order asked for. Raises UsageError for an unknown format."""
+    """Return the names of a report's files in order. Raises UsageError for an unknown format."""
     return [name for name, _ in _files(formats, stem)]
 
 
@@ -55,17 +55,17 @@ def _files(formats: Iterable[str], stem: str) -> Iterator[tuple[str, Writer]]:
 
 
 def stem_of(title: str) -> str:
-    """Return a run's id, or a log's name, as files can have it."""
+    """Return a run's ID or a log's name, made fit for a file name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", title)[-100:].lstrip(".-") or "report"
 
 
 def write_report(
     summary: Summary, formats: Iterable[str], directory: Path, *, stem: str = OWN, force: bool = False
 ) -> list[Path]:
-    """Write a report's files into a directory, each replaced whole; the files, in the order asked for.
+    """Write a report's files into a directory, each atomically; return their paths in order.
 
-    With a stem the directory is not the run's own: a file there that is not known to be this report's is replaced
-    with `force` only. Raises UsageError for such a file, for an unknown format and where nothing can be written.
+    With a stem the directory is not the run's own: a file there that is not a report of the same source is replaced
+    with `force` only. Raises UsageError for such a file, for an unknown format and where writing fails.
     """
     files = [(directory / name, write) for name, write in _files(formats, stem)]
     owner = None if force or not stem else report_of(summary)
@@ -80,18 +80,18 @@ def write_report(
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Say which file cannot be written, and why."""
+    """Convert an OSError to a UsageError that says which file cannot be written, and why."""
     try:
         yield
     except OSError as error:
         no_directory = path.parent.exists() and not path.parent.is_dir()
-        why = f"{path.parent} is no directory" if no_directory else error.strerror or str(error)
-        remedy = "write it elsewhere: tpu-tui report … --out DIR"
+        why = f"{path.parent} is not a directory" if no_directory else error.strerror or str(error)
+        remedy = "write elsewhere with tpu-tui report … --out DIR"
         raise UsageError(f"cannot write {path}", why=why, remedy=remedy) from error
 
 
 def _write(path: Path, text: str, owner: str | None) -> None:
-    """Put a file in place whole; with an owner, only where there is none or one of that owner's."""
+    """Write a file atomically; with an owner, replace only that owner's file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -99,7 +99,7 @@ def _write(path: Path, text: str, owner: str | None) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
         if owner:
-            # Another report may have come here since all places were looked at.
+            # Another report may have been written here since the check above.
             _require_own(path, owner)
         temporary.replace(path)
     finally:
@@ -108,19 +108,19 @@ def _write(path: Path, text: str, owner: str | None) -> None:
 
 
 def _require_own(path: Path, source: str | None) -> None:
-    """Raise UsageError where there is a file that is no report of this source."""
+    """Raise UsageError for an existing file that is not a report of this source."""
     found = source_of_file(path) if path.is_file() else None
     if found is None or found == source:
         return
     raise UsageError(
-        f"{path} is not replaced",
-        why=f"it is a report of {found}" if found else "it is not known to be a report of this run or log",
-        remedy="--force replaces it; --out DIR writes elsewhere",
+        f"refusing to replace {path}",
+        why=f"it is a report of {found}" if found else "it is not a report of this run or log",
+        remedy="replace it with --force, or write elsewhere with --out DIR",
     )
 
 
 def source_of_file(path: Path) -> str | None:
-    """Return what a report's file says it is of: empty where it says nothing, None where it holds nothing at all."""
+    """Return the source that a report's file states; empty where it states none, None for an empty file."""
     with path.open("rb") as file:
         head = file.read(_LOOKED_AT_BYTES).decode("utf-8", "replace")
         file.seek(max(0, path.stat().st_size - _LOOKED_AT_BYTES))
@@ -135,7 +135,7 @@ def source_of_file(path: Path) -> str | None:
 
 
 def _source_of_table(text: str) -> str | None:
-    """Return what the first row of a table says that it is of; None where it has no rows."""
+    """Return the source in the first row of a table; None where it has no rows."""
     table = csv.DictReader(text.splitlines())
     if REPORT_OF not in (table.fieldnames or ()):
         return ""

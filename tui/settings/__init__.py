@@ -1,4 +1,4 @@
-"""Settings: what was asked for, by flag, environment, profile or gcloud's configuration, and where each came from."""
+"""Settings from flags, environment, profile and gcloud's configuration, each with its origin."""
 
 from __future__ import annotations
 

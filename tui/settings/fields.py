@@ -1,4 +1,4 @@
-"""Every setting: its meaning, its form and its default."""
+"""Every setting: its meaning, its parser and its default."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from tui.text.numbers import is_integer, is_number, parse_integer
 
 ENVIRONMENT_PREFIX = "TPU_TUI_"
 EVERY_ZONE = "-"
-"""Given as a zone it means every zone, as in the API's own `locations/-`."""
+"""As a zone it means every zone, like the API's `locations/-`."""
 _ENDPOINTS = ("tpu", "compute", "storage", "iap")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 _MOST_THRESHOLD = 1e300
 _SHOWN = 20
-"""Characters of a wrong number that the error repeats."""
+"""Most characters of an invalid number that an error quotes."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """What relative paths and `~` in a value mean: where it was written, and whose home it is."""
+    """The directories that relative paths and `~` in a value refer to."""
 
     directory: Path
     user_home: Path
 
     def path(self, text: str) -> Path:
-        """The absolute path that `text` means here."""
+        """Return the absolute path for `text`."""
         if text == "~" or text.startswith("~/"):
             return self.user_home / text[2:]
         return self.directory / Path(text).expanduser()
 
 
 Read = Callable[[Any, Place], Any]
-"""Reads a value as written in TOML, a flag or a variable; raises ValueError saying what it should be."""
+"""Parses a value from TOML, a flag or a variable; raises ValueError saying what it should be."""
 
 
 @dataclass(frozen=True)
 class SettingField:
-    """One setting: its profile key (the variable is the same in capitals), reader, default and meaning."""
+    """One setting: its profile key (also the variable, in capitals), parser, default and meaning."""
 
     name: str
     read: Read
@@ -58,7 +58,7 @@ class SettingField:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment variables that set it: by its own name, and by its flag's where that is another."""
+        """The environment variables that set it: one for its name, and one for its flag's if that differs."""
         if not self.in_environment:
             return ()
         names = dict.fromkeys((self.name, self.flag or self.name))
@@ -92,7 +92,7 @@ def _zones(value: Any, place: Place) -> tuple[str, ...]:
     words = [word for zone in value for word in (zone.split(",") if isinstance(zone, str) else [zone])]
     zones = tuple(dict.fromkeys(_text(zone, place) for zone in words))
     if any("/" in zone for zone in zones):
-        raise ValueError("should be bare names of zones, as us-central1-a")
+        raise ValueError("should be bare names of zones, e.g. us-central1-a")
     return () if EVERY_ZONE in zones else zones
 
 
@@ -133,9 +133,9 @@ def _thresholds(value: Any, place: Place) -> Mapping[str, float]:
             near = near_matches(name, THRESHOLDS, 1)
             raise ValueError(f"has no {name}: " + (f"did you mean {near[0]}?" if near else ", ".join(THRESHOLDS)))
         if not isinstance(number, (int, float)) or isinstance(number, bool):
-            raise ValueError(f"should hold numbers only, and {name} is none")
+            raise ValueError(f"should contain numbers only, but {name} is not one")
         if not is_number(number, 0, _MOST_THRESHOLD):
-            raise ValueError(f"should hold numbers from 0 up, and {name} is {str(number)[:_SHOWN]}")
+            raise ValueError(f"should contain numbers from 0 up, but {name} is {str(number)[:_SHOWN]}")
     return {name: float(number) for name, number in table.items()}
 
 
@@ -143,36 +143,40 @@ def _endpoints(value: Any, place: Place) -> Mapping[str, str]:
     table = _table(value, place)
     for name, address in table.items():
         if name not in _ENDPOINTS or not isinstance(address, str) or not address:
-            raise ValueError(f"should hold {', '.join(_ENDPOINTS)}, each an address")
+            raise ValueError(f"should contain addresses for {', '.join(_ENDPOINTS)} only")
     return table
 
 
 FIELDS = (
     SettingField("project", _text, None, "Google Cloud project", flag="project"),
-    SettingField("zones", _zones, (), "zones to look in; none, or -: every zone", flag="zone"),
-    SettingField("hosts", _path, None, "a file of SSH machines instead of the API", flag="hosts"),
+    SettingField("zones", _zones, (), "zones to look in; none or -: every zone", flag="zone"),
+    SettingField("hosts", _path, None, "a file of SSH hosts to use instead of the API", flag="hosts"),
     SettingField("user", _text, None, "user to log in as", flag="user"),
-    SettingField("identity", _path, None, "private SSH key", flag="identity"),
-    SettingField("port", _port, None, "SSH port, where it is not the worker's own"),
-    SettingField("known_hosts", _paths, (), "files of host keys to trust, as OpenSSH keeps them", flag="known_hosts"),
+    SettingField("identity", _path, None, "private SSH key file", flag="identity"),
+    SettingField("port", _port, None, "SSH port, if not the worker's default"),
+    SettingField("known_hosts", _paths, (), "files of trusted host keys in OpenSSH's format", flag="known_hosts"),
     SettingField(
-        "host_keys", _one_of("strict", "accept-new"), "strict", "what to do with a new host key", flag="host_keys"
+        "host_keys",
+        _one_of("strict", "accept-new"),
+        "strict",
+        "what to do with an unknown host key",
+        flag="host_keys",
     ),
-    SettingField("route", _one_of("external", "internal", "iap"), "external", "how workers are reached"),
+    SettingField(
+        "route", _one_of("external", "internal", "iap"), "external", "how to reach workers: external, internal or iap"
+    ),
     SettingField("jump", _text, None, "jump host, [user@]host[:port]"),
-    SettingField("run_root", _text, "~/.tpu-tui", "where runs are kept on a worker"),
+    SettingField("run_root", _text, "~/.tpu-tui", "directory of runs on a worker"),
     SettingField(
-        "runtime", _one_of("pjrt", "cpu", "xrt", "none"), "pjrt", "what a job's environment is prepared for"
+        "runtime", _one_of("pjrt", "cpu", "xrt", "none"), "pjrt", "runtime that a job's environment is prepared for"
     ),
-    SettingField("dialects", _table, {}, "log formats of your own", in_environment=False),
-    SettingField(
-        "thresholds", _thresholds, {}, "how patient we are, and what counts as too little", in_environment=False
-    ),
-    SettingField("endpoints", _endpoints, {}, "other places of the APIs", in_environment=False),
-    SettingField("token", _text, None, "what a local pod knows its owner by", in_environment=False, is_secret=True),
-    SettingField("read_only", _switch, False, "refuse whatever changes or costs something", flag="read_only"),
+    SettingField("dialects", _table, {}, "your own log formats", in_environment=False),
+    SettingField("thresholds", _thresholds, {}, "timeouts and limits", in_environment=False),
+    SettingField("endpoints", _endpoints, {}, "other addresses of the APIs", in_environment=False),
+    SettingField("token", _text, None, "token of a local pod", in_environment=False, is_secret=True),
+    SettingField("read_only", _switch, False, "refuse anything that changes or costs something", flag="read_only"),
 )
 """Every setting that a profile may hold."""
 
 LOCAL_TABLE = "local"
-"""A profile's table that says which live local pod it belongs to: `pid`, and what else the pod wants to remember."""
+"""The table of a profile that a local pod wrote: its `pid`, and more that the pod stores there."""

@@ -12,12 +12,12 @@ from pathlib import Path
 _NO_CONFIGURATION = "NONE"
 """gcloud's name for "no configuration at all"."""
 _PROPERTIES = {"project": ("core", "project"), "zones": ("compute", "zone"), "account": ("core", "account")}
-"""Our setting → gcloud's section and property."""
+"""The section and property of gcloud for each setting."""
 
 
 @dataclass(frozen=True)
 class GcloudConfiguration:
-    """The active configuration: its name, the settings it gives, and why it could not be read, if so."""
+    """The active configuration: its name, its settings, and why it could not be read, if so."""
 
     name: str | None = None
     values: Mapping[str, str] = field(default_factory=dict)
@@ -25,13 +25,13 @@ class GcloudConfiguration:
 
 
 def config_directory(environ: Mapping[str, str], user_home: Path) -> Path:
-    """Where gcloud keeps its configurations and credentials."""
+    """Return the directory of gcloud's configurations and credentials."""
     given = environ.get("CLOUDSDK_CONFIG")
     return Path(given) if given else user_home / ".config" / "gcloud"
 
 
 def environment_variable(setting: str) -> str | None:
-    """The variable by which gcloud itself takes this setting (`CLOUDSDK_CORE_PROJECT`), None where it has none."""
+    """Return gcloud's own variable for a setting (`CLOUDSDK_CORE_PROJECT`); None where there is none."""
     if setting not in _PROPERTIES:
         return None
     section, name = _PROPERTIES[setting]
@@ -39,7 +39,7 @@ def environment_variable(setting: str) -> str | None:
 
 
 def read_active(environ: Mapping[str, str], user_home: Path) -> GcloudConfiguration:
-    """Read the active configuration; one that is absent gives nothing, a broken one says so in `problem`."""
+    """Read the active configuration; empty where there is none, with `problem` where it is broken."""
     directory = config_directory(environ, user_home)
     try:
         name = environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or _active_name(directory)
@@ -60,7 +60,7 @@ def _active_name(directory: Path) -> str:
 
 
 def _read_properties(path: Path) -> dict[str, str]:
-    """The properties that we take. Raises OSError, and ValueError for a file that is none of gcloud's."""
+    """Read the properties for settings. Raises OSError, and ValueError for an invalid file."""
     text = path.read_text("utf-8")
     import configparser
 

@@ -1,7 +1,7 @@
-"""The directory that holds runs, profiles and accepted host keys: made for its owner alone, and checked for others.
+"""The home directory of runs, profiles and accepted host keys: create it for its owner alone, and check its files.
 
-Who may write there decides which machines are trusted and where jobs go. So a directory that others may write to is
-warned of, and a profile or a file of host keys that is another user's, or that anyone may write, is not read.
+Those who may write there decide which machines are trusted and where jobs go. So there is a warning for a home that
+others may write to, and a profile or host key file that belongs to another user, or is writable by all, is not read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PRIVATE = 0o700
 
 
 def make_private(path: Path) -> None:
-    """Make a directory and the missing ones above it, each for its owner alone whatever the umask. Raises OSError."""
+    """Create a directory and its missing parents for their owner alone, whatever the umask. Raises OSError."""
     missing = [path, *path.parents]
     for each in reversed(missing[: next((place for place, one in enumerate(missing) if one.is_dir()), 0)]):
         with suppress(FileExistsError):
@@ -29,7 +29,7 @@ def make_private(path: Path) -> None:
 
 
 def loose_home(home: Path) -> str | None:
-    """Return the warning for a home that others than its owner may write to, with what to do; None for any other."""
+    """Return a warning, with the remedy, for a home that others may write to; None for a private one."""
     try:
         mode = home.stat().st_mode
     except OSError:
@@ -42,19 +42,19 @@ def loose_home(home: Path) -> str | None:
 
 
 def check_trusted(path: Path, status: os.stat_result, what: str, home: Path) -> None:
-    """Refuse a file that decides what is trusted where others decide what it holds. Raises UsageError.
+    """Refuse a file that decides what is trusted if others can change it. Raises UsageError.
 
-    Everybody may trust what is the superuser's, and the superuser what belongs to the home's owner.
+    Files of root are trusted by everyone; root also trusts those of the home's owner.
     """
     place = shlex.quote(str(path))
     trusted = {0, os.getuid()} | ({home.stat().st_uid} if os.getuid() == 0 else set())
     if status.st_uid not in trusted:
-        why = f"{path} belongs to {_name_of(status.st_uid)}, who decides what it holds"
-        remedy = f"look at what it holds, then move it away: mv {place} {place}.old"
+        why = f"{path} belongs to {_name_of(status.st_uid)}"
+        remedy = f"check its contents, then move it away: mv {place} {place}.old"
         raise UsageError(f"{what} is not read", why=why, remedy=remedy)
     if status.st_mode & stat.S_IWOTH:
         why = f"every user of this machine may write to {path}"
-        raise UsageError(f"{what} is not read", why=why, remedy=f"look at what it holds, then chmod go-w {place}")
+        raise UsageError(f"{what} is not read", why=why, remedy=f"check its contents, then chmod go-w {place}")
 
 
 def _name_of(uid: int) -> str:

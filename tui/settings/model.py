@@ -1,4 +1,4 @@
-"""What settings are: frozen values, each with its origin."""
+"""The settings: frozen values, each with its origin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Setting:
-    """One value and where it came from: what `config show` prints."""
+    """One value and its origin, as `config show` prints them."""
 
     name: str
     value: Any
@@ -20,43 +20,43 @@ class Setting:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that was configured for one invocation."""
+    """All settings of one invocation."""
 
     home: Path
-    """Holds runs, profiles and accepted host keys: `$TPU_TUI_HOME`, else the platform's user data directory."""
+    """Directory of runs, profiles and accepted host keys: `$TPU_TUI_HOME`, else the user data directory."""
     profile: str | None = None
     project: str | None = None
     zones: tuple[str, ...] = ()
     """Zones to look in; empty means every zone."""
     hosts: Path | None = None
-    """A file of SSH machines instead of the Cloud TPU API."""
+    """A file of SSH hosts to use instead of the Cloud TPU API."""
     user: str | None = None
     identity: Path | None = None
     port: int | None = None
     known_hosts: tuple[Path, ...] = ()
     host_keys: str = "strict"
-    """What to do with a host key not seen before: `strict` refuses, `accept-new` keeps it."""
+    """What to do with an unknown host key: `strict` refuses it, `accept-new` saves it."""
     route: str = "external"
-    """How workers are reached: `external` or `internal` address, or `iap` tunnel."""
+    """How to reach workers: by `external` or `internal` address, or through an `iap` tunnel."""
     jump: str | None = None
     run_root: str = "~/.tpu-tui"
-    """Where runs are kept on a worker."""
+    """Directory of the runs on a worker."""
     runtime: str = "pjrt"
-    """What a job's environment is prepared for: `pjrt`, `cpu`, `xrt` or `none`."""
+    """The runtime that a job's environment is prepared for: `pjrt`, `cpu`, `xrt` or `none`."""
     dialects: Mapping[str, Any] = field(default_factory=dict)
     thresholds: Mapping[str, float] = field(default_factory=dict)
     endpoints: Mapping[str, str] = field(default_factory=dict)
-    """Other places of the APIs: `tpu` (gRPC host:port), `compute` and `storage` (URLs). Set on a local pod."""
+    """Other addresses of the APIs: `tpu` (gRPC host:port), `compute` and `storage` (URLs). Set by a local pod."""
     token: str | None = field(default=None, repr=False)
-    """The bearer token that a local pod's APIs ask for; it is never sent beyond this machine."""
+    """The bearer token for a local pod's APIs; it is never sent beyond this machine."""
     read_only: bool = False
     account: str | None = None
-    """The account that gcloud is logged in with; only for messages."""
+    """The account that gcloud is logged in with, for messages only."""
     origins: Mapping[str, Setting] = field(default_factory=dict)
 
     @property
     def runs_home(self) -> Path:
-        """Where run directories are."""
+        """The directory of run directories."""
         return self.home / "runs"
 
     @property

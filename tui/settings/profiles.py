@@ -1,4 +1,4 @@
-"""Profiles: settings kept under a name, one TOML file each."""
+"""Profiles: settings saved under a name, one TOML file each."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from tui.errors import UsageError, near_matches
 from tui.pod.run import LOCAL_PROFILE
+from tui.procs.liveness import pid_exists
 from tui.settings.fields import FIELDS, LOCAL_TABLE, Place
 from tui.settings.home import check_trusted, make_private
 from tui.text.bounded_json import check_document
@@ -20,14 +21,14 @@ from tui.text.printable import one_line
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _WHY_SHOWN = 300
-"""Characters of a wrong value that the error repeats."""
+"""Most characters of an invalid value that an error quotes."""
 _LINE = re.compile(r"at line (\d+)")
 _KEYS = (*(field.name for field in FIELDS), LOCAL_TABLE)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile as read: values by setting, and the table of the local pod it belongs to."""
+    """A profile: values by setting, and the table of the local pod that it belongs to."""
 
     name: str
     path: Path
@@ -36,32 +37,32 @@ class Profile:
 
     @property
     def origin(self) -> str:
-        """How `config show` names it."""
+        """The profile's name in `config show`."""
         return f"profile {self.name} ({self.path})"
 
     @property
     def belongs_to_live_pod(self) -> bool:
-        """Whether the local pod that wrote it still runs."""
+        """Whether the local pod that wrote it is still running."""
         pid = self.local.get("pid")
-        return isinstance(pid, int) and pid > 0 and _is_alive(pid)
+        return isinstance(pid, int) and pid > 0 and pid_exists(pid)
 
 
 def profile_path(home: Path, name: str) -> Path:
-    """The file of a profile. Raises UsageError for a name that is no file name."""
+    """Return the file of a profile. Raises UsageError for an invalid name."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"no name for a profile: {name!r}", remedy="use letters, digits, dots, - and _")
+        raise UsageError(f"{name!r} is not a valid profile name", remedy="use letters, digits, dots, - and _")
     return home / "profiles" / f"{name}.toml"
 
 
 def read_profile(home: Path, name: str, user_home: Path) -> Profile:
-    """Read a profile. Raises UsageError naming file and line, or the profiles there are when this one is not."""
+    """Read a profile. Raises UsageError, with file and line, or with similar names for a missing profile."""
     path = profile_path(home, name)
     try:
         with path.open("rb") as file:
             check_trusted(path, os.fstat(file.fileno()), f"profile {name}", home)
             text = file.read().decode("utf-8-sig")
     except FileNotFoundError:
-        raise UsageError(f"no such profile: {name}", remedy=_profiles_there_are(home, name)) from None
+        raise UsageError(f"no such profile: {name}", remedy=_missing_profile_remedy(home, name)) from None
     except UnicodeDecodeError as error:
         why = f"{path} is not UTF-8 text (byte {error.start})"
         raise UsageError(f"profile {name} cannot be read", why=why) from None
@@ -74,7 +75,7 @@ def read_profile(home: Path, name: str, user_home: Path) -> Profile:
 
 
 def _parsed(name: str, path: Path, text: str) -> dict[str, Any]:
-    """A profile's document. The parser is loaded by whoever has a profile, which a hosts file needs none of."""
+    """Parse a profile's TOML; the parser is loaded only where there is a profile."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -83,18 +84,18 @@ def _parsed(name: str, path: Path, text: str) -> dict[str, Any]:
     try:
         document = tomllib.loads(text)
         check_document(document)
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits, or lists 1,000 deep, among them
+    except (ValueError, RecursionError) as error:  # e.g. a number of 5,000 digits, or lists nested 1,000 deep
         found = _LINE.search(str(error))
         where = f"{path}, line {found[1]}" if found else str(path)
         why = f"{where}: {one_line(str(error))[:_WHY_SHOWN]}"
-        raise UsageError(f"profile {name} is no TOML", why=why, remedy=f"correct {path}") from None
+        raise UsageError(f"profile {name} is not valid TOML", why=why, remedy=f"correct {path}") from None
     return document
 
 
 def save_profile(home: Path, name: str, values: Mapping[str, Any]) -> Path:
-    """Write a profile, readable by its owner only, whole or not at all; None values are left out.
+    """Write a profile atomically, readable by its owner only; None values are omitted.
 
-    Raises UsageError for a key or value that could not be read back, or a place that cannot be written.
+    Raises UsageError for a key or value that could not be read back, or a file that cannot be written.
     """
     import tomli_w
 
@@ -111,7 +112,7 @@ def save_profile(home: Path, name: str, values: Mapping[str, Any]) -> Path:
 
 
 def delete_profile(home: Path, name: str) -> None:
-    """Remove a profile; one that is not there is no error."""
+    """Delete a profile; a missing one is not an error."""
     profile_path(home, name).unlink(missing_ok=True)
 
 
@@ -139,17 +140,17 @@ def _checked(values: Mapping[str, Any], path: Path, text: str, user_home: Path) 
         where = f"{path}{_line_of(key, text)}"
         if key not in fields:
             near = near_matches(key, _KEYS, 1, cutoff=0.5)
-            remedy = f"did you mean {near[0]}?" if near else f"a profile holds {', '.join(fields)}"
+            remedy = f"did you mean {near[0]}?" if near else f"settings are {', '.join(fields)}"
             raise UsageError(f"no such setting: {key}", why=where, remedy=remedy)
         try:
             checked[key] = fields[key].read(value, place)
         except ValueError as error:
-            raise UsageError(f"{key} {error}", why=f"{where} says {repr(value)[:_WHY_SHOWN]}") from None
+            raise UsageError(f"{key} {error}", why=f"{where}: {repr(value)[:_WHY_SHOWN]}") from None
     return checked
 
 
 def _line_of(key: str, text: str) -> str:
-    """`, line N` of the first line that sets `key`; empty where it is not known."""
+    """Return `, line N` of the first line that sets `key`; empty where it is unknown."""
     sets_it = re.compile(rf"""\s*\[?\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
     for number, line in enumerate(text.splitlines(), 1):
         if sets_it.match(line):
@@ -157,14 +158,14 @@ def _line_of(key: str, text: str) -> str:
     return ""
 
 
-def _profiles_there_are(home: Path, name: str) -> str:
+def _missing_profile_remedy(home: Path, name: str) -> str:
     if name == LOCAL_PROFILE:
-        return "tpu-tui local up starts a local pod and writes it"
+        return "start a local pod, which writes it: tpu-tui local up"
     names = sorted(path.stem for path in (home / "profiles").glob("*.toml"))
     near = near_matches(name, names, 1)
     if near:
         return f"did you mean {near[0]}?"
-    return f"there are: {', '.join(names)}" if names else f"write {profile_path(home, name)}"
+    return f"existing profiles: {', '.join(names)}" if names else f"create {profile_path(home, name)}"
 
 
 def _plain(value: Any) -> Any:
@@ -175,13 +176,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items() if item is not None}
     return value
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True

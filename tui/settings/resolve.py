@@ -1,4 +1,4 @@
-"""Settings put together: flag, then environment, then profile, then gcloud's active configuration, then default."""
+"""Resolve settings: flag, then environment, profile, gcloud's active configuration, default."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _HIDDEN = "(not shown)"
 
 
 def load(flags: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings for these flags (names as on the command line, with `_`; absent or None: not given).
+    """Return the settings for these flags (names as on the command line, with `_`; absent or None: not given).
 
-    Raises UsageError for a value that cannot be, a profile that is not there, or one that cannot be read.
+    Raises UsageError for an invalid value, and for a profile that is missing or unreadable.
     """
     environment = os.environ if environ is None else environ
     return _Resolver(flags, environment).settings()
 
 
 class _Resolver:
-    """One resolution: where each value may come from, strongest first."""
+    """Resolves all settings of one invocation from their sources, the strongest first."""
 
     def __init__(self, flags: Mapping[str, Any], environ: Mapping[str, str]) -> None:
         self._flags = {name: value for name, value in flags.items() if value is not None and value != []}
@@ -48,7 +48,7 @@ class _Resolver:
     def settings(self) -> Settings:
         found = {field.name: self._resolve(field) for field in FIELDS}
         if "project" in self._flags and "hosts" not in self._flags and found["hosts"].value is not None:
-            found["hosts"] = Setting("hosts", None, f"set aside by --project; else {found['hosts'].origin}")
+            found["hosts"] = Setting("hosts", None, f"overridden by --project; otherwise {found['hosts'].origin}")
         values = {name: setting.value for name, setting in found.items()}
         profile = Setting("profile", self._profile.name if self._profile else None, self._profile_origin)
         account = self._account()
@@ -79,11 +79,11 @@ class _Resolver:
         if not self._names_a_place() and profile_path(home, LOCAL_PROFILE).exists():
             local = read_profile(home, LOCAL_PROFILE, self._user_home)
             if local.belongs_to_live_pod:
-                return local, "a local pod is running and no project or hosts file is configured"
+                return local, "chosen because a local pod is running and no project or hosts file is configured"
         return None, "default"
 
     def _names_a_place(self) -> bool:
-        """Whether a project or a hosts file is configured anywhere but in a profile."""
+        """Return whether a project or a hosts file is configured outside profiles."""
         variables = ("TPU_TUI_PROJECT", "TPU_TUI_HOSTS", "CLOUDSDK_CORE_PROJECT")
         return (
             "project" in self._flags
@@ -105,8 +105,8 @@ class _Resolver:
         return self._read(field, self._flags[field.flag], f"--{field.flag.replace('_', '-')}"), "flag"
 
     def _from_environment(self, field: SettingField) -> tuple[Any, str]:
-        theirs = None if self._is_local_pod else gcloud.environment_variable(field.name)
-        for variable in (*field.variables, theirs):
+        gcloud_variable = None if self._is_local_pod else gcloud.environment_variable(field.name)
+        for variable in (*field.variables, gcloud_variable):
             if variable and self._environ.get(variable):
                 return self._read(field, self._environ[variable], variable), f"environment {variable}"
         return _UNSET, ""
@@ -124,7 +124,7 @@ class _Resolver:
 
     @property
     def _is_local_pod(self) -> bool:
-        """Whether the profile points away from Google's API; what gcloud is told says nothing about that place."""
+        """Whether the profile uses another API than Google's; gcloud's settings do not apply to that."""
         return self._profile is not None and "tpu" in self._profile.values.get("endpoints", {})
 
     def _read(self, field: SettingField, value: Any, where: str) -> Any:
@@ -148,5 +148,5 @@ class _Resolver:
 
 
 def _without_secret(field: SettingField, setting: Setting) -> Setting:
-    """The setting as it may be shown."""
+    """Return the setting with a secret value hidden."""
     return replace(setting, value=_HIDDEN) if field.is_secret and setting.value is not None else setting

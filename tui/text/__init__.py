@@ -1,1 +1,1 @@
-"""Texts and numbers from elsewhere, made safe; texts to be read. Pure."""
+"""Parse untrusted texts and numbers safely, and format numbers, durations and workers. Pure."""

@@ -1,4 +1,4 @@
-"""JSON from elsewhere: documents of bounded size, depth and numbers; anything else is a ValueError."""
+"""Parse untrusted JSON: documents of bounded size, depth and numbers; anything else is a ValueError."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from tui.text.numbers import MOST_INTEGER
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Bytes of a document: the record of a pod with 16,384 workers takes a tenth of it."""
+"""Most bytes of a document: the record of a pod with 16,384 workers takes a tenth of that."""
 MOST_DEPTH = 32
-"""Levels of lists and objects: documents written here have four."""
+"""Most levels of lists and objects: the project's own documents have four."""
 _MOST_DIGITS = len(str(-MOST_INTEGER))
 
 
@@ -23,11 +23,11 @@ def _integer(digits: str) -> int:
 
 
 _DECODER = json.JSONDecoder(parse_int=_integer)
-"""Made once: `json.loads` makes one at each call that sets how numbers are read."""
+"""Made once: `json.loads` would make one per call with `parse_int`."""
 
 
 def parse_json(data: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
-    """Parse a JSON document. Raises ValueError for one that is none, too large or too deep, whatever is in it."""
+    """Parse a JSON document. Raises ValueError for one that is invalid, too large or too deep."""
     if len(data) > most_bytes:
         raise ValueError(f"a document of {len(data)} bytes, more than {most_bytes}")
     try:
@@ -41,7 +41,7 @@ def parse_json(data: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
 
 
 def check_document(document: Any) -> None:
-    """Raise ValueError where lists and objects are nested too deep, or a number is too large, to be worked with."""
+    """Raise ValueError where lists and objects are nested too deep or a number is too large."""
     for level in _levels(document):
         if any(isinstance(value, int) and abs(value) > MOST_INTEGER for value in level):
             raise ValueError("a number with too many digits")

@@ -1,14 +1,14 @@
-"""Durations as text: in a sentence, in a table's cell, and as a clock shows them."""
+"""Format durations for a sentence, for a table's cell, and as a clock."""
 
 from __future__ import annotations
 
 UNKNOWN = "–"
-"""What stands for a duration, or a figure, that is not known."""
+"""Stands for an unknown duration or figure."""
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration for a sentence, in the unit that matters: `1.5 s`, `90 s`, `30 min`, `6 h`, `3 d`."""
+    """Format a duration for a sentence, in one unit: `1.5 s`, `90 s`, `30 min`, `6 h`, `3 d`."""
     for unit_s, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
         if seconds >= 2 * unit_s:
             return f"{seconds / unit_s:.0f} {unit}"
@@ -16,7 +16,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_elapsed(seconds: float | None) -> str:
-    """Return a duration for a table's cell: `42s`, `3m07s`, `2h05m`, `3d04h`; a dash when it is unknown."""
+    """Format a duration for a table's cell: `42s`, `3m07s`, `2h05m`, `3d04h`; a dash for an unknown one."""
     if seconds is None:
         return UNKNOWN
     whole = max(0, int(seconds))
@@ -30,7 +30,7 @@ def format_elapsed(seconds: float | None) -> str:
 
 
 def format_clock(seconds: float | None) -> str:
-    """Return a duration as `1 d 02:03:04`, below half a second as `0.4 s`; a dash when it is unknown."""
+    """Format a duration as `1 d 02:03:04`, below half a second as `0.4 s`; a dash for an unknown one."""
     if seconds is None:
         return UNKNOWN
     if 0 < seconds < 0.5:

@@ -1,4 +1,4 @@
-"""What may be shown: remote text made harmless, and figures with the digits that mean something."""
+"""Make remote text harmless, and format figures with their significant digits."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _CONTROL = re.compile(
     r"\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 controls
     r"\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff"
-    r"\ud800-\udfff"  # what is no character
+    r"\ud800-\udfff"  # surrogates
     r"]"
 )
-"""Unicode's categories Cc, Cf, Cs, Zl and Zp: what a terminal obeys, or shows nothing of.
+"""Unicode's categories Cc, Cf, Cs, Zl and Zp: what a terminal obeys or does not show.
 
-Left are tab and newline, the joiners that scripts and emoji need (U+200C, U+200D), and number signs, which are seen.
+Exceptions are tab and newline, the joiners that scripts and emoji need (U+200C, U+200D), and visible number signs.
 """
 _PICTURES = 0x2400
 """Start of Unicode's Control Pictures: U+2400 + n depicts control character n."""
 _FIGURE_DIGITS = 7
-"""Of what was worked out from other figures: the single precision that curves are kept in."""
+"""Significant digits of computed figures: the single precision in which curves are stored."""
 
 
 def _picture(match: re.Match[str]) -> str:
@@ -31,9 +31,9 @@ def _picture(match: re.Match[str]) -> str:
 
 
 def printable(text: str | bytes) -> str:
-    """The text with every control and format character but tab and newline replaced by a visible one.
+    """Replace every control and format character, except tab and newline, by a visible one.
 
-    Bytes are decoded as UTF-8, invalid ones replaced. Escape sequences, carriage returns, C1 controls and
+    Bytes are decoded as UTF-8, with invalid ones replaced. Escape sequences, carriage returns, C1 controls and
     bidirectional overrides lose their effect; nothing else changes.
     """
     if isinstance(text, bytes):
@@ -42,17 +42,17 @@ def printable(text: str | bytes) -> str:
 
 
 def one_line(text: str | bytes) -> str:
-    """The text as one printable line: line breaks and tabs become blanks."""
+    """Return the text as one printable line; line breaks and tabs become blanks."""
     return " ".join(printable(text).split())
 
 
 def significant(value: float) -> float:
-    """The number without the digits that only binary arithmetic puts there: 748.86, not 748.8599999999999."""
+    """Round away the digits of binary arithmetic: 748.86, not 748.8599999999999."""
     return float(f"{value:.{_FIGURE_DIGITS}g}")
 
 
 def figure(value: float, decimals: int = 2, *, apart: bool = False) -> str:
-    """A number to be read; one too small for its decimals with three digits, `apart` with thousands apart."""
+    """Format a number; with three digits where it is too small for `decimals`, with `apart` with `,` in thousands."""
     if not math.isfinite(value):
         return str(value)
     if 0 < abs(value) < 10.0 ** (1 - decimals):

@@ -1,1 +1,1 @@
-"""The parts of the command line's parser: types of arguments, suggestions, completion."""
+"""The command line: its parser, argument types, suggestions and shell completion."""

@@ -13,15 +13,15 @@ from tui.errors import UsageError
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _WHOLE = re.compile(r"[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?:_[0-9]{3})+")
-"""Thousands may be separated; `1,2` is not one number."""
+"""Digits, or groups of three separated by `,` or `_`; `1,2` is not one number."""
 _MOST_DIGITS = 18
-"""Digits of a whole number, those of a 64-bit count: no list is that long, and no log."""
+"""Most digits of a whole number, so that it fits into 64 bits."""
 
-SLICE = "a slice by its name, or ZONE/NAME where several zones have it"
+SLICE = "a slice: NAME, or ZONE/NAME if the name is not unique"
 RUN = "a run: its ID, a unique part of it, `last`, or its directory"
 FILE = "a log file (compressed is fine), `-` for stdin, or gs://BUCKET/OBJECT"
 LOG = f"{RUN}; or {FILE}"
-"""Help for arguments that many commands take."""
+"""Help texts of arguments that many commands take."""
 
 
 def seconds(text: str) -> float:
@@ -36,15 +36,15 @@ def seconds(text: str) -> float:
 
 
 def some_seconds(text: str) -> float:
-    """Parse seconds, more than none."""
+    """Parse a positive number of seconds."""
     value = seconds(text)
     if value == 0:
-        raise argparse.ArgumentTypeError("must be more than 0 seconds; leave it out for no limit")
+        raise argparse.ArgumentTypeError("must be more than 0 seconds; omit it for no limit")
     return value
 
 
 def whole(text: str) -> int:
-    """Parse a whole number from 0 on: `4096`, also written `4,096` or `4_096`."""
+    """Parse a whole number, 0 or more: `4096`, also written `4,096` or `4_096`."""
     if not _WHOLE.fullmatch(text):
         raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}")
     bare = text.replace(",", "").replace("_", "")
@@ -54,14 +54,14 @@ def whole(text: str) -> int:
 
 
 def given(text: str) -> str:
-    """Refuse an empty text: an option with an unset variable after it is not taken for one left out."""
+    """Refuse an empty text, so that an option followed by an unset variable is not taken for an absent one."""
     if not text:
-        raise argparse.ArgumentTypeError("its value is empty")
+        raise argparse.ArgumentTypeError("must not be empty")
     return text
 
 
 def as_text(word: str) -> str:
-    """Return a word decoded as UTF-8, whatever this machine's locale is; one that is not UTF-8 stays as it is."""
+    """Return a word decoded as UTF-8 in any locale; a word that is not UTF-8 stays unchanged."""
     try:
         return os.fsencode(word).decode()
     except UnicodeError:
@@ -69,17 +69,17 @@ def as_text(word: str) -> str:
 
 
 def file(text: str) -> Path:
-    """Return a path; an empty word, as an unset variable leaves it, is not taken for the current directory."""
+    """Parse a path; an empty word (an unset variable) does not mean the current directory."""
     return Path(given(text))
 
 
 def directory(text: str) -> Path:
-    """Return the path of a directory."""
+    """Parse the path of a directory; shell completion proposes directories for it."""
     return file(text)
 
 
 def ago(text: str) -> datetime | None:
-    """Return the time so long before now: `30s`, `10m`, `2h`, `7d`, as far back as dates go; None for other text."""
+    """Return the time `30s`, `10m`, `2h` or `7d` ago, as far back as dates go; None for other text."""
     if not (text[:-1].isdecimal() and text[-1] in _UNITS):
         return None
     try:
@@ -89,7 +89,7 @@ def ago(text: str) -> datetime | None:
 
 
 def moment(text: str | None) -> float | None:
-    """Return the Unix time of a duration before now, or of an RFC 3339 time (UTC by default); None for None.
+    """Parse an age (`10m`) or an RFC 3339 time (UTC by default) as Unix time; None stays None.
 
     Raises UsageError for any other text.
     """
@@ -100,5 +100,5 @@ def moment(text: str | None) -> float | None:
     try:
         parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise UsageError(f"{text!r} is not a time", remedy="write it as 10m, 2h or 2026-01-31T18:00:00Z") from None
+        raise UsageError(f"{text!r} is not a time", remedy="use e.g. 10m, 2h or 2026-01-31T18:00:00Z") from None
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()

@@ -1,4 +1,4 @@
-"""The command line, read: global options, the commands, and the words after `--`."""
+"""Parse the command line: global options, the commands, and the words after `--`."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ _JOB_SEPARATOR = "--"
 _HELP = "help"
 """`tpu-tui help launch` is `tpu-tui launch --help`, as other tools have it."""
 
-COMMANDS = (
-    *("slices", "workers", "check", "exec", "sync", "config", "keys"),
-    *("launch", "runs", "status", "attach", "open", "stop"),
-    *("cores", "logs", "dialect", "replay", "report", "compare", "plan"),
-    *("local", "demo", "serve", "completion"),
-)
-"""Every command in the order of `--help`; each is a module of `tui.commands`, and loads only that."""
+_GROUPS = {
+    "slices": ("slices", "workers", "check", "exec", "sync", "keys"),
+    "runs": ("launch", "runs", "status", "attach", "open", "stop"),
+    "logs and reports": ("cores", "logs", "dialect", "replay", "report", "compare", "plan"),
+    "this machine": ("local", "demo", "serve", "config", "completion"),
+}
+"""The commands under their headings of `--help`; each is a module of `tui.commands`."""
+COMMANDS = tuple(name for names in _GROUPS.values() for name in names)
 
 _EXIT_CODES = """
 exit codes:
   0  success
   1  a check, a command or a run failed, or a stop is unconfirmed
   2  wrong usage; no such run, slice or file; refused by --read-only
-  3  the cloud or a worker is out of reach; what is known is printed
+  3  the cloud or a worker is unreachable; known data is still printed
   130  interrupted
 """
 _OPTIONS_HEADING = "options:"
-"""argparse's own heading."""
+"""argparse's heading, the same in all supported versions of Python."""
 
 
 class _PrintVersion(argparse.Action):
-    """Print the version and end."""
+    """Print the version and exit."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         with stdio.stdout_named():
@@ -47,40 +48,51 @@ class _PrintVersion(argparse.Action):
         parser.exit()
 
 
+class _RootParser(Parser):
+    """The parser of the whole command line, whose help lists the commands in groups."""
+
+    def format_help(self) -> str:
+        """Return the help with a heading above each group of commands."""
+        text = super().format_help().replace("  COMMAND\n", "", 1)
+        for heading, (first, *_) in _GROUPS.items():
+            text = text.replace(f"\n    {first} ", f"\n  {heading}:\n    {first} ", 1)
+        return text
+
+
 def global_options() -> Parser:
-    """Return the parser of options that are accepted before or after the command, up to `--`."""
+    """Return the parser of the options that are accepted before or after the command, up to `--`."""
     parser = Parser(add_help=False, allow_abbrev=False, prog="tpu-tui")
     add = parser.add_argument
-    add("--profile", help="settings kept under this name")
+    add("--profile", help="use the settings saved under this name")
     add("--project", help="Google Cloud project")
-    add("--zone", action="append", help="zone to look in; may be repeated (default: every zone)")
+    add("--zone", action="append", help="zone to look in; repeatable (default: every zone)")
     add("--hosts", metavar="FILE", type=file, help="a file of SSH hosts to use instead of the API, one per line")
     add("--user", help="user to log in as")
-    add("--identity", metavar="FILE", type=file, help="private SSH key")
-    add("--known-hosts", metavar="FILE", type=file, help="host keys to trust, in OpenSSH's format")
+    add("--identity", metavar="FILE", type=file, help="private SSH key file")
+    add("--known-hosts", metavar="FILE", type=file, help="file of trusted host keys in OpenSSH's format")
     add("--host-keys", choices=("strict", "accept-new"), help="what to do with an unknown host key (default: strict)")
     add("--read-only", action="store_true", default=None, help="refuse anything that changes or costs something")
-    add("--json", action="store_true", help="answer as JSON on stdout; all else goes to stderr")
-    add("--debug", action="store_true", help="show the traceback of an error")
+    add("--json", action="store_true", help="print the answer as JSON on stdout")
+    add("--debug", action="store_true", help="show a traceback for errors")
     return parser
 
 
 def build_parser(command: str | None = None, *, parents: Sequence[Parser] = ()) -> Parser:
-    """Return the whole command line, for parsing and for `--help`, or only a command's part of it.
+    """Return the parser of the whole command line, or only the part that one command needs.
 
-    `parents` are parsers whose options are to be known at every command, for completion.
+    `parents` are parsers whose options every command shall accept, for completion.
     """
     is_known = command in COMMANDS
-    parser = Parser(
+    parser = _RootParser(
         prog="tpu-tui",
         description="See, check, launch, watch, stop and report training runs on Cloud TPU pods.\n"
-        "Without a command it opens the console. Run `tpu-tui help COMMAND` for details.",
+        "Without a command, tpu-tui opens the console.\nRun `tpu-tui help COMMAND` for details.",
         epilog=None if is_known else _global_help() + _EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         parents=list(parents),
     )
-    parser.add_argument("--version", action=_PrintVersion, nargs=0, help="show program's version number and exit")
+    parser.add_argument("--version", action=_PrintVersion, nargs=0, help="show the version and exit")
     commands = Commands(parser, dest="command", metavar="COMMAND", parents=parents)
     for name in (command,) if is_known else COMMANDS:
         importlib.import_module(f"tui.commands.{name}").add_command(commands)
@@ -93,7 +105,7 @@ def _global_help() -> str:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Read the words of a command line; what follows `--` is the job's and is left untouched as `args.argv`."""
+    """Parse a command line; the words after `--` are the job's and become `args.argv` unchanged."""
     cut = words.index(_JOB_SEPARATOR) if _JOB_SEPARATOR in words else len(words)
     shared = global_options()
     everywhere, rest = shared.parse_known_args(list(words[:cut]))
@@ -108,12 +120,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     args.argv = [as_text(word) for word in words[cut + 1 :]]
     args.everywhere = everywhere
     if args.argv and not getattr(args, "takes_job", False):
-        parser.error(f"{args.command or 'the console'} takes no command after --")
+        parser.error(f"{args.command or 'the console'} does not take a command after --")
     return args
 
 
 def _refuse_unknown_command(words: list[str], parser: Parser) -> None:
-    """Name a word that is not a command, or not one of its actions, and what was probably meant."""
+    """Refuse a word that is not a command or an action of one, and suggest a similar one."""
     below = parser
     for word in (one_line(word) for word in words if not word.startswith("-")):
         if below.commands and word not in below.commands:
@@ -125,7 +137,7 @@ def _refuse_unknown_command(words: list[str], parser: Parser) -> None:
 
 
 def _print_help_of_word(words: list[str], parser: Parser) -> None:
-    """Print the help of a word that a command parses itself, as `runs delete --help`, and end."""
+    """Print the help of an action that a command parses itself, e.g. `runs delete --help`, and exit."""
     found = find_parser(words, parser)
     own = found.get_default("help_of") if found else None
     if own and words[1:2] and words[1] in own and {"-h", "--help"} & {*words[2:]}:
@@ -133,22 +145,22 @@ def _print_help_of_word(words: list[str], parser: Parser) -> None:
 
 
 def _refuse_unknown_option(words: list[str], shared: Parser, parser: Parser) -> None:
-    """Name an unknown option before argparse takes its value for one of the command's words."""
+    """Refuse an unknown option before argparse takes its value for a positional argument."""
     found = find_parser(words, parser)
     unknown = unknown_option(words, shared, found) if found else None
     takes_job = found is not None and found.get_default("takes_job")
     if takes_job and unknown and not unknown[0].startswith("--"):
-        return  # `exec SLICE ls -l`: a job's, for which argparse tells where it goes
+        return  # `exec SLICE ls -l`: an option of the job; argparse's error leads to the right hint
     if found and unknown:
-        behind = f"{found.prog} --help; the options of a job's command go after --, with the command"
+        behind = f"{found.prog} --help; options of the job's command go after --, with the command"
         help_ = behind if takes_job else f"{found.prog} --help"
         parser.refuse(f"no such option: {unknown[0]}", unknown[1] or help_)
 
 
 def _take_further_words(args: argparse.Namespace, words: list[str], parser: Parser) -> None:
-    """Give a command that takes any number of words (`args.many` names them) those that stood behind an option.
+    """Give a command with any number of words (`args.many` names them) those that follow an option, too.
 
-    argparse gives a positional argument one unbroken row of words only.
+    argparse gives a positional argument only one unbroken sequence of words.
     """
     many = getattr(args, "many", None)
     if many and not any(word.startswith("-") and word != "-" for word in words):
@@ -163,12 +175,12 @@ def _take_further_words(args: argparse.Namespace, words: list[str], parser: Pars
 
 
 def flags(everywhere: argparse.Namespace) -> dict[str, Any]:
-    """Return the global options that were given, by the names of the settings they set."""
+    """Return the global options that were given, by the names of their settings."""
     return {
         name: value for name, value in vars(everywhere).items() if value is not None and name not in ("json", "debug")
     }
 
 
 def full_name(args: argparse.Namespace) -> str:
-    """Return the command as it was typed, with its action: `slices delete`."""
+    """Return the name of the command with its action, e.g. `slices delete`."""
     return " ".join(filter(None, (args.command, getattr(args, "action", None))))

@@ -1,4 +1,4 @@
-"""Completion of command lines: a script for each shell, and the names that the script asks for."""
+"""Shell completion: a script for each shell, and the names that the script asks for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SHELLS = ("bash", "zsh", "fish")
 _NAMES = "tpu-tui completion --list {} --line={} 2>/dev/null"
 _LINES = {"bash": '"$COMP_LINE"', "zsh": '"$BUFFER"', "fish": "(commandline | string collect)"}
-"""The line that is being typed: the slices are those of the profile or project on it."""
+"""How each shell passes the line being typed: it may name the profile or project whose slices are wanted."""
 _FUNCTIONS = {
     "bash": """
 {function}() {{
@@ -49,18 +49,18 @@ function {function}
 end
 """,
 }
-"""A function of each shell that completes one kind of names: it runs when Tab is pressed, and not before.
+"""A function for each shell that completes one kind of names when Tab is pressed.
 
-Bash's `compgen -W` would execute a `$(…)` in a name, and a slice's can come from another machine's record of a run.
+Bash's `compgen -W` would execute a `$(…)` in a name, and names of slices can come from other machines' run records.
 """
 _FILES = {"bash": 'compgen -f -- "$1"', "zsh": "_files", "fish": "__fish_complete_path (commandline -ct)"}
 _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9.@_-]")
 _RECENT_RUNS = 20
-"""Runs whose slices are proposed."""
+"""Number of newest runs whose slices are proposed."""
 
 
 def script(shell: str) -> str:
-    """Return the whole command line as a script of that shell's completion."""
+    """Return the completion script for a shell."""
     import shtab
 
     from tui.commands.parser.parser import build_parser, global_options
@@ -88,7 +88,7 @@ def script(shell: str) -> str:
 
 
 def _function(kind: str) -> str:
-    """Return the function's name; by `_file` in it shtab 1.13 has bash know that it gives files too."""
+    """Return the function's name; `_file` in it makes shtab 1.13 tell bash that it also yields files."""
     return f"_tpu_tui_{kind}_file" if kind == "logs" else f"_tpu_tui_{kind}"
 
 
@@ -99,7 +99,7 @@ def _arguments(parser: Parser) -> Iterator[argparse.Action]:
 
 
 def _kind_of(argument: argparse.Action) -> str:
-    """Return what a word of the command line is, by what its help calls it; empty where nothing can be proposed."""
+    """Return the kind of an argument by its metavar and type; empty where nothing can be proposed."""
     metavar = argument.metavar if isinstance(argument.metavar, str) else ""
     if "RUN" in metavar:
         return "logs" if "FILE" in metavar else "words" if "SLICE" in metavar else "runs"
@@ -121,7 +121,7 @@ def list_names(kind: str, given: Mapping[str, Any], line: str) -> Iterator[str]:
 
 
 def _settings(given: Mapping[str, Any], line: str) -> Settings:
-    """Return the settings of the line that is being typed; without its options where those are not whole yet."""
+    """Return the settings for the line being typed, without its options while those are incomplete."""
     from tui.commands.parser.parser import flags, global_options
     from tui.settings import load
 
@@ -136,7 +136,7 @@ def _settings(given: Mapping[str, Any], line: str) -> Settings:
 
 
 def remember_slices(settings: Settings, slices: Iterable[Slice]) -> None:
-    """Save the names of the slices that were just listed, for the shell; a failure is ignored."""
+    """Save the names of the slices just listed, for completion; a failure is ignored."""
     if settings.hosts:
         return
     names = [slice_.name for slice_ in slices]
@@ -148,7 +148,7 @@ def remember_slices(settings: Settings, slices: Iterable[Slice]) -> None:
 
 
 def _slices_file(settings: Settings) -> Path:
-    """Return the file of the slices that were listed last with this profile and project."""
+    """Return the file with the slices last listed for this profile and project."""
     owner = _UNSAFE_IN_NAME.sub("-", f"{settings.profile or ''}@{settings.project or ''}")
     return settings.home / "cache" / f"slices-{owner}.txt"
 
@@ -158,7 +158,7 @@ def _profiles(settings: Settings) -> Iterator[str]:
 
 
 def _runs(settings: Settings) -> Iterator[str]:
-    """Yield the ids of the runs here, newest first."""
+    """Yield the IDs of the runs here, newest first."""
     from tui.pod.run import is_run_id
 
     with contextlib.suppress(OSError):
@@ -167,7 +167,7 @@ def _runs(settings: Settings) -> Iterator[str]:
 
 
 def _slices(settings: Settings) -> Iterator[str]:
-    """Yield the slice of the hosts file, else those of the last listing and of the newest runs with this profile."""
+    """Yield the hosts file's slice, or else those of the last listing and of this profile's newest runs."""
     if settings.hosts:
         from tui.operator import slice_name
 
@@ -197,4 +197,4 @@ _LISTS: dict[str, Callable[[Settings], Iterator[str]]] = {
     "profiles": _profiles,
 }
 NAME_KINDS = tuple(_LISTS)
-"""Kinds of names that a script asks for."""
+"""The kinds of names that a script asks for."""

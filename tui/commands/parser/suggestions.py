@@ -1,4 +1,4 @@
-"""Words that are not a command or an option: what was probably meant."""
+"""Suggestions for mistyped commands and options."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _NAMES_ELSEWHERE = {
     "top": "cores",
     "version": "--version",
 }
-"""What other tools call it, and what it is called here."""
+"""Names that other tools use, and the command here."""
 _SHORT_OPTION = re.compile("-[A-Za-z]")
-"""How a short option begins; a number does not."""
+"""The beginning of a short option; negative numbers do not match."""
 _MIN_SIMILARITY = 0.7
-"""As difflib counts; less brings up words that have nothing to do with each other."""
+"""Ratio of difflib below which words count as unrelated."""
 
 
 def suggest_command(word: str, commands: Collection[str]) -> str:
-    """Return "did you mean" for a command, by its likeness or by what other tools call it; empty for neither."""
+    """Return "did you mean X?" for a similar command or another tool's name of it; empty where there is none."""
     usual = _NAMES_ELSEWHERE.get(word)
     return f"did you mean {usual}?" if usual else suggest(word, commands)
 
 
 def suggest(word: str, choices: Collection[str]) -> str:
-    """Return "did you mean" for the choice that looks like this word; empty where none does."""
+    """Return "did you mean X?" for the most similar choice; empty where none is similar."""
     from tui.errors import near_matches
 
     near = near_matches(word, choices, 1, cutoff=_MIN_SIMILARITY)
@@ -40,9 +40,9 @@ def suggest(word: str, choices: Collection[str]) -> str:
 
 
 def unknown_option(words: Sequence[str], *parsers: Parser) -> tuple[str, str] | None:
-    """Return the first option that none of these parsers has, with a suggestion; an abbreviation is known.
+    """Return the first option that none of these parsers has, with a suggestion; abbreviations count as known.
 
-    Global options cannot be abbreviated: they are read before it is known which others there are.
+    Global options cannot be abbreviated, because they are parsed before the command's own options are known.
     """
     known = {
         option: parser.allow_abbrev
@@ -62,7 +62,7 @@ def unknown_option(words: Sequence[str], *parsers: Parser) -> tuple[str, str] | 
 
 
 def find_parser(words: Sequence[str], whole: Parser) -> Parser | None:
-    """Return the parser of the command that these words name, as far down as they do; None for an unknown one."""
+    """Return the parser of the command or action that these words name; None for an unknown command."""
     parser = whole
     for word in words:
         if not word.startswith("-") and parser.commands:

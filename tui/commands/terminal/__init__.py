@@ -1,1 +1,1 @@
-"""What commands print and ask: standard streams, tables, prompts, errors."""
+"""How commands print and ask: standard streams, tables, prompts, errors."""

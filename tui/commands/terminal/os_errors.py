@@ -1,4 +1,4 @@
-"""What is not done: by read-only mode, or because this machine does not let it happen."""
+"""Errors for what read-only mode or the operating system refuses."""
 
 from __future__ import annotations
 
@@ -17,24 +17,22 @@ if TYPE_CHECKING:
     from tui.settings import Settings
 
 _NO_TEXT = re.compile(r"[\ud800-\udfff]")
-"""What Python makes of bytes on a command line that are no characters."""
+"""How Python represents bytes of the command line that are not characters."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
 def by_read_only(name: str, settings: Settings) -> UsageError:
-    """A command that read-only mode does not let happen, and where it was set."""
+    """Return the error for a command that read-only mode refuses, saying where that mode was set."""
     setting = settings.origins.get("read_only")
     origin = setting.origin if setting else "flag"
     if origin == "flag":
-        return UsageError(f"{name} is refused by --read-only", remedy="leave --read-only out to let it change things")
-    return UsageError(
-        f"{name} is refused by read_only = true", why=f"it is set by {origin}", remedy="change it there"
-    )
+        return UsageError(f"{name} is refused by --read-only", remedy="run it without --read-only to allow changes")
+    return UsageError(f"{name} is refused by read_only = true", why=f"set by {origin}", remedy="change it there")
 
 
-def by_this_machine(error: OSError, what: str = "this machine refused") -> TpuTuiError:
-    """What the machine refused, as a sentence: no room, no right, a file where a directory should be."""
+def by_this_machine(error: OSError, what: str = "the operating system refused") -> TpuTuiError:
+    """Return an OSError as a TpuTuiError that names the file and, where known, the remedy."""
     where = str(error.filename or "")
     try:
         sys.stdout.flush()
@@ -46,26 +44,26 @@ def by_this_machine(error: OSError, what: str = "this machine refused") -> TpuTu
 
 
 def by_encoding(error: UnicodeEncodeError) -> UsageError:
-    """A word of the command line whose bytes are no text, which nothing but a job can be given.
+    """Return the error for a word of the command line whose bytes are not text: only a job's words may be such.
 
-    Raises the error again where it is about anything else.
+    Raises the error again where it has another cause.
     """
     words = [word for word in str(error.object).split() if _NO_TEXT.search(word)]
     if not words:
         raise error
     encoding = sys.getfilesystemencoding()
     remedy = (
-        "write it in UTF-8" if encoding.startswith("utf") else f"this terminal has {encoding}: export LC_ALL=C.UTF-8"
+        "write it in UTF-8" if encoding.startswith("utf") else f"this terminal uses {encoding}: export LC_ALL=C.UTF-8"
     )
-    return UsageError(f"{one_line(words[0])} is no text", why="it holds bytes that are no characters", remedy=remedy)
+    return UsageError(f"{one_line(words[0])} is not text", why="it has bytes that are not characters", remedy=remedy)
 
 
 def _remedy(error: OSError, where: str) -> str:
     home = os.environ.get("TPU_TUI_HOME", "")
     if error.errno in _NO_ROOM:
-        return "make room there" if where else f"make room in {home or 'the home directory'}"
+        return "free some space there" if where else f"free some space in {home or 'the home directory'}"
     if error.errno in _NO_PLACE and home and Path(where).is_relative_to(home):
-        return "let TPU_TUI_HOME name a directory that you may write to"
+        return "set TPU_TUI_HOME to a directory that you may write to"
     if error.errno == errno.EFBIG:
-        return "`ulimit -f` shows the limit to a file's size here: raise it"
-    return "" if where else "--debug tells where"
+        return "raise the limit on file sizes (ulimit -f)"
+    return "" if where else "--debug shows where"

@@ -1,4 +1,4 @@
-"""What commands print: one JSON document or aligned text on stdout, everything else on stderr."""
+"""Print answers: one JSON document or aligned text on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tui.text.printable import figure, one_line, printable
 from tui.text.ranks import format_ranks
 
 ANSWER_IS_NO = 1
-"""Exit code of a command that answered, and the answer is no."""
+"""Exit code of a command that worked and whose answer is no."""
 
 
 def finite(value: Any) -> Any:
-    """The value with non-finite floats as the strings "nan", "inf", "-inf", which JSON has no numbers for."""
+    """Replace non-finite floats, which JSON lacks, by the strings "nan", "inf" and "-inf"."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
@@ -32,34 +32,34 @@ def finite(value: Any) -> Any:
 
 
 def in_json(value: Any, *, indent: int | None = None) -> str:
-    """The value as JSON; every character escaped that stdout's encoding might not have, so that none is lost."""
+    """Return the value as JSON, with characters escaped that stdout's encoding may lack."""
     return json.dumps(finite(value), ensure_ascii=not stdio.holds_everything(sys.stdout), indent=indent)
 
 
 PIECE_BYTES = 1024 * 1024
-"""Bytes of a worker's output that are decoded and printed at once."""
+"""Bytes of a worker's output that are decoded and printed in one piece."""
 
 
 class Output:
-    """Where a command's answer goes; `as_json` makes stdout machine-readable and nothing else."""
+    """Prints a command's answer; with `as_json`, stdout carries JSON only."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
 
     def document(self, value: Any) -> None:
-        """Print the one JSON document that answers."""
+        """Print the one JSON document of the answer."""
         _print(in_json(value, indent=2 if sys.stdout.isatty() else None))
 
     def line(self, value: Any) -> None:
-        """Print one JSON line of a stream, at once."""
+        """Print one JSON line of a stream and flush."""
         _print(in_json(value), flush=True)
 
     def text(self, value: str = "") -> None:
-        """Print text that may hold remote words; control characters become visible."""
+        """Print text that may be remote; control characters become visible."""
         _print(printable(value), flush=True)
 
     def rows(self, rows: Iterable[Any]) -> None:
-        """Print one JSON document, a list whose rows are made one after the other: each may be large."""
+        """Print a JSON list whose rows are made one at a time, because each may be large."""
         if sys.stdout.isatty():
             self.document(list(rows))
             return
@@ -68,7 +68,7 @@ class Output:
         _print("]")
 
     def remote_text(self, data: bytes, *, on_stderr: bool = False) -> None:
-        """Print what a worker wrote, piece by piece, with a newline at its end."""
+        """Print what a worker wrote, piece by piece, ending with a newline."""
         for piece in _printable_pieces(data):
             if on_stderr:
                 self.note(piece, end="")
@@ -79,27 +79,28 @@ class Output:
         sys.stdout.flush()
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> None:
-        """Print aligned columns, never cut; what is piped has a line a row. Columns in `right` are right-aligned."""
+        """Print aligned columns, nothing cut; in a pipe one line per row. Columns in `right` are right-aligned."""
         lines = [[name.upper() for name in columns], *([_cell(value) for value in row] for row in rows)]
         self._aligned(lines, frozenset(columns.index(name) for name in right))
 
     def facts(self, rows: Iterable[tuple[str, Any]]) -> None:
-        """Print names and values, a line each."""
+        """Print names and values, one pair per line."""
         self._aligned([[name, _cell(value)] for name, value in rows])
 
     @staticmethod
     def _aligned(lines: list[list[str]], right: frozenset[int] = frozenset()) -> None:
-        from tui.commands.terminal.tables import aligned, fitted
+        from tui.commands.terminal.tables import fit_columns
+        from tui.text.columns import align_columns
 
         if sys.stdout.isatty():
-            shown = fitted(lines, right, shutil.get_terminal_size().columns)
+            shown = fit_columns(lines, right, shutil.get_terminal_size().columns)
         else:
-            shown = aligned(lines, right)
+            shown = align_columns(lines, right)
         if text := "\n".join(shown):
             _print(text)
 
     def note(self, text: str, *, end: str = "\n") -> None:
-        """Tell the person something that is no part of the answer, which does not fail for a stderr that is full."""
+        """Print a notice on stderr; a full disk behind stderr is not an error."""
         try:
             print(printable(text), file=sys.stderr, end=end, flush=True)
         except BrokenPipeError:
@@ -108,11 +109,11 @@ class Output:
             stdio.discard(sys.stderr)
 
     def problem(self, error: TpuTuiError, *, with_remedy: bool = True) -> None:
-        """Tell an error: what, where, why and what to do."""
+        """Print an error: what failed, where, why and what to do."""
         self.note(f"tpu-tui: {error if with_remedy else error.sentence}")
 
     def problems(self, errors: Sequence[TpuTuiError]) -> None:
-        """Tell several, workers with the same one together; what to do about it once, behind all who ask for that."""
+        """Print several errors: equal ones of several workers as one, a shared remedy once, after the last."""
         alike: dict[tuple[str, str, str, int], list[TpuTuiError]] = {}
         for place, error in enumerate(errors):
             alone = -1 if isinstance(error.worker, int) else place
@@ -124,7 +125,7 @@ class Output:
 
 
 def _of_all(errors: Sequence[TpuTuiError]) -> TpuTuiError:
-    """The error of several workers, named as a range."""
+    """Return one error for several workers, which it names as a range."""
     if len(errors) == 1:
         return errors[0]
     ranks = format_ranks(int(error.worker or 0) for error in errors)
@@ -138,7 +139,7 @@ def _print(text: str, *, flush: bool = False, end: str = "\n") -> None:
 
 
 def _printable_pieces(data: bytes) -> Iterator[str]:
-    """Yield output fit for a terminal in pieces: as one text it would take several times its size."""
+    """Yield output as printable text, in pieces to limit memory."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for start in range(0, len(data), PIECE_BYTES):
         last = start + PIECE_BYTES >= len(data)
@@ -146,12 +147,12 @@ def _printable_pieces(data: bytes) -> Iterator[str]:
 
 
 def format_moment(moment: float) -> str:
-    """Return a Unix time in UTC, as `to_the_second` shows one."""
+    """Format a Unix time in UTC, as `to_the_second` does."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(moment))
 
 
 def to_the_second(moment: str | None) -> str | None:
-    """RFC 3339 in UTC without what nobody reads in a table."""
+    """Shorten an RFC 3339 time in UTC to whole seconds, for a table."""
     return None if moment is None else f"{moment[:19].replace('T', ' ')}Z"
 
 

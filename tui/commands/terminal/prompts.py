@@ -1,4 +1,4 @@
-"""The person at the terminal, asked a question, a passphrase or a one-time code; Ctrl-C ends the waiting at once."""
+"""Ask at the terminal: questions, passphrases, one-time codes. Ctrl-C ends the wait at once."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from collections.abc import Iterator
 from tui.text.printable import one_line, printable
 
 _LOCAL_MODES = 3
-"""Where `termios.tcgetattr` has them."""
+"""Index of the local modes in what `termios.tcgetattr` returns."""
 _YES = ("y", "yes")
 _LONGEST_LINE = 4096
-"""Bytes of a line that a terminal hands over."""
+"""Most bytes of a line that a terminal delivers."""
 
 
 class TerminalPrompter:
-    """Asks for secrets; never for trust: a command refuses an unknown host key and says how to accept it."""
+    """Asks for secrets, but never for trust: commands refuse unknown host keys and say how to accept them."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
     async def secret(self, text: str) -> str | None:
-        """What was typed, unseen; None when nothing was. One is asked for after the other."""
+        """Ask for a secret without echo; None when nothing was typed. Concurrent questions wait for each other."""
         async with self._turn:
             with _unseen():
                 return await ask(f"{one_line(text).rstrip(': ')}: ") or None
 
     async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:  # noqa: ARG002
-        """No: `--host-keys accept-new` says yes for a command."""
+        """Return False: commands trust new keys by `--host-keys accept-new` only."""
         return False
 
 
@@ -46,12 +46,12 @@ def prompter_for_terminal() -> TerminalPrompter | None:
 
 
 async def agrees(question: str) -> bool:
-    """Ask a yes-or-no question at the terminal; anything but a yes, the end of the input too, is a no."""
+    """Ask a yes-or-no question; anything but yes, including end of input, means no."""
     return (await ask(f"{question} [y/N] ")).strip().lower() in _YES
 
 
 async def ask(question: str) -> str:
-    """The line that a person types at the terminal on stdin; empty where they end the input."""
+    """Return the line typed at the terminal on stdin; empty at end of input."""
     loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
     typed: asyncio.Future[bytes] = loop.create_future()
 
@@ -79,7 +79,7 @@ def _line_of(terminal: int) -> bytes:
 
 @contextlib.contextmanager
 def _unseen() -> Iterator[None]:
-    """What is typed does not show; a terminal left like that would be of no more use."""
+    """Switch off echo, and always switch it back on."""
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     unseen = [*before]

@@ -1,4 +1,4 @@
-"""The standard streams of a process that was started in an odd way."""
+"""Standard streams: make closed, unbuffered and non-blocking ones usable, and tolerate closed pipes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from typing import TextIO
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
-"""In the order of their descriptors."""
+"""In the order of their file descriptors."""
 
 
 def make_usable() -> None:
-    """Put /dev/null where a standard stream is closed, and never fail for a character that an encoding lacks.
+    """Open /dev/null for closed standard streams, and never fail for a character that an encoding lacks.
 
-    Left closed, its descriptor would go to the next socket or file, which whoever prints would then write into.
-    One that another program left non-blocking, or Python unbuffered, would take a part of what is written.
+    The descriptor of a closed stream would be reused by the next socket or file, and prints would go there.
+    A non-blocking or unbuffered stream could accept only a part of what is written.
     """
     for number, (name, mode) in enumerate(_STREAMS):
         if getattr(sys, name) is None:
@@ -39,18 +39,18 @@ def make_usable() -> None:
 
 
 def holds_everything(stream: TextIO) -> bool:
-    """Whether the stream's encoding has every character, as UTF-8 has and the C locale's has not."""
+    """Return whether the stream's encoding has every character, as UTF-8 does and ASCII does not."""
     return (getattr(stream, "encoding", None) or "").lower().replace("-", "").startswith("utf")
 
 
-def obeys(stream: TextIO) -> bool:
-    """Whether it is a terminal that takes orders: an editor's shell window, say, shows them as characters."""
+def understands_controls(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal that understands control sequences; an editor's shell window is not."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 @contextlib.contextmanager
 def silent_on_closed_pipe() -> Iterator[None]:
-    """A closed pipe is no error: whoever read has read enough."""
+    """Ignore a closed pipe: its reader has read enough."""
     try:
         yield
     except BrokenPipeError:
@@ -70,7 +70,7 @@ STDOUT = "standard output"
 
 @contextlib.contextmanager
 def stdout_named() -> Iterator[None]:
-    """An error of writing to stdout says so where it says no file; unbuffered, it comes from the writing itself."""
+    """Name stdout in write errors that name no file."""
     try:
         yield
     except OSError as error:
@@ -79,11 +79,11 @@ def stdout_named() -> Iterator[None]:
 
 
 def write(data: bytes) -> None:
-    """Bytes to stdout as they are; what was printed before them is to be flushed."""
+    """Write bytes to stdout unchanged; flush earlier prints first."""
     with stdout_named():
         sys.stdout.buffer.write(data)
 
 
 def discard(stream: TextIO) -> None:
-    """Point a stream at /dev/null, so that the interpreter's last flush has nobody to complain to."""
+    """Redirect a stream to /dev/null, so that the interpreter's last flush cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

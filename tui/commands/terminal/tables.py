@@ -1,4 +1,7 @@
-"""Columns of text, also on a screen that is too narrow for them. Pure."""
+"""Fit columns of text to a terminal that is too narrow for them. Pure.
+
+`rich.table` would cut or break words: IDs and commands could no longer be copied.
+"""
 
 from __future__ import annotations
 
@@ -8,87 +11,68 @@ from itertools import zip_longest
 
 from rich.cells import cell_len
 
-GAP = 2
-"""Blanks between two columns."""
+from tui.text.columns import GAP, align_columns, column_widths, join_cells
+
 INDENT = 4
-"""Blanks before the columns that did not fit beside the first ones and stand beneath them."""
-NOTHING = ("-", "")
-"""Cells that say nothing; a column of nothing else is left out where there is no room."""
-TEXT = 24
-"""Cells a column keeps at least; what is wider holds sentences, which may be broken between words."""
+"""Blanks before columns that are continued below the first ones."""
+EMPTY_CELLS = ("-", "")
+"""Cells without information; where space is short, columns of nothing else are omitted."""
+MIN_WRAPPED_WIDTH = 24
+"""Least width of a wrapped column; wider ones contain sentences, which may be wrapped between words."""
 
 
-def aligned(lines: Sequence[Sequence[str]], right: frozenset[int]) -> Iterator[str]:
-    """The rows with their columns aligned, a line each; those in `right` (by place) to the right."""
-    widths = _widths(lines)
-    for line in lines:
-        yield _joined(line, widths, right)
+def fit_columns(rows: Sequence[Sequence[str]], right: frozenset[int], width: int) -> Iterator[str]:
+    """Yield rows (the first is the heading) aligned within `width` terminal cells.
 
-
-def fitted(lines: Sequence[Sequence[str]], right: frozenset[int], room: int) -> Iterator[str]:
-    """The same within `room` cells: sentences are broken, and columns that still do not fit go beneath, row by row.
-
-    Nothing is cut; only columns that say nothing are left out.
+    Sentences are wrapped; columns that still do not fit are continued below, row by row. Nothing is cut, but columns
+    without information are omitted.
     """
-    widths = _widths(lines)
-    if sum(widths) + GAP * (len(widths) - 1) <= room:
-        yield from aligned(lines, right)
+    widths = column_widths(rows)
+    if sum(widths) + GAP * (len(widths) - 1) <= width:
+        yield from align_columns(rows, right)
         return
-    columns = [i for i in range(len(widths)) if not all(line[i] in NOTHING for line in lines[1:])]
-    least = [min(width, max(TEXT, _longest_word(lines, i))) for i, width in enumerate(widths)]
-    bands = list(_bands(columns or list(range(len(widths))), least, room))
-    for line in lines:
+    columns = [i for i in range(len(widths)) if not all(row[i] in EMPTY_CELLS for row in rows[1:])]
+    least = [min(widths[i], max(MIN_WRAPPED_WIDTH, _longest_word(rows, i))) for i in range(len(widths))]
+    bands = list(_bands(columns or list(range(len(widths))), least, width))
+    for row in rows:
         for place, band in enumerate(bands):
             margin = " " * INDENT if place else ""
-            shown = _widened(band, least, widths, room - len(margin))
-            cells = [_broken(line[i], width) for i, width in zip(band, shown, strict=True)]
-            to_right = frozenset(n for n, i in enumerate(band) if i in right)
+            band_widths = _widened(band, least, widths, width - len(margin))
+            cells = [_wrapped(row[i], cell_width) for i, cell_width in zip(band, band_widths, strict=True)]
+            right_in_band = frozenset(n for n, i in enumerate(band) if i in right)
             for pieces in zip_longest(*cells, fillvalue=""):
-                if text := _joined(pieces, shown, to_right):
+                if text := join_cells(pieces, band_widths, right_in_band):
                     yield margin + text
 
 
-def _widths(lines: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+def _longest_word(rows: Sequence[Sequence[str]], column: int) -> int:
+    return max((cell_len(word) for row in rows for word in row[column].split()), default=0)
 
 
-def _longest_word(lines: Sequence[Sequence[str]], column: int) -> int:
-    return max((cell_len(word) for line in lines for word in line[column].split()), default=0)
-
-
-def _bands(columns: Sequence[int], least: Sequence[int], room: int) -> Iterator[list[int]]:
-    """The columns in as many lines as it takes; the first begins at the margin, the others are indented."""
+def _bands(columns: Sequence[int], least: Sequence[int], width: int) -> Iterator[list[int]]:
+    """Yield the columns of each line that a row takes; all lines but the first are indented."""
     band: list[int] = []
-    left = room
+    left = width
     for column in columns:
         if band and least[column] > left:
             yield band
-            band, left = [], room - INDENT
+            band, left = [], width - INDENT
         band.append(column)
         left -= least[column] + GAP
     yield band
 
 
-def _widened(band: Sequence[int], least: Sequence[int], widths: Sequence[int], room: int) -> list[int]:
-    """The columns' widths when what is left of the room goes to those that had to give some."""
-    spare = room - sum(least[i] for i in band) - GAP * (len(band) - 1)
-    shown = []
+def _widened(band: Sequence[int], least: Sequence[int], widths: Sequence[int], width: int) -> list[int]:
+    """Return the columns' widths after giving the remaining space to those that were narrowed."""
+    spare = width - sum(least[i] for i in band) - GAP * (len(band) - 1)
+    widened = []
     for i in band:
-        width = min(widths[i], least[i] + max(spare, 0))
-        spare -= width - least[i]
-        shown.append(width)
-    return shown
+        widened.append(min(widths[i], least[i] + max(spare, 0)))
+        spare -= widened[-1] - least[i]
+    return widened
 
 
-def _broken(cell: str, width: int) -> list[str]:
+def _wrapped(cell: str, width: int) -> list[str]:
     if cell_len(cell) <= width:
         return [cell]
     return textwrap.wrap(cell, width, break_on_hyphens=False, break_long_words=False)
-
-
-def _joined(cells: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> str:
-    padded = []
-    for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        blanks = " " * (width - cell_len(cell))
-        padded.append(blanks + cell if place in right else cell + blanks)
-    return (" " * GAP).join(padded).rstrip()

@@ -1,4 +1,4 @@
-"""A notice, once at a terminal, of the workers that have not answered for a while."""
+"""Print, once and at a terminal only, which workers have not answered for a while."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tui.commands.terminal.output import Output
 from tui.text.ranks import format_ranks
 
 NOTICE_AFTER_S = 3.0
-"""Seconds after which a person wonders."""
+"""Wait before the notice."""
 
 
 @contextlib.asynccontextmanager
 async def notice_of_missing_workers(missing: Callable[[], Sequence[int]], out: Output) -> AsyncIterator[None]:
-    """While the body waits for workers, print once which of them are `missing`, at a terminal."""
+    """Print which workers are `missing` if the body of the `with` takes long."""
     if out.as_json or not sys.stderr.isatty():
         yield
         return
@@ -31,4 +31,4 @@ async def notice_of_missing_workers(missing: Callable[[], Sequence[int]], out: O
 async def _print_notice(missing: Callable[[], Sequence[int]], out: Output) -> None:
     await asyncio.sleep(NOTICE_AFTER_S)
     if ranks := missing():
-        out.note(f"No answer yet of worker{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)} …")
+        out.note(f"No answer yet from worker{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)} …")
