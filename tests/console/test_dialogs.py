@@ -66,8 +66,8 @@ async def test_what_hinders_a_launch_is_told_before_it_with_what_to_do(operator:
         assert told.index("✗ worker 2: device: /dev/accel0 is held by pid 4711") < told.index("! worker 3: clock")
         assert "→ stop that process" in told
         assert "1 check passed" in told
-        assert str(launch.label) == "Launch all the same"
-        await until(pilot, lambda: launch.region.width > len("Launch all the same"))
+        assert str(launch.label) == "Launch anyway"
+        await until(pilot, lambda: launch.region.width > len("Launch anyway"))
         operator.rows = operator.rows[:1]
         app.screen.query_one("#command", Input).value = "sleep 9"
         await until(pilot, lambda: launch.disabled)
@@ -105,10 +105,10 @@ async def test_the_launch_dialog_scales_a_training_from_another_type(operator: S
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
         app.screen.query_one("#scale-from", Input).value = "v3-8"
         app.screen.query_one("#scale-by", Input).value = "1024 5000 0.1"
-        await until(pilot, lambda: "v3-8 → v3-32: global batch 4,096 (128 a core), 1,250 steps" in dialog_text(app))
+        await until(pilot, lambda: "v3-8 → v3-32: global batch 4,096 (128 per core), 1,250 steps" in dialog_text(app))
         assert "learning rate 0.4" in dialog_text(app)
         app.screen.query_one("#scale-by", Input).value = "many"
-        await until(pilot, lambda: "'many' is no batch" in dialog_text(app))
+        await until(pilot, lambda: "'many' is not a batch" in dialog_text(app))
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ async def test_a_slice_is_deleted_only_when_its_name_is_typed(operator: StageOpe
         await until(pilot, lambda: isinstance(app.screen, DeleteDialog))
         assert live.id in dialog_text(app)
         await pilot.press(*"my-tp", "enter")
-        await until(pilot, lambda: any("my-tp is not its name" in told.message for told in app._notifications))
+        await until(pilot, lambda: any("my-tp is not the name" in told.message for told in app._notifications))
         assert operator.deleted == []
         assert app.screen.query_one("#begin", Button).disabled
         operator.release = asyncio.Event()

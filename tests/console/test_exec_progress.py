@@ -49,9 +49,9 @@ def test_a_signal_is_named() -> None:
 def test_who_has_not_answered_is_counted_in_seconds_and_named_at_the_end() -> None:
     execution = _execution()
     execution.record_answer(_answer(1, b"x"))
-    assert _text(execution)[-1] == "waiting for workers 0,2-3, 12s · esc gives up"
+    assert _text(execution)[-1] == "waiting for workers 0,2-3, 12s · Esc cancels"
     execution.finish()
-    assert _text(execution)[-1] == "given up: no answer yet of workers 0,2-3"
+    assert _text(execution)[-1] == "cancelled: no answer from workers 0,2-3"
 
 
 def test_a_worker_out_of_reach_is_told_whole() -> None:
@@ -63,7 +63,7 @@ def test_a_worker_out_of_reach_is_told_whole() -> None:
     assert "worker 1" in told
     assert "connection refused" in told
     assert "is it up?" in told
-    assert "given up" not in told
+    assert "cancelled" not in told
 
 
 def test_output_reaches_the_screen_harmless() -> None:
@@ -86,4 +86,4 @@ def test_many_different_long_outputs_are_cut_and_that_is_said() -> None:
     answers = [_answer(worker, b"%d\n" % worker * MAX_LINES_PER_OUTPUT) for worker in range(64)]
     told = _text(_done(answers))
     assert len(told) == MAX_LINES + 1
-    assert told[-1] == "… and more; tpu-tui exec my-tpu -- COMMAND shows all of it"
+    assert told[-1] == "… and more (tpu-tui exec my-tpu -- COMMAND shows everything)"

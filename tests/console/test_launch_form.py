@@ -23,7 +23,7 @@ def test_of_a_check_that_differs_everywhere_the_first_few_are_told_and_the_rest_
     assert format_checks(rows, done=True).splitlines() == [
         "✗ worker 0: device: held by user0",
         "✗ worker 1: device: held by user1",
-        "  and likewise workers 2-4",
+        "  same on workers 2-4",
         "0 checks passed",
     ]
 
@@ -87,5 +87,5 @@ def test_an_unknown_type_is_told() -> None:
     ],
 )
 def test_a_command_meant_for_a_shell_is_told_that_none_reads_it(argv: tuple[str, ...], sign: str | None) -> None:
-    assert warn_about_shell(argv).startswith(f"! no shell reads this: {sign} stays") is (sign is not None)
+    assert warn_about_shell(argv).startswith(f"! No shell interprets this command: {sign} is") is (sign is not None)
     assert bool(warn_about_shell(argv)) is (sign is not None)

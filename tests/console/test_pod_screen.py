@@ -144,7 +144,7 @@ async def test_a_rehearsal_is_called_that_in_the_list_and_on_its_screen(operator
         await until(pilot, lambda: "rehearsal" in shown(table(app, "runs")))
         app.perform(OpenRunRequested(directory))
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        await until(pilot, lambda: "not training" in headline(app))
+        await until(pilot, lambda: "figures are made up" in headline(app))
 
 
 async def test_the_list_of_runs_tells_where_a_run_is_and_why_one_failed(operator: StageOperator) -> None:
@@ -196,11 +196,11 @@ async def test_where_nothing_is_yet_the_next_step_is_told(own_home: Path) -> Non
     app = ConsoleApp(StageOperator(own_home))
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: "slices create" in shown(table(app, "slices")))
-        await until(pilot, lambda: "others, n launches one" in " ".join(shown(table(app, "runs")).split()))
+        await until(pilot, lambda: "Press n to launch one" in " ".join(shown(table(app, "runs")).split()))
         await pilot.press("d", "n")
         assert isinstance(app.screen, PodScreen)
         told = [told.message for told in app._notifications]
-        assert told[0] == "nothing is chosen"
+        assert told[0] == "Nothing selected"
         assert told[1].startswith("Nothing to launch on\nno slices in project my-project")
 
 
@@ -245,7 +245,9 @@ async def test_runs_of_other_projects_are_counted_and_shown_on_a_key(operator: S
         await until(pilot, lambda: mine.id in shown(table(app, "runs")))
         assert other.id not in shown(table(app, "runs"))
         pane = app.screen.query_one("#pane-runs")
-        await until(pilot, lambda: "1 run of other projects hidden: a shows them" in str(pane.border_subtitle))
+        await until(
+            pilot, lambda: "1 run of other projects hidden: press a to show them" in str(pane.border_subtitle)
+        )
         await pilot.press("a")
         await until(pilot, lambda: other.id in shown(table(app, "runs")))
         await until(pilot, lambda: "hidden" not in str(pane.border_subtitle))

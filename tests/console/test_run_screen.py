@@ -175,7 +175,7 @@ async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp
             pilot,
             lambda: isinstance(app.screen, RunScreen) and app.screen.query_one(CoreTableWidget).row_count() == 4,
         )
-        await until(pilot, lambda: "saved log" in headline(app))
+        await until(pilot, lambda: "replay of a saved log" in headline(app))
         assert "out.log" in headline(app)
         await until(pilot, lambda: "worker 1" in app.screen.query_one("#log-tabs", TabBar).render_line(0).text)
         await pilot.press("right_square_bracket", "right_square_bracket")
@@ -258,7 +258,7 @@ async def test_a_worker_that_fell_silent_and_what_to_do_about_a_lost_slice_are_t
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         directory.append_event("note", text="worker 2 is silent", stall="silent", workers=[2], cores=[])
-        await until(pilot, lambda: "silent: worker 2" in trouble(app))
+        await until(pilot, lambda: "worker 2: no output" in trouble(app))
         directory.append_event(
             "state", state="lost", cause="the slice was preempted", remedy="tpu-tui slices start my-tpu"
         )
@@ -280,7 +280,7 @@ async def test_trouble_that_is_over_keeps_its_line(operator: StageOperator) -> N
         )
         top = app.screen.query_one("#upper").region.y
         directory.append_event("link", worker=1, status="restored", detail="")
-        await until(pilot, lambda: "nothing is wrong any more" in trouble(app))
+        await until(pilot, lambda: "Resolved" in trouble(app))
         assert app.screen.query_one("#upper").region.y == top
 
 
@@ -320,7 +320,7 @@ async def test_workers_whose_launch_failed_alike_are_told_once_and_no_log_is_pro
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        told = [cause, "likewise workers 0,2 → stop it", "worker 3, prepare: no room → make some"]
+        told = [cause, "same on workers 0,2 → stop it", "worker 3, prepare: no room → make some"]
         await until(pilot, lambda: trouble(app).splitlines() == told)
         assert shown(table(app, "phases")).splitlines()[4].split() == ["3", "done", "failed", "·", "no", "room"]
 

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from tui.logs.saved_log import SavedLog
-    from tui.operator import Operator
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import Operator, RunDirectory
 
 TICKS_PER_SECOND = 15
 MOUNT_POLL_S = 0.002
@@ -201,7 +200,7 @@ class ConsoleApp(PausableApp):
         """The pod screen's first line: where one looks, and in which mode."""
         cells = [Cell("tpu-tui", "accent"), Cell(self.operator.slices.where)]
         if self.demo:
-            cells.append(Cell("demo: this pod is on this machine", "busy"))
+            cells.append(Cell("demo pod on this machine", "busy"))
         if self.read_only:
             cells.append(Cell("read-only", "warn"))
         if self.ongoing.stops:

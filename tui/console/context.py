@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from tui.console.intents import Intent
     from tui.console.widgets.tables.table_columns import Cell
     from tui.errors import TpuTuiError
-    from tui.operator import Operator
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import Operator, RunDirectory
 
 
 class HasApp(Protocol):

@@ -79,6 +79,6 @@ class Actions:
         if self._context.ongoing.stops:
             return "A stop is still in progress. Quit anyway?\n\n  " + "\n  ".join(self._context.ongoing.stops)
         if not live:
-            return "No run is live."
+            return "No runs are active."
         listed = "\n  ".join(live)
         return f"Runs continue without this console:\n\n  {listed}\n\nReopen with tpu-tui or tpu-tui attach RUN."

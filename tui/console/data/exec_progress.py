@@ -14,9 +14,8 @@ from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
+    from tui.operator import CommandResult, RunningCommand
     from tui.pod.slice import Slice
-    from tui.ssh.exec.command import RunningCommand
-from tui.ssh.exec.command_result import CommandResult
 
 MAX_LINES = 2000
 """Lines of all outcomes that are shown."""
@@ -24,6 +23,7 @@ MAX_LINES_PER_OUTPUT = 400
 """Lines of one output that are shown, half of them from its end, where errors stand."""
 MAX_RUNNING_WORKERS = 8
 """Workers whose newest line is shown while their command runs."""
+CANCELLED = "cancelled here; may still be running on the worker"
 NEWEST_OUTPUT_BYTES = 1024
 """Bytes of a worker's output that its newest line is looked for in."""
 
@@ -64,7 +64,7 @@ class ExecProgress:
         for rank in self.waiting:
             if rank in self._running:
                 cut = self._running[rank].partial_result()
-                self._answers[rank] = SharedOutput(cut.stdout, cut.stderr, "given up, it may go on there")
+                self._answers[rank] = SharedOutput(cut.stdout, cut.stderr, CANCELLED)
         self._problem = problem
         self.done = True
         self.revision += 1
@@ -78,7 +78,7 @@ class ExecProgress:
         """What there is to show, a line a cell: outcomes, then who cannot be reached, then who is waited for."""
         shown = list(islice(self._outcomes(), MAX_LINES + 1))
         if len(shown) > MAX_LINES:
-            more = f"… and more; tpu-tui exec {escape_line(self.slice.name)} -- COMMAND shows all of it"
+            more = f"… and more (tpu-tui exec {escape_line(self.slice.name)} -- COMMAND shows everything)"
             shown = [*shown[:MAX_LINES], Cell(more, "dim")]
         shown += [Cell(escape_lines(str(self._problems[rank])), "bad") for rank in sorted(self._problems)]
         return shown + list(self._rest(now))
@@ -98,9 +98,9 @@ class ExecProgress:
         if self._problem is not None:
             yield Cell(escape_lines(str(self._problem)), "bad")
         elif waiting and self.done:
-            yield Cell(f"given up: no answer yet of {_named(waiting)}", "warn")
+            yield Cell(f"cancelled: no answer from {_named(waiting)}", "warn")
         elif waiting:
-            yield Cell(f"waiting for {_named(waiting)}, {format_elapsed(now - self.begun)} · esc gives up", "busy")
+            yield Cell(f"waiting for {_named(waiting)}, {format_elapsed(now - self.begun)} · Esc cancels", "busy")
             writing = [rank for rank in waiting if self._newest.get(rank, b"").strip()]
             for rank in writing[:MAX_RUNNING_WORKERS]:
                 newest = self._newest[rank].rstrip().rpartition(b"\n")[2]

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from tui.checks.grouped_rows import digest
 from tui.errors import UsageError
+from tui.operator import digest
+from tui.planning.plan import make_plan
 from tui.pod.job_options import DEFAULTS, OPTIONS, JobOptions, OptionKind
 from tui.pod.slice import Slice
 from tui.text.ranks import format_ranks
@@ -19,7 +20,7 @@ from tui.text.ranks import format_ranks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tui.checks.check_row import CheckRow
+    from tui.operator import CheckRow
     from tui.pod.run import Run
 
 _MOST_ALIKE = 2
@@ -146,8 +147,6 @@ def format_scaling(source: str, target: str | None, written: str) -> str:
     words = written.replace(",", " ").split()
     if not source.strip() or not words:
         return ""
-    from tui.planning.plan import make_plan
-
     plan = make_plan(
         source.strip(),
         target or "",
@@ -155,7 +154,7 @@ def format_scaling(source: str, target: str | None, written: str) -> str:
         steps=int(_number(words[1], "number of steps")) if len(words) > 1 else None,
         lr=_number(words[2], "learning rate") if len(words) > 2 else None,
     )
-    figures = [f"global batch {plan.global_batch:,} ({plan.batch_per_core:,} a core)"]
+    figures = [f"global batch {plan.global_batch:,} ({plan.batch_per_core:,} per core)"]
     figures += [f"{plan.steps:,} steps"] * (plan.steps is not None)
     figures += [f"learning rate {plan.lr:g}"] * (plan.lr is not None)
     lines = [f"{plan.source} → {plan.target}: " + ", ".join(figures)]
@@ -167,7 +166,7 @@ def _number(word: str, what: str) -> float:
         return float(word)
     except ValueError:
         raise UsageError(
-            f"{word!r} is no {what}", remedy="batch, then steps, then learning rate: 1024 5000 0.1"
+            f"{word!r} is not a {what}", remedy="enter batch, steps and learning rate, e.g. 1024 5000 0.1"
         ) from None
 
 
@@ -176,7 +175,7 @@ def warn_about_shell(argv: Sequence[str]) -> str:
     signs = [word for word in argv if word in _SHELL_SIGNS or word.endswith(";") or _VARIABLE.search(word)]
     if not signs or any(word.rpartition("/")[2] in _SHELLS for word in argv):
         return ""
-    return f"! no shell reads this: {signs[0]} stays as it is; sh -c '…' around the command makes one read it"
+    return f"! No shell interprets this command: {signs[0]} is passed on as it is. To use a shell, write sh -c '…'."
 
 
 def format_checks(rows: Sequence[CheckRow], *, done: bool) -> str:
@@ -194,7 +193,7 @@ def format_checks(rows: Sequence[CheckRow], *, done: bool) -> str:
             lines.append(f"{_MARKS[finding.status]} {where}{finding.check}: {finding.detail}")
             lines += [f"  → {finding.remedy}"] * bool(finding.remedy)
         if rest := [worker for finding in accounts[_MOST_ALIKE:] for worker in finding.workers]:
-            lines.append(f"  and likewise workers {format_ranks(rest)}")
+            lines.append(f"  same on workers {format_ranks(rest)}")
     passed = found.counts["pass"]
     lines.append(
         f"{passed} check{'s' * (passed != 1)} passed" if done else f"checking the workers… {passed} passed so far"

@@ -13,11 +13,8 @@ from tui.console.data.tasks import Tasks, to_problem
 from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
-    from tui.checks.check_row import CheckRow
-    from tui.operator import Operator
+    from tui.operator import CheckRow, LatestFigures, Operator, RunStatus
     from tui.pod.worker import Worker
-    from tui.runs.read.latest_figures import LatestFigures
-    from tui.runs.record.run_status import RunStatus
 
 SLICES: DataSource[tuple[Slice, ...]] = DataSource("slices")
 RUNS: DataSource[tuple[RunStatus, ...]] = DataSource("runs")
@@ -34,6 +31,8 @@ CHECKS_INTERVAL_S = 0.2
 """Seconds between two accounts of checks under way: a large pod answers with thousands of rows."""
 FIGURES_BUDGET_S = 0.1
 """Seconds that reading the ends of logs may take at a time."""
+MAX_RUNS_INTERVAL_S = 10.0
+"""Seconds between two reads of the runs at most, however long one takes on a machine under load."""
 RUNS_TIME_DIVISOR = 20
 """Reading the runs may take one part in this many of the loop's time; with more runs it is read less often."""
 
@@ -105,7 +104,8 @@ class Pollers:
             await asyncio.sleep(RUNS_INTERVAL_S)
             begun = time.perf_counter()
             await self._read_runs()
-            await asyncio.sleep(max(0.0, RUNS_TIME_DIVISOR * (time.perf_counter() - begun) - RUNS_INTERVAL_S))
+            pause = RUNS_TIME_DIVISOR * (time.perf_counter() - begun)
+            await asyncio.sleep(max(0.0, min(pause, MAX_RUNS_INTERVAL_S) - RUNS_INTERVAL_S))
 
     async def _read_runs(self, newest: int | None = None) -> None:
         """Read the runs, and the newest figures of each."""
@@ -155,7 +155,7 @@ class Pollers:
 
     async def _workers(self, slice_: Slice) -> None:
         source = workers_of(slice_)
-        self.store.set_busy(source, f"trying {len(slice_.workers)} workers…")
+        self.store.set_busy(source, f"connecting to {len(slice_.workers)} workers…")
         try:
             self.store.put(source, tuple(await self.operator.slices.reach_workers(slice_)))
         finally:
@@ -170,13 +170,13 @@ class Pollers:
     async def _check(self, slice_: Slice) -> None:
         source = checks_of(slice_)
         rows: list[CheckRow] = []
-        self.store.put(source, (), busy="checking… esc cancels")
+        self.store.put(source, (), busy="checking… Esc cancels")
         try:
             due = 0.0
             async for row in self.operator.slices.check(slice_):
                 rows.append(row)
                 if (now := time.monotonic()) >= due:
-                    self.store.put(source, tuple(rows), busy="checking… esc cancels")
+                    self.store.put(source, tuple(rows), busy="checking… Esc cancels")
                     due = now + CHECKS_INTERVAL_S
         finally:
             self.store.put(source, tuple(rows))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tui.pod.run import LAST_WORDS, RunState
 
 if TYPE_CHECKING:
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import RunStatus
 
 
 class RunEndNotifier:

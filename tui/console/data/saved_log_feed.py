@@ -19,7 +19,7 @@ from tui.logs.demux import Demux
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
     from tui.logs.snapshot import Snapshot
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import RunStatus
 
 SAVED_LOG_READ_BUDGET_S = 0.008
 """Seconds for which the file is read in one go, and the block beyond them."""

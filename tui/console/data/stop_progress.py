@@ -8,8 +8,8 @@ from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
     from tui.errors import TpuTuiError
+    from tui.operator import StopAnswer
     from tui.pod.run import Run
-    from tui.runs.worker.stop import StopAnswer
 
 MAX_DETAILS = 3
 """Details of workers that did not confirm that are shown in full."""

@@ -18,7 +18,7 @@ def to_problem(error: Exception, what: str) -> TpuTuiError:
         return error
     log.error("%s failed", what, exc_info=error)
     return TpuTuiError(
-        f"{what} failed inside tpu-tui", why=f"{type(error).__name__}: {error}", remedy="console.log has the details"
+        f"{what} failed inside tpu-tui", why=f"{type(error).__name__}: {error}", remedy="see console.log for details"
     )
 
 

@@ -8,13 +8,11 @@ import numpy as np
 
 from tui.logs.snapshot import UNKNOWN, CoreState
 from tui.reports.findings import cost_in_short, findings_of, findings_of_run, marks, sentences
-from tui.runs.record.findings import LOSS
 
 if TYPE_CHECKING:
     from tui.console.data.run_feed import Feed
     from tui.logs.snapshot import Snapshot
-    from tui.runs.record.findings import Finding
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import Finding, RunStatus
 
 _MOST_NAMED = 6
 
@@ -41,7 +39,7 @@ def list_ended_run_findings(feed: Feed) -> ToneLines:
 def format_marks(feed: Feed) -> tuple[str, str]:
     """A few words for the headline of a run that is over, and their tone."""
     findings = collect_findings(feed)
-    is_broken = any(one.is_open and one.kind == LOSS for one in findings)
+    is_broken = any(one.is_open and not one.is_straggling for one in findings)
     return marks(findings), "bad" if is_broken else "warn"
 
 
@@ -64,7 +62,7 @@ def collect_findings(feed: Feed) -> tuple[Finding, ...]:
 
 
 def _tone(finding: Finding) -> str:
-    return "dim" if not finding.is_open else "bad" if finding.kind == LOSS else "warn"
+    return "dim" if not finding.is_open else "warn" if finding.is_straggling else "bad"
 
 
 def _costs(status: RunStatus | None, snapshot: Snapshot, cores: tuple[int | None, ...]) -> str:

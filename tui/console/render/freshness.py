@@ -9,7 +9,7 @@ from tui.pod.run import RunState
 from tui.text.durations import format_elapsed
 
 if TYPE_CHECKING:
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import RunStatus
 
 UNATTENDED_AFTER_S = 3.0
 """Seconds without a keeper from which a run counts as left alone: one that takes over needs a moment."""
@@ -25,6 +25,11 @@ def is_unattended(status: RunStatus | None, now: float) -> bool:
 def is_launching(status: RunStatus | None) -> bool:
     """Whether the gang is being launched: figures there are then are those of the attempt before."""
     return status is not None and status.state is RunState.PREPARING
+
+
+def is_live(status: RunStatus | None) -> bool:
+    """Return whether a run goes on and its gang has been launched."""
+    return status is not None and not status.state.is_over and not is_launching(status)
 
 
 def find_lost_links(status: RunStatus | None) -> list[int]:
@@ -44,7 +49,7 @@ def stale_workers(status: RunStatus | None, now: float) -> frozenset[int]:
 def format_keeper_status(status: RunStatus, now: float) -> Cell:
     """Whether a keeper looks after a live run, and since when none does."""
     if status.attended.alive:
-        return Cell("attended", "good")
+        return Cell("")
     since = status.attended.since
     if status.attended.stuck:
         return Cell(f"keeper stuck for {format_elapsed(status.attended.silent_s)}", "bad")

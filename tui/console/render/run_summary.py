@@ -15,6 +15,7 @@ from tui.console.render.freshness import (
     find_lost_links,
     format_keeper_status,
     is_launching,
+    is_live,
     is_unattended,
     stale_workers,
 )
@@ -24,11 +25,10 @@ from tui.console.widgets.problem_panel import Problem, make_problem
 from tui.console.widgets.tables.row_table import TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
 from tui.logs.snapshot import UNKNOWN, CoreState
+from tui.operator import PHASES, ended_with_the_others
 from tui.pod.run import LAST_WORDS, RunState
 from tui.reports.rates import rate_in_short
 from tui.reports.status import missing_of_run
-from tui.runs.launch.phases import PHASES
-from tui.runs.record.exit_summary import ended_with_the_others
 from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
@@ -39,31 +39,30 @@ if TYPE_CHECKING:
     from tui.console.widgets.tables.core_table_widget import CoreTableWidget
     from tui.errors import TpuTuiError
     from tui.logs.snapshot import CoreRow, Snapshot
-    from tui.runs.record.run_status import RunStatus
-    from tui.runs.record.worker_status import WorkerStatus
+    from tui.operator import RunStatus, WorkerStatus
 
 SHOWN_PHASES = {"connect": 1, "prepare": 1, "barrier": 3, "start": 2, "confirm": 1}
 """Phases with the rank of their columns: where there is no room, those go first that take no time."""
 PHASE_COLUMNS = (
     Column("worker", "wkr", 4, right=True),
     *(Column(phase, phase, 8, rank=rank) for phase, rank in SHOWN_PHASES.items()),
-    Column("last", "last line, or what went wrong", 20, flexible=1, wanted=40),
+    Column("last", "last line or error", 20, flexible=1, wanted=40),
 )
-NO_KEEPER_TEXT = "nobody follows this run any more: its logs and figures stand still"
+NO_KEEPER_TEXT = "No keeper is running: logs and figures are frozen"
 _MOST_DETAILS = 3
 _PROCESS = re.compile(r"\bpid \d+")
 QUOTED_LINES = 6
 """Last lines of a failed worker's log that are quoted."""
 
 
-def format_headline(feed: Feed, now: float) -> list[list[Cell]]:
+def format_headline(feed: Feed, now: float, seconds_per_step: float | None = None) -> list[list[Cell]]:
     """Return two lines: the run and its state, and the figures. `find_problem` returns what is wrong."""
     snapshot = feed.snapshot
     first = _identity(feed, now)
     if not feed.caught_up:
         figures = _while_reading(feed)
     else:
-        figures = _figures(snapshot, feed) if snapshot is not None and len(snapshot) else []
+        figures = _figures(snapshot, feed, seconds_per_step) if snapshot is not None and len(snapshot) else []
     return [first, figures] if figures else [first]
 
 
@@ -86,9 +85,8 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
     status = feed.status
     if status is None:
         return [
-            state_styles.style_run_state("saved log"),
+            state_styles.style_run_state("replay of a saved log"),
             Cell(feed.title),
-            Cell("replayed, nothing here is live", "dim"),
         ]
     cells = [
         state_styles.style_run_state(str(status.state)),
@@ -99,7 +97,8 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
     if not status.state.is_over:
         cells.append(format_keeper_status(status, now))
     if status.run.is_rehearsal:
-        cells.append(Cell("not training", "warn"))
+        cells.append(Cell("rehearsal", "warn"))
+        cells.append(Cell("figures are made up", "dim"))
     elif status.run.job.runtime == "cpu":
         cells.append(Cell("cpu", "dim"))
     if status.state.is_over:
@@ -108,12 +107,14 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
     return cells
 
 
-def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
+def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None = None) -> list[Cell]:
     cells: list[Cell] = []
     if snapshot.epoch_now is not None:
         cells.append(Cell(f"epoch {snapshot.epoch_now}"))
     if snapshot.step_now is not None:
         cells.append(Cell(f"step {snapshot.step_now}"))
+    if seconds_per_step is not None and is_live(feed.status):
+        cells.append(Cell(f"{seconds_per_step:.3g} s/step", "dim"))
     spread = snapshot.loss_spread
     if spread is not None:
         cells.append(Cell(f"loss {format_number(spread.median, 5)}", "accent"))
@@ -170,8 +171,7 @@ def find_problem(
     lines: list[tuple[str, str]] = [] if status is None else _of_the_run(status, bool(quoted))
     if is_unattended(status, now) and status is not None:
         lines.insert(0, _alone(status.run.id, attends=attends, reads=reads))
-    is_live = status is None or not (status.state.is_over or is_launching(status))
-    if snapshot is not None and len(snapshot) and is_live and feed.caught_up:
+    if snapshot is not None and len(snapshot) and (status is None or is_live(status)) and feed.caught_up:
         lines += find_live_core_problems(status, snapshot, frozenset() if reads else stale_workers(status, now))
         lines += _missing(feed)
     elif status is not None and status.state.is_over:
@@ -214,9 +214,9 @@ def explain_failed_launch(status: RunStatus | None, worker: object) -> tuple[str
 
 def _alone(run_id: str, *, attends: bool, reads: bool) -> tuple[str, str]:
     if reads:
-        return "nobody keeps this run: its policies do not act; its logs are read by this console", "warn"
-    soon = "; this console tries to have it followed again, at the latest after ten minutes" if attends else ""
-    return f"{NO_KEEPER_TEXT}{soon}; tpu-tui attach {run_id} follows it on at once", "bad"
+        return "No keeper: restarts and on-end actions are off. This console copies the logs itself", "warn"
+    soon = ". This console starts one within ten minutes" if attends else ""
+    return f"{NO_KEEPER_TEXT}{soon}. tpu-tui attach {run_id} starts one now", "bad"
 
 
 def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
@@ -226,16 +226,16 @@ def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
         where = "" if status.first_failure is None else f"worker {status.first_failure}"
         own = cause if cause.startswith(where) else f"{where}: {cause}"
         if is_quoted:
-            own += "; l opens its log"
+            own += "; press l for its log"
         tone = "bad" if status.state in (RunState.FAILED, RunState.LOST) else "warn"
         lines.append((own, tone))
         if status.remedy:
             lines.append((f"→ {status.remedy}", tone))
     lost = find_lost_links(status)
     if lost:
-        lines.append((f"connection lost: worker {format_ranks(lost)}; its figures stand still", "warn"))
+        lines.append((f"connection lost: worker {format_ranks(lost)}; its figures are frozen", "warn"))
     if status.silent and not status.state.is_over:
-        lines.append((f"silent: worker {format_ranks(status.silent)} has written nothing for a while", "warn"))
+        lines.append((f"worker {format_ranks(status.silent)}: no output for a while", "warn"))
     return lines
 
 
@@ -248,7 +248,7 @@ def _failed_phases(status: RunStatus) -> list[str]:
     cause = _of_any_process(status.cause or "")
     lines = [line for (_, detail), group in alike.items() if (line := _failed_alike(status, group, detail in cause))]
     more = len(lines) - _MOST_DETAILS
-    return lines[:_MOST_DETAILS] + ([f"and {more} more; d tells of each worker"] if more > 0 else [])
+    return lines[:_MOST_DETAILS] + ([f"and {more} more; press d for every worker"] if more > 0 else [])
 
 
 def _of_any_process(text: str) -> str:
@@ -262,7 +262,7 @@ def _failed_alike(status: RunStatus, group: Sequence[WorkerStatus], is_in_cause:
     if not ranks:
         return ""
     named, first = f"worker{'s' * (len(ranks) > 1)} {format_ranks(ranks)}", group[0]
-    line = f"likewise {named}" if is_in_cause else f"{named}, {first.phase}: {first.detail}"
+    line = f"same on {named}" if is_in_cause else f"{named}, {first.phase}: {first.detail}"
     return line + (f" → {first.remedy}" if first.remedy and first.remedy != status.remedy else "")
 
 
@@ -270,11 +270,11 @@ def format_phase_title(feed: Feed) -> str:
     """Return what is going on while there are no metrics."""
     status = feed.status
     if status is None:
-        return "reading"
+        return "Reading the log…"
     if status.state is RunState.PREPARING:
-        return "launching: nothing starts until every worker is ready"
+        return "Launching: nothing starts until every worker is ready"
     if status.state is RunState.RUNNING:
-        return "started; compiling or loading, no step yet"
+        return "Started. Compiling or loading; no step yet."
     return str(status.state)
 
 

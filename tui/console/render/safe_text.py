@@ -63,6 +63,14 @@ def fit(text: str, width: int) -> str:
     return (text[: width - 1] if text.isascii() else set_cell_size(text, width - 1)) + ELLIPSIS
 
 
+def shorten(text: str, width: int) -> str:
+    """Return a harmless text in at most `width` columns, with `…` in its middle: the ends of run IDs differ."""
+    if _columns(text) <= width or not text.isascii():
+        return text
+    end = (width - 1) // 2
+    return text[: width - 1 - end] + ELLIPSIS + text[len(text) - end :]
+
+
 def fit_right(text: str, width: int) -> str:
     """As `fit`, against the right edge: for numbers."""
     length = _columns(text)

@@ -38,7 +38,7 @@ _RUN_TONES = {
     "failed": "bad",
     "stopped": "dim",
     "lost": "bad",
-    "saved log": "accent",
+    "replay of a saved log": "accent",
 }
 _CHECK_TONES = {"pass": "good", "warn": "warn", "fail": "bad", "unknown": "dim"}
 _CORE_TONES = {
@@ -89,5 +89,9 @@ def get_phase_tone(status: str | None) -> str:
 def style_reachability(value: bool | None) -> Cell:
     """Return whether a worker can be reached over SSH; None is not checked yet."""
     return (
-        Cell("not tried", "dim") if value is None else Cell("answers", "good") if value else Cell("no answer", "bad")
+        Cell("not checked", "dim")
+        if value is None
+        else Cell("reachable", "good")
+        if value
+        else Cell("unreachable", "bad")
     )

@@ -11,18 +11,15 @@ from tui.console.render import state_styles
 from tui.console.render.safe_text import escape_line, escape_lines
 from tui.console.widgets.tables.row_table import TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
+from tui.operator import LEGEND, exit_summary, was_stopped_on_purpose
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.reports.findings import marks_of_run
-from tui.runs.record.exit_summary import exit_summary, was_stopped_on_purpose
 from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
-    from tui.checks.check_row import CheckRow
-    from tui.checks.grouped_rows import CheckFinding, Digest
-    from tui.runs.read.latest_figures import LatestFigures
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import CheckFinding, CheckRow, Digest, LatestFigures, RunStatus
 
 SLICE_COLUMNS = (
     Column("name", "slice", 11, flexible=1, wanted=30),
@@ -37,7 +34,7 @@ SLICE_COLUMNS = (
 )
 WORKER_COLUMNS = (
     Column("index", "wkr", 4, right=True),
-    Column("reachable", "ssh", 9, flexible=1, wanted=40),
+    Column("reachable", "ssh", 11, flexible=1, wanted=40),
     Column("address", "address", 15, rank=1),
     Column("external", "external", 15, rank=3),
     Column("hostname", "hostname", 18, rank=2, flexible=1),
@@ -152,8 +149,6 @@ def _check_row(place: int, finding: CheckFinding) -> TableRow:
 
 def describe_finding(found: Digest, finding: CheckFinding, rows: Iterable[CheckRow], columns: int) -> str:
     """One finding whole, with what to do, the ports as a square, and the rows that it stands for."""
-    from tui.checks.port_matrix import LEGEND
-
     where = f"{finding.where}: " if finding.where else ""
     parts = [f"{finding.status}: {where}{finding.check} {finding.detail}".strip()]
     if finding.remedy:
@@ -165,7 +160,7 @@ def describe_finding(found: Digest, finding: CheckFinding, rows: Iterable[CheckR
     alike.sort(key=lambda row: tuple(-1 if one is None else one for one in (row.worker, row.peer, row.port)))
     lines = [_row_line(row) for row in alike[:MAX_CHECK_LINES]] if len(alike) > 1 else []
     if len(alike) > MAX_CHECK_LINES:
-        lines.append(f"and {len(alike) - MAX_CHECK_LINES:,} more; tpu-tui check --json lists them all")
+        lines.append(f"and {len(alike) - MAX_CHECK_LINES:,} more (tpu-tui check --json lists them all)")
     return escape_lines("\n\n".join([*parts, "\n".join(lines)]))
 
 
@@ -207,11 +202,11 @@ def format_keeper_cell(status: RunStatus, now: float) -> Cell:
     if status.state.is_over:
         return Cell("")
     if status.attended.alive:
-        return Cell("attended", "good")
+        return Cell("running", "dim")
     since = status.attended.since
     if status.attended.stuck:
         return Cell(f"stuck, {format_elapsed(status.attended.silent_s)}", "bad")
-    return Cell("unattended" if since is None else f"not for {format_elapsed(now - since)}", "bad")
+    return Cell("none" if since is None else f"none, {format_elapsed(now - since)}", "bad")
 
 
 def format_latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
@@ -237,7 +232,8 @@ def _latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
 def make_run_row(status: RunStatus, now: float, glance: LatestFigures | None = None) -> TableRow:
     """A run of the list, with its newest figures where they were looked at."""
     seconds = get_run_seconds(status, now)
-    command = " ".join(status.run.job.argv)
+    program, *arguments = status.run.job.argv or ("",)
+    command = " ".join([program.rpartition("/")[2], *arguments])
     news = format_latest(status, glance)
     return TableRow(
         status.run.id,
@@ -264,6 +260,21 @@ def make_run_row(status: RunStatus, now: float, glance: LatestFigures | None = N
             command,
         ),
     )
+
+
+def format_remedies(heading: str, remedies: Sequence[tuple[str, str]]) -> str:
+    """Return a heading with commands beneath it, each beside what it does."""
+    width = max(len(command) for command, _ in remedies) + 2
+    return "\n".join([heading, "", *(f"  {command:<{width}}{effect}" for command, effect in remedies)])
+
+
+def format_check_hint(slice_: Slice | None) -> str:
+    """Return what the list of checks shows before a slice was checked."""
+    if slice_ is None:
+        return "No slice selected"
+    if slice_.state == "STOPPED":
+        return f"The slice is stopped. Start it with tpu-tui slices start {escape_line(slice_.name)}"
+    return "Press c to check this slice"
 
 
 def make_worker_rows(slice_: Slice | None, tried: Sequence[Worker] | None) -> list[TableRow]:

@@ -18,8 +18,8 @@ from tui.console.widgets.tables.line_table import LineTable
 if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
     from tui.logs.saved_log import SavedLog
+    from tui.operator import RunDirectory
     from tui.pod.slice import Slice
-    from tui.runs.record.run_directory import RunDirectory
 
 NARROW, NORMAL, WIDE = "-narrow", "-normal", "-wide"
 SHORT, TALL = "-short", "-tall"
@@ -29,7 +29,12 @@ FRAMELESS, MIN_FRAMED_ROWS = "-frameless", 14
 REMOTE_SHELL_BINDINGS: tuple[BindingType, ...] = (
     Binding("s", "shell", "Shell", tooltip="Shell on the worker", id="shell"),
     Binding(
-        "exclamation_mark", "execute", "Exec", key_display="!", tooltip="Exec: a command on all workers", id="exec"
+        "exclamation_mark",
+        "execute",
+        "Exec",
+        key_display="!",
+        tooltip="Exec on all workers",
+        id="exec",
     ),
 )
 
@@ -60,16 +65,21 @@ class MainScreen(Screen[None]):
             "filter",
             "Filter",
             key_display="/",
-            tooltip="Filter: only what holds a text",
+            tooltip="Filter rows by text",
             id="filter",
             priority=True,
         ),
         Binding(
-            "colon", "app.command_palette", "Commands", key_display=":", tooltip="Commands by name", id="palette"
+            "colon",
+            "app.command_palette",
+            "Commands",
+            key_display=":",
+            tooltip="Commands palette",
+            id="palette",
         ),
         Binding("question_mark", "app.show_help", "Help", key_display="?", id="help"),
         Binding("e", "export", "Export", tooltip="Export a report of the run", id="export"),
-        Binding("d", "describe", "Describe", tooltip="Describe: all that is known", id="describe"),
+        Binding("d", "describe", "Describe", tooltip="Describe: show all details", id="describe"),
         Binding("q", "app.ask_quit", "Quit", tooltip="Quit; asks first", id="quit"),
     ]
 

@@ -38,10 +38,11 @@ class DeleteDialog(LiveDialog[None]):
     def body(self) -> Sequence[Widget]:
         """What is lost, and where the name is typed."""
         count = len(self._slice.workers)
-        text = f"The slice, its {count} worker{'s' if count != 1 else ''} and their disks go for good."
+        workers = "its worker and its disk" if count == 1 else f"its {count} workers and their disks"
+        text = f"This permanently deletes the slice, {workers}."
         if self._runs:
-            text += "\n\nRuns that end with it:\n  " + "\n  ".join(self._runs)
-        text += f"\n\nType its name, {self._slice.name}, to delete it."
+            text += "\n\nThis also ends these runs:\n  " + "\n  ".join(self._runs)
+        text += f"\n\nType the name of the slice, {self._slice.name}, to confirm."
         return [
             Static(make_plain_text(text), markup=False, id="question"),
             Input(id="name", compact=True),
@@ -50,7 +51,7 @@ class DeleteDialog(LiveDialog[None]):
 
     def buttons(self) -> Sequence[Button]:
         """Keep it, or delete it."""
-        return [Button("Keep it", id="leave"), Button("Delete it", id="begin", variant="error", disabled=True)]
+        return [Button("Keep slice", id="leave"), Button("Delete slice", id="begin", variant="error", disabled=True)]
 
     def on_mount(self) -> None:
         """Wait for the name."""
@@ -65,7 +66,11 @@ class DeleteDialog(LiveDialog[None]):
         """Enter after the right name deletes as well, and says so of another one."""
         typed = self.query_one("#name", Input).value
         if typed and typed != self._slice.name:
-            self.notify(f"{typed} is not its name, {self._slice.name}: nothing is deleted", markup=False, timeout=4)
+            self.notify(
+                f"{typed} is not the name of the slice, {self._slice.name}. Nothing was deleted.",
+                markup=False,
+                timeout=4,
+            )
         self._delete()
 
     def answered(self, button: str) -> None:  # noqa: ARG002

@@ -154,7 +154,7 @@ class TextDialog(Dialog[None]):
 class SecretDialog(Dialog["str | None"]):
     """Asks once for a passphrase or a one-time code; None when it is not given."""
 
-    TITLE = "needed to log in"
+    TITLE = "login"
     AUTO_FOCUS = "#secret"
 
     def __init__(self, text: str) -> None:
@@ -167,7 +167,7 @@ class SecretDialog(Dialog["str | None"]):
 
     def buttons(self) -> Sequence[Button]:
         """Give it or not."""
-        return [Button("Cancel", id="leave"), Button("Use it", id="use", variant="primary")]
+        return [Button("Cancel", id="leave"), Button("Log in", id="use", variant="primary")]
 
     def on_input_submitted(self) -> None:
         """Enter gives it."""
@@ -187,8 +187,8 @@ class TrustDialog(Dialog[str]):
     def __init__(self, worker: str, key_type: str, fingerprint: str) -> None:
         super().__init__()
         self._text = (
-            f"{worker} shows a key that was never seen here:\n\n  {key_type}\n  {fingerprint}\n\n"
-            "Trust it only if it is the one you expect; it is kept in tpu-tui's known_hosts."
+            f"{worker} has an unknown host key:\n\n  {key_type}\n  {fingerprint}\n\n"
+            "Trust it only if it is the key you expect. Trusted keys are saved in tpu-tui's known_hosts."
         )
 
     def body(self) -> Sequence[Widget]:
@@ -200,7 +200,7 @@ class TrustDialog(Dialog[str]):
         return [
             Button("Refuse", id="leave"),
             Button("Trust", id="yes", variant="warning"),
-            Button("Trust all asked now", id="all", variant="warning"),
+            Button("Trust all in this session", id="all", variant="warning"),
         ]
 
     def answered(self, button: str) -> None:

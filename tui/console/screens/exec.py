@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tui.console.data.exec_progress import ExecProgress
     from tui.pod.slice import Slice
 
-ASK = "enter runs it with sh on all of these workers, at once; up brings earlier commands back."
+ASK = "Enter runs the command with sh on all of these workers at once. Up recalls earlier commands."
 
 
 class ExecAnswers(Static):
@@ -53,8 +53,8 @@ class ExecDialog(LiveDialog[None]):
 
     AUTO_FOCUS = "#command"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pageup", "page(-1)", "Scroll the answers", show=False, id="exec.page_up", priority=True),
-        Binding("pagedown", "page(1)", "Scroll the answers", show=False, id="exec.page_down", priority=True),
+        Binding("pageup", "page(-1)", "Scroll the output", show=False, id="exec.page_up", priority=True),
+        Binding("pagedown", "page(1)", "Scroll the output", show=False, id="exec.page_down", priority=True),
     ]
 
     def __init__(
@@ -70,7 +70,7 @@ class ExecDialog(LiveDialog[None]):
         self._slice = slice_
         self._begin = begin
         self._give_up = give_up
-        self._command = CommandLine(id="command", earlier=earlier, placeholder="what would you type on a worker?")
+        self._command = CommandLine(id="command", earlier=earlier, placeholder="Command to run on the workers")
         self._answers = ExecAnswers(ASK, markup=False, id="answers")
         self._execution: ExecProgress | None = None
         self._shown: object = None
@@ -116,7 +116,7 @@ class ExecDialog(LiveDialog[None]):
         if not command:
             return
         if self._execution is not None and not self._execution.done:
-            self.notify("the command before it still runs; esc gives it up", timeout=3)
+            self.notify("The previous command is still running. Esc cancels it.", timeout=3)
             return
         try:
             ranks = parse_ranks(self.query_one("#workers", Input).value, len(self._slice.workers))

@@ -98,10 +98,11 @@ def _bindings(node: Screen[object] | Widget, *, inherited: bool) -> list[Binding
 
 
 HELP_NOTES = """the mouse
-  a click chooses, a double click opens, a click on a column's title sorts by it
+  click selects, double-click opens, click a column header to sort
 
 filters
-  cores: 14 is that core, w2 that worker, a word a state or an address; logs: any text, searched in the whole log"""
+  cores: 14 is core 14, w2 is worker 2, a word matches a state or an address
+  logs: any text, searched in the whole log"""
 
 
 def get_pane_name(widget: Widget) -> str:
@@ -113,6 +114,6 @@ _PANES = {
     "CoreTableWidget": "in the core table",
     "RowTable": "in a table",
     "LogPane": "in a log",
-    "TabBar": "on a line of tabs",
-    "ProblemPanel": "in the line of troubles",
+    "TabBar": "on a tab bar",
+    "ProblemPanel": "in the problem panel",
 }

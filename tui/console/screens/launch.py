@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.text import Text
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
@@ -29,23 +29,22 @@ from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import Dialog, make_plain_text
 from tui.console.widgets.command_line import CommandLine
 from tui.errors import TpuTuiError, UsageError
+from tui.operator import LaunchRequest
 from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.run_names import readable_name
 
 if TYPE_CHECKING:
-    from tui.checks.check_row import CheckRow
-    from tui.operator import LaunchRequest
+    from tui.operator import CheckRow, LaunchSpec
     from tui.pod.slice import Slice
-    from tui.runs.launch.launch_spec import LaunchSpec
 
-CODE, CODE_AGAIN = "a directory, copied to all", "copied before: which directory?"
+CODE, CODE_AGAIN = "directory to copy to every worker", "copied before; enter the directory again"
 _IN_ROWS = tuple(name for name, option in ASKED_OPTIONS.items() if option.kind is not OptionKind.VARIABLES)
 """The options of a job whose fields are one row high."""
 PLAN = "plan a launch"
 LAUNCH = "launch"
 CHECKS_SHOWN_INTERVAL_S = 0.2
 """Seconds between two accounts of the checks; a pod of many workers answers with thousands of rows."""
-ASK = "enter shows exactly what would run, and where; nothing is started by that."
+ASK = "Press Enter to preview what will run. Nothing starts yet."
 
 
 class LaunchDialog(Dialog["str | None"]):
@@ -54,9 +53,9 @@ class LaunchDialog(Dialog["str | None"]):
     TITLE = "new run"
     AUTO_FOCUS = "#command"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pageup", "page(-1)", "Scroll what will run", show=False, id="launch.page_up", priority=True),
-        Binding("pagedown", "page(1)", "Scroll what will run", show=False, id="launch.page_down", priority=True),
-        Binding("ctrl+r", "plan", "Show what will run", id="launch.plan", priority=True),
+        Binding("pageup", "page(-1)", "Scroll the preview", show=False, id="launch.page_up", priority=True),
+        Binding("pagedown", "page(1)", "Scroll the preview", show=False, id="launch.page_down", priority=True),
+        Binding("ctrl+r", "plan", "Preview", id="launch.plan", priority=True),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal")]  # noqa: RUF012 - Textual declares it so
     VERTICAL_BREAKPOINTS = [(0, "-short"), (38, "-tall")]  # noqa: RUF012
@@ -69,31 +68,31 @@ class LaunchDialog(Dialog["str | None"]):
         self._script = ASK
 
     def body(self) -> Sequence[Widget]:
-        """Fields beside the preview, or above it where there is no room."""
+        """Return slice and command in full width, above the options and the preview, side by side where both fit."""
+        draft = self._draft
+        example = "what you would type on a worker, e.g. python3 train.py"
+        command = CommandLine(shlex.join(draft.job.argv), id="command", earlier=draft.earlier, placeholder=example)
+        first = Vertical(_labelled("slice", self._slices()), _labelled("command", command), id="first")
         fields = VerticalScroll(*self._fields(), id="fields", can_focus=False)
         preview = VerticalScroll(Static("", id="preview-text", markup=False), id="preview")
-        return [Horizontal(fields, preview, id="halves")]
+        return [first, Horizontal(fields, preview, id="halves")]
 
     def buttons(self) -> Sequence[Button]:
         """Leave it, look at it, and only then launch it."""
         return [
             Button("Cancel", id="leave"),
-            Button("Show what will run", id="plan", variant="primary"),
+            Button("Preview", id="plan", variant="primary"),
             Button("Launch", id="launch", variant="success", disabled=True),
         ]
 
     def _fields(self) -> Iterator[Widget]:
         draft = self._draft
-        yield _labelled("slice", self._slices())
-        would = "python3 train.py: as typed on a worker"
-        command = CommandLine(shlex.join(draft.job.argv), id="command", earlier=draft.earlier, placeholder=would)
-        yield _labelled("command", command)
-        yield _written("name", "name", draft.name, "the slice's name")
+        yield _written("name", "name", draft.name, "name of the run; default: the slice's name")
         yield _written("sync", "sync", draft.sync, CODE_AGAIN if draft.had_code else CODE)
         yield from (_option_field(name, draft.job) for name in _IN_ROWS)
-        yield _written("scale from", "scale-from", draft.scale_from, "v2-8: type it was trained on")
-        yield _written("with", "scale-by", "", "1024 5000 0.1: batch, steps, rate")
-        yield Label("environment (one NAME=value per line)")
+        yield _written("trained on", "scale-from", draft.scale_from, "slice type, e.g. v2-8, for the figures below")
+        yield _written("…with", "scale-by", "", "batch, steps, rate: 1024 5000 0.1")
+        yield Label("Environment (one NAME=value per line)")
         yield TextArea(option_text("env", draft.job), id="env", compact=True)
 
     def _slices(self) -> Select[str]:
@@ -104,7 +103,9 @@ class LaunchDialog(Dialog["str | None"]):
         ]
         is_there = self._draft.chosen in {s.path for s in listed}
         chosen = self._draft.chosen if is_there else Select.NULL
-        return Select(options, value=chosen, prompt="which one?", allow_blank=not is_there, id="slice", compact=True)
+        return Select(
+            options, value=chosen, prompt="Select a slice", allow_blank=not is_there, id="slice", compact=True
+        )
 
     def on_mount(self) -> None:
         """Begin at the command."""
@@ -116,6 +117,7 @@ class LaunchDialog(Dialog["str | None"]):
         self._show()
 
     def _show(self) -> None:
+        self.set_class(self._script != ASK, "-previewed")
         parts = (self._scaling(), self._checks, self._script)
         self.query_one("#preview-text", Static).update(make_plain_text("\n\n".join(part for part in parts if part)))
 
@@ -138,15 +140,13 @@ class LaunchDialog(Dialog["str | None"]):
             self._show()
             return
         self._give_up()
-        self._show_preview("changed: show again what would run.")
+        self._show_preview("Changed. Press Enter to preview again.")
 
     def request(self) -> LaunchRequest:
         """What the fields say. Raises UsageError for what cannot be meant."""
-        from tui.operator import LaunchRequest
-
         slice_ = self._slice()
         if slice_ is None:
-            raise UsageError("no slice is chosen")
+            raise UsageError("Select a slice.")
         argv = parse_words(self.query_one("#command", Input).value, "the command")
         if not argv:
             raise UsageError("Enter a command. What would you type on a worker?")
@@ -185,7 +185,7 @@ class LaunchDialog(Dialog["str | None"]):
             self._failed(error)
             return
         self._give_up()
-        self._show_preview("asking…  esc gives up")
+        self._show_preview("Preparing the preview… Esc cancels.")
         self.console.tasks.start(PLAN, self._plan(request), self._failed)
 
     async def _plan(self, request: LaunchRequest) -> None:
@@ -196,7 +196,7 @@ class LaunchDialog(Dialog["str | None"]):
         script = f"{note}\n\n{script}" if note else script
         rows = await self._check(request, script)
         button = self.query_one("#launch", Button)
-        button.label = "Launch all the same" if any(row.hinders for row in rows) else "Launch"
+        button.label = "Launch anyway" if any(row.hinders for row in rows) else "Launch"
         button.disabled = False
         button.refresh(layout=True)  # Textual leaves it as wide as its first label
         button.focus()
@@ -240,7 +240,7 @@ class LaunchDialog(Dialog["str | None"]):
             self.action_plan()
         elif self._spec is not None:
             self.query_one("#launch", Button).disabled = True
-            self._show_preview("handing over to the run's keeper…")
+            self._show_preview("Starting the run's keeper…")
             self.console.tasks.start(LAUNCH, self._launch(self._spec, self._sync()), self._failed)
 
     async def _launch(self, spec: LaunchSpec, sync: Path | None) -> None:
@@ -248,7 +248,7 @@ class LaunchDialog(Dialog["str | None"]):
         if sync is not None:
             self.console.ongoing.code_sources[directory.id] = sync
         if not self.is_open:
-            self.notify(f"{directory.id} was handed over before the dialog was left: it is launched", markup=False)
+            self.notify(f"{directory.id} was already launched when the dialog closed", markup=False)
         self.leave_with(directory.id)
 
     def action_leave(self) -> None:

@@ -14,7 +14,7 @@ from tui.console import intents
 from tui.console.data.run_feed import Feed, RunFeed
 from tui.console.render import run_summary
 from tui.console.render.describe import format_document
-from tui.console.render.freshness import is_unattended, stale_workers
+from tui.console.render.freshness import is_live, is_unattended, stale_workers
 from tui.console.screens.base import (
     NARROW,
     REMOTE_SHELL_BINDINGS,
@@ -35,14 +35,20 @@ from tui.console.widgets.panes.logs_pane import LogsPane
 from tui.console.widgets.problem_panel import ProblemPanel
 from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.line_table import LineTable
+from tui.logs.state.straggler_cost import seconds_per_step
 
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import RunDirectory
 
 PANES = ("cores", "charts", "logs")
 READ_PAUSE_S = 0.01
 """Seconds between two goes at reading while the logs are far ahead: for keys, and for what is to be painted."""
+
+PACE_INTERVAL_S = 2.0
+"""Seconds between two looks at how long a step takes."""
+PACE_TIME_DIVISOR = 50
+"""Working that out may take one part in this many of the loop's time."""
 
 
 class RunScreen(MainScreen):
@@ -51,14 +57,14 @@ class RunScreen(MainScreen):
     TITLE = "run"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="back"),
-        Binding("l", "logs", "Logs", tooltip="Logs; of a failed worker first", id="logs"),
-        Binding("f", "follow", "Follow", tooltip="Follow the log's end, or stop", id="follow"),
+        Binding("l", "logs", "Logs", tooltip="Logs, a failed worker's first", id="logs"),
+        Binding("f", "follow", "Follow", tooltip="Follow the end of the log, or stop", id="follow"),
         Binding("left_square_bracket", "log(-1)", "Previous log", key_display="[", show=False, id="log.previous"),
         Binding("right_square_bracket", "log(1)", "Next log", key_display="]", show=False, id="log.next"),
         Binding("1", "pane('cores')", "Cores", show=False, id="pane.cores"),
         Binding("2", "pane('charts')", "Charts", show=False, id="pane.charts"),
         Binding("3", "pane('logs')", "Logs", show=False, id="pane.logs"),
-        Binding("z", "zoom", "Zoom", tooltip="One pane alone, or all of them", id="zoom"),
+        Binding("z", "zoom", "Zoom", tooltip="Zoom pane", id="zoom"),
     ]
 
     def __init__(self, feed: Feed, *, at: str = "cores") -> None:
@@ -77,6 +83,8 @@ class RunScreen(MainScreen):
         self._reading = False
         self._second = 0
         self._showed_figures = False
+        self._seconds_per_step: float | None = None
+        self._pace_due = 0.0
         self._shape: LayoutInputs | None = None
         self._zoomed = False
         self._trouble_rows = 0
@@ -130,7 +138,7 @@ class RunScreen(MainScreen):
         now = time.time()
         if fresh or int(now) != self._second:
             self._second = int(now)
-            self._headline.show(run_summary.format_headline(self.feed, now))
+            self._headline.show(run_summary.format_headline(self.feed, now, self._pace()))
             self._show_trouble(now)
             self._restart_keeper_if_missing(now)
             self._logs.take_workers()
@@ -144,6 +152,15 @@ class RunScreen(MainScreen):
         if self.feed.is_behind and not self._reading:
             self._reading = True
             self.set_timer(READ_PAUSE_S, self._read_on)
+
+    def _pace(self) -> float | None:
+        """Return the seconds that a step takes, as of some seconds ago: it is worked out from the whole history."""
+        begun, snapshot = time.monotonic(), self.feed.snapshot
+        if begun >= self._pace_due and snapshot is not None and is_live(self.feed.status):
+            self._seconds_per_step = seconds_per_step(snapshot)
+            took = time.monotonic() - begun
+            self._pace_due = begun + max(PACE_INTERVAL_S, PACE_TIME_DIVISOR * took)
+        return self._seconds_per_step
 
     def _read_on(self) -> None:
         """Catch up, a little at a time."""
@@ -325,7 +342,7 @@ class ActingRunScreen(RunScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,ctrl+k", "stop_run", "Stop", tooltip="Stop the run; asks first", id="stop"),
-        Binding("n", "new_run", "New run", tooltip="New run like this; asks first", id="new"),
+        Binding("n", "new_run", "New run", tooltip="New run like this one; asks first", id="new"),
         *REMOTE_SHELL_BINDINGS,
     ]
 

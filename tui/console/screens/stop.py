@@ -40,7 +40,7 @@ def _make_row(progress: StopProgress, index: int, name: str, now: float) -> Tabl
     if answer is None:
         waiting = Cell(f"saving… {format_elapsed(now - progress.started)}", "busy")
         state = Cell("no answer", "bad") if progress.done else waiting
-        cells = (state, Cell("–", "dim"), Cell("" if progress.done else "sending SIGTERM, or sent", "dim"))
+        cells = (state, Cell("–", "dim"), Cell("" if progress.done else "waiting for its answer", "dim"))
     else:
         state = Cell("confirmed", "good") if answer.confirmed else Cell("not confirmed", "bad")
         code = Cell("–" if answer.exit_code is None else str(answer.exit_code))

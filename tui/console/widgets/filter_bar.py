@@ -31,12 +31,12 @@ class FilterBar(Input):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Keep it", id="filter.keep"),
-        Binding("escape", "give_up", "No filter", id="filter.clear"),
+        Binding("enter", "submit", "Apply", id="filter.keep"),
+        Binding("escape", "give_up", "Clear", id="filter.clear"),
     ]
 
     def __init__(self) -> None:
-        super().__init__(placeholder="show only what holds …   enter keeps it, esc takes it away", id="filter-bar")
+        super().__init__(placeholder="Filter … (Enter to keep, Esc to clear)", id="filter-bar")
         self._target: Filterable | None = None
 
     def open_for(self, target: Filterable) -> None:

@@ -11,12 +11,14 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.console.render.safe_text import escape_line, fit
+from tui.console.render.safe_text import escape_line, fit, shorten
 from tui.console.widgets.tables.table_columns import Cell
 
 GAP = "  "
 MIN_CELLS = 2
 """Cells that a line keeps, however narrow it is."""
+MIN_SHORTENED_COLUMNS = 18
+"""Columns that a long cell, such as a run's ID, is shortened to at least."""
 
 
 def _fitting(line: tuple[Cell, ...], widths: Sequence[int], width: int) -> tuple[Cell, ...]:
@@ -31,6 +33,11 @@ def _fitting(line: tuple[Cell, ...], widths: Sequence[int], width: int) -> tuple
         if not dim and (len(shown) <= MIN_CELLS or not any(map(str.isdigit, shown[-1][0].text))):
             break
         del shown[dim[-1] if dim else -1]
+    over = sum(size for _, size in shown) + len(GAP) * (len(shown) - 1) - width
+    place = max(range(len(shown)), key=lambda place: shown[place][1])
+    cell, size = shown[place]
+    if over > 0 and size > MIN_SHORTENED_COLUMNS:
+        shown[place] = cell._replace(text=shorten(cell.text, max(MIN_SHORTENED_COLUMNS, size - over))), size
     return tuple(cell for cell, _ in shown)
 
 

@@ -25,7 +25,7 @@ LOW_SCREEN_ROWS = 34
 HEIGHT_DIVISOR, MIN_ROWS = 3, 3
 """Of the screen's height one part in so many, and at least so many lines: what is beneath has to be seen, too."""
 SIGNS = {"bad": "✗", "warn": "▲"}
-RESOLVED_TEXT = "nothing is wrong any more"
+RESOLVED_TEXT = "Resolved"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ProblemPanel(Widget):
     }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"problem--bad", "problem--warn", "problem--dim"}
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,l", "open", "Its log", id="problem.open")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,l", "open", "Open the worker's log", id="problem.open")]
 
     class LogRequested(Message):
         """The log of a worker is wanted."""

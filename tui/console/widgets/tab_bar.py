@@ -13,6 +13,9 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+MARK_COLUMNS = 2
+"""Columns of the sign at an edge beyond which there are more names."""
+
 
 class TabBar(Widget, can_focus=True):
     """Names on one line, one of them chosen; hundreds cost no more than what fits."""
@@ -95,11 +98,17 @@ class TabBar(Widget, can_focus=True):
             style = active if key == self.active else bad if key in self._bad else idle
             segments += [Segment(f" {name} ", style), Segment(" ", base)]
         span = next((span for span in self._spans() if span[0] == self.active), ("", 0, 0))
-        if span[1] < self._left:
-            self._left = span[1]
-        if span[2] > self._left + width:
-            self._left = span[2] - width
-        return Strip(segments).crop(self._left, self._left + width).adjust_cell_length(width, base)
+        line = Strip(segments)
+        if span[1] < self._left + MARK_COLUMNS:
+            self._left = max(0, span[1] - MARK_COLUMNS)
+        if span[2] > self._left + width - MARK_COLUMNS:
+            self._left = max(0, min(span[2] + MARK_COLUMNS, line.cell_length) - width)
+        end = self._left + width
+        before = Strip([Segment("‹ ", idle)]) if self._left else Strip.blank(0)
+        after = Strip([Segment(" ›", idle)]) if line.cell_length - 1 > end else Strip.blank(0)
+        part = line.crop(self._left + before.cell_length, end - after.cell_length)
+        shown = part.adjust_cell_length(width - before.cell_length - after.cell_length, base)
+        return Strip.join([before, shown, after])
 
     def on_click(self, event: events.Click) -> None:
         """Choose what was clicked on."""

@@ -92,7 +92,7 @@ class Chart(Vertical):
         self.has_curve = plot.display = len(x) > 1 and len(values) > 0
         self._empty.display = not self.has_curve
         self._empty.update(
-            "no samples yet" if not len(x) else "no figures yet" if not len(values) else "one point yet"
+            "no samples yet" if not len(x) else "no figures yet" if not len(values) else "only one point so far"
         )
         plot.clear()
         if isinstance(self.parent, Pane):

@@ -60,12 +60,12 @@ class LogPane(LineView):
         Binding("left", "sideways(-1)", "Left", show=False, id="log.left"),
         Binding("right", "sideways(1)", "Right", show=False, id="log.right"),
         Binding("home,g", "first", "First line", show=False, id="log.first"),
-        Binding("end,G", "last", "Last line, and follow", show=False, id="log.last"),
-        Binding("n", "match(1)", "Next line found, in its place", show=False, id="log.next_match"),
-        Binding("N", "match(-1)", "Previous line found", show=False, id="log.previous_match"),
-        Binding("m", "around", "Only lines found, or all of them", show=False, id="log.around"),
-        Binding("w", "wrap", "Wrap long lines, or cut them", show=False, id="log.wrap"),
-        Binding("y", "copy", "Copy the lines on the screen, whole", show=False, id="log.copy"),
+        Binding("end,G", "last", "Last line; follow the log", show=False, id="log.last"),
+        Binding("n", "match(1)", "Next match, in context", show=False, id="log.next_match"),
+        Binding("N", "match(-1)", "Previous match, in context", show=False, id="log.previous_match"),
+        Binding("m", "around", "Show only matches, or all lines", show=False, id="log.around"),
+        Binding("w", "wrap", "Wrap or cut long lines", show=False, id="log.wrap"),
+        Binding("y", "copy", "Copy visible lines", show=False, id="log.copy"),
     ]
 
     class SummaryChanged(Message):
@@ -97,7 +97,7 @@ class LogPane(LineView):
         self._fitted: tuple[object, ...] = ()
         self._fits = 1
         """How many of the last lines fit, wrapped, and for what that was worked out."""
-        self._empty = "nothing was written yet"
+        self._empty = "Log is empty"
         self._announced = ""
 
     def on_unmount(self) -> None:
@@ -107,7 +107,7 @@ class LogPane(LineView):
 
     # --- data in ------------------------------------------------------------------------------------------------
 
-    def open(self, source: LineSource, *, show_worker: bool = False, empty: str = "nothing was written yet") -> None:
+    def open(self, source: LineSource, *, show_worker: bool = False, empty: str = "Log is empty") -> None:
         """Show another log, from its end; a filter that is set holds for it too."""
         if self._source is not None and self._source is not source:
             self._source.close()
@@ -171,7 +171,8 @@ class LogPane(LineView):
             place = "" if self._match is None else f"{self._match + 1:,} of "
             count = self._found.count
             parts[0] = f"{place}{count:,} line{'s' * (count != 1)} with “{self.filter_text}”"
-            parts += ["n N step through them"] * (self._match is None and self._found.count > 0)
+            order = ", newest first" if self.follow else ""
+            parts += [f"n N show matches in context{order}"] * (self._match is None and count > 0)
         if self._shown.behind > FAR_BEHIND_BYTES:
             done = 100 * (1 - self._shown.behind / max(1, self._shown.size))
             parts.append(f"{'searched' if self.filter_text else 'read'} {max(0, int(done))} %")
@@ -232,7 +233,7 @@ class LogPane(LineView):
         self.lines_drawn += 1
         if y >= len(rows):
             if y == 0 and self._empty:
-                text = "nothing found" if self.filter_text else self._empty
+                text = "No lines match. Esc clears the filter." if self.filter_text else self._empty
                 return Strip([Segment(fit(" " + text, width), self.toned("log--dim"))], width)
             return Strip.blank(width, self.base_style)
         row = rows[y]
@@ -397,7 +398,7 @@ class LogPane(LineView):
         places = dict.fromkeys(row.place for row in self._rows_now())
         self.app.copy_to_clipboard("\n".join(format_whole_line(self._window[place]) for place in places))
         count = f"{len(places)} line{'s' * (len(places) != 1)}"
-        self.notify(f"{count} handed to the terminal's clipboard, where it has one", timeout=3)
+        self.notify(f"Copied {count} (if your terminal supports it)", timeout=3)
 
     def action_first(self) -> None:
         """Go to the first line."""

@@ -44,7 +44,7 @@ def format_visible_line(line: IndexedLine) -> str:
 
 def format_missing(line: IndexedLine) -> str:
     """Says that a very long line goes on, and where all of it is to be had."""
-    return f" {ELLIPSIS} {line.missing:,} more bytes: tpu-tui logs writes them all" if line.missing else ""
+    return f" {ELLIPSIS} {line.missing:,} more bytes (tpu-tui logs prints them)" if line.missing else ""
 
 
 def cut_line(line: str, place: int, room: int, sideways: int) -> list[WrappedRow]:

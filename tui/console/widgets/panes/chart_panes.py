@@ -43,7 +43,7 @@ class ChartPanes(Vertical, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._panes = (
-            Pane("loss: median, min and max of the cores", Static(), id="pane-loss"),
+            Pane("loss: median of the cores (grey: min and max)", Static(), id="pane-loss"),
             Pane("rate: examples/s of the pod", Static(), id="pane-rate"),
         )
         self._charts: tuple[LossChart, RateChart] | None = None

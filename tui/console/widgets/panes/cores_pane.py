@@ -25,7 +25,7 @@ class CoresPane(Pane):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
         self.cores = CoreTableWidget(id=CORES)
-        self.phases = RowTable(run_summary.PHASE_COLUMNS, empty="nothing has happened yet", id=PHASES)
+        self.phases = RowTable(run_summary.PHASE_COLUMNS, empty="Waiting for the first event", id=PHASES)
         self._tables = ContentSwitcher(self.phases, self.cores, initial=PHASES)
         super().__init__("cores", self._tables, id=id)
 

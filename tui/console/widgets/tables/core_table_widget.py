@@ -55,7 +55,7 @@ class CoreTableWidget(LineTable):
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(COLUMNS, sort="core", empty="no core has told anything yet", id=id)
+        super().__init__(COLUMNS, sort="core", empty="No metrics yet", id=id)
         self.stays_on_top = True
         self._snapshot: Snapshot | None = None
         self._order: Ints = np.empty(0, np.int64)

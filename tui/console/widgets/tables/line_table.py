@@ -70,7 +70,7 @@ class LineTable(LineView):
         Binding("end,G", "cursor_to(-1)", "Last row", show=False, id="table.last"),
         Binding("enter", "open", "Open", tooltip="Open the row", id="table.open"),
         Binding("o", "next_sort", "Sort", tooltip="Sort by the next column", id="table.sort"),
-        Binding("O", "reverse_sort", "Reverse the order", show=False, id="table.reverse"),
+        Binding("O", "reverse_sort", "Reverse the sort order", show=False, id="table.reverse"),
     ]
 
     class RowOpened(Message):
@@ -252,7 +252,7 @@ class LineTable(LineView):
         return Strip.blank(width, self.base_style)
 
     def _why_empty(self) -> str:
-        return f"no row holds “{self.filter_text}”; / esc shows all" if self.filter_text else self._empty
+        return f"No rows match “{self.filter_text}”. Esc clears the filter." if self.filter_text else self._empty
 
     def _header(self, width: int) -> Strip:
         base, chosen = (self.toned(self.get_component_rich_style(f"table--{part}")) for part in ("header", "sorted"))
