@@ -50,7 +50,7 @@ async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: S
         )
 
 
-async def test_what_hinders_a_launch_is_told_before_it_with_what_to_do(operator: StageOperator) -> None:
+async def test_problems_of_a_launch_are_shown_before_it_with_a_remedy(operator: StageOperator) -> None:
     operator.rows = [
         CheckRow("disk", 1, None, None, "pass", None, "91 GiB free"),
         CheckRow("device", 2, None, None, "fail", None, "/dev/accel0 is held by pid 4711", "stop that process"),
@@ -120,7 +120,7 @@ async def test_the_launch_dialog_scales_a_training_from_another_type(operator: S
         ("restarts", "often", "must be a whole number"),
     ],
 )
-async def test_what_cannot_be_meant_is_told_in_the_launch_dialog(
+async def test_invalid_fields_are_reported_in_the_launch_dialog(
     operator: StageOperator, field: str, value: str, told: str
 ) -> None:
     app = ConsoleApp(operator, default_command=("true",))

@@ -44,7 +44,7 @@ def test_a_run_is_left_alone_once_its_keeper_is_gone(
     assert stale_workers(status, NOW) == (frozenset(range(4)) if told else frozenset())
 
 
-async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
+async def test_an_unattended_run_says_so_and_gets_a_keeper_from_the_console(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -73,7 +73,7 @@ async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
         await until(pilot, lambda: asked == [directory.id])
 
 
-async def test_who_may_only_look_reads_a_run_that_nobody_keeps(
+async def test_a_read_only_console_copies_the_logs_of_an_unattended_run(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = asyncio.Event()

@@ -69,7 +69,7 @@ async def test_a_launch_that_was_handed_over_and_left_takes_no_other_dialog_away
         assert isinstance(app.screen, TextDialog)
 
 
-async def test_a_launch_that_fails_once_its_dialog_was_left_is_told_all_the_same(own_home: Path) -> None:
+async def test_a_launch_that_fails_after_its_dialog_was_left_is_reported(own_home: Path) -> None:
     operator = _Handing(own_home)
     operator.problem = TpuTuiError("the run's keeper does not start", why="no space left on device")
     app = ConsoleApp(operator, default_command=("true",))

@@ -40,7 +40,7 @@ def numbered(path: Path, count: int, first: int = 0) -> None:
         log.write(b"".join(b"line %06d\n" % n for n in range(first, first + count)))
 
 
-async def test_the_end_is_followed_until_somebody_scrolls_up(tmp_path: Path) -> None:
+async def test_the_end_is_followed_until_the_user_scrolls_up(tmp_path: Path) -> None:
     path, pane = tmp_path / "log", LogPane()
     numbered(path, 1000)
     async with Holding(pane).run_test(size=(40, 10)) as pilot:

@@ -26,7 +26,7 @@ class HasApp(Protocol):
 
     @property
     def app(self) -> App[Any]:
-        """The app it belongs to."""
+        """Return the app it belongs to."""
 
 
 class ConsoleContext(Protocol):
@@ -44,11 +44,11 @@ class ConsoleContext(Protocol):
 
     @property
     def screen(self) -> Screen[Any]:
-        """The screen that gets the keys."""
+        """Return the screen that gets the keys."""
 
     @property
     def screen_stack(self) -> list[Screen[Any]]:
-        """All open screens, the one on top last."""
+        """Return all open screens, the top one last."""
 
     def perform(self, intent: Intent) -> None:
         """Carry out a request at once.

@@ -86,12 +86,12 @@ class ConsoleCommands(Provider):
         return list(list_entries(console, self.screen)) if isinstance(self.screen, MainScreen) else []
 
     async def discover(self) -> Hits:
-        """What is there before anything is typed."""
+        """Yield all entries, before anything is typed."""
         for name, help_text, action in self._entries():
             yield DiscoveryHit(name, action, help=help_text)
 
     async def search(self, query: str) -> Hits:
-        """What fits what was typed."""
+        """Yield the entries that match the query."""
         matcher = self.matcher(query)
         for name, help_text, action in self._entries():
             score = matcher.match(name)

@@ -1,4 +1,4 @@
-"""What the launch dialog begins with, and what it says beside its fields. Pure."""
+"""The content of the launch form: initial values, parsing of its fields, and notes. Pure functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MARKS = {"fail": "✗", "warn": "!", "unknown": "?"}
 
 @dataclass(frozen=True)
 class LaunchForm:
-    """What the dialog begins with."""
+    """The initial content of the launch dialog."""
 
     slices: tuple[Slice, ...]
     chosen: str = ""
@@ -140,9 +140,9 @@ def _parse_seconds(text: str, what: str) -> float:
 
 
 def format_scaling(source: str, target: str | None, written: str) -> str:
-    """What a training on `source` becomes on `target`, a figure a line; empty where nothing was asked.
+    """Return the figures of a training on `source` scaled to `target`; empty if there are none to scale.
 
-    `written` is its global batch, then steps and learning rate where they shall be scaled too. Raises UsageError.
+    `written` holds the global batch, then optionally steps and learning rate. Raises UsageError.
     """
     words = written.replace(",", " ").split()
     if not source.strip() or not words:
@@ -171,7 +171,7 @@ def _number(word: str, what: str) -> float:
 
 
 def warn_about_shell(argv: Sequence[str]) -> str:
-    """What to know of a command that looks as if a shell were to read it; empty where it does not."""
+    """Return a warning for a command that seems to need a shell; empty if it does not."""
     signs = [word for word in argv if word in _SHELL_SIGNS or word.endswith(";") or _VARIABLE.search(word)]
     if not signs or any(word.rpartition("/")[2] in _SHELLS for word in argv):
         return ""

@@ -22,6 +22,6 @@ class OngoingWork:
     deletions: dict[str, DeleteProgress] = field(default_factory=dict)
     """Deletions in progress, by the slice's path."""
     catch_up_errors: dict[str, TpuTuiError | None] = field(default_factory=dict)
-    """Runs whose logs a read-only console copies itself, by ID, with what hinders it, if anything does."""
+    """Runs whose logs a read-only console copies itself, by ID, each with the error if copying fails."""
     code_sources: dict[str, Path] = field(default_factory=dict)
-    """The directory whose code a run got that was launched here, by run ID."""
+    """By run ID, the directory that was copied to the workers for a run launched here."""

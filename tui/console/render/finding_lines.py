@@ -1,4 +1,4 @@
-"""What was found wrong with a run's cores, as the run screen says it; pure functions of what the feed holds."""
+"""What is wrong with a run's cores, in the words of the run screen. Pure functions of the feed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ToneLines = list[tuple[str, str]]
 
 
 def find_live_core_problems(status: RunStatus | None, snapshot: Snapshot, unseen: frozenset[int]) -> ToneLines:
-    """Cores without a loss and stragglers of a run that goes on, or of a saved log, but for unseen workers' ones."""
+    """Return NaN cores and stragglers of a live run or a saved log, except stragglers on `unseen` workers."""
     lines: ToneLines = []
     if snapshot.nan_cores:
         lines.append((_named("nan", snapshot.nan_cores) + _since(snapshot), "bad"))
@@ -32,12 +32,12 @@ def find_live_core_problems(status: RunStatus | None, snapshot: Snapshot, unseen
 
 
 def list_ended_run_findings(feed: Feed) -> ToneLines:
-    """What stood when the run ended, and what had been and was over."""
+    """Return the findings of an ended run: those open at its end, then those resolved before."""
     return [(text, _tone(finding)) for text, finding in sentences(collect_findings(feed), is_over=True)]
 
 
 def format_marks(feed: Feed) -> tuple[str, str]:
-    """A few words for the headline of a run that is over, and their tone."""
+    """Return a few words for the headline of an ended run, and their tone."""
     findings = collect_findings(feed)
     is_broken = any(one.is_open and not one.is_straggling for one in findings)
     return marks(findings), "bad" if is_broken else "warn"
@@ -49,14 +49,14 @@ def _named(what: str, cores: tuple[int | None, ...]) -> str:
 
 
 def _since(snapshot: Snapshot) -> str:
-    """Where the first of the losses stood that are no numbers now; empty where that is not known."""
+    """Return the epoch and step of the first NaN loss; empty if unknown."""
     epoch, step = snapshot.nan_since or (UNKNOWN, UNKNOWN)
     parts = [f"epoch {epoch}"] * (epoch >= 0) + [f"step {step}"] * (step >= 0)
     return f", since {', '.join(parts)}" if parts else ""
 
 
 def collect_findings(feed: Feed) -> tuple[Finding, ...]:
-    """What was found wrong with a run's cores: on record, and by its logs once they were read to their end."""
+    """Return the findings on a run's cores: recorded ones, and those of its logs once these were read."""
     snapshot = feed.snapshot if feed.caught_up else None
     return findings_of((), snapshot) if feed.status is None else findings_of_run(feed.status, snapshot)
 
@@ -66,7 +66,7 @@ def _tone(finding: Finding) -> str:
 
 
 def _costs(status: RunStatus | None, snapshot: Snapshot, cores: tuple[int | None, ...]) -> str:
-    """Where the dearest of these stragglers is, how slow, and what waiting for it costs."""
+    """Return where the most costly straggler is, how slow it is, and what waiting for it costs."""
     recorded = () if status is None else status.findings
     open_ones = [one for one in findings_of(recorded, snapshot) if one.is_straggling and one.is_open]
     dearest = max((one for one in open_ones if one.core in cores), key=lambda one: one.share or 0.0, default=None)

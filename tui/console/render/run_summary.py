@@ -1,4 +1,4 @@
-"""A run in words and rows: headline, launch phases, notes; pure functions of what the feed holds."""
+"""A run in words and rows: headline, launch phases, problems. Pure functions of the feed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tui.operator import RunStatus, WorkerStatus
 
 SHOWN_PHASES = {"connect": 1, "prepare": 1, "barrier": 3, "start": 2, "confirm": 1}
-"""Phases with the rank of their columns: where there is no room, those go first that take no time."""
+"""Phases with the rank of their columns: without room, the shortest phases are dropped first."""
 PHASE_COLUMNS = (
     Column("worker", "wkr", 4, right=True),
     *(Column(phase, phase, 8, rank=rank) for phase, rank in SHOWN_PHASES.items()),
@@ -51,8 +51,10 @@ PHASE_COLUMNS = (
 NO_KEEPER_TEXT = "No keeper is running: logs and figures are frozen"
 _MOST_DETAILS = 3
 _PROCESS = re.compile(r"\bpid \d+")
+RECENT_STEPS = 20
+"""Steps over which the time that a step takes is averaged."""
 QUOTED_LINES = 6
-"""Last lines of a failed worker's log that are quoted."""
+"""Quoted lines from the end of a failed worker's log."""
 
 
 def format_headline(feed: Feed, now: float, seconds_per_step: float | None = None) -> list[list[Cell]]:
@@ -67,7 +69,7 @@ def format_headline(feed: Feed, now: float, seconds_per_step: float | None = Non
 
 
 def format_reading_progress(feed: Feed) -> str:
-    """`reading 4 %` while logs are read for the first time, empty once they were: figures until then are old ones."""
+    """Return `reading 4 %` while logs are read for the first time, when figures are old; else an empty text."""
     if feed.caught_up:
         return ""
     share = feed.progress
@@ -75,7 +77,7 @@ def format_reading_progress(feed: Feed) -> str:
 
 
 def _while_reading(feed: Feed) -> list[Cell]:
-    """How far the logs were read, and the newest figures, which are those at their ends."""
+    """Return how far the logs were read, and the newest figures, found at their ends."""
     figures = feed.newest
     newest = "" if figures is None or is_launching(feed.status) else str(figures)
     return [Cell(format_reading_progress(feed), "busy"), *[Cell(f"newest: {newest}")] * bool(newest)]
@@ -98,12 +100,13 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
         cells.append(format_keeper_status(status, now))
     if status.run.is_rehearsal:
         cells.append(Cell("rehearsal", "warn"))
-        cells.append(Cell("figures are made up", "dim"))
     elif status.run.job.runtime == "cpu":
         cells.append(Cell("cpu", "dim"))
     if status.state.is_over:
         cells.append(Cell(f"exit {format_exit_codes(status).text}", format_exit_codes(status).tone))
         cells.append(Cell(*format_marks(feed)))
+    if status.run.is_rehearsal:
+        cells.append(Cell("figures are made up", "dim"))
     return cells
 
 
@@ -131,8 +134,21 @@ def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None = No
     return cells
 
 
+def measure_seconds_per_step(snapshot: Snapshot) -> float | None:
+    """Return the seconds that the newest steps of the pod took, from the first line of each; None if unknown."""
+    if snapshot.history is None or not len(snapshot):
+        return None
+    pod = snapshot.history.pod(snapshot.row)
+    newest = (pod.epoch == pod.epoch[-1]) & (pod.step >= 0) & np.isfinite(pod.time)
+    step, time = pod.step[newest], pod.time[newest]
+    begins = np.flatnonzero(np.diff(step) > 0)[-RECENT_STEPS:] + 1
+    if len(begins) < 2 or time[begins[-1]] <= time[begins[0]]:
+        return None
+    return float((time[begins[-1]] - time[begins[0]]) / (step[begins[-1]] - step[begins[0]]))
+
+
 def _reporting(snapshot: Snapshot, feed: Feed) -> int:
-    """Cores that tell figures; of a live run not those that have ended, and none while it is launched again."""
+    """Return the number of reporting cores: in a live run without ended ones, none during a launch."""
     if feed.status is None or feed.status.state.is_over:
         return snapshot.reporting
     return 0 if is_launching(feed.status) else snapshot.reporting - len(snapshot.cores_in(CoreState.ENDED))
@@ -158,10 +174,10 @@ def _expected_cores(feed: Feed) -> int | None:
 def find_problem(
     feed: Feed, now: float, *, attends: bool = False, reads: bool = False, problem: TpuTuiError | None = None
 ) -> Problem:
-    """What needs a person: why it failed with the worker's last lines, lost links, nan, stragglers, notes; named.
+    """Return what needs attention: the failure with the worker's last lines, lost links, NaN, stragglers, notes.
 
-    Of a run that was left alone `attends` says that this console gives it a keeper again by itself, `reads` that it
-    reads the logs itself meanwhile. `problem` is what hinders reading them.
+    For an unattended run, `attends` means that this console starts a keeper by itself, `reads` that it reads
+    the logs itself meanwhile. `problem` is the error that prevents reading them.
     """
     status, snapshot = feed.status, feed.snapshot
     worker = None if status is None else find_failed_worker(status)
@@ -189,7 +205,7 @@ def find_problem(
 
 
 def _missing(feed: Feed) -> list[tuple[str, str]]:
-    """Cores of the slice that no line has come from, as far as what has been written has been read."""
+    """Return the cores of the slice without a single line, once all logs were read."""
     if feed.status is None or not feed.caught_up:
         return []
     missing = missing_of_run(feed.status, feed.snapshot).sentence
@@ -197,14 +213,14 @@ def _missing(feed: Feed) -> list[tuple[str, str]]:
 
 
 def find_failed_worker(status: RunStatus) -> int | None:
-    """The worker that failed first, or whose launch failed; None where none did."""
+    """Return the worker that failed first or failed to launch; None if none did."""
     if status.first_failure is not None:
         return status.first_failure
     return next((worker.worker for worker in status.workers if worker.phase_status == "failed"), None)
 
 
 def explain_failed_launch(status: RunStatus | None, worker: object) -> tuple[str, str] | None:
-    """Title and text of why this worker's launch failed; None where it did not."""
+    """Return title and text of a worker's launch failure; None if it did not fail."""
     for one in status.workers if status else ():
         if one.worker == worker and one.phase_status == "failed":
             text = "\n→ ".join(filter(None, (one.detail, one.remedy)))
@@ -252,7 +268,7 @@ def _failed_phases(status: RunStatus) -> list[str]:
 
 
 def _of_any_process(text: str) -> str:
-    """The text without the process that it is about, which is another one on every worker."""
+    """Return the text without process IDs, which differ on every worker."""
     return _PROCESS.sub("pid", text)
 
 
@@ -270,7 +286,7 @@ def format_phase_title(feed: Feed) -> str:
     """Return what is going on while there are no metrics."""
     status = feed.status
     if status is None:
-        return "Reading the log…"
+        return "No training lines found in this log" if feed.caught_up else "Reading the log…"
     if status.state is RunState.PREPARING:
         return "Launching: nothing starts until every worker is ready"
     if status.state is RunState.RUNNING:
@@ -278,8 +294,15 @@ def format_phase_title(feed: Feed) -> str:
     return str(status.state)
 
 
+def explain_no_phases(feed: Feed) -> str:
+    """Return what the phase table shows without rows: a saved log has no launch."""
+    if feed.status is not None:
+        return "Waiting for the first event"
+    return f"tpu-tui dialect test {escape_line(feed.title)} shows which lines are understood." * feed.caught_up
+
+
 def make_phase_rows(feed: Feed) -> list[TableRow]:
-    """A row a worker: how far its launch got, and the last thing it wrote."""
+    """Return a row per worker: its launch phases and its last line."""
     status = feed.status
     return [] if status is None else [_phase_row(worker, feed, status) for worker in status.workers]
 
@@ -326,7 +349,7 @@ def _last(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Cell:
 
 
 def format_core_note(snapshot: Snapshot, table: CoreTableWidget, *, is_reading: bool = False) -> str:
-    """How many rows, by what they are sorted, and whether what they show is not the newest that was written."""
+    """Return the number of rows, their order, and whether the logs are still being read."""
     shown = table.row_count()
     every = f"{len(snapshot)} core{'s' * (len(snapshot) != 1)}"
     count = f"{shown} of {every} with “{table.filter_text}”" if table.filter_text else every
@@ -336,12 +359,12 @@ def format_core_note(snapshot: Snapshot, table: CoreTableWidget, *, is_reading: 
 
 
 def get_core(snapshot: Snapshot, key: int) -> CoreRow:
-    """The core with this place in the history. Raises IndexError when it is not there."""
+    """Return the core with this row in the history. Raises IndexError if there is none."""
     return snapshot.row_at(int(np.flatnonzero(snapshot.row == key)[0]))
 
 
 def describe_feed(feed: Feed) -> str:
-    """Everything about the run or the saved log as a document."""
+    """Return everything known of the run or the saved log as text."""
     snapshot = feed.snapshot
     fields = {} if feed.status is None else list_status_fields(feed.status)
     if snapshot is not None:
@@ -358,7 +381,7 @@ def describe_feed(feed: Feed) -> str:
 
 
 def list_status_fields(status: RunStatus) -> dict[str, object]:
-    """A run, by name: what became of it, then what each worker did, then what was asked for."""
+    """Return a run as named fields: its outcome, then each worker's part, then the request."""
     return {
         "state": str(status.state),
         "cause": status.cause,
@@ -372,5 +395,5 @@ def list_status_fields(status: RunStatus) -> dict[str, object]:
 
 
 def _known(fields: dict[str, object]) -> dict[str, object]:
-    """What is known of a worker's part in a run: most of it never happens."""
+    """Return the fields that are set: most never are."""
     return {name: value for name, value in fields.items() if value is not None and value is not False and value != ""}

@@ -1,4 +1,4 @@
-"""States in words and tones: what a state is called and how it is coloured, in one place."""
+"""The words and tones of states, in one place."""
 
 from __future__ import annotations
 
@@ -57,32 +57,32 @@ def _cell(word: str | None, tones: Mapping[str, str], otherwise: str = "") -> Ce
 
 
 def style_slice_state(state: str | None) -> Cell:
-    """A slice's state; one we do not know is a warning, not fine."""
+    """Return a slice's state; an unknown one is a warning."""
     return _cell(state, _SLICE_TONES, "warn")
 
 
 def style_health(word: str | None) -> Cell:
-    """A slice's health; everything but HEALTHY and TIMEOUT is bad."""
+    """Return a slice's health; everything but HEALTHY and TIMEOUT is bad."""
     return _cell(word, _HEALTH_TONES, "bad")
 
 
 def style_run_state(word: str) -> Cell:
-    """A run's state."""
+    """Return a run's state."""
     return _cell(word, _RUN_TONES, "warn")
 
 
 def style_check_status(word: str) -> Cell:
-    """What a check came to."""
+    """Return the result of a check."""
     return _cell(word, _CHECK_TONES, "warn")
 
 
 def get_core_tone(word: str) -> str:
-    """The tone of a core's state."""
+    """Return the tone of a core's state."""
     return _CORE_TONES.get(word, "")
 
 
 def get_phase_tone(status: str | None) -> str:
-    """The tone of a launch phase's status."""
+    """Return the tone of a launch phase's status."""
     return _PHASE_TONES.get(status or "", "dim")
 
 

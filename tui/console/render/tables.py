@@ -1,4 +1,4 @@
-"""The pod screen's nouns as table rows: plain data in, cells out."""
+"""Slices, workers, checks and runs as table rows: plain data in, cells out."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ RUN_COLUMNS = (
     Column("command", "command", 24, rank=4, flexible=1),
 )
 MAX_CHECK_LINES = 200
-"""Rows of a finding that are listed: a pod of 32 workers has thousands of pairs and ports."""
+"""Listed rows of a finding: a pod of 32 workers has thousands of pairs and ports."""
 
 
 def _text(value: object, tone: str = "") -> Cell:
@@ -69,7 +69,7 @@ def _count(value: int | None) -> Cell:
 
 
 def make_slice_row(slice_: Slice) -> TableRow:
-    """A slice of the list."""
+    """Return the row of a slice."""
     spot = slice_.spot if slice_.spot is not None else slice_.preemptible
     symptoms = len(slice_.symptoms)
     health = state_styles.style_health(slice_.health)
@@ -101,14 +101,14 @@ def make_slice_row(slice_: Slice) -> TableRow:
 
 
 def _access(worker: Worker) -> Cell:
-    """Whether SSH leads to it, and where not, why."""
+    """Return whether a worker is reachable over SSH, or why it is not."""
     if not worker.error:
         return state_styles.style_reachability(worker.reachable)
     return Cell(escape_line(worker.error.removeprefix(f"worker {worker.index}: ")), "bad")
 
 
 def make_worker_row(worker: Worker) -> TableRow:
-    """A worker of the chosen slice."""
+    """Return the row of a worker."""
     return TableRow(
         worker.index,
         (
@@ -123,12 +123,12 @@ def make_worker_row(worker: Worker) -> TableRow:
 
 
 def make_check_rows(found: Digest) -> list[TableRow]:
-    """What the checks found, the worst first; what says the same of several workers in one row."""
+    """Return a row per finding, the worst first; equal findings of several workers share one."""
     return [_check_row(place, finding) for place, finding in enumerate(found.findings)]
 
 
 def get_finding_key(finding: CheckFinding) -> Hashable:
-    """What names a finding however many more there come."""
+    """Return the key of a finding, which stays the same as more come in."""
     return finding.status, finding.check, finding.detail
 
 
@@ -148,7 +148,7 @@ def _check_row(place: int, finding: CheckFinding) -> TableRow:
 
 
 def describe_finding(found: Digest, finding: CheckFinding, rows: Iterable[CheckRow], columns: int) -> str:
-    """One finding whole, with what to do, the ports as a square, and the rows that it stands for."""
+    """Return a finding in full: remedy, port matrix, and the rows it stands for."""
     where = f"{finding.where}: " if finding.where else ""
     parts = [f"{finding.status}: {where}{finding.check} {finding.detail}".strip()]
     if finding.remedy:
@@ -172,7 +172,7 @@ def _row_line(row: CheckRow) -> str:
 
 
 def parse_moment(text: str | None) -> float | None:
-    """An RFC 3339 time as Unix seconds; None for none and for what is none."""
+    """Return an RFC 3339 time as Unix seconds; None for no time or an invalid one."""
     if not text:
         return None
     try:
@@ -183,7 +183,7 @@ def parse_moment(text: str | None) -> float | None:
 
 
 def get_run_seconds(status: RunStatus, now: float) -> float | None:
-    """How long a run has gone on or went on, in seconds; since it was asked for while it is being prepared."""
+    """Return a run's duration in seconds; while it is being prepared, since it was requested."""
     begun = parse_moment(status.started) or parse_moment(status.run.created)
     if begun is None:
         return None
@@ -192,13 +192,13 @@ def get_run_seconds(status: RunStatus, now: float) -> float | None:
 
 
 def format_exit_codes(status: RunStatus) -> Cell:
-    """How the workers ended: the one that failed first, then the others; a stop on purpose is no failure."""
+    """Return the exit codes: the first failure, then the others. A deliberate stop is not marked as failure."""
     bad = any(code not in (None, 0) for code in status.exit_codes) and not was_stopped_on_purpose(status)
     return Cell(exit_summary(status), "bad" if bad else "dim")
 
 
 def format_keeper_cell(status: RunStatus, now: float) -> Cell:
-    """Whether a keeper looks after the run, and since when not."""
+    """Return whether the run has a keeper, and since when not."""
     if status.state.is_over:
         return Cell("")
     if status.attended.alive:
@@ -210,9 +210,9 @@ def format_keeper_cell(status: RunStatus, now: float) -> Cell:
 
 
 def format_latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
-    """What there is to say of a run: what is wrong with its cores, why it ended so, else where it is.
+    """Return the news of a run: problems of its cores, why it ended, or its newest figures.
 
-    Of a rehearsal, that it trains nothing.
+    A rehearsal is named as such.
     """
     news, marked = _latest(status, glance), marks_of_run(status, glance)
     rehearsal = "rehearsal" if status.run.is_rehearsal else ""
@@ -230,7 +230,7 @@ def _latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
 
 
 def make_run_row(status: RunStatus, now: float, glance: LatestFigures | None = None) -> TableRow:
-    """A run of the list, with its newest figures where they were looked at."""
+    """Return the row of a run, with its newest figures if they were read."""
     seconds = get_run_seconds(status, now)
     program, *arguments = status.run.job.argv or ("",)
     command = " ".join([program.rpartition("/")[2], *arguments])

@@ -1,4 +1,4 @@
-"""The delete dialog: a slice goes only when its name is typed; then it shows how far that is."""
+"""The delete dialog: asks for the slice's name, then shows the progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DeleteDialog(LiveDialog[None]):
-    """Says what is lost, asks for the name, and shows the progress (`begin` is called once for that)."""
+    """Shows what is lost, asks for the name, and shows the progress (`begin` is called once)."""
 
     AUTO_FOCUS = "#name"
 
@@ -36,7 +36,7 @@ class DeleteDialog(LiveDialog[None]):
         self._progress_text = Static("", markup=False, id="progress")
 
     def body(self) -> Sequence[Widget]:
-        """What is lost, and where the name is typed."""
+        """Return what is lost and the field for the name."""
         count = len(self._slice.workers)
         workers = "its worker and its disk" if count == 1 else f"its {count} workers and their disks"
         text = f"This permanently deletes the slice, {workers}."
@@ -50,20 +50,20 @@ class DeleteDialog(LiveDialog[None]):
         ]
 
     def buttons(self) -> Sequence[Button]:
-        """Keep it, or delete it."""
+        """Return the two answers, the harmless one first."""
         return [Button("Keep slice", id="leave"), Button("Delete slice", id="begin", variant="error", disabled=True)]
 
     def on_mount(self) -> None:
-        """Wait for the name."""
+        """Show the question."""
         self._arrange()
         self.ready = True
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """The button is there for the right name only."""
+        """Enable the button for the right name only."""
         self.query_one("#begin", Button).disabled = event.value != self._slice.name
 
     def on_input_submitted(self) -> None:
-        """Enter after the right name deletes as well, and says so of another one."""
+        """Delete if the name is right, else say that nothing was deleted."""
         typed = self.query_one("#name", Input).value
         if typed and typed != self._slice.name:
             self.notify(
@@ -74,7 +74,7 @@ class DeleteDialog(LiveDialog[None]):
         self._delete()
 
     def answered(self, button: str) -> None:  # noqa: ARG002
-        """The red button."""
+        """Delete: the red button was pressed."""
         self._delete()
 
     def _delete(self) -> None:
@@ -94,6 +94,6 @@ class DeleteDialog(LiveDialog[None]):
         self.tick()
 
     def tick(self) -> None:
-        """Show what was reasons since the last time."""
+        """Show the newest progress."""
         if self.progress is not None and str(self._progress_text.content) != self.progress.text:
             self._progress_text.update(make_plain_text(self.progress.text))

@@ -1,4 +1,4 @@
-"""The launch dialog: what, where and how; shows what will run on every worker, and only then launches."""
+"""The launch dialog: asks for a command and options, previews what will run on every worker, then launches."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 CODE, CODE_AGAIN = "directory to copy to every worker", "copied before; enter the directory again"
 _IN_ROWS = tuple(name for name, option in ASKED_OPTIONS.items() if option.kind is not OptionKind.VARIABLES)
-"""The options of a job whose fields are one row high."""
+"""The options of a job with fields of one row."""
 PLAN = "plan a launch"
 LAUNCH = "launch"
 CHECKS_SHOWN_INTERVAL_S = 0.2
-"""Seconds between two accounts of the checks; a pod of many workers answers with thousands of rows."""
+"""Seconds between two updates while checks run: a large pod answers with thousands of rows."""
 ASK = "Press Enter to preview what will run. Nothing starts yet."
 
 
 class LaunchDialog(Dialog["str | None"]):
-    """Fields, then exactly what would run, then the launch; answers the new run's id."""
+    """Fields, a preview of exactly what will run, then the launch; answers the new run's ID."""
 
     TITLE = "new run"
     AUTO_FOCUS = "#command"
@@ -78,7 +78,7 @@ class LaunchDialog(Dialog["str | None"]):
         return [first, Horizontal(fields, preview, id="halves")]
 
     def buttons(self) -> Sequence[Button]:
-        """Leave it, look at it, and only then launch it."""
+        """Return the buttons: Launch is enabled after a preview only."""
         return [
             Button("Cancel", id="leave"),
             Button("Preview", id="plan", variant="primary"),
@@ -96,7 +96,7 @@ class LaunchDialog(Dialog["str | None"]):
         yield TextArea(option_text("env", draft.job), id="env", compact=True)
 
     def _slices(self) -> Select[str]:
-        """The slices, none of them chosen where the one that was meant is not there any more."""
+        """Return the field of the slices; none is selected if the run's own slice is gone."""
         listed = self._draft.slices
         options = [
             (Text(escape_line(f"{s.name}  {s.state or ''}  {len(s.workers)} workers")), s.path) for s in listed
@@ -108,11 +108,11 @@ class LaunchDialog(Dialog["str | None"]):
         )
 
     def on_mount(self) -> None:
-        """Begin at the command."""
+        """Show the hint in place of the preview."""
         self._show_preview(ASK)
 
     def _show_preview(self, script: str, checks: str = "") -> None:
-        """What would run, beneath what the checks found and what the other slice's figures become here."""
+        """Show the scaled figures, the results of the checks, and what would run."""
         self._script, self._checks = script, checks
         self._show()
 
@@ -135,7 +135,7 @@ class LaunchDialog(Dialog["str | None"]):
     @on(Select.Changed)
     @on(TextArea.Changed)
     def _edited(self) -> None:
-        """A plan holds for what it was made from only."""
+        """Drop the plan: it is valid for the fields it was made from only."""
         if self._script == ASK:
             self._show()
             return
@@ -143,7 +143,7 @@ class LaunchDialog(Dialog["str | None"]):
         self._show_preview("Changed. Press Enter to preview again.")
 
     def request(self) -> LaunchRequest:
-        """What the fields say. Raises UsageError for what cannot be meant."""
+        """Return the request made of the fields. Raises UsageError for invalid ones."""
         slice_ = self._slice()
         if slice_ is None:
             raise UsageError("Select a slice.")
@@ -178,7 +178,7 @@ class LaunchDialog(Dialog["str | None"]):
 
     @on(Input.Submitted)
     def action_plan(self) -> None:
-        """Find out what would run, with all questions asked; starts nothing."""
+        """Plan the launch and preview it; starts nothing."""
         try:
             request = self.request()
         except TpuTuiError as error:
@@ -202,7 +202,7 @@ class LaunchDialog(Dialog["str | None"]):
         button.focus()
 
     async def _check(self, request: LaunchRequest, script: str) -> list[CheckRow]:
-        """Look at what could fail the launch, telling what is known so far."""
+        """Check what could fail the launch; show the results as they come."""
         rows: list[CheckRow] = []
         due = 0.0
         self._show_preview(script, format_checks(rows, done=False))
@@ -215,18 +215,18 @@ class LaunchDialog(Dialog["str | None"]):
         return rows
 
     def action_page(self, by: int) -> None:
-        """Scroll what would run, whichever field has the keys."""
+        """Scroll the preview, whichever field has the focus."""
         preview = self.query_one("#preview")
         preview.scroll_relative(y=by * max(1, preview.size.height - 1), animate=False)
 
     def _give_up(self) -> None:
-        """What was found out holds for what it was asked for only."""
+        """Cancel the plan and disable Launch."""
         self.console.tasks.cancel(PLAN)
         self._spec = None
         self.query_one("#launch", Button).disabled = True
 
     def _failed(self, problem: TpuTuiError) -> None:
-        """Tell it here, or where one looks after this dialog was left."""
+        """Show the error here, or as a message once this dialog was left."""
         if self.is_open:
             self._show_preview(str(problem))
         else:
@@ -235,7 +235,7 @@ class LaunchDialog(Dialog["str | None"]):
     # --- the launch -------------------------------------------------------------------------------------------------
 
     def answered(self, button: str) -> None:
-        """Look, or launch what was looked at."""
+        """Preview, or launch what was previewed."""
         if button == "plan":
             self.action_plan()
         elif self._spec is not None:
@@ -252,7 +252,7 @@ class LaunchDialog(Dialog["str | None"]):
         self.leave_with(directory.id)
 
     def action_leave(self) -> None:
-        """Give up what is under way; a launch that was handed over is a run, and goes on."""
+        """Cancel the plan and leave. A launch that has started is a run and goes on."""
         self._give_up()
         super().action_leave()
 
@@ -262,7 +262,7 @@ def _labelled(label: str, field: Widget) -> Widget:
 
 
 def _written(label: str, name: str, value: str, hint: str) -> Widget:
-    """A field to be written in; `hint` stands there while it is empty."""
+    """Return a text field; `hint` is shown while it is empty."""
     return _labelled(label, Input(value, placeholder=hint, id=name, compact=True))
 
 

@@ -50,7 +50,7 @@ CREATE_REMEDIES = (
 
 
 class PodScreen(MainScreen):
-    """What there is, whether it works, and what ran or runs on it; nothing here changes anything."""
+    """Slices, their workers and checks, and the runs. Keys here change nothing."""
 
     TITLE = "pod"
     NO_RUNS: ClassVar[str] = "No runs yet. (tpu-tui runs SLICE lists runs started elsewhere.)"
@@ -86,7 +86,7 @@ class PodScreen(MainScreen):
         self._slices_and_workers = Container(self._panes["slices"], self._panes["workers"], id="left")
 
     def compose(self) -> ComposeResult:
-        """Three panes side by side, two of them in one column, or behind tabs, as there is room; the runs beneath."""
+        """Lay out three panes side by side, two of them stacked, or behind tabs, by size; the runs beneath."""
         apply_breakpoints(self)
         yield self._headline
         yield TabBar([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
@@ -98,7 +98,7 @@ class PodScreen(MainScreen):
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        """Show the first pane and give the slices the keys."""
+        """Show the first pane and focus the slices."""
         self._show_upper("slices")
         self._tables["slices"].focus()
         self.ready = True
@@ -107,7 +107,7 @@ class PodScreen(MainScreen):
     # --- data in ------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Take what the sources said since the last time."""
+        """Show what the sources have answered since the last tick."""
         now = self.console.store.clock()
         self.console.pollers.list_slices()
         self._headline.show(self.console.headline())
@@ -118,7 +118,7 @@ class PodScreen(MainScreen):
         self._take_runs(now)
 
     def _is_new(self, pane: str, now: float, *sources: DataSource[Any]) -> bool:
-        """Whether readings differ from what a pane shows of them; once a second they do, for their age's sake."""
+        """Return whether a pane has new readings to show; also once per second, because their age is shown."""
         mark = (int(now), *((source, self.console.store.get(source).revision) for source in sources))
         if self._seen.get(pane) == mark:
             return False
@@ -195,7 +195,7 @@ class PodScreen(MainScreen):
         self._panes["runs"].show_reading(reading, now, " · ".join(filter(None, (count, hidden))))
 
     def _run_row(self, status: RunStatus, moment: float, glance: LatestFigures | None) -> TableRow:
-        """A run's row; that of an ended one, which no clock changes, is made once."""
+        """Return a run's row. The row of an ended run is made once: no clock changes it."""
         known = self._run_rows.get(status.run.id)
         if known is not None and known[0] is status and known[1] == glance and status.ended is not None:
             return known[2]
@@ -206,25 +206,25 @@ class PodScreen(MainScreen):
     # --- what keys act on -----------------------------------------------------------------------------------------
 
     def chosen_slice(self) -> Slice | None:
-        """The slice under the cursor."""
+        """Return the slice under the cursor."""
         return self._slices.get(str(self._tables["slices"].cursor_key))
 
     def chosen_worker(self) -> int | None:
-        """The worker under the cursor."""
+        """Return the worker under the cursor."""
         key = self._tables["workers"].cursor_key
         return key if isinstance(key, int) else None
 
     def chosen_status(self) -> RunStatus | None:
-        """The run under the cursor, by its status."""
+        """Return the status of the run under the cursor."""
         return self._runs.get(str(self._tables["runs"].cursor_key))
 
     def chosen_run(self) -> RunDirectory | None:
-        """The run under the cursor."""
+        """Return the run under the cursor."""
         status = self.chosen_status()
         return None if status is None else self.console.open_directory(status.run.id)
 
     def filter_target(self) -> LineTable | LogPane | None:
-        """The focused pane, else the runs."""
+        """Return the focused pane, else the runs."""
         return super().filter_target() or self._tables["runs"]
 
     def _show_upper(self, name: str) -> None:
@@ -233,7 +233,7 @@ class PodScreen(MainScreen):
         self._slices_and_workers.set_class(name == "checks", "-away")
 
     def action_pane(self, name: str) -> None:
-        """Give a pane the keys; on a narrow screen, bring it up."""
+        """Focus a pane; on a narrow screen, bring it up."""
         if name in UPPER_PANES:
             self.query_one(TabBar).choose(name)
             self._show_upper(name)
@@ -272,7 +272,7 @@ class PodScreen(MainScreen):
         self.console.perform(intents.OpenRunRequested(self.chosen_run(), "logs"))
 
     def action_every_run(self) -> None:
-        """List the runs of other projects and hosts files, too, or no longer."""
+        """Show or hide the runs of other projects and hosts files."""
         self._shows_every_run = not self._shows_every_run
         self._seen.pop("runs", None)
 
@@ -281,14 +281,14 @@ class PodScreen(MainScreen):
         self.console.pollers.refresh()
 
     def action_cancel(self) -> None:
-        """Give up checks that are under way, else take the pane's filter away."""
+        """Cancel running checks, else clear the pane's filter."""
         if self.console.pollers.cancel_checks():
             self.notify("Checks cancelled", timeout=2)
         else:
             self.drop_filter()
 
     def description(self) -> tuple[str, str]:
-        """The focused pane's row, whole."""
+        """Return the focused pane's row in full."""
         focused = self.focused.id if self.focused else None
         chosen = self.chosen_slice()
         if focused == "runs" and (status := self.chosen_status()) is not None:
@@ -301,8 +301,8 @@ class PodScreen(MainScreen):
         worker = next((one for one in tried if one.index == self.chosen_worker()), None)
         if focused == "workers" and worker is not None:
             return f"worker {worker.index} of {chosen.path}", format_document(worker.to_json())
-        told = chosen.to_json() | {"endpoints": [worker.to_json() for worker in tried]}
-        return chosen.path, format_document(told)
+        fields = chosen.to_json() | {"endpoints": [worker.to_json() for worker in tried]}
+        return chosen.path, format_document(fields)
 
     def _check_text(self, chosen: Slice) -> str:
         found, key = self._checks, self._tables["checks"].cursor_key
@@ -340,9 +340,9 @@ class ActingPodScreen(PodScreen):
         self.console.perform(intents.StopRunRequested(self.chosen_run()))
 
     def action_shell(self) -> None:
-        """A shell on the chosen worker."""
+        """Open a shell on the chosen worker."""
         self.console.perform(intents.ShellRequested(self.chosen_slice(), self.chosen_worker()))
 
     def action_execute(self) -> None:
-        """A command on the workers of the chosen slice."""
+        """Ask for a command to run on the workers of the chosen slice."""
         self.console.perform(intents.ExecRequested(self.chosen_slice()))

@@ -1,4 +1,4 @@
-"""The line at the bottom that `/` opens: what is typed filters the pane that had the focus."""
+"""The input that `/` opens at the bottom: it filters the pane that had the focus."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Filterable(Protocol):
 
 
 class FilterBar(Input):
-    """Filters as one types; enter keeps the filter, escape takes it away.
+    """Filters while typing. Enter keeps the filter, Esc clears it.
 
-    It takes the keys at once, not on the next turn: what is typed right after `/` must not act on the screen.
+    It takes the focus at once: keys typed right after `/` must not act on the screen.
     """
 
     DEFAULT_CSS = """

@@ -1,4 +1,4 @@
-"""The lines at the top: what one is looking at, in words first and colours second."""
+"""The lines at the top: what the screen shows, in words first and colours second."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MIN_SHORTENED_COLUMNS = 18
 
 
 def _fitting(line: tuple[Cell, ...], widths: Sequence[int], width: int) -> tuple[Cell, ...]:
-    """The cells of a line; where they are too many, the dim ones go first, the last of them before the others.
+    """Return the cells that fit: dim ones are dropped first, from the right.
 
-    Then the last ones go that hold a figure: half a number would be another number. The first one, which says what
-    this is or how it stands, never goes. `widths` are the cells'.
+    Then figures are dropped from the right, because half a number is wrong; then the longest cell is shortened.
+    The first cell, the state, always stays. `widths` are the widths of the cells.
     """
     shown = list(zip(line, widths, strict=True))
     while sum(size for _, size in shown) + len(GAP) * (len(shown) - 1) > width:
@@ -62,12 +62,12 @@ class Headline(Widget):
         super().__init__(id=id)
         self._lines: tuple[tuple[Cell, ...], ...] = ()
         self._widest: dict[object, list[int]] = {}
-        """Widths that the cells of a line have had, by its place and shape: one that comes and goes with a digit
-        of another would be a flicker."""
+        """The widest that the cells of a line have been, by its place and shape: a cell that comes and goes
+        with a digit of another would flicker."""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What stands there, as text."""
+        """Return the lines as text."""
         return tuple("  ".join(cell.text for cell in line) for line in self._lines)
 
     def show(self, lines: Sequence[Sequence[Cell]]) -> None:
@@ -79,11 +79,11 @@ class Headline(Widget):
             self.refresh(layout=grown)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
-        """One row a line."""
+        """Return one row per line."""
         return max(1, len(self._lines))
 
     def _shown(self, y: int, width: int) -> tuple[Cell, ...]:
-        """The cells of a line that there is room for, however wide they were before."""
+        """Return the cells of a line that fit at the widest they have been."""
         if y >= len(self._lines):
             return ()
         line = self._lines[y]
