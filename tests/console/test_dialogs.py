@@ -9,7 +9,7 @@ from tests.console.driving import FULL, SMALL, dialog_text, headline, running, s
 from tests.console.stage import Answered, StageOperator
 from tui.checks.check_row import CheckRow
 from tui.console.app import ConsoleApp
-from tui.console.data.stop_progress import StopProgress
+from tui.console.data.ongoing_work import StopProgress
 from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.dialog import Dialog, QuitDialog, SecretDialog, TrustDialog
 from tui.console.screens.launch import LaunchDialog

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tui.checks.check_row import CheckRow
-from tui.console.data.launch_form import format_checks, format_scaling, parse_option, warn_about_shell
+from tui.console.data.launch_form import parse_option
+from tui.console.render.launch_notes import format_checks, format_scaling, warn_about_shell
 from tui.console.widgets.command_line import join_lines
 from tui.errors import UsageError
 
@@ -73,6 +74,12 @@ def test_nothing_is_scaled_before_both_fields_are_filled() -> None:
 def test_an_unknown_type_is_reported() -> None:
     with pytest.raises(UsageError, match="no accelerator type"):
         format_scaling("v3-8", "local-4", "1024")
+
+
+@pytest.mark.parametrize("figures", ["inf", "nan", "0", "-4", "1024 inf", "1024 10 none"])
+def test_only_positive_numbers_are_scaled(figures: str) -> None:
+    with pytest.raises(UsageError, match="is not a"):
+        format_scaling("v3-8", "v3-32", figures)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tui.console.data.ongoing_work import StopProgress
 from tui.console.data.run_end_notifier import format_run_end
 from tui.console.data.run_feed import RunFeed
-from tui.console.data.stop_progress import StopProgress
 from tui.console.render.freshness import is_unattended
 from tui.console.render.safe_text import escape_lines
 from tui.console.screens.run import ActingRunScreen, RunScreen

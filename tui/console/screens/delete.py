@@ -11,7 +11,7 @@ from textual.widgets import Button, Input, Static
 from tui.console.screens.dialog import LiveDialog, make_plain_text
 
 if TYPE_CHECKING:
-    from tui.console.data.delete_progress import DeleteProgress
+    from tui.console.data.ongoing_work import DeleteProgress
     from tui.pod.slice import Slice
 
 

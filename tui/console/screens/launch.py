@@ -17,14 +17,12 @@ from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
 from tui.console.data.launch_form import (
     LaunchForm,
-    format_checks,
-    format_scaling,
     label,
     make_job,
     option_text,
     parse_words,
-    warn_about_shell,
 )
+from tui.console.render.launch_notes import format_checks, format_scaling, warn_about_shell
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import Dialog, make_plain_text
 from tui.console.widgets.command_line import CommandLine

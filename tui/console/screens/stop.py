@@ -17,7 +17,7 @@ from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
-    from tui.console.data.stop_progress import StopProgress
+    from tui.console.data.ongoing_work import StopProgress
     from tui.pod.run import Run
 
 COLUMNS = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import ContentSwitcher
 
-from tui.console.render import run_summary
+from tui.console.render import launch_phases, run_summary
 from tui.console.render.freshness import is_launching
 from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
@@ -25,7 +25,7 @@ class CoresPane(Pane):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
         self.cores = CoreTableWidget(id=CORES)
-        self.phases = RowTable(run_summary.PHASE_COLUMNS, empty="Waiting for the first event", id=PHASES)
+        self.phases = RowTable(launch_phases.PHASE_COLUMNS, empty="Waiting for the first event", id=PHASES)
         self._tables = ContentSwitcher(self.phases, self.cores, initial=PHASES)
         super().__init__("cores", self._tables, id=id)
 
@@ -41,9 +41,9 @@ class CoresPane(Pane):
         snapshot = feed.snapshot
         if snapshot is None or not len(snapshot):
             self._tables.current = PHASES
-            self.phases.set_empty(run_summary.explain_no_phases(feed))
-            self.phases.show(run_summary.make_phase_rows(feed))
-            self.set_title(run_summary.format_phase_title(feed))
+            self.phases.set_empty(launch_phases.explain_no_phases(feed))
+            self.phases.show(launch_phases.make_phase_rows(feed))
+            self.set_title(launch_phases.format_phase_title(feed))
         else:
             self._bring_cores()
             self._show(snapshot, feed, unseen)
