@@ -20,13 +20,13 @@ from tui.settings import LOCAL_PROFILE, load
 
 WORKERS = 4
 STEPS_TO_SHOW = 60
-"""Training lines of each core before the picture is taken: the curves have a shape by then."""
+"""Training lines of each core before the picture is taken, enough for the shape of the curves."""
 LOOK_INTERVAL = 2.0
 SIZE = (160, 46)
 
 
 async def trained(operator: Operator, directory: RunDirectory) -> None:
-    """Wait until every core has told enough steps."""
+    """Wait until every core has printed enough steps."""
     while True:
         snapshot = await operator.logs.snapshot(directory)
         if len(snapshot) == WORKERS and snapshot.samples >= STEPS_TO_SHOW * WORKERS:

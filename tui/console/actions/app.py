@@ -62,7 +62,7 @@ class Actions:
             case intents.QuitRequested():
                 self.ask_quit()
             case _:
-                raise NotImplementedError(f"nothing carries out {type(intent).__name__}")
+                raise NotImplementedError(f"no action for {type(intent).__name__}")
 
     def ask_quit(self) -> None:
         """Say what goes on without the console, then quit."""

@@ -67,7 +67,7 @@ class LaunchActions:
             return False
         waiting = WaitDialog("new run", f"Listing the slices of {self._context.operator.slices.where} …")
         self._context.push_screen(waiting)
-        self._context.tasks.start("list first", self._once_listed(waiting, then), self._context.show_error)
+        self._context.tasks.start("listing the slices", self._once_listed(waiting, then), self._context.show_error)
         return True
 
     async def _once_listed(self, waiting: WaitDialog, then: Callable[[], None]) -> None:

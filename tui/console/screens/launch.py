@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 CODE, CODE_AGAIN = "directory to copy to every worker", "copied before; enter the directory again"
 _IN_ROWS = tuple(name for name, option in ASKED_OPTIONS.items() if option.kind is not OptionKind.VARIABLES)
 """The options of a job with fields of one row."""
-PLAN = "plan a launch"
-LAUNCH = "launch"
+PLAN = "planning the launch"
+LAUNCH = "the launch"
 CHECKS_SHOWN_INTERVAL_S = 0.2
 """Seconds between two updates while checks run: a large pod answers with thousands of rows."""
 ASK = "Press Enter to preview what will run. Nothing starts yet."

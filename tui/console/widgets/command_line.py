@@ -19,8 +19,8 @@ class CommandLine(Input):
     """An input that joins pasted lines and recalls commands. `earlier` is newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "earlier(1)", "An earlier command", show=False, id="command.earlier"),
-        Binding("down", "earlier(-1)", "The command after it", show=False, id="command.later"),
+        Binding("up", "earlier(1)", "Earlier command", show=False, id="command.earlier"),
+        Binding("down", "earlier(-1)", "Later command", show=False, id="command.later"),
     ]
 
     def __init__(self, value: str = "", *, id: str, earlier: Iterable[str] = (), placeholder: str = "") -> None:  # noqa: A002 - Textual's own name for it

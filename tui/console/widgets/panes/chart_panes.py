@@ -31,8 +31,10 @@ def format_rate_title(snapshot: Snapshot) -> str:
     """Return the chart's title: the unit of the rate, of the pod or of the median core."""
     if snapshot.rate_median is None:
         return "rate"
-    unit = snapshot.rate_unit or "of an unknown unit,"
-    return f"rate: {unit} of the {'median core' if snapshot.rate_total is None else 'pod'}"
+    source = "median core" if snapshot.rate_total is None else "pod"
+    return (
+        f"rate: {snapshot.rate_unit} of the {source}" if snapshot.rate_unit else f"rate of the {source}, unit unknown"
+    )
 
 
 class ChartPanes(Vertical, can_focus=True):
