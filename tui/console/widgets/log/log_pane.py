@@ -18,10 +18,12 @@ from tui.console.data.line_search import TextFilter
 from tui.console.platform._compat_textual import set_scrolled_size
 from tui.console.render.safe_text import fit
 from tui.console.widgets.log.log_wrapping import (
+    SEVERITIES,
     WrappedRow,
     clip_rows,
     cut_line,
     find_matches,
+    find_severity,
     format_visible_line,
     format_whole_line,
     get_worker_color,
@@ -48,11 +50,13 @@ class LogPane(LineView):
         & > .log--dim { text-style: dim; }
         & > .log--found { background: $warning-darken-2; text-style: bold; }
         & > .log--current { background: $surface-lighten-2; }
+        & > .log--error { color: $text-error; text-style: bold; }
+        & > .log--warning { color: $text-warning; }
         &:light > .log--found { background: $warning-lighten-2; }
         &:light > .log--current { background: $surface-darken-2; }
     }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--dim", "log--found", "log--current"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"log--{part}" for part in ("dim", "found", "current", *SEVERITIES)}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False, id="log.up"),
         Binding("down,j", "move(1)", "Down", show=False, id="log.down"),
@@ -228,13 +232,9 @@ class LogPane(LineView):
                 return Strip([Segment(fit(" " + text, width), self.toned("log--dim"))], width)
             return Strip.blank(width, self.base_style)
         row = rows[y]
-        return self._strip(self._window[row.place], row, width, ("log--current",) if self._is_match(row) else ())
-
-    def _is_match(self, row: WrappedRow) -> bool:
-        """Return whether a row belongs to the match that is shown in context."""
-        if self._match is None or self._found is None:
-            return False
-        return self._found.number(self._match) == self._first_line() + row.place
+        match = None if self._match is None or self._found is None else self._found.number(self._match)
+        parts = find_severity(row.line) + (("log--current",) if match == self._first_line() + row.place else ())
+        return self._strip(self._window[row.place], row, width, parts)
 
     def _rows_now(self) -> list[WrappedRow]:
         """Return the visible rows of the window: one per line, or more when wrapped."""

@@ -14,6 +14,13 @@ from tui.console.render.safe_text import ELLIPSIS, decode_line, decode_visible_l
 
 WORKER_COLORS = ("cyan", "magenta", "yellow", "green", "bright_blue", "bright_red", "bright_cyan", "bright_magenta")
 
+SEVERITIES = ("error", "warning")
+_SEVERE = re.compile(
+    r"\b(?:(?P<error>(?:ERROR|CRITICAL|FATAL)\b|Traceback \(most recent|[A-Z]\w*(?:Error|Exception):"
+    r"|[Ll]oss[=:] ?nan\b)|(?P<warning>(?:WARN|WARNING)\b|[A-Z]\w*Warning:))"
+)
+"""Words by which logs mark errors and warnings. A word such as `error=0.5` is a figure, not an error."""
+
 
 def get_worker_color(worker: int) -> str:
     """Return a worker's colour. Colours repeat; the number identifies the worker."""
@@ -71,6 +78,12 @@ def clip_rows(rows: list[WrappedRow], height: int, room: int) -> list[WrappedRow
     if len(rows) > height and shown[0].place == rows[height].place:
         shown[-1] = shown[-1]._replace(text=fit(shown[-1].text + ELLIPSIS, room))
     return shown
+
+
+def find_severity(line: str) -> tuple[str, ...]:
+    """Return the style of a line that reports an error or a warning, as its component class; empty for others."""
+    found = _SEVERE.search(line)
+    return (f"log--{found.lastgroup}",) if found else ()
 
 
 def find_matches(row: WrappedRow, text: str) -> list[tuple[int, int]]:
