@@ -20,7 +20,7 @@ from tui.settings import LOCAL_PROFILE, load
 
 WORKERS = 4
 STEPS_TO_SHOW = 60
-"""Training lines of each core before the picture is taken: the curves have a shape by then."""
+"""Training lines of each core before the picture is taken, enough for the shape of the curves."""
 LOOK_INTERVAL = 2.0
 SIZE = (160, 46)
 

@@ -52,6 +52,9 @@ LOCAL_IMPORTS: dict[str, str] = {
     "tui.operator.launches": "only a launch that has to ask the user logs in here",
     "tui.operator.runs": "runs are listed and followed without SSH connections and the worker protocol",
     "tui.operator.slices": "only `exec` limits output, in a module that loads asyncssh",
+    "tui.console.app": "the parsers of logs load for a replay only: without them the first paint comes sooner",
+    "tui.console.data.run_feed": "the parsers of logs load when a run is first read, after the first paint",
+    "tui.console.widgets.panes.chart_panes": "the plotting library loads when charts are first visible",
 }
 """Modules that may import others of the project in functions, with the reason."""
 

@@ -42,7 +42,12 @@ def test_without_a_login_every_command_names_the_one_that_makes_it(newcomer: She
     printed(newcomer.run("--project", "p", "slices"), 3, "no credentials", "gcloud auth application-default login")
     (newcomer.home / "gcloud" / "credentials.db").touch()
     for words in (("slices",), ("keys", "add", "x", "--yes")):
-        printed(newcomer.run("--project", "p", *words), 3, "gcloud auth login works for gcloud only", "application-default login")
+        printed(
+            newcomer.run("--project", "p", *words),
+            3,
+            "gcloud auth login works for gcloud only",
+            "application-default login",
+        )
 
 
 def test_a_log_that_is_none_is_reported(newcomer: Shell) -> None:

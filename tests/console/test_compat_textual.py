@@ -10,12 +10,14 @@ from typing import IO
 
 import pytest
 from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
+from textual.geometry import Size
 from textual.pilot import Pilot
 
 from tests.console.driving import FULL, running, table, until
 from tests.console.stage import StageOperator, train
 from tui.console.app import ConsoleApp
-from tui.console.platform._compat_textual import MAX_WAITING_WRITES, remove_notifications
+from tui.console.platform._compat_textual import MAX_WAITING_WRITES, remove_notifications, set_scrolled_size
+from tui.console.screens.dialog import TextDialog
 from tui.console.screens.run import RunScreen
 
 pytestmark = pytest.mark.timing
@@ -95,3 +97,22 @@ async def test_one_notification_can_be_removed(operator: StageOperator) -> None:
         await until(pilot, lambda: len(app._notifications) == 2)
         remove_notifications(app, lambda shown: shown.message == "one")
         assert [shown.message for shown in app._notifications] == ["two"]
+
+
+async def test_a_key_runs_its_binding_at_once_and_one_without_a_binding_does_not(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        assert not await app.run_binding("f12")
+        assert await app.run_binding("question_mark")
+        assert isinstance(app.screen, TextDialog)
+
+
+async def test_a_view_gets_another_scrollbar_without_a_layout(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        view = table(app, "slices")
+        set_scrolled_size(view, Size(view.size.width, 500))
+        assert view.max_scroll_y == 500 - view.scrollable_content_region.height
+        assert view.vertical_scrollbar.window_virtual_size == 500

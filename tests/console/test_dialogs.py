@@ -9,7 +9,7 @@ from tests.console.driving import FULL, SMALL, dialog_text, headline, running, s
 from tests.console.stage import Answered, StageOperator
 from tui.checks.check_row import CheckRow
 from tui.console.app import ConsoleApp
-from tui.console.data.stop_progress import StopProgress
+from tui.console.data.ongoing_work import StopProgress
 from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.dialog import Dialog, QuitDialog, SecretDialog, TrustDialog
 from tui.console.screens.launch import LaunchDialog
@@ -52,7 +52,7 @@ async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: S
         )
 
 
-async def test_what_hinders_a_launch_is_told_before_it_with_what_to_do(operator: StageOperator) -> None:
+async def test_problems_of_a_launch_are_shown_before_it_with_a_remedy(operator: StageOperator) -> None:
     operator.rows = [
         CheckRow("disk", 1, None, None, "pass", None, "91 GiB free"),
         CheckRow("device", 2, None, None, "fail", None, "/dev/accel0 is held by pid 4711", "stop that process"),
@@ -68,8 +68,8 @@ async def test_what_hinders_a_launch_is_told_before_it_with_what_to_do(operator:
         assert told.index("✗ worker 2: device: /dev/accel0 is held by pid 4711") < told.index("! worker 3: clock")
         assert "→ stop that process" in told
         assert "1 check passed" in told
-        assert str(launch.label) == "Launch all the same"
-        await until(pilot, lambda: launch.region.width > len("Launch all the same"))
+        assert str(launch.label) == "Launch anyway"
+        await until(pilot, lambda: launch.region.width > len("Launch anyway"))
         operator.rows = operator.rows[:1]
         app.screen.query_one("#command", Input).value = "sleep 9"
         await until(pilot, lambda: launch.disabled)
@@ -107,10 +107,10 @@ async def test_the_launch_dialog_scales_a_training_from_another_type(operator: S
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
         app.screen.query_one("#scale-from", Input).value = "v3-8"
         app.screen.query_one("#scale-by", Input).value = "1024 5000 0.1"
-        await until(pilot, lambda: "v3-8 → v3-32: global batch 4,096 (128 a core), 1,250 steps" in dialog_text(app))
+        await until(pilot, lambda: "v3-8 → v3-32: global batch 4,096 (128 per core), 1,250 steps" in dialog_text(app))
         assert "learning rate 0.4" in dialog_text(app)
         app.screen.query_one("#scale-by", Input).value = "many"
-        await until(pilot, lambda: "'many' is no batch" in dialog_text(app))
+        await until(pilot, lambda: "'many' is not a batch" in dialog_text(app))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ async def test_the_launch_dialog_scales_a_training_from_another_type(operator: S
         ("restarts", "often", "must be a whole number"),
     ],
 )
-async def test_what_cannot_be_meant_is_told_in_the_launch_dialog(
+async def test_invalid_fields_are_reported_in_the_launch_dialog(
     operator: StageOperator, field: str, value: str, told: str
 ) -> None:
     app = ConsoleApp(operator, default_command=("true",))
@@ -278,7 +278,7 @@ async def test_a_slice_is_deleted_only_when_its_name_is_typed(operator: StageOpe
         await until(pilot, lambda: isinstance(app.screen, DeleteDialog))
         assert live.id in dialog_text(app)
         await pilot.press(*"my-tp", "enter")
-        await until(pilot, lambda: any("my-tp is not its name" in told.message for told in app._notifications))
+        await until(pilot, lambda: any("my-tp is not the name" in told.message for told in app._notifications))
         assert operator.deleted == []
         assert app.screen.query_one("#begin", Button).disabled
         operator.release = asyncio.Event()

@@ -90,7 +90,10 @@ async def test_esc_gives_a_command_up_keeps_what_came_and_only_then_leaves(reach
         await pilot.press("enter")
         app.screen.query_one("#command", Input).value = "true"
         await pilot.press("enter", "escape")
-        await until(pilot, lambda: "workers 0-1 (2) · given up, it may go on there\nbegun" in dialog_text(app))
+        await until(
+            pilot,
+            lambda: "workers 0-1 (2) · cancelled here; may still be running on the worker\nbegun" in dialog_text(app),
+        )
         assert isinstance(app.screen, ExecDialog)
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PodScreen))

@@ -32,13 +32,13 @@ def _done(answers: Sequence[CommandResult]) -> ExecProgress:
     return execution
 
 
-def test_the_same_outcome_is_told_once_with_its_workers() -> None:
+def test_equal_outputs_are_shown_once_with_their_workers() -> None:
     same = [_answer(worker, b"python 3.10\n") for worker in (3, 1, 0)]
     told = _text(_done([*same, _answer(2, b"python 3.8\n", b"old\n", code=1)]))
     assert told == ["workers 0-1,3 (3)", "python 3.10", "", "worker 2 (1) · exit 1", "python 3.8", "old"]
 
 
-def test_a_command_that_says_nothing_is_told_as_that() -> None:
+def test_a_command_without_output_is_shown_as_such() -> None:
     assert _text(_done([_answer(0), _answer(1)])) == ["workers 0-1 (2)", "no output"]
 
 
@@ -46,15 +46,15 @@ def test_a_signal_is_named() -> None:
     assert _text(_done([_answer(0, code=None, signal="KILL")]))[0] == "worker 0 (1) · killed by SIGKILL"
 
 
-def test_who_has_not_answered_is_counted_in_seconds_and_named_at_the_end() -> None:
+def test_missing_answers_are_counted_in_seconds_and_named_at_the_end() -> None:
     execution = _execution()
     execution.record_answer(_answer(1, b"x"))
-    assert _text(execution)[-1] == "waiting for workers 0,2-3, 12s · esc gives up"
+    assert _text(execution)[-1] == "waiting for workers 0,2-3, 12s · Esc cancels"
     execution.finish()
-    assert _text(execution)[-1] == "given up: no answer yet of workers 0,2-3"
+    assert _text(execution)[-1] == "cancelled: no answer from workers 0,2-3"
 
 
-def test_a_worker_out_of_reach_is_told_whole() -> None:
+def test_an_unreachable_worker_is_shown_with_its_whole_error() -> None:
     execution = _execution(2)
     execution.record_answer(_answer(0, b"x"))
     execution.record_answer(OutOfReachError("no login", worker=1, why="connection refused", remedy="is it up?"))
@@ -63,7 +63,7 @@ def test_a_worker_out_of_reach_is_told_whole() -> None:
     assert "worker 1" in told
     assert "connection refused" in told
     assert "is it up?" in told
-    assert "given up" not in told
+    assert "cancelled" not in told
 
 
 def test_output_reaches_the_screen_harmless() -> None:
@@ -86,4 +86,4 @@ def test_many_different_long_outputs_are_cut_and_that_is_said() -> None:
     answers = [_answer(worker, b"%d\n" % worker * MAX_LINES_PER_OUTPUT) for worker in range(64)]
     told = _text(_done(answers))
     assert len(told) == MAX_LINES + 1
-    assert told[-1] == "… and more; tpu-tui exec my-tpu -- COMMAND shows all of it"
+    assert told[-1] == "… and more (tpu-tui exec my-tpu -- COMMAND shows everything)"

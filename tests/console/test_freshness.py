@@ -46,7 +46,7 @@ def test_a_run_is_left_alone_once_its_keeper_is_gone(
     assert stale_workers(status, NOW) == (frozenset(range(4)) if told else frozenset())
 
 
-async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
+async def test_an_unattended_run_says_so_and_gets_a_keeper_from_the_console(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -69,13 +69,13 @@ async def test_a_run_left_alone_says_so_and_gets_a_keeper_from_who_looks_on(
         clock[0] += 60
         leave_alone(directory)
         await until(pilot, lambda: "unattended for" in headline(app))
-        await until(pilot, lambda: "nobody follows this run any more" in trouble(app))
+        await until(pilot, lambda: "No keeper is running" in trouble(app))
         await until(pilot, lambda: shown(cores).count("? no link") == cores.size.height - 1)
-        assert "tries to have it followed again" in trouble(app)
+        assert "starts one within ten minutes" in trouble(app)
         await until(pilot, lambda: asked == [directory.id])
 
 
-async def test_who_may_only_look_reads_a_run_that_nobody_keeps(
+async def test_a_read_only_console_copies_the_logs_of_an_unattended_run(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = asyncio.Event()
@@ -99,7 +99,7 @@ async def test_who_may_only_look_reads_a_run_that_nobody_keeps(
         await until(pilot, lambda: "cannot reach worker 2" in trouble(app))
         network.set()
         await until(pilot, lambda: "step 100" in headline(app))
-        await until(pilot, lambda: "its logs are read by this console" in trouble(app))
+        await until(pilot, lambda: "This console copies the logs itself" in trouble(app))
         assert "? no link" not in shown(cores)
         assert "cannot reach worker 2" not in trouble(app)
         await pilot.press("escape")
@@ -143,7 +143,7 @@ async def test_figures_of_a_worker_out_of_reach_are_no_stragglers(operator: Stag
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         await until(pilot, lambda: "straggler: core 13" in trouble(app))
         directory.append_event("link", worker=1, status="lost", detail="")
-        await until(pilot, lambda: "connection lost: worker 1; its figures stand still" in trouble(app))
+        await until(pilot, lambda: "connection lost: worker 1; its figures are frozen" in trouble(app))
         assert "straggler" not in trouble(app)
         told = [line.split()[:4] for line in shown(table(app, "cores")).splitlines()[1:33]]
         assert [int(core) for core, _, *state in told if state == ["?", "no"]] == list(range(8, 16))

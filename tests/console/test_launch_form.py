@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tui.checks.check_row import CheckRow
-from tui.console.data.launch_form import format_checks, format_scaling, parse_option, warn_about_shell
+from tui.console.data.launch_form import parse_option
+from tui.console.render.launch_notes import format_checks, format_scaling, warn_about_shell
 from tui.console.widgets.command_line import join_lines
 from tui.errors import UsageError
 
@@ -12,18 +13,18 @@ def row(check: str, worker: int | None, status: str, detail: str, remedy: str | 
     return CheckRow(check, worker, None, None, status, None, detail, remedy)
 
 
-def test_workers_of_which_a_check_says_the_same_are_told_together() -> None:
+def test_workers_with_the_same_result_of_a_check_share_a_line() -> None:
     rows = [row("load", n, "warn", "load 9 on 2 CPUs", "top") for n in (3, 0, 2, 1)]
     told = format_checks(rows, done=True).splitlines()
     assert told == ["! workers 0-3: load: load 9 on 2 CPUs", "  → top", "0 checks passed"]
 
 
-def test_of_a_check_that_differs_everywhere_the_first_few_are_told_and_the_rest_named() -> None:
+def test_of_a_check_that_differs_everywhere_the_first_results_are_shown_and_the_rest_named() -> None:
     rows = [row("device", n, "fail", f"held by user{n}") for n in range(5)]
     assert format_checks(rows, done=True).splitlines() == [
         "✗ worker 0: device: held by user0",
         "✗ worker 1: device: held by user1",
-        "  and likewise workers 2-4",
+        "  same on workers 2-4",
         "0 checks passed",
     ]
 
@@ -70,9 +71,15 @@ def test_nothing_is_scaled_before_both_fields_are_filled() -> None:
     assert format_scaling("v3-8", "v3-32", " ") == ""
 
 
-def test_an_unknown_type_is_told() -> None:
+def test_an_unknown_type_is_reported() -> None:
     with pytest.raises(UsageError, match="unknown accelerator type"):
         format_scaling("v3-8", "local-4", "1024")
+
+
+@pytest.mark.parametrize("figures", ["inf", "nan", "0", "-4", "1024 inf", "1024 10 none"])
+def test_only_positive_numbers_are_scaled(figures: str) -> None:
+    with pytest.raises(UsageError, match="is not a"):
+        format_scaling("v3-8", "v3-32", figures)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +93,6 @@ def test_an_unknown_type_is_told() -> None:
         (("python3", "train.py", "--price", "5$"), None),
     ],
 )
-def test_a_command_meant_for_a_shell_is_told_that_none_reads_it(argv: tuple[str, ...], sign: str | None) -> None:
-    assert warn_about_shell(argv).startswith(f"! no shell reads this: {sign} stays") is (sign is not None)
+def test_a_command_that_needs_a_shell_gets_a_warning(argv: tuple[str, ...], sign: str | None) -> None:
+    assert warn_about_shell(argv).startswith(f"! No shell interprets this command: {sign} is") is (sign is not None)
     assert bool(warn_about_shell(argv)) is (sign is not None)

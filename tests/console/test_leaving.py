@@ -51,7 +51,7 @@ async def _hand_over(app: ConsoleApp, pilot: Pilot[None]) -> None:
     launch = app.screen.query_one("#launch", Button)
     await until(pilot, lambda: not launch.disabled and launch.has_focus)
     await pilot.press("enter")
-    await until(pilot, lambda: "handing over" in dialog_text(app))
+    await until(pilot, lambda: "Starting the run's keeper" in dialog_text(app))
 
 
 def _told(app: ConsoleApp) -> str:
@@ -66,12 +66,12 @@ async def test_a_launch_that_was_handed_over_and_left_takes_no_other_dialog_away
         await pilot.press("escape", "question_mark")
         await until(pilot, lambda: isinstance(app.screen, TextDialog))
         operator.taken.set()
-        await until(pilot, lambda: "was handed over" in _told(app))
+        await until(pilot, lambda: "was already launched" in _told(app))
         assert operator.runs.list_statuses()[0].run.id in _told(app)
         assert isinstance(app.screen, TextDialog)
 
 
-async def test_a_launch_that_fails_once_its_dialog_was_left_is_told_all_the_same(own_home: Path) -> None:
+async def test_a_launch_that_fails_after_its_dialog_was_left_is_reported(own_home: Path) -> None:
     operator = _Handing(own_home)
     operator.problem = TpuTuiError("the run's keeper does not start", why="no space left on device")
     app = ConsoleApp(operator, default_command=("true",))

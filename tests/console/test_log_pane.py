@@ -43,7 +43,7 @@ def numbered(path: Path, count: int, first: int = 0) -> None:
         log.write(b"".join(b"line %06d\n" % n for n in range(first, first + count)))
 
 
-async def test_the_end_is_followed_until_somebody_scrolls_up(tmp_path: Path) -> None:
+async def test_the_end_is_followed_until_the_user_scrolls_up(tmp_path: Path) -> None:
     path, pane = tmp_path / "log", LogPane()
     numbered(path, 1000)
     async with Holding(pane).run_test(size=(40, 10)) as pilot:
@@ -120,7 +120,7 @@ async def test_a_filter_searches_the_whole_log_not_only_its_end(tmp_path: Path) 
         assert "2 lines with “loss=nan”" in pane.summary
         pane.set_filter("not there")
         await settled(pilot, pane)
-        assert shown(pane)[0] == " nothing found"
+        assert shown(pane)[0] == " No lines match. Esc clears the filter."
         pane.set_filter("")
         await settled(pilot, pane)
         assert shown(pane)[-1] == "loss=NAN last"
@@ -147,10 +147,10 @@ async def test_a_line_too_long_to_be_shown_whole_says_so(tmp_path: Path) -> None
         await opened(pilot, pane, path)
         pane.focus()
         await pilot.press("y")
-        assert app.clipboard.endswith("x … 1,234 more bytes: tpu-tui logs writes them all")
+        assert app.clipboard.endswith("x … 1,234 more bytes (tpu-tui logs prints them)")
         await pilot.press("w")
         await settled(pilot, pane)
-        assert "".join(shown(pane)).endswith("x … 1,234 more bytes: tpu-tui logs writes them all")
+        assert "".join(shown(pane)).endswith("x … 1,234 more bytes (tpu-tui logs prints them)")
 
 
 async def test_a_wrapped_line_that_is_higher_than_the_pane_goes_on_with_a_sign(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ async def test_a_log_that_is_not_there_yet_says_so(tmp_path: Path) -> None:
     pane = LogPane()
     async with Holding(pane).run_test(size=(41, 6)) as pilot:
         await opened(pilot, pane, tmp_path / "log")
-        assert shown(pane)[0] == " nothing was written yet"
+        assert shown(pane)[0] == " Log is empty"
 
 
 async def test_found_lines_are_stepped_through_among_their_neighbours(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.console.widgets.log.log_wrapping import WrappedRow, cut_line, find_matches, wrap_line
+from tui.console.widgets.log.log_wrapping import WrappedRow, cut_line, find_matches, find_severity, wrap_line
 
 
 def marked(row: WrappedRow, text: str) -> str:
@@ -30,3 +30,21 @@ def test_what_is_found_is_marked_in_every_row_it_stands_in(line: str, text: str,
 def test_a_cut_line_marks_as_much_of_a_hit_as_is_to_be_seen() -> None:
     assert marked(cut_line("abcde loss=nan", 0, 10, 0)[0], "loss") == "abcde <los…>"
     assert marked(cut_line("abcde loss=nan", 0, 10, 8)[0], "loss").rstrip() == "<ss>=nan"
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("2026-11-24 02:38:57 ERROR: no space left", ("log--error",)),
+        ("Traceback (most recent call last):", ("log--error",)),
+        ("FileNotFoundError: shard-00031.tar", ("log--error",)),
+        ("| Training Device=xla:0/3 Epoch=1 Step=7 Loss=nan Rate=250.1", ("log--error",)),
+        ("WARNING:root:slow input", ("log--warning",)),
+        ("/x.py:3: UserWarning: deprecated", ("log--warning",)),
+        ("| Training Device=xla:0/3 Epoch=1 Step=7 Loss=0.5 Rate=250.1", ()),
+        ("epoch 3 error=0.25 ErrorRate=0.1 TERRORS WARNINGS", ()),
+        ("", ()),
+    ],
+)
+def test_lines_that_report_errors_and_warnings_have_a_style(line: str, parts: tuple[str, ...]) -> None:
+    assert find_severity(line) == parts

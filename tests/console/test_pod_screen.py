@@ -77,7 +77,7 @@ async def test_checks_are_gathered_and_enter_shows_one_whole_with_the_ports_as_a
 
 
 @pytest.mark.py310
-async def test_a_failing_source_is_told_in_its_pane_and_the_old_answer_stays(operator: StageOperator) -> None:
+async def test_a_failing_source_shows_its_error_and_keeps_the_old_answer(operator: StageOperator) -> None:
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: "my-tpu" in shown(table(app, "slices")))
@@ -88,6 +88,26 @@ async def test_a_failing_source_is_told_in_its_pane_and_the_old_answer_stays(ope
         assert "check the network" in str(pane.query_one(".problem", Static).content)
         assert "my-tpu" in shown(table(app, "slices"))
         assert not app.screen.query_one("#pane-runs .problem", Static).display
+
+
+@pytest.mark.parametrize("size", [SMALL, (120, 40), (200, 60)])
+async def test_without_a_list_of_slices_the_ways_to_start_and_the_whole_error_are_shown(
+    own_home: Path, size: tuple[int, int]
+) -> None:
+    operator = StageOperator(own_home)
+    operator.listed = unreachable()  # type: ignore[assignment]
+    app = ConsoleApp(operator)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: "tpu-tui demo" in shown(table(app, "slices")))
+        pane = app.screen.query_one("#pane-slices", Pane)
+        problem = pane.query_one(".problem", Static)
+        await until(pilot, lambda: problem.region.height > 1)
+        assert "gcloud auth application-default login" in shown(table(app, "slices"))
+        assert not app.screen.query_one("#pane-checks").region
+        operator.listed = Listed((a_slice(),))
+        app.pollers.refresh()
+        await until(pilot, lambda: "my-tpu" in shown(table(app, "slices")))
+        await until(pilot, lambda: size == SMALL or app.screen.query_one("#pane-checks").region)
 
 
 async def test_a_partial_answer_shows_both_what_came_and_what_did_not(operator: StageOperator) -> None:
@@ -148,10 +168,10 @@ async def test_a_rehearsal_is_called_that_in_the_list_and_on_its_screen(operator
         await until(pilot, lambda: "rehearsal" in shown(table(app, "runs")))
         app.perform(OpenRunRequested(directory))
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        await until(pilot, lambda: "not training" in headline(app))
+        await until(pilot, lambda: "figures are made up" in headline(app))
 
 
-async def test_the_list_of_runs_tells_where_a_run_is_and_why_one_failed(operator: StageOperator) -> None:
+async def test_the_list_of_runs_shows_progress_and_causes_of_failures(operator: StageOperator) -> None:
     directory = running(operator)
     train(directory, range(0, 40, 10), cores=4, epoch=3)
     failed = running(operator, id="other-20261121-080000-c3d4")
@@ -182,7 +202,7 @@ async def test_a_click_chooses_and_a_double_click_opens(operator: StageOperator)
         await until(pilot, lambda: app.screen.chosen_worker() == 1)  # type: ignore[attr-defined]
 
 
-async def test_d_tells_of_the_worker_and_checks_take_the_keys_where_they_take_the_place(
+async def test_d_describes_the_worker_and_checks_take_the_focus_where_they_take_the_place(
     operator: StageOperator,
 ) -> None:
     app = ConsoleApp(operator)
@@ -196,15 +216,15 @@ async def test_d_tells_of_the_worker_and_checks_take_the_keys_where_they_take_th
         await until(pilot, lambda: table(app, "checks").has_focus)
 
 
-async def test_where_nothing_is_yet_the_next_step_is_told(own_home: Path) -> None:
+async def test_empty_lists_show_the_next_step(own_home: Path) -> None:
     app = ConsoleApp(StageOperator(own_home))
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: "slices create" in shown(table(app, "slices")))
-        await until(pilot, lambda: "others, n launches one" in " ".join(shown(table(app, "runs")).split()))
+        await until(pilot, lambda: "Press n to launch one" in " ".join(shown(table(app, "runs")).split()))
         await pilot.press("d", "n")
         assert isinstance(app.screen, PodScreen)
         told = [told.message for told in app._notifications]
-        assert told[0] == "nothing is chosen"
+        assert told[0] == "Nothing selected"
         assert told[1].startswith("Nothing to launch on\nno slices in project my-project")
 
 
@@ -249,7 +269,9 @@ async def test_runs_of_other_projects_are_counted_and_shown_on_a_key(operator: S
         await until(pilot, lambda: mine.id in shown(table(app, "runs")))
         assert other.id not in shown(table(app, "runs"))
         pane = app.screen.query_one("#pane-runs")
-        await until(pilot, lambda: "1 run of other projects hidden: a shows them" in str(pane.border_subtitle))
+        await until(
+            pilot, lambda: "1 run of other projects hidden: press a to show them" in str(pane.border_subtitle)
+        )
         await pilot.press("a")
         await until(pilot, lambda: other.id in shown(table(app, "runs")))
         await until(pilot, lambda: "hidden" not in str(pane.border_subtitle))

@@ -10,7 +10,7 @@ from tui.console.data.run_end_notifier import RunEndNotifier, format_run_end
 pytestmark = pytest.mark.timing
 
 
-def test_each_end_is_told_once_and_none_that_was_there_before(operator: StageOperator) -> None:
+def test_each_end_is_reported_once_and_none_from_before(operator: StageOperator) -> None:
     ended, failing, stopping = (running(operator, id=f"r{n}-20261121-090000-a1b2") for n in range(3))
     ended.append_event("state", state="succeeded")
     endings = RunEndNotifier()
@@ -22,7 +22,7 @@ def test_each_end_is_told_once_and_none_that_was_there_before(operator: StageOpe
     assert endings.newly_ended(now()) == []
 
 
-async def test_the_end_of_a_run_is_told_and_rings_wherever_one_is(operator: StageOperator) -> None:
+async def test_the_end_of_a_run_is_announced_on_every_screen(operator: StageOperator) -> None:
     directory = running(operator)
     app = ConsoleApp(operator)
     rung: list[bool] = []

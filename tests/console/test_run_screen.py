@@ -17,6 +17,7 @@ from tests.console.stage import (
 )
 from tui.console.app import ConsoleApp
 from tui.console.data.run_feed import RunFeed
+from tui.console.render.run_summary import measure_seconds_per_step
 from tui.console.screens.dialog import TextDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
@@ -24,6 +25,8 @@ from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.problem_panel import ProblemPanel
 from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
+from tui.logs.demux import Demux
+from tui.logs.saved_log import open_log
 from tui.runs.record.run_directory import RunDirectory
 
 pytestmark = pytest.mark.timing
@@ -161,9 +164,26 @@ async def test_curves_are_dark_on_a_light_screen_and_bright_on_a_dark_one(operat
         await until(pilot, lambda: "cyan" in colours() and "bright_cyan" not in colours())
 
 
-async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp_path: Path) -> None:
-    from tui.logs.saved_log import open_log
+async def test_a_saved_log_without_training_lines_says_so(operator: StageOperator, tmp_path: Path) -> None:
+    path = tmp_path / "plain.log"
+    path.write_bytes(b"hello\n" * 50)
+    app = ConsoleApp(operator, replay=open_log(path))
+    async with app.run_test(size=FULL) as pilot:
+        pane = app.screen.query_one("#pane-cores")
+        await until(pilot, lambda: "No training lines found" in str(pane.border_title))
+        assert "tpu-tui dialect test" in shown(table(app, "phases"))
 
+
+def test_the_time_of_a_step_counts_the_lines_of_a_step_that_come_one_after_another() -> None:
+    demux = Demux()
+    assert measure_seconds_per_step(demux.snapshot(now=0.0)) is None
+    for step in range(12):
+        for core in range(8):
+            demux.feed(0, training_line(core, 1, step, 5.0, 100.0), now=1000.0 + 2.0 * step + 0.1 * core)
+    assert measure_seconds_per_step(demux.snapshot(now=1030.0)) == pytest.approx(2.0, rel=0.1)
+
+
+async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp_path: Path) -> None:
     path = tmp_path / "out.log"
     lines = []
     for step in (0, 20):
@@ -177,7 +197,7 @@ async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp
             pilot,
             lambda: isinstance(app.screen, RunScreen) and app.screen.query_one(CoreTableWidget).row_count() == 4,
         )
-        await until(pilot, lambda: "saved log" in headline(app))
+        await until(pilot, lambda: "replay of a saved log" in headline(app))
         assert "out.log" in headline(app)
         await until(pilot, lambda: "worker 1" in app.screen.query_one("#log-tabs", TabBar).render_line(0).text)
         await pilot.press("right_square_bracket", "right_square_bracket")
@@ -187,7 +207,7 @@ async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp
 
 
 @pytest.mark.parametrize("size", [SMALL, FULL])
-async def test_a_failed_run_tells_the_failing_workers_last_words_and_leads_to_them(
+async def test_a_failed_run_quotes_the_failing_worker_and_leads_to_its_log(
     operator: StageOperator, size: tuple[int, int]
 ) -> None:
     directory = running(operator)
@@ -253,14 +273,14 @@ async def test_trouble_takes_the_keys_and_the_mouse(operator: StageOperator) -> 
         await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
 
 
-async def test_a_worker_that_fell_silent_and_what_to_do_about_a_lost_slice_are_told(operator: StageOperator) -> None:
+async def test_a_silent_worker_and_the_remedy_for_a_lost_slice_are_shown(operator: StageOperator) -> None:
     directory = running(operator)
     train(directory, range(0, 20, 5))
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         directory.append_event("note", text="worker 2 is silent", stall="silent", workers=[2], cores=[])
-        await until(pilot, lambda: "silent: worker 2" in trouble(app))
+        await until(pilot, lambda: "worker 2: no output" in trouble(app))
         directory.append_event(
             "state", state="lost", cause="the slice was preempted", remedy="tpu-tui slices start my-tpu"
         )
@@ -282,11 +302,11 @@ async def test_trouble_that_is_over_keeps_its_line(operator: StageOperator) -> N
         )
         top = app.screen.query_one("#upper").region.y
         directory.append_event("link", worker=1, status="restored", detail="")
-        await until(pilot, lambda: "nothing is wrong any more" in trouble(app))
+        await until(pilot, lambda: "Resolved" in trouble(app))
         assert app.screen.query_one("#upper").region.y == top
 
 
-async def test_a_failed_phase_is_told_whole_with_its_remedy(operator: StageOperator) -> None:
+async def test_a_failed_phase_is_shown_in_full_with_its_remedy(operator: StageOperator) -> None:
     remedy = "make it readable: sudo chmod a+rX /usr/share/tpu on every worker of the slice, then launch again"
     directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
     directory.append_event("state", state="preparing")
@@ -307,7 +327,7 @@ def fail_prepare(directory: RunDirectory, worker: int, detail: str, remedy: str)
     directory.append_event("phase", worker=worker, phase="prepare", status="failed", detail=detail, remedy=remedy)
 
 
-async def test_workers_whose_launch_failed_alike_are_told_once_and_no_log_is_promised(
+async def test_equal_launch_failures_are_shown_once_and_no_log_is_promised(
     operator: StageOperator,
 ) -> None:
     directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
@@ -322,7 +342,7 @@ async def test_workers_whose_launch_failed_alike_are_told_once_and_no_log_is_pro
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
-        told = [cause, "likewise workers 0,2 → stop it", "worker 3, prepare: no room → make some"]
+        told = [cause, "same on workers 0,2 → stop it", "worker 3, prepare: no room → make some"]
         await until(pilot, lambda: trouble(app).splitlines() == told)
         assert shown(table(app, "phases")).splitlines()[4].split() == ["3", "done", "failed", "·", "no", "room"]
 
@@ -415,8 +435,6 @@ async def test_while_logs_are_read_the_headline_says_so_and_shows_no_old_figures
 
 
 async def test_a_saved_log_that_is_still_read_shows_how_far_it_was(operator: StageOperator, tmp_path: Path) -> None:
-    from tui.logs.saved_log import open_log
-
     path = tmp_path / "out.log"
     chatter = b"chatter about nothing in particular\n" * 400_000
     path.write_bytes(training_line(0, 1, 5, 6.5, 100.0) + chatter + training_line(0, 1, 900, 0.5, 100.0))

@@ -15,10 +15,9 @@ from textual.widgets import Input
 
 import tui.console.app
 from tests.console.stage import Answered, a_slice, make_run, training_line
-from tui.console.data.delete_progress import DeleteProgress
 from tui.console.data.launch_form import LaunchForm
 from tui.console.data.line_index import FileLines
-from tui.console.data.stop_progress import StopProgress
+from tui.console.data.ongoing_work import DeleteProgress, StopProgress
 from tui.console.render import run_summary, tables
 from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.dialog import QuitDialog, TrustDialog

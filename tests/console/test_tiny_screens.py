@@ -90,7 +90,7 @@ async def test_trouble_leaves_room_for_what_it_is_about(operator: StageOperator,
         told = app.screen.query_one(ProblemPanel)
         drawn = lambda: [told.render_line(y).text.strip() for y in range(told.size.height)]  # noqa: E731
         await until(pilot, lambda: told.size.height and "FileNotFoundError" in drawn()[-1])
-        assert drawn()[0].startswith("✗ worker 2 exited with 1; l opens")
+        assert drawn()[0].startswith("✗ worker 2 exited with 1; press l")
         assert "x y" not in " ".join(drawn()), "what is quoted beneath is not said twice"
         assert told.size.height <= max(3, size[1] // 3)
         await pilot.press("l")

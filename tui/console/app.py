@@ -39,21 +39,20 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from tui.logs.saved_log import SavedLog
-    from tui.operator import Operator
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import Operator, RunDirectory
 
 TICKS_PER_SECOND = 15
 MOUNT_POLL_S = 0.002
 SCREEN_WAIT_S = 5.0
 """Seconds that a key waits at most for the screen it is meant for."""
 COVERED_SCREEN_TICKS = TICKS_PER_SECOND
-"""Ticks from one paint of a screen beneath a dialog to the next: each repaints the dialog, too."""
+"""Ticks between two paints of a screen beneath a dialog: each one repaints the dialog, too."""
 POLLERS_START_DELAY_S = 0.5
-"""Seconds after which the sources are asked, painted or not."""
+"""Seconds after which polling starts, painted or not."""
 LEAVE_KEYS = ("escape", "tab", "shift+tab")
-"""Keys of a dialog after which the next ones are meant for another screen or field."""
+"""Keys of a dialog after which the next keys are for another screen or field."""
 SHORT_MESSAGE_S = 4.0
-"""Seconds up to which what is told answers a key: the next such answer takes its place."""
+"""Messages up to this long answer a key: the next such message replaces them."""
 DIALOG_FRAME_COLUMNS = 12
 """Columns of the screen that a dialog leaves to its frame and to what is behind it."""
 log = logging.getLogger(__name__)
@@ -100,7 +99,7 @@ class ConsoleApp(PausableApp):
         self._replay = replay
 
     def get_default_screen(self) -> Screen[Any]:
-        """The pod, with whatever was asked for above it; a saved log has no pod."""
+        """Return the pod screen, or the run screen for a saved log, which has no pod."""
         if self._replay is not None:
             from tui.console.data.saved_log_feed import SavedLogFeed
 
@@ -123,12 +122,12 @@ class ConsoleApp(PausableApp):
             )  # a screen left before its first paint calls nothing
 
     async def on_unmount(self) -> None:
-        """Give up what is under way; runs are not ours to end."""
+        """Cancel all tasks and close connections. Runs go on."""
         await self.tasks.close()
         await self.operator.close()
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys act in the order they are typed in, each on the screen that the one before it brought up."""
+        """Handle keys in the order they are typed, each on the screen that the key before it opened."""
         if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
             if not self.screen.is_mounted:
                 await self._wait_until_mounted(self.screen)
@@ -143,9 +142,9 @@ class ConsoleApp(PausableApp):
             await asyncio.sleep(MOUNT_POLL_S)
 
     async def _handle_key_now(self, event: events.Key) -> bool:
-        """Whether a key that changes screens did something: at once, not when it has come through a pane's own queue.
+        """Run the binding of a key that may change the screen, at once; return whether there was one.
 
-        What is typed right after `n`, or after the `esc` that leaves a dialog, would else act on the screen before.
+        Passing through the queue of a pane, the keys after `n` or `esc` would act on the screen before.
         """
         field = self.focused
         if isinstance(field, (Input, TextArea)):
@@ -154,7 +153,7 @@ class ConsoleApp(PausableApp):
             await self._wait_until_typed(field)
         elif event.key not in LEAVE_KEYS and not isinstance(self.screen, MainScreen):
             return False
-        return await self._check_bindings(event.key, priority=True) or await self._check_bindings(event.key)
+        return await self.run_binding(event.key)
 
     def notify(
         self,
@@ -198,10 +197,10 @@ class ConsoleApp(PausableApp):
                 return
 
     def headline(self) -> list[list[Cell]]:
-        """The pod screen's first line: where one looks, and in which mode."""
+        """Return the pod screen's first line: project and zone, mode, and tasks in progress."""
         cells = [Cell("tpu-tui", "accent"), Cell(self.operator.slices.where)]
         if self.demo:
-            cells.append(Cell("demo: this pod is on this machine", "busy"))
+            cells.append(Cell("demo pod on this machine", "busy"))
         if self.read_only:
             cells.append(Cell("read-only", "warn"))
         if self.ongoing.stops:
@@ -211,7 +210,7 @@ class ConsoleApp(PausableApp):
         return [cells]
 
     def perform(self, intent: Intent) -> None:
-        """Carry out what a screen, the palette or an action asks for."""
+        """Carry out an intent of a screen, the palette or an action."""
         self.actions.perform(intent)
 
     def show_error(self, problem: TpuTuiError) -> None:
@@ -219,7 +218,7 @@ class ConsoleApp(PausableApp):
         self.notify(escape_lines(str(problem)), severity="error", markup=False, timeout=12)
 
     def open_directory(self, run_id: str) -> RunDirectory | None:
-        """The run's directory; an error is shown and None returned."""
+        """Return the run's directory; show the error and return None if it cannot be opened."""
         try:
             return self.operator.runs.open(run_id)
         except TpuTuiError as error:
@@ -227,11 +226,11 @@ class ConsoleApp(PausableApp):
             return None
 
     def action_ask_quit(self) -> None:
-        """Say what goes on, then go."""
+        """Ask, then quit."""
         self.perform(QuitRequested())
 
     def action_show_help(self) -> None:
-        """Every key of the screen one is on."""
+        """Show every key of the screen on top."""
         screen = self.screen
         panes = {type(widget): widget for widget in screen.focus_chain if list_bindings(widget)}
         text = format_help(screen, panes.values(), self.size.width - DIALOG_FRAME_COLUMNS)

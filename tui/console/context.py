@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from tui.console.intents import Intent
     from tui.console.widgets.tables.table_columns import Cell
     from tui.errors import TpuTuiError
-    from tui.operator import Operator
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import Operator, RunDirectory
 
 
 class HasApp(Protocol):
@@ -27,7 +26,7 @@ class HasApp(Protocol):
 
     @property
     def app(self) -> App[Any]:
-        """The app it belongs to."""
+        """Return the app it belongs to."""
 
 
 class ConsoleContext(Protocol):
@@ -45,11 +44,11 @@ class ConsoleContext(Protocol):
 
     @property
     def screen(self) -> Screen[Any]:
-        """The screen that gets the keys."""
+        """Return the screen that gets the keys."""
 
     @property
     def screen_stack(self) -> list[Screen[Any]]:
-        """All open screens, the one on top last."""
+        """Return all open screens, the top one last."""
 
     def perform(self, intent: Intent) -> None:
         """Carry out a request at once.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
+    from tui.operator import RunDirectory
     from tui.pod.slice import Slice
-    from tui.runs.record.run_directory import RunDirectory
 
 
 class Intent:

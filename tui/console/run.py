@@ -11,8 +11,7 @@ from tui.console.platform.stderr_redirect import redirect_stderr
 
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
-    from tui.operator import Operator
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import Operator, RunDirectory
 
 
 def run_console(

@@ -24,15 +24,19 @@ if TYPE_CHECKING:
     from tui.runs.failure_rules import split_last_lines as split_last_lines
     from tui.runs.launch.launch_request import LaunchRequest as LaunchRequest
     from tui.runs.launch.launch_spec import LaunchSpec as LaunchSpec
+    from tui.runs.launch.phases import PHASES as PHASES
     from tui.runs.launch.phases import PhaseTimeouts as PhaseTimeouts
     from tui.runs.launch.preflight import refusal as refusal
+    from tui.runs.read.latest_figures import LatestFigures as LatestFigures
     from tui.runs.read.line_reader import LineReader as LineReader
     from tui.runs.read.line_reader import LogLine as LogLine
     from tui.runs.read.line_reader import last_lines as last_lines
     from tui.runs.read.line_reader import lines_since as lines_since
     from tui.runs.record.damaged_record import NoRecordError as NoRecordError
     from tui.runs.record.event_log import Event as Event
+    from tui.runs.record.exit_summary import ended_with_the_others as ended_with_the_others
     from tui.runs.record.exit_summary import exit_summary as exit_summary
+    from tui.runs.record.exit_summary import was_stopped_on_purpose as was_stopped_on_purpose
     from tui.runs.record.findings import Finding as Finding
     from tui.runs.record.keeper_file import KeeperStatus as KeeperStatus
     from tui.runs.record.keeper_file import describe_stuck_keeper as describe_stuck_keeper
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from tui.runs.record.run_directory import RunDirectory as RunDirectory
     from tui.runs.record.run_directory import iterate_log as iterate_log
     from tui.runs.record.run_status import RunStatus as RunStatus
+    from tui.runs.record.worker_status import WorkerStatus as WorkerStatus
     from tui.runs.worker.stop import StopAnswer as StopAnswer
     from tui.ssh.errors import Reason as Reason
     from tui.ssh.errors import SshError as SshError
@@ -49,6 +54,11 @@ if TYPE_CHECKING:
     from tui.ssh.sync.upload import SyncResult as SyncResult
 
 _NAMES = (
+    "tui.runs.record.worker_status.WorkerStatus",
+    "tui.runs.record.exit_summary.was_stopped_on_purpose",
+    "tui.runs.record.exit_summary.ended_with_the_others",
+    "tui.runs.read.latest_figures.LatestFigures",
+    "tui.runs.launch.phases.PHASES",
     "tui.checks.check_row.CheckRow",
     "tui.checks.grouped_rows.CheckFinding",
     "tui.checks.grouped_rows.Digest",

@@ -62,7 +62,7 @@ class Actions:
             case intents.QuitRequested():
                 self.ask_quit()
             case _:
-                raise NotImplementedError(f"nothing carries out {type(intent).__name__}")
+                raise NotImplementedError(f"no action for {type(intent).__name__}")
 
     def ask_quit(self) -> None:
         """Say what goes on without the console, then quit."""
@@ -79,6 +79,6 @@ class Actions:
         if self._context.ongoing.stops:
             return "A stop is still in progress. Quit anyway?\n\n  " + "\n  ".join(self._context.ongoing.stops)
         if not live:
-            return "No run is live."
+            return "No runs are active."
         listed = "\n  ".join(live)
         return f"Runs continue without this console:\n\n  {listed}\n\nReopen with tpu-tui or tpu-tui attach RUN."

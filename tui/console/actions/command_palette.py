@@ -17,8 +17,8 @@ from tui.console.screens.run import RunScreen
 
 if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
+    from tui.operator import RunDirectory
     from tui.pod.slice import Slice
-    from tui.runs.record.run_directory import RunDirectory
 
 Entry = tuple[str, str, Callable[[], object]]
 MAX_RUNS = 30
@@ -46,8 +46,8 @@ def list_entries(console: ConsoleContext, screen: MainScreen) -> Iterator[Entry]
         f"set TEXTUAL_THEME={LIGHT} to start with light colours",
         partial(setattr, console, "theme", DARK if is_light else LIGHT),
     )
-    yield "Keys", "what every key does", console.action_show_help
-    ends = "the demo's pod ends" if console.demo else "runs continue"
+    yield "Keys", "list all keys", console.action_show_help
+    ends = "ends the demo pod" if console.demo else "runs continue"
     yield "Quit", ends, partial(console.perform, intents.QuitRequested())
 
 
@@ -56,11 +56,11 @@ def _slice_entries(console: ConsoleContext, screen: MainScreen, slice_: Slice) -
     yield f"Check {name}", "SSH, workers and ports", partial(perform, intents.CheckRequested(slice_))
     if console.read_only:
         return
-    yield f"New run on {name}", "asks first, shows what will run", partial(perform, intents.NewRunRequested(slice_))
+    yield f"New run on {name}", "shows a preview first", partial(perform, intents.NewRunRequested(slice_))
     shell = intents.ShellRequested(slice_, screen.chosen_worker())
-    yield f"Shell on {name}", "leaves the screen to SSH", partial(perform, shell)
+    yield f"Shell on {name}", "opens SSH in this terminal", partial(perform, shell)
     exec_ = intents.ExecRequested(slice_)
-    yield f"Exec on {name}", "a command on every worker, equal outputs grouped", partial(perform, exec_)
+    yield f"Exec on {name}", "run a command on every worker; equal outputs are grouped", partial(perform, exec_)
     yield f"Delete {name}", "asks for its name", partial(perform, intents.DeleteRequested(slice_))
 
 
@@ -69,8 +69,8 @@ def _run_entries(console: ConsoleContext, screen: MainScreen, run: RunDirectory)
     if not isinstance(screen, RunScreen):
         yield f"Open {run.id}", "cores, charts, logs", partial(perform, intents.OpenRunRequested(run))
     if not console.read_only and not console.operator.runs.status_of(run).state.is_over:
-        yield f"Stop {run.id}", "asks first, every worker confirms", partial(perform, intents.StopRunRequested(run))
-    report = "HTML, Markdown, text and JSON into its directory"
+        yield f"Stop {run.id}", "asks first; every worker confirms", partial(perform, intents.StopRunRequested(run))
+    report = "writes HTML, Markdown, text and JSON into its directory"
     yield f"Report of {run.id}", report, partial(perform, intents.ReportRequested(run))
 
 
@@ -86,12 +86,12 @@ class ConsoleCommands(Provider):
         return list(list_entries(console, self.screen)) if isinstance(self.screen, MainScreen) else []
 
     async def discover(self) -> Hits:
-        """What is there before anything is typed."""
+        """Yield all entries, before anything is typed."""
         for name, help_text, action in self._entries():
             yield DiscoveryHit(name, action, help=help_text)
 
     async def search(self, query: str) -> Hits:
-        """What fits what was typed."""
+        """Yield the entries that match the query."""
         matcher = self.matcher(query)
         for name, help_text, action in self._entries():
             score = matcher.match(name)

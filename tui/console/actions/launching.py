@@ -13,13 +13,14 @@ from tui.console.intents import OpenRunRequested
 from tui.console.render.safe_text import escape_lines
 from tui.console.screens.base import is_on_top
 from tui.console.screens.dialog import WaitDialog
+from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.run import RunScreen
 from tui.pod.job_options import JobOptions
 
 if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
+    from tui.operator import RunDirectory
     from tui.pod.slice import Slice
-    from tui.runs.record.run_directory import RunDirectory
 
 
 class LaunchActions:
@@ -66,7 +67,7 @@ class LaunchActions:
             return False
         waiting = WaitDialog("new run", f"Listing the slices of {self._context.operator.slices.where} …")
         self._context.push_screen(waiting)
-        self._context.tasks.start("list first", self._once_listed(waiting, then), self._context.show_error)
+        self._context.tasks.start("listing the slices", self._once_listed(waiting, then), self._context.show_error)
         return True
 
     async def _once_listed(self, waiting: WaitDialog, then: Callable[[], None]) -> None:
@@ -80,8 +81,6 @@ class LaunchActions:
             self._context.post_message(event)
 
     def _show_form(self, form: LaunchForm) -> None:
-        from tui.console.screens.launch import LaunchDialog
-
         statuses = self._context.store.get(RUNS).value or ()
         earlier = tuple(shlex.join(status.run.job.argv) for status in statuses)
         self._context.push_screen(LaunchDialog(replace(form, earlier=earlier)), self._open_launched)

@@ -19,7 +19,7 @@ from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import RunDirectory
 
 SSH_FAILURE_EXIT_CODE = 255
 """What ssh itself ends with; anything else is the shell's own exit code."""

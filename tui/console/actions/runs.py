@@ -7,14 +7,15 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tui.console.data.ongoing_work import StopProgress
 from tui.console.data.run_end_notifier import format_run_end
 from tui.console.data.run_feed import RunFeed
-from tui.console.data.stop_progress import StopProgress
 from tui.console.render.freshness import is_unattended
 from tui.console.render.safe_text import escape_lines
 from tui.console.screens.run import ActingRunScreen, RunScreen
 from tui.console.screens.stop import StopDialog
 from tui.errors import TpuTuiError
+from tui.operator.run_events import CATCH_UP_INTERVAL_S, MirrorCatchUp
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
     from tui.logs.dialects.registry import Dialect
     from tui.logs.saved_log import SavedLog
-    from tui.runs.record.run_directory import RunDirectory
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import RunDirectory, RunStatus
 
 MIN_KEEPER_PAUSE_S, MAX_KEEPER_PAUSE_S = 20.0, 600.0
 """The pause after the first attempt to start a run's keeper, doubled after each: a keeper that cannot reach the
@@ -110,8 +110,6 @@ class RunActions:
 
     async def _catch_up(self, directory: RunDirectory) -> None:
         """Copy a run's new log bytes now and then while it has no keeper and more may come."""
-        from tui.operator.run_events import CATCH_UP_INTERVAL_S, MirrorCatchUp
-
         runs, errors = self._context.operator.runs, self._context.ongoing.catch_up_errors
         async with MirrorCatchUp(runs, directory) as catch_up:
             while not ((status := runs.status_of(directory)).is_whole or catch_up.is_complete):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tui.console.data.delete_progress import DeleteProgress
+from tui.console.data.ongoing_work import DeleteProgress
 from tui.console.data.pollers import RUNS, checks_of
 from tui.console.screens.delete import DeleteDialog
 from tui.errors import TpuTuiError

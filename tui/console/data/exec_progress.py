@@ -1,4 +1,4 @@
-"""One command on many workers, as a dialog shows it: what came to the same together, and who is waited for."""
+"""Progress of one command on many workers: equal outputs grouped, and the workers that have not answered."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
+    from tui.operator import CommandResult, RunningCommand
     from tui.pod.slice import Slice
-    from tui.ssh.exec.command import RunningCommand
-from tui.ssh.exec.command_result import CommandResult
 
 MAX_LINES = 2000
 """Lines of all outcomes that are shown."""
@@ -24,12 +23,13 @@ MAX_LINES_PER_OUTPUT = 400
 """Lines of one output that are shown, half of them from its end, where errors stand."""
 MAX_RUNNING_WORKERS = 8
 """Workers whose newest line is shown while their command runs."""
+CANCELLED = "cancelled here; may still be running on the worker"
 NEWEST_OUTPUT_BYTES = 1024
 """Bytes of a worker's output that its newest line is looked for in."""
 
 
 class ExecProgress:
-    """What is known so far; changes as workers write and answer, ended by `end`."""
+    """What is known so far. Changes as workers write and answer, until `finish`."""
 
     def __init__(self, slice_: Slice, command: str, ranks: Sequence[int], begun: float) -> None:
         self.slice = slice_
@@ -45,13 +45,13 @@ class ExecProgress:
         self._problem: TpuTuiError | None = None
 
     def record_output(self, running: RunningCommand, _on_stderr: bool, data: bytes) -> None:
-        """Note what a worker just wrote."""
+        """Record output of a worker."""
         self._running[running.worker] = running
         self._newest[running.worker] = (self._newest.get(running.worker, b"") + data)[-NEWEST_OUTPUT_BYTES:]
         self.revision += 1
 
     def record_answer(self, answer: CommandResult | TpuTuiError) -> None:
-        """Note how it ended on one worker."""
+        """Record how the command ended on a worker."""
         if isinstance(answer, TpuTuiError):
             self._problems[int(answer.worker or 0)] = answer
         else:
@@ -60,25 +60,25 @@ class ExecProgress:
         self.revision += 1
 
     def finish(self, problem: TpuTuiError | None = None) -> None:
-        """Nothing more will come; what was written until then is kept of those that did not end."""
+        """End the progress; keep the output of workers that had not finished."""
         for rank in self.waiting:
             if rank in self._running:
                 cut = self._running[rank].partial_result()
-                self._answers[rank] = SharedOutput(cut.stdout, cut.stderr, "given up, it may go on there")
+                self._answers[rank] = SharedOutput(cut.stdout, cut.stderr, CANCELLED)
         self._problem = problem
         self.done = True
         self.revision += 1
 
     @property
     def waiting(self) -> list[int]:
-        """Workers that have not answered."""
+        """Return the workers that have not answered."""
         return [rank for rank in self.ranks if rank not in self._answers and rank not in self._problems]
 
     def lines(self, now: float) -> list[Cell]:
-        """What there is to show, a line a cell: outcomes, then who cannot be reached, then who is waited for."""
+        """Return one cell per line: outputs, then unreachable workers, then workers that have not answered."""
         shown = list(islice(self._outcomes(), MAX_LINES + 1))
         if len(shown) > MAX_LINES:
-            more = f"… and more; tpu-tui exec {escape_line(self.slice.name)} -- COMMAND shows all of it"
+            more = f"… and more (tpu-tui exec {escape_line(self.slice.name)} -- COMMAND shows everything)"
             shown = [*shown[:MAX_LINES], Cell(more, "dim")]
         shown += [Cell(escape_lines(str(self._problems[rank])), "bad") for rank in sorted(self._problems)]
         return shown + list(self._rest(now))
@@ -98,9 +98,9 @@ class ExecProgress:
         if self._problem is not None:
             yield Cell(escape_lines(str(self._problem)), "bad")
         elif waiting and self.done:
-            yield Cell(f"given up: no answer yet of {_named(waiting)}", "warn")
+            yield Cell(f"cancelled: no answer from {_named(waiting)}", "warn")
         elif waiting:
-            yield Cell(f"waiting for {_named(waiting)}, {format_elapsed(now - self.begun)} · esc gives up", "busy")
+            yield Cell(f"waiting for {_named(waiting)}, {format_elapsed(now - self.begun)} · Esc cancels", "busy")
             writing = [rank for rank in waiting if self._newest.get(rank, b"").strip()]
             for rank in writing[:MAX_RUNNING_WORKERS]:
                 newest = self._newest[rank].rstrip().rpartition(b"\n")[2]
@@ -112,7 +112,7 @@ def _named(ranks: Sequence[int]) -> str:
 
 
 def _shown(output: bytes, tone: str) -> Iterator[Cell]:
-    """The lines of an output; of a long one the first and the last."""
+    """Yield the lines of an output; only the first and last ones of a long output."""
     lines = output.removesuffix(b"\n").split(b"\n") if output else []
     half = MAX_LINES_PER_OUTPUT // 2
     left_out = len(lines) - 2 * half

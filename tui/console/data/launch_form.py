@@ -1,38 +1,26 @@
-"""What the launch dialog begins with, and what it says beside its fields. Pure."""
+"""The content of the launch form: initial values, and parsing of its fields. Pure functions."""
 
 from __future__ import annotations
 
 import math
-import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from tui.checks.grouped_rows import digest
 from tui.errors import UsageError
 from tui.pod.job_options import DEFAULTS, OPTIONS, JobOptions, OptionKind
 from tui.pod.slice import Slice
-from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tui.checks.check_row import CheckRow
     from tui.pod.run import Run
-
-_MOST_ALIKE = 2
-"""Results of one check that are shown in full; of the others, only the workers."""
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh"})
-_SHELL_SIGNS = frozenset({"|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1"})
-_VARIABLE = re.compile(r"\$\w|\$\{\w|\$\(")
-_MARKS = {"fail": "✗", "warn": "!", "unknown": "?"}
 
 
 @dataclass(frozen=True)
 class LaunchForm:
-    """What the dialog begins with."""
+    """The initial content of the launch dialog."""
 
     slices: tuple[Slice, ...]
     chosen: str = ""
@@ -136,67 +124,3 @@ def _parse_seconds(text: str, what: str) -> float:
     if not 0 <= value < math.inf:
         raise UsageError(f"{what} must be a number of seconds, not {text!r}")
     return value
-
-
-def format_scaling(source: str, target: str | None, written: str) -> str:
-    """What a training on `source` becomes on `target`, a figure a line; empty where nothing was asked.
-
-    `written` is its global batch, then steps and learning rate where they shall be scaled too. Raises UsageError.
-    """
-    words = written.replace(",", " ").split()
-    if not source.strip() or not words:
-        return ""
-    from tui.planning.plan import make_plan
-
-    plan = make_plan(
-        source.strip(),
-        target or "",
-        batch_size=int(_number(words[0], "batch")),
-        steps=int(_number(words[1], "number of steps")) if len(words) > 1 else None,
-        lr=_number(words[2], "learning rate") if len(words) > 2 else None,
-    )
-    figures = [f"global batch {plan.global_batch:,} ({plan.batch_per_core:,} a core)"]
-    figures += [f"{plan.steps:,} steps"] * (plan.steps is not None)
-    figures += [f"learning rate {plan.lr:g}"] * (plan.lr is not None)
-    lines = [f"{plan.source} → {plan.target}: " + ", ".join(figures)]
-    return "\n".join([*lines, *(f"  {note}" for note in plan.notes), *(f"  ! {text}" for text in plan.warnings)])
-
-
-def _number(word: str, what: str) -> float:
-    try:
-        return float(word)
-    except ValueError:
-        raise UsageError(
-            f"{word!r} is no {what}", remedy="batch, then steps, then learning rate: 1024 5000 0.1"
-        ) from None
-
-
-def warn_about_shell(argv: Sequence[str]) -> str:
-    """What to know of a command that looks as if a shell were to read it; empty where it does not."""
-    signs = [word for word in argv if word in _SHELL_SIGNS or word.endswith(";") or _VARIABLE.search(word)]
-    if not signs or any(word.rpartition("/")[2] in _SHELLS for word in argv):
-        return ""
-    return f"! no shell reads this: {signs[0]} stays as it is; sh -c '…' around the command makes one read it"
-
-
-def format_checks(rows: Sequence[CheckRow], *, done: bool) -> str:
-    """Return what the checks before a launch found: failures and warnings, worst first, and a count of the rest.
-
-    Where a check differs on every worker, the first results are shown in full and the other workers by number.
-    """
-    found = digest(rows)
-    shown = [finding for finding in found.findings if finding.status in _MARKS]
-    lines = []
-    for _, alike in groupby(shown, lambda finding: (finding.status, finding.check)):
-        accounts = list(alike)
-        for finding in accounts[:_MOST_ALIKE]:
-            where = f"{finding.where}: " if finding.where else ""
-            lines.append(f"{_MARKS[finding.status]} {where}{finding.check}: {finding.detail}")
-            lines += [f"  → {finding.remedy}"] * bool(finding.remedy)
-        if rest := [worker for finding in accounts[_MOST_ALIKE:] for worker in finding.workers]:
-            lines.append(f"  and likewise workers {format_ranks(rest)}")
-    passed = found.counts["pass"]
-    lines.append(
-        f"{passed} check{'s' * (passed != 1)} passed" if done else f"checking the workers… {passed} passed so far"
-    )
-    return "\n".join(lines)

@@ -37,7 +37,7 @@ class IndexedLine:
 
 
 def clip_line(worker: int | None, begin: bytes, end: bytes, length: int) -> IndexedLine:
-    """What is read of a line this long, of which these are the beginning and the end.
+    """Return what is read of a very long line: its beginning and its end.
 
     Where it was written over again and again, as progress bars do, that is its end, else its beginning.
     """
@@ -56,31 +56,31 @@ class LineSource(Protocol):
 
     @property
     def count(self) -> int:
-        """Lines known so far, an unfinished last one included."""
+        """Return the number of known lines, including an unfinished last one."""
 
     @property
     def finished(self) -> int:
-        """Lines that are whole: what they hold does not change any more."""
+        """Return the number of whole lines, which do not change any more."""
 
     @property
     def behind(self) -> int:
-        """Bytes that are there and not indexed yet."""
+        """Return the number of bytes that are not indexed yet."""
 
     @property
     def size(self) -> int:
-        """Bytes that are there."""
+        """Return the size in bytes."""
 
     def advance(self, budget: int) -> bool:
-        """Index at most about `budget` bytes more; whether anything was new."""
+        """Index about `budget` more bytes; return whether anything was new."""
 
     def lines(self, first: int, count: int) -> list[IndexedLine]:
-        """Lines by number, fewer at the end."""
+        """Return lines by number; fewer at the end."""
 
     def tail(self, count: int) -> list[IndexedLine]:
-        """The last lines, whether they are indexed or not."""
+        """Return the last lines, indexed or not."""
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
-        """Whole lines from `first`, about `budget` bytes of them, and the number after the last one."""
+        """Return whole lines from `first`, about `budget` bytes, and the number after the last one."""
 
     def close(self) -> None:
         """Give back the file."""
@@ -107,27 +107,27 @@ class FileLines:
 
     @property
     def size(self) -> int:
-        """Bytes of the file when it was last looked at."""
+        """Return the size of the file in bytes, as of the last look."""
         return self._size
 
     @property
     def indexed(self) -> int:
-        """Bytes whose lines are known."""
+        """Return the number of indexed bytes."""
         return self._indexed
 
     @property
     def behind(self) -> int:
-        """Bytes written and not looked at yet."""
+        """Return the number of bytes written and not indexed yet."""
         return self._size - self._indexed
 
     @property
     def count(self) -> int:
-        """Finished lines, and the unfinished one where there is one."""
+        """Return the number of lines, including an unfinished one."""
         return self._newlines + (1 if self._last_start < self._indexed else 0)
 
     @property
     def finished(self) -> int:
-        """Lines that end in a newline."""
+        """Return the number of lines that end in a newline."""
         return self._newlines
 
     def _open(self) -> int | None:
@@ -146,7 +146,7 @@ class FileLines:
             self._fd = None
 
     def advance(self, budget: int, limit: int | None = None) -> bool:
-        """Index up to `budget` further bytes, not beyond offset `limit`; whether there were any."""
+        """Index up to `budget` more bytes, not beyond offset `limit`; return whether there were any."""
         fd = self._open()
         if fd is None:
             return False
@@ -181,7 +181,7 @@ class FileLines:
         return clip_line(self.worker, data, data[-MAX_SHOWN_BYTES:], len(data))
 
     def offset_of(self, number: int) -> int:
-        """Where a line begins; the end of what is indexed for a line that is not there."""
+        """Return the offset of a line; the end of the index for a line that does not exist."""
         if number >= self.count:
             return self._indexed
         entry = bisect_right(self._numbers, number) - 1
@@ -194,7 +194,7 @@ class FileLines:
         return start + int(ends[missing - 1]) + 1 if len(ends) >= missing else self._last_start
 
     def lines(self, first: int, count: int) -> list[IndexedLine]:
-        """Lines `first` … `first + count - 1` as far as they are there."""
+        """Return lines `first` … `first + count - 1` as far as they exist."""
         wanted = max(0, min(count, self.count - first))
         fd = self._open()
         if fd is None or not wanted:
@@ -219,7 +219,7 @@ class FileLines:
         return found
 
     def tail(self, count: int) -> list[IndexedLine]:
-        """The last lines of the file, found from its end."""
+        """Return the last lines of the file, read from its end."""
         fd = self._open()
         if fd is None:
             return []
@@ -234,7 +234,7 @@ class FileLines:
         return [self._shown(part) for part in parts[-count:]]
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
-        """Whole lines from `first` on and the number of the line after them; a very long one is cut."""
+        """Return whole lines from `first` and the number of the line after them; a very long one is cut."""
         fd = self._open()
         if fd is None or first >= self._newlines:
             return b"", first
@@ -280,28 +280,28 @@ class MergedLines:
 
     @property
     def count(self) -> int:
-        """Lines placed, and progress bars."""
+        """Return the number of placed lines and progress bars."""
         return self.finished + len(self._bars)
 
     @property
     def finished(self) -> int:
-        """Lines placed: whole ones only."""
+        """Return the number of placed lines, whole ones only."""
         return self._starts[-1]
 
     @property
     def behind(self) -> int:
-        """Bytes that arrived and are not placed yet."""
+        """Return the number of bytes that arrived and are not placed yet."""
         if self._next >= len(self._pending):
             return 0
         return sum(max(0, end - self._ends.get(worker, end)) for worker, end in self._newest.items())
 
     @property
     def size(self) -> int:
-        """Bytes placed and waiting."""
+        """Return the number of bytes placed and waiting."""
         return sum(self._ends.values()) + self.behind
 
     def advance(self, budget: int) -> bool:
-        """Place batches until about `budget` bytes were looked at."""
+        """Place batches until about `budget` bytes were read."""
         before = self.count
         while budget > 0 and self._next < len(self._pending):
             worker, end = self._pending[self._next]
@@ -341,7 +341,7 @@ class MergedLines:
         return bisect_right(self._starts, number) - 1
 
     def lines(self, first: int, count: int) -> list[IndexedLine]:
-        """Lines by merged number, each with its worker."""
+        """Return lines by merged number, each with its worker."""
         found: list[IndexedLine] = []
         bars = [self._bars[worker] for worker in sorted(self._bars)] if self._bars else []
         bars = bars[max(0, first - self.finished) : max(0, first + count - self.finished)]
@@ -355,14 +355,14 @@ class MergedLines:
         return found + [line for spool in bars for line in spool.lines(spool.finished, 1)]
 
     def tail(self, count: int) -> list[IndexedLine]:
-        """The last lines placed; while many are waiting, the last lines of each worker's file instead."""
+        """Return the last placed lines; while many are waiting, the last lines of each worker's file."""
         if not self.behind or self.count >= count:
             return self.lines(max(0, self.count - count), count)
         each = max(1, count // max(1, len(self._spools)))
         return [line for spool in self._spools.values() for line in spool.tail(each)][-count:]
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
-        """Lines from `first` to the end of its batch, at most about `budget` bytes of them."""
+        """Return lines from `first` to the end of its batch, at most about `budget` bytes."""
         if first >= self.finished:
             return b"", first
         batch = self._batch(first)

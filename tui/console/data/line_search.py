@@ -1,4 +1,4 @@
-"""The lines of a source that are wanted: found over the whole of it, in bounded slices."""
+"""The matching lines of a source, searched for in bounded slices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_LINES_PER_BLOCK = 256
 
 
 class TextFilter:
-    """The lines of a source that hold a text, whatever its case; the whole source is searched, in bounded slices."""
+    """The lines of a source that contain a text, whatever its case. It is searched in bounded slices."""
 
     def __init__(self, source: LineSource, text: str) -> None:
         self._source = source
@@ -28,28 +28,28 @@ class TextFilter:
 
     @property
     def count(self) -> int:
-        """Lines found so far."""
+        """Return the number of matches so far."""
         return len(self._found) + len(self._unfinished)
 
     @property
     def finished(self) -> int:
-        """Found lines that are whole."""
+        """Return the number of matches that are whole lines."""
         return len(self._found)
 
     @property
     def size(self) -> int:
-        """Bytes of the source."""
+        """Return the size of the source in bytes."""
         return self._source.size
 
     @property
     def behind(self) -> int:
-        """Bytes, roughly, that are not searched yet."""
+        """Return roughly how many bytes are not searched yet."""
         missing = self._source.finished - self._searched
         each = max(1, self._source.size // max(1, self._source.count))
         return self._source.behind + missing * each
 
     def number(self, place: int) -> int:
-        """The number, in the source, of a found line by its place among the found."""
+        """Return the line number in the source of a match, by its place among the matches."""
         numbers = self._found[place : place + 1] or self._unfinished[place - len(self._found) :]
         return numbers[0] if numbers else self._source.finished
 
@@ -70,7 +70,7 @@ class TextFilter:
         return self.count != before
 
     def _search(self, data: bytes) -> None:
-        """Note which lines of a block of whole lines, the first of them number `_searched`, are wanted."""
+        """Record the matches in a block of whole lines, the first of which has number `_searched`."""
         low = data.lower()
         number, counted = self._searched, 0
         at = low.find(self._needle)
@@ -84,18 +84,18 @@ class TextFilter:
             at = low.find(self._needle, end + 1)
 
     def lines(self, first: int, count: int) -> list[IndexedLine]:
-        """Found lines by their place among the found."""
+        """Return matches by their place among the matches."""
         whole = len(self._found)
         numbers = list(self._found[first : first + count])
         numbers += self._unfinished[max(0, first - whole) : max(0, first + count - whole)]
         return [line for number in numbers for line in self._source.lines(number, 1)]
 
     def tail(self, count: int) -> list[IndexedLine]:
-        """The last lines found."""
+        """Return the last matches."""
         return self.lines(max(0, self.count - count), count)
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
-        """One found line: a filter over a filter is not needed often."""
+        """Return one match: a filter over a filter is rare."""
         found = self.lines(first, 1)
         return (found[0].data, first + 1) if found and budget > 0 else (b"", first)
 
@@ -120,6 +120,6 @@ class PredicateFilter(TextFilter):
                 self._found.append(number)
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
-        """Some found lines, each ended."""
+        """Return some matches, each with its newline."""
         found = self.lines(first, max(1, min(MAX_LINES_PER_BLOCK, budget // 64, len(self._found) - first)))
         return b"".join(line.data + b"\n" for line in found), first + len(found)

@@ -1,4 +1,4 @@
-"""Where the pod screen's data comes from: each source is a loop or a task that writes to the store."""
+"""The sources of the pod screen's data: loops and tasks that write to the store."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ from tui.console.data.tasks import Tasks, to_problem
 from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
-    from tui.checks.check_row import CheckRow
-    from tui.operator import Operator
+    from tui.operator import CheckRow, LatestFigures, Operator, RunStatus
     from tui.pod.worker import Worker
-    from tui.runs.read.latest_figures import LatestFigures
-    from tui.runs.record.run_status import RunStatus
 
 SLICES: DataSource[tuple[Slice, ...]] = DataSource("slices")
 RUNS: DataSource[tuple[RunStatus, ...]] = DataSource("runs")
@@ -31,25 +28,27 @@ RUNS_INTERVAL_S = 1.0
 FIRST_RUNS_COUNT = 100
 """Runs that are read and shown before all the older ones are."""
 CHECKS_INTERVAL_S = 0.2
-"""Seconds between two accounts of checks under way: a large pod answers with thousands of rows."""
+"""Seconds between two updates while checks run: a large pod answers with thousands of rows."""
 FIGURES_BUDGET_S = 0.1
 """Seconds that reading the ends of logs may take at a time."""
+MAX_RUNS_INTERVAL_S = 10.0
+"""Seconds between two reads of the runs at most, however long one takes on a machine under load."""
 RUNS_TIME_DIVISOR = 20
 """Reading the runs may take one part in this many of the loop's time; with more runs it is read less often."""
 
 
 def workers_of(slice_: Slice | None) -> DataSource[tuple[Worker, ...]]:
-    """A slice's workers as they were tried; of no slice nothing is ever known."""
+    """Return the source of a slice's workers as reached over SSH. For no slice, it stays empty."""
     return DataSource(f"workers {slice_.path if slice_ else ''}")
 
 
 def checks_of(slice_: Slice | None) -> DataSource[tuple[CheckRow, ...]]:
-    """What the checks of a slice found; of no slice nothing is ever known."""
+    """Return the source of a slice's check results. For no slice, it stays empty."""
     return DataSource(f"checks {slice_.path if slice_ else ''}")
 
 
 class Pollers:
-    """Starts and stops what reads; knows no widget."""
+    """Starts and stops the loops and tasks. Knows no widget."""
 
     def __init__(self, operator: Operator, store: Store, tasks: Tasks) -> None:
         self.operator = operator
@@ -62,23 +61,23 @@ class Pollers:
         """Ended runs whose figures were read, as they were then."""
 
     def start(self) -> None:
-        """Begin to read the runs, once; the slices are listed from when they are first asked for."""
+        """Begin to read the runs, once. Slices are listed from the first request on."""
         if not self._started:
             self._started = True
             self.tasks.start(RUNS.name, self._runs())
 
     def list_slices(self) -> None:
-        """Begin to list the slices: a run alone needs none, and the cloud's library weighs more than the console."""
+        """Begin to list the slices. A run alone needs none, and the cloud library is larger than the console."""
         if self._started and not self.tasks.is_running(SLICES.name):
             self.tasks.start(SLICES.name, self._slices())
 
     async def listed(self) -> None:
-        """Come back when the slices were listed once, or could not be."""
+        """Wait until the slices were listed once, or the attempt failed."""
         self.list_slices()
         await self._answered.wait()
 
     def refresh(self) -> None:
-        """List the slices now, not at the next turn."""
+        """List the slices now."""
         self._wanted.set()
 
     async def _slices(self) -> None:
@@ -98,14 +97,15 @@ class Pollers:
                 await asyncio.wait_for(self._wanted.wait(), pause)
 
     async def _runs(self) -> None:
-        """Read the runs beside the loop, the newest ones first; from then on only what has changed is read."""
+        """Read the runs in a thread, the newest ones first, then only what has changed."""
         await self._read_runs(newest=FIRST_RUNS_COUNT)
         await self._read_runs()
         while True:
             await asyncio.sleep(RUNS_INTERVAL_S)
             begun = time.perf_counter()
             await self._read_runs()
-            await asyncio.sleep(max(0.0, RUNS_TIME_DIVISOR * (time.perf_counter() - begun) - RUNS_INTERVAL_S))
+            pause = RUNS_TIME_DIVISOR * (time.perf_counter() - begun)
+            await asyncio.sleep(max(0.0, min(pause, MAX_RUNS_INTERVAL_S) - RUNS_INTERVAL_S))
 
     async def _read_runs(self, newest: int | None = None) -> None:
         """Read the runs, and the newest figures of each."""
@@ -119,14 +119,14 @@ class Pollers:
             await self._read_figures(statuses)
 
     def _statuses(self, newest: int | None) -> list[RunStatus]:
-        """The runs' states, down to the exit codes that each row shows."""
+        """Return the states of the runs, with the exit codes that each row shows already read."""
         statuses = self.operator.runs.list_statuses(newest=newest)
         for status in statuses:
             _ = status.exit_codes
         return statuses
 
     async def _read_figures(self, statuses: Sequence[RunStatus]) -> None:
-        """Read the newest figures of the runs, beside the loop."""
+        """Read the newest figures of the runs in a thread."""
         try:
             known = self.store.get(FIGURES).value or {}
             self.store.put(FIGURES, await asyncio.to_thread(self._figures, statuses, known))
@@ -134,7 +134,7 @@ class Pollers:
             self.store.fail(FIGURES, to_problem(error, "reading the runs' figures"))
 
     def _figures(self, statuses: Sequence[RunStatus], known: Mapping[str, LatestFigures]) -> dict[str, LatestFigures]:
-        """The runs' figures; where there is no time for all, those of runs that have ended stay as they were."""
+        """Return the figures of the runs. Without time for all, runs that have ended keep theirs."""
         found: dict[str, LatestFigures] = {}
         until = time.perf_counter() + FIGURES_BUDGET_S
         for status in sorted(statuses, key=lambda status: status.state.is_over and status.run.id in known):
@@ -149,20 +149,20 @@ class Pollers:
         return found
 
     def try_workers(self, slice_: Slice) -> None:
-        """Try every worker of a slice over SSH."""
+        """Connect to every worker of a slice over SSH."""
         source = workers_of(slice_)
         self.tasks.start(source.name, self._workers(slice_), lambda problem: self.store.fail(source, problem))
 
     async def _workers(self, slice_: Slice) -> None:
         source = workers_of(slice_)
-        self.store.set_busy(source, f"trying {len(slice_.workers)} workers…")
+        self.store.set_busy(source, f"connecting to {len(slice_.workers)} workers…")
         try:
             self.store.put(source, tuple(await self.operator.slices.reach_workers(slice_)))
         finally:
             self.store.set_busy(source, "")
 
     def check(self, slice_: Slice) -> None:
-        """Run all checks of a slice, its workers tried first."""
+        """Connect to a slice's workers and run all checks."""
         source = checks_of(slice_)
         self.try_workers(slice_)
         self.tasks.start(source.name, self._check(slice_), lambda problem: self.store.fail(source, problem))
@@ -170,19 +170,19 @@ class Pollers:
     async def _check(self, slice_: Slice) -> None:
         source = checks_of(slice_)
         rows: list[CheckRow] = []
-        self.store.put(source, (), busy="checking… esc cancels")
+        self.store.put(source, (), busy="checking… Esc cancels")
         try:
             due = 0.0
             async for row in self.operator.slices.check(slice_):
                 rows.append(row)
                 if (now := time.monotonic()) >= due:
-                    self.store.put(source, tuple(rows), busy="checking… esc cancels")
+                    self.store.put(source, tuple(rows), busy="checking… Esc cancels")
                     due = now + CHECKS_INTERVAL_S
         finally:
             self.store.put(source, tuple(rows))
             self.store.set_busy(source, "")
 
     def cancel_checks(self) -> bool:
-        """Give up running checks; whether there were any."""
+        """Cancel running checks; return whether there were any."""
         names = self.tasks.running("checks ") + self.tasks.running("workers ")
         return sum(self.tasks.cancel(name) for name in names) > 0

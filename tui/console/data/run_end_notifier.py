@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tui.pod.run import LAST_WORDS, RunState
 
 if TYPE_CHECKING:
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import RunStatus
 
 
 class RunEndNotifier:
@@ -26,6 +26,6 @@ class RunEndNotifier:
 
 
 def format_run_end(status: RunStatus) -> str:
-    """How a run ended, in a line."""
+    """Return one line on how a run ended."""
     cause = (status.cause or "").partition(LAST_WORDS)[0]
     return f"{status.run.id} {status.state}" + (f": {cause}" if cause else "")

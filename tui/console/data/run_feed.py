@@ -26,7 +26,7 @@ READ_BYTES = 256 * 1024
 READ_BUDGET_S = 0.008
 """Seconds for which logs are read in one go: a key never waits longer for them."""
 FIGURES_INTERVAL_S = 0.2
-"""Seconds between two sets of figures: nobody reads faster, and every repaint of a large screen costs 20 ms."""
+"""Seconds between two sets of figures: people read no faster, and a repaint of a large screen costs 20 ms."""
 SNAPSHOT_INTERVAL_S = 1.0
 """Seconds after which a live run's cores are looked at again although nothing arrived: silence shows, too."""
 NEWEST_FIGURES_INTERVAL_S = 2.0
@@ -46,53 +46,53 @@ class Feed(Protocol):
 
     @property
     def status(self) -> RunStatus | None:
-        """The run's state; None for a saved log."""
+        """Return the run's state; None for a saved log."""
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """Every core, newest; None before anything was read."""
+        """Return the newest figures of every core; None before anything was read."""
 
     @property
     def workers(self) -> Sequence[int]:
-        """The workers that have a log of their own."""
+        """Return the workers that have a log of their own."""
 
     @property
     def problem(self) -> TpuTuiError | None:
-        """What hinders reading, if anything does."""
+        """Return the error that prevents reading, if any."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether there was more to read than one go takes."""
+        """Return whether there is more to read than one step takes."""
 
     @property
     def caught_up(self) -> bool:
-        """Whether everything was read once that was there."""
+        """Return whether everything present was read once."""
 
     @property
     def progress(self) -> float | None:
-        """The share of the logs that was read, 0 to 1; None where their size is not known."""
+        """Return the share of the logs that was read, 0 to 1; None if their size is unknown."""
 
     @property
     def newest(self) -> LatestFigures | None:
-        """The figures at the ends of the logs, while these are read for the first time."""
+        """Return the figures at the ends of the logs while these are read for the first time."""
 
     def poll(self) -> bool:
-        """Read a little more; whether anything is new to be shown."""
+        """Read a little more; return whether there is anything new to show."""
 
     def read(self) -> None:
-        """Read a little more, between two polls: for logs that one go a poll does not keep up with."""
+        """Read a little more between two polls, for logs that grow faster than one step per poll."""
 
     def log(self, which: str) -> LineSource:
-        """The lines of `merged` or of a worker by its number."""
+        """Return the lines of `merged` or of a worker by its number."""
 
     def add_arrivals(self, source: LineSource) -> None:
         """Pass what arrived since the last call to a merged source."""
 
     def last_lines(self, worker: int, count: int) -> list[bytes]:
-        """The last lines a worker wrote that are not blank, at most so many."""
+        """Return the last lines of a worker that are not blank, at most `count`."""
 
     def close(self) -> None:
-        """Give back files."""
+        """Close files."""
 
 
 class RunFeed:
@@ -129,27 +129,27 @@ class RunFeed:
 
     @property
     def status(self) -> RunStatus | None:
-        """The run's state as of the last poll."""
+        """Return the run's state as of the last poll."""
         return self._status
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """Every core as of the last poll."""
+        """Return the figures of every core as of the last poll."""
         return self._snapshot
 
     @property
     def workers(self) -> Sequence[int]:
-        """The run's workers by index."""
+        """Return the indexes of the run's workers."""
         return [worker.index for worker in self.directory.run.workers]
 
     @property
     def progress(self) -> float | None:
-        """The share of the newest logs' bytes that was read."""
+        """Return the share of the newest logs' bytes that was read."""
         return None if self._reader is None else self._reader.progress()
 
     @property
     def newest(self) -> LatestFigures | None:
-        """The figures at the ends of the logs, looked at now and then while there is much to read before them."""
+        """Return the figures at the ends of the logs, refreshed now and then until all is read."""
         now = time.monotonic()
         if not self.caught_up and now - self._glanced >= NEWEST_FIGURES_INTERVAL_S:
             from tui.runs.read.latest_figures import FiguresCache
@@ -160,7 +160,7 @@ class RunFeed:
         return self._newest
 
     def poll(self) -> bool:
-        """Read what arrived, as much of it as one go takes, and the events when there are new ones."""
+        """Read one step of what arrived, and the events if there are new ones."""
         if self._is_closed:
             return False
         try:
@@ -188,13 +188,13 @@ class RunFeed:
         return before != self._status
 
     def _restart(self) -> None:
-        """Another attempt writes new logs."""
+        """Forget the log files: another attempt writes new ones."""
         for spool in self._tails.values():
             spool.close()
         self._tails.clear()
 
     def read(self) -> None:
-        """Read what arrived, as much of it as one go takes."""
+        """Read one step of what arrived."""
         if self._is_closed:
             return
         try:
@@ -228,7 +228,7 @@ class RunFeed:
         return True
 
     def log(self, which: str) -> LineSource:
-        """A new source over the mirrors."""
+        """Return a new source over the mirrors."""
         if which == MERGED:
             return MergedLines([FileLines(self.directory.log_path(worker), worker) for worker in self.workers])
         return FileLines(self.directory.log_path(int(which)), int(which))
@@ -247,7 +247,7 @@ class RunFeed:
         return [line.data for line in spool.tail(count + MAX_BLANK_LINES) if line.data.strip()][-count:]
 
     def close(self) -> None:
-        """Give back files; the reader's go with it."""
+        """Close files, the reader's too."""
         for spool in self._tails.values():
             spool.close()
         self._reader, self._is_closed = None, True

@@ -19,14 +19,14 @@ from tui.logs.demux import Demux
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
     from tui.logs.snapshot import Snapshot
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import RunStatus
 
 SAVED_LOG_READ_BUDGET_S = 0.008
 """Seconds for which the file is read in one go, and the block beyond them."""
 
 
 class SavedLogFeed:
-    """A saved log; a packed one is unpacked into a file that goes with the feed."""
+    """A saved log. A compressed one is unpacked into a temporary file."""
 
     def __init__(self, log: SavedLog) -> None:
         self.title = log.name
@@ -43,37 +43,37 @@ class SavedLogFeed:
 
     @property
     def status(self) -> RunStatus | None:
-        """A saved log has no state."""
+        """Return None: a saved log has no state."""
         return None
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """Every core as far as the file was read."""
+        """Return the figures of every core as far as the file was read."""
         return self._snapshot
 
     @property
     def workers(self) -> Sequence[int]:
-        """The workers that the file names; known when it was read to its end."""
+        """Return the workers that the file names; empty until it was read to its end."""
         return self._workers
 
     @property
     def path(self) -> Path:
-        """The file that holds the lines."""
+        """Return the path of the file that holds the lines."""
         return Path(self._unpacked.name) if self._unpacked is not None else self._log.path
 
     @property
     def is_behind(self) -> bool:
-        """Whether the file was not read to its end yet."""
+        """Return whether the file was not read to its end yet."""
         return self._blocks is not None
 
     @property
     def caught_up(self) -> bool:
-        """Whether the figures are those of the whole file."""
+        """Return whether the figures are those of the whole file."""
         return not self.is_behind and not self._grown
 
     @property
     def progress(self) -> float | None:
-        """The share of the file that was read; not known of a packed one."""
+        """Return the share of the file that was read; None for a compressed one."""
         if self._log.compressed:
             return None
         with contextlib.suppress(OSError):
@@ -82,7 +82,7 @@ class SavedLogFeed:
 
     @property
     def newest(self) -> None:
-        """Not looked for: a saved log's end does not tell whose lines are there."""
+        """Return None: the end of a saved log does not show which worker its lines belong to."""
         return None
 
     def poll(self) -> bool:
@@ -124,17 +124,17 @@ class SavedLogFeed:
         self._workers = tuple(sorted(set(self._owners.numbers.values())))
 
     def log(self, which: str) -> LineSource:
-        """The whole file, or the lines whose prefix or label names one worker."""
+        """Return the lines of the whole file, or those with the prefix or label of one worker."""
         spool = FileLines(self.path)
         if which == MERGED:
             return spool
         return PredicateFilter(spool, lambda line: self._owners.read(line)[0] == int(which))
 
     def add_arrivals(self, source: LineSource) -> None:
-        """The file holds its order itself."""
+        """Do nothing: the file is already in order."""
 
     def last_lines(self, worker: int, count: int) -> list[bytes]:  # noqa: ARG002
-        """Not needed: nothing is launched, and nothing fails."""
+        """Return nothing: a saved log has no failed worker."""
         return []
 
     def close(self) -> None:

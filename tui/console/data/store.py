@@ -1,4 +1,4 @@
-"""What the sources last said, and since when: the one thing between them and the screens."""
+"""The last answers of the sources and their age: all that lies between sources and screens."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class DataSource(Generic[Value]):
-    """What a source is called, and by its type what it answers."""
+    """A source's name, and by its type what it answers."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class SourceReading(Generic[Value]):
-    """A source's last answer. `at` is when it came (monotonic seconds), `problems` what it could not tell."""
+    """A source's last answer. `at` is its time (monotonic seconds), `problems` are the errors."""
 
     value: Value | None = None
     at: float | None = None
@@ -31,7 +31,7 @@ class SourceReading(Generic[Value]):
     revision: int = 0
 
     def age(self, now: float) -> float | None:
-        """Seconds since the value came; None where none ever did."""
+        """Return the seconds since the value came; None if none ever did."""
         return None if self.at is None else now - self.at
 
 
@@ -43,7 +43,7 @@ class Store:
         self._readings: dict[DataSource[Any], SourceReading[Any]] = {}
 
     def get(self, source: DataSource[Value]) -> SourceReading[Value]:
-        """The last reading; an empty one where nothing was ever read."""
+        """Return the last reading; an empty one before the first."""
         return self._readings.get(source) or SourceReading()
 
     def _set(self, source: DataSource[Value], reading: SourceReading[Value]) -> None:
@@ -52,14 +52,14 @@ class Store:
     def put(
         self, source: DataSource[Value], value: Value, problems: tuple[TpuTuiError, ...] = (), *, busy: str = ""
     ) -> None:
-        """A source answered."""
+        """Store a source's answer."""
         self._set(source, SourceReading(value, self.clock(), problems, busy))
 
     def fail(self, source: DataSource[Any], problem: TpuTuiError) -> None:
-        """A source failed: the old value stays and grows old."""
+        """Store a source's failure. The old value stays, with its age."""
         self._set(source, replace(self.get(source), problems=(problem,), busy=""))
 
     def set_busy(self, source: DataSource[Any], what: str) -> None:
-        """A source is at work; an empty text says that it is not any more."""
+        """Set what a source is doing; an empty text when it is done."""
         if self.get(source).busy != what:
             self._set(source, replace(self.get(source), busy=what))

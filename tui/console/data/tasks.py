@@ -1,4 +1,4 @@
-"""Long work on the app's own loop: named, cancellable, and never silent when it fails."""
+"""Long work on the app's event loop: named, cancellable, and failures are always shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def to_problem(error: Exception, what: str) -> TpuTuiError:
         return error
     log.error("%s failed", what, exc_info=error)
     return TpuTuiError(
-        f"{what} failed inside tpu-tui", why=f"{type(error).__name__}: {error}", remedy="console.log has the details"
+        f"{what} failed inside tpu-tui", why=f"{type(error).__name__}: {error}", remedy="see console.log for details"
     )
 
 
@@ -31,7 +31,7 @@ class Tasks:
     def start(
         self, name: str, work: Coroutine[Any, Any, None], on_error: Callable[[TpuTuiError], None] | None = None
     ) -> None:
-        """Run `work`; what it raises goes to `on_error` as a problem."""
+        """Run `work`; pass what it raises to `on_error`."""
         self.cancel(name)
         self._tasks[name] = asyncio.create_task(self._run_guarded(name, work, on_error), name=name)
 
@@ -49,22 +49,22 @@ class Tasks:
                 del self._tasks[name]
 
     def is_running(self, name: str) -> bool:
-        """Whether that work is under way."""
+        """Return whether a task is running."""
         return name in self._tasks
 
     def running(self, prefix: str) -> list[str]:
-        """Names of running tasks that begin with `prefix`."""
+        """Return the names of running tasks that begin with `prefix`."""
         return [name for name in self._tasks if name.startswith(prefix)]
 
     def cancel(self, name: str) -> bool:
-        """Give that work up; whether there was any."""
+        """Cancel a task; return whether there was one."""
         task = self._tasks.pop(name, None)
         if task is not None:
             task.cancel()
         return task is not None
 
     async def close(self) -> None:
-        """Give up everything and wait until it is gone."""
+        """Cancel all tasks and wait until they have ended."""
         tasks, self._tasks = list(self._tasks.values()), {}
         for task in tasks:
             task.cancel()

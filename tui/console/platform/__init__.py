@@ -1,1 +1,1 @@
-"""What the console asks of Python and the terminal."""
+"""Python, terminal and library specifics."""

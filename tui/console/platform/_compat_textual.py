@@ -11,8 +11,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
+from textual.scroll_view import ScrollView
 
 if TYPE_CHECKING:
+    from textual.geometry import Size
     from textual.notifications import Notification
     from textual.screen import Screen
 
@@ -37,12 +39,22 @@ class PausableApp(App[None]):
             self.is_repaint_pending = False
             self.refresh()
 
+    async def run_binding(self, key: str) -> bool:
+        """Run what a key is bound to, at once; return whether it is bound. A posted key would act later."""
+        return await self._check_bindings(key, priority=True) or await self._check_bindings(key)
+
     def _display(self, screen: Screen[Any], renderable: Any) -> None:
         """Paint if the terminal is read; else remember that a repaint is due."""
         if self.is_output_blocked():
             self.is_repaint_pending = True
         else:
             super()._display(screen, renderable)
+
+
+def set_scrolled_size(view: ScrollView, size: Size) -> None:
+    """Set a view's virtual size and its scrollbar only: assigning it would lay out and repaint the whole screen."""
+    view.set_reactive(ScrollView.virtual_size, size)
+    view._scroll_update(size)
 
 
 def remove_notifications(app: App[Any], is_replaced: Callable[[Notification], bool]) -> None:

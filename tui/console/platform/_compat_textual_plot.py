@@ -17,7 +17,7 @@ from textual_plot.plot_widget import Legend
 
 
 class PlotCanvas(Canvas):
-    """A canvas whose lines beyond its edge have a style too: Textual's filter for `NO_COLOR` needs one."""
+    """A canvas that styles lines beyond its edge, too: Textual's filter for `NO_COLOR` needs a style."""
 
     def render_line(self, y: int) -> Strip:
         """Draw one line; some are beyond the edge until the canvas has grown to the widget's size."""

@@ -1,4 +1,4 @@
-"""Garbage collection that the screen does not notice."""
+"""Garbage collection without visible pauses."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Nouns as text: pure functions."""
+"""Data as text and table rows: pure functions."""

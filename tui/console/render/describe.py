@@ -1,4 +1,4 @@
-"""What is known of a thing, to be read by people: the JSON of slices, runs and cores without its brackets. Pure."""
+"""The JSON of slices, runs and cores as indented text for people. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\
 
 
 def format_document(value: Mapping[str, Any]) -> str:
-    """A name and its value a line; what is nested is indented, `–` stands for what is unknown."""
+    """Return one line per name and value; nested values are indented, `–` is unknown."""
     return "\n".join(_lines_of(value))
 
 
@@ -45,7 +45,7 @@ def _nested(value: Any) -> Iterator[str]:
 
 
 def _on_one_line(name: str, value: Any) -> str | None:
-    """The value as one line; None where it takes several."""
+    """Return the value as one line; None if it takes several."""
     if isinstance(value, Mapping):
         return None if value else "none"
     if not isinstance(value, Sequence) or isinstance(value, str):

@@ -1,4 +1,4 @@
-"""What was found wrong with a run's cores, as the run screen says it; pure functions of what the feed holds."""
+"""What is wrong with a run's cores, in the words of the run screen. Pure functions of the feed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import numpy as np
 
 from tui.logs.snapshot import UNKNOWN, CoreState
 from tui.reports.findings import cost_in_short, findings_of, findings_of_run, marks, sentences
-from tui.runs.record.findings import LOSS
 
 if TYPE_CHECKING:
     from tui.console.data.run_feed import Feed
     from tui.logs.snapshot import Snapshot
-    from tui.runs.record.findings import Finding
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import Finding, RunStatus
 
 _MOST_NAMED = 6
 
@@ -23,7 +21,7 @@ ToneLines = list[tuple[str, str]]
 
 
 def find_live_core_problems(status: RunStatus | None, snapshot: Snapshot, unseen: frozenset[int]) -> ToneLines:
-    """Cores without a loss and stragglers of a run that goes on, or of a saved log, but for unseen workers' ones."""
+    """Return NaN cores and stragglers of a live run or a saved log, except stragglers on `unseen` workers."""
     lines: ToneLines = []
     if snapshot.nan_cores:
         lines.append((_named("nan", snapshot.nan_cores) + _since(snapshot), "bad"))
@@ -34,14 +32,14 @@ def find_live_core_problems(status: RunStatus | None, snapshot: Snapshot, unseen
 
 
 def list_ended_run_findings(feed: Feed) -> ToneLines:
-    """What stood when the run ended, and what had been and was over."""
+    """Return the findings of an ended run: those open at its end, then those resolved before."""
     return [(text, _tone(finding)) for text, finding in sentences(collect_findings(feed), is_over=True)]
 
 
 def format_marks(feed: Feed) -> tuple[str, str]:
-    """A few words for the headline of a run that is over, and their tone."""
+    """Return a few words for the headline of an ended run, and their tone."""
     findings = collect_findings(feed)
-    is_broken = any(one.is_open and one.kind == LOSS for one in findings)
+    is_broken = any(one.is_open and not one.is_straggling for one in findings)
     return marks(findings), "bad" if is_broken else "warn"
 
 
@@ -51,24 +49,24 @@ def _named(what: str, cores: tuple[int | None, ...]) -> str:
 
 
 def _since(snapshot: Snapshot) -> str:
-    """Where the first of the losses stood that are no numbers now; empty where that is not known."""
+    """Return the epoch and step of the first NaN loss; empty if unknown."""
     epoch, step = snapshot.nan_since or (UNKNOWN, UNKNOWN)
     parts = [f"epoch {epoch}"] * (epoch >= 0) + [f"step {step}"] * (step >= 0)
     return f", since {', '.join(parts)}" if parts else ""
 
 
 def collect_findings(feed: Feed) -> tuple[Finding, ...]:
-    """What was found wrong with a run's cores: on record, and by its logs once they were read to their end."""
+    """Return the findings on a run's cores: recorded ones, and those of its logs once these were read."""
     snapshot = feed.snapshot if feed.caught_up else None
     return findings_of((), snapshot) if feed.status is None else findings_of_run(feed.status, snapshot)
 
 
 def _tone(finding: Finding) -> str:
-    return "dim" if not finding.is_open else "bad" if finding.kind == LOSS else "warn"
+    return "dim" if not finding.is_open else "warn" if finding.is_straggling else "bad"
 
 
 def _costs(status: RunStatus | None, snapshot: Snapshot, cores: tuple[int | None, ...]) -> str:
-    """Where the dearest of these stragglers is, how slow, and what waiting for it costs."""
+    """Return where the most costly straggler is, how slow it is, and what waiting for it costs."""
     recorded = () if status is None else status.findings
     open_ones = [one for one in findings_of(recorded, snapshot) if one.is_straggling and one.is_open]
     dearest = max((one for one in open_ones if one.core in cores), key=lambda one: one.share or 0.0, default=None)

@@ -1,4 +1,4 @@
-"""Which workers of a live run have no follower at the moment: their figures are frozen. Pure."""
+"""Which workers of a live run are not being followed, so that their figures are frozen. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,42 +9,47 @@ from tui.pod.run import RunState
 from tui.text.durations import format_elapsed
 
 if TYPE_CHECKING:
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import RunStatus
 
 UNATTENDED_AFTER_S = 3.0
-"""Seconds without a keeper from which a run counts as left alone: one that takes over needs a moment."""
+"""Seconds without a keeper after which a run is unattended: a keeper that takes over needs a moment."""
 
 
 def is_unattended(status: RunStatus | None, now: float) -> bool:
-    """Whether a live run had a keeper and has none any more."""
+    """Return whether a live run had a keeper and has lost it."""
     if status is None or status.state.is_over or status.attended.alive or status.attended.since is None:
         return False
     return now - status.attended.since >= UNATTENDED_AFTER_S
 
 
 def is_launching(status: RunStatus | None) -> bool:
-    """Whether the gang is being launched: figures there are then are those of the attempt before."""
+    """Return whether the gang is being launched: figures shown then belong to the attempt before."""
     return status is not None and status.state is RunState.PREPARING
 
 
+def is_live(status: RunStatus | None) -> bool:
+    """Return whether a run goes on and its gang has been launched."""
+    return status is not None and not status.state.is_over and not is_launching(status)
+
+
 def find_lost_links(status: RunStatus | None) -> list[int]:
-    """Workers of a live run whose connection is lost."""
+    """Return the workers of a live run with a lost connection."""
     if status is None or status.state.is_over:
         return []
     return [worker.worker for worker in status.workers if worker.link == "lost" and not worker.ended]
 
 
 def stale_workers(status: RunStatus | None, now: float) -> frozenset[int]:
-    """Workers whose newest figures may be old: every one of a run left alone, else those with a lost connection."""
+    """Return the workers with possibly old figures: all of an unattended run, else those with a lost connection."""
     if status is not None and is_unattended(status, now):
         return frozenset(worker.worker for worker in status.workers if not worker.ended)
     return frozenset(find_lost_links(status))
 
 
 def format_keeper_status(status: RunStatus, now: float) -> Cell:
-    """Whether a keeper looks after a live run, and since when none does."""
+    """Return since when a live run has no working keeper; an empty cell if it has one."""
     if status.attended.alive:
-        return Cell("attended", "good")
+        return Cell("")
     since = status.attended.since
     if status.attended.stuck:
         return Cell(f"keeper stuck for {format_elapsed(status.attended.silent_s)}", "bad")

@@ -1,4 +1,4 @@
-"""A run in words and rows: headline, launch phases, notes; pure functions of what the feed holds."""
+"""A run in words and rows: headline, launch phases, problems. Pure functions of the feed."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ from tui.console.render.freshness import (
     find_lost_links,
     format_keeper_status,
     is_launching,
+    is_live,
     is_unattended,
     stale_workers,
 )
-from tui.console.render.safe_text import decode_visible_line, escape_line, format_number
+from tui.console.render.safe_text import decode_visible_line, format_number
 from tui.console.render.tables import format_exit_codes, get_run_seconds
 from tui.console.widgets.problem_panel import Problem, make_problem
-from tui.console.widgets.tables.row_table import TableRow
-from tui.console.widgets.tables.table_columns import Cell, Column
+from tui.console.widgets.tables.table_columns import Cell
 from tui.logs.snapshot import UNKNOWN, CoreState
 from tui.pod.run import LAST_WORDS, RunState
 from tui.reports.rates import rate_in_short
 from tui.reports.status import missing_of_run
-from tui.runs.launch.phases import PHASES
-from tui.runs.record.exit_summary import ended_with_the_others
 from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
@@ -39,36 +37,30 @@ if TYPE_CHECKING:
     from tui.console.widgets.tables.core_table_widget import CoreTableWidget
     from tui.errors import TpuTuiError
     from tui.logs.snapshot import CoreRow, Snapshot
-    from tui.runs.record.run_status import RunStatus
-    from tui.runs.record.worker_status import WorkerStatus
+    from tui.operator import RunStatus, WorkerStatus
 
-SHOWN_PHASES = {"connect": 1, "prepare": 1, "barrier": 3, "start": 2, "confirm": 1}
-"""Phases with the rank of their columns: where there is no room, those go first that take no time."""
-PHASE_COLUMNS = (
-    Column("worker", "wkr", 4, right=True),
-    *(Column(phase, phase, 8, rank=rank) for phase, rank in SHOWN_PHASES.items()),
-    Column("last", "last line, or what went wrong", 20, flexible=1, wanted=40),
-)
-NO_KEEPER_TEXT = "nobody follows this run any more: its logs and figures stand still"
+NO_KEEPER_TEXT = "No keeper is running: logs and figures are frozen"
 _MOST_DETAILS = 3
 _PROCESS = re.compile(r"\bpid \d+")
+RECENT_STEPS = 20
+"""Steps over which the time that a step takes is averaged."""
 QUOTED_LINES = 6
-"""Last lines of a failed worker's log that are quoted."""
+"""Quoted lines from the end of a failed worker's log."""
 
 
-def format_headline(feed: Feed, now: float) -> list[list[Cell]]:
+def format_headline(feed: Feed, now: float, seconds_per_step: float | None = None) -> list[list[Cell]]:
     """Return two lines: the run and its state, and the figures. `find_problem` returns what is wrong."""
     snapshot = feed.snapshot
     first = _identity(feed, now)
     if not feed.caught_up:
         figures = _while_reading(feed)
     else:
-        figures = _figures(snapshot, feed) if snapshot is not None and len(snapshot) else []
+        figures = _figures(snapshot, feed, seconds_per_step) if snapshot is not None and len(snapshot) else []
     return [first, figures] if figures else [first]
 
 
 def format_reading_progress(feed: Feed) -> str:
-    """`reading 4 %` while logs are read for the first time, empty once they were: figures until then are old ones."""
+    """Return `reading 4 %` while logs are read for the first time, when figures are old; else an empty text."""
     if feed.caught_up:
         return ""
     share = feed.progress
@@ -76,7 +68,7 @@ def format_reading_progress(feed: Feed) -> str:
 
 
 def _while_reading(feed: Feed) -> list[Cell]:
-    """How far the logs were read, and the newest figures, which are those at their ends."""
+    """Return how far the logs were read, and the newest figures, found at their ends."""
     figures = feed.newest
     newest = "" if figures is None or is_launching(feed.status) else str(figures)
     return [Cell(format_reading_progress(feed), "busy"), *[Cell(f"newest: {newest}")] * bool(newest)]
@@ -86,9 +78,8 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
     status = feed.status
     if status is None:
         return [
-            state_styles.style_run_state("saved log"),
+            state_styles.style_run_state("replay of a saved log"),
             Cell(feed.title),
-            Cell("replayed, nothing here is live", "dim"),
         ]
     cells = [
         state_styles.style_run_state(str(status.state)),
@@ -99,21 +90,25 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
     if not status.state.is_over:
         cells.append(format_keeper_status(status, now))
     if status.run.is_rehearsal:
-        cells.append(Cell("not training", "warn"))
+        cells.append(Cell("rehearsal", "warn"))
     elif status.run.job.runtime == "cpu":
         cells.append(Cell("cpu", "dim"))
     if status.state.is_over:
         cells.append(Cell(f"exit {format_exit_codes(status).text}", format_exit_codes(status).tone))
         cells.append(Cell(*format_marks(feed)))
+    if status.run.is_rehearsal:
+        cells.append(Cell("figures are made up", "dim"))
     return cells
 
 
-def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
+def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None = None) -> list[Cell]:
     cells: list[Cell] = []
     if snapshot.epoch_now is not None:
         cells.append(Cell(f"epoch {snapshot.epoch_now}"))
     if snapshot.step_now is not None:
         cells.append(Cell(f"step {snapshot.step_now}"))
+    if seconds_per_step is not None and is_live(feed.status):
+        cells.append(Cell(f"{seconds_per_step:.3g} s/step", "dim"))
     spread = snapshot.loss_spread
     if spread is not None:
         cells.append(Cell(f"loss {format_number(spread.median, 5)}", "accent"))
@@ -130,8 +125,21 @@ def _figures(snapshot: Snapshot, feed: Feed) -> list[Cell]:
     return cells
 
 
+def measure_seconds_per_step(snapshot: Snapshot) -> float | None:
+    """Return the seconds that the newest steps of the pod took, from the first line of each; None if unknown."""
+    if snapshot.history is None or not len(snapshot):
+        return None
+    pod = snapshot.history.pod(snapshot.row)
+    newest = (pod.epoch == pod.epoch[-1]) & (pod.step >= 0) & np.isfinite(pod.time)
+    step, time = pod.step[newest], pod.time[newest]
+    begins = np.flatnonzero(np.diff(step) > 0)[-RECENT_STEPS:] + 1
+    if len(begins) < 2 or time[begins[-1]] <= time[begins[0]]:
+        return None
+    return float((time[begins[-1]] - time[begins[0]]) / (step[begins[-1]] - step[begins[0]]))
+
+
 def _reporting(snapshot: Snapshot, feed: Feed) -> int:
-    """Cores that tell figures; of a live run not those that have ended, and none while it is launched again."""
+    """Return the number of reporting cores: in a live run without ended ones, none during a launch."""
     if feed.status is None or feed.status.state.is_over:
         return snapshot.reporting
     return 0 if is_launching(feed.status) else snapshot.reporting - len(snapshot.cores_in(CoreState.ENDED))
@@ -157,10 +165,10 @@ def _expected_cores(feed: Feed) -> int | None:
 def find_problem(
     feed: Feed, now: float, *, attends: bool = False, reads: bool = False, problem: TpuTuiError | None = None
 ) -> Problem:
-    """What needs a person: why it failed with the worker's last lines, lost links, nan, stragglers, notes; named.
+    """Return what needs attention: the failure with the worker's last lines, lost links, NaN, stragglers, notes.
 
-    Of a run that was left alone `attends` says that this console gives it a keeper again by itself, `reads` that it
-    reads the logs itself meanwhile. `problem` is what hinders reading them.
+    For an unattended run, `attends` means that this console starts a keeper by itself, `reads` that it reads
+    the logs itself meanwhile. `problem` is the error that prevents reading them.
     """
     status, snapshot = feed.status, feed.snapshot
     worker = None if status is None else find_failed_worker(status)
@@ -170,8 +178,7 @@ def find_problem(
     lines: list[tuple[str, str]] = [] if status is None else _of_the_run(status, bool(quoted))
     if is_unattended(status, now) and status is not None:
         lines.insert(0, _alone(status.run.id, attends=attends, reads=reads))
-    is_live = status is None or not (status.state.is_over or is_launching(status))
-    if snapshot is not None and len(snapshot) and is_live and feed.caught_up:
+    if snapshot is not None and len(snapshot) and (status is None or is_live(status)) and feed.caught_up:
         lines += find_live_core_problems(status, snapshot, frozenset() if reads else stale_workers(status, now))
         lines += _missing(feed)
     elif status is not None and status.state.is_over:
@@ -189,7 +196,7 @@ def find_problem(
 
 
 def _missing(feed: Feed) -> list[tuple[str, str]]:
-    """Cores of the slice that no line has come from, as far as what has been written has been read."""
+    """Return the cores of the slice without a single line, once all logs were read."""
     if feed.status is None or not feed.caught_up:
         return []
     missing = missing_of_run(feed.status, feed.snapshot).sentence
@@ -197,14 +204,14 @@ def _missing(feed: Feed) -> list[tuple[str, str]]:
 
 
 def find_failed_worker(status: RunStatus) -> int | None:
-    """The worker that failed first, or whose launch failed; None where none did."""
+    """Return the worker that failed first or failed to launch; None if none did."""
     if status.first_failure is not None:
         return status.first_failure
     return next((worker.worker for worker in status.workers if worker.phase_status == "failed"), None)
 
 
 def explain_failed_launch(status: RunStatus | None, worker: object) -> tuple[str, str] | None:
-    """Title and text of why this worker's launch failed; None where it did not."""
+    """Return title and text of a worker's launch failure; None if it did not fail."""
     for one in status.workers if status else ():
         if one.worker == worker and one.phase_status == "failed":
             text = "\n→ ".join(filter(None, (one.detail, one.remedy)))
@@ -214,9 +221,9 @@ def explain_failed_launch(status: RunStatus | None, worker: object) -> tuple[str
 
 def _alone(run_id: str, *, attends: bool, reads: bool) -> tuple[str, str]:
     if reads:
-        return "nobody keeps this run: its policies do not act; its logs are read by this console", "warn"
-    soon = "; this console tries to have it followed again, at the latest after ten minutes" if attends else ""
-    return f"{NO_KEEPER_TEXT}{soon}; tpu-tui attach {run_id} follows it on at once", "bad"
+        return "No keeper: restarts and on-end actions are off. This console copies the logs itself", "warn"
+    soon = ". This console starts one within ten minutes" if attends else ""
+    return f"{NO_KEEPER_TEXT}{soon}. tpu-tui attach {run_id} starts one now", "bad"
 
 
 def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
@@ -226,16 +233,16 @@ def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
         where = "" if status.first_failure is None else f"worker {status.first_failure}"
         own = cause if cause.startswith(where) else f"{where}: {cause}"
         if is_quoted:
-            own += "; l opens its log"
+            own += "; press l for its log"
         tone = "bad" if status.state in (RunState.FAILED, RunState.LOST) else "warn"
         lines.append((own, tone))
         if status.remedy:
             lines.append((f"→ {status.remedy}", tone))
     lost = find_lost_links(status)
     if lost:
-        lines.append((f"connection lost: worker {format_ranks(lost)}; its figures stand still", "warn"))
+        lines.append((f"connection lost: worker {format_ranks(lost)}; its figures are frozen", "warn"))
     if status.silent and not status.state.is_over:
-        lines.append((f"silent: worker {format_ranks(status.silent)} has written nothing for a while", "warn"))
+        lines.append((f"worker {format_ranks(status.silent)}: no output for a while", "warn"))
     return lines
 
 
@@ -248,11 +255,11 @@ def _failed_phases(status: RunStatus) -> list[str]:
     cause = _of_any_process(status.cause or "")
     lines = [line for (_, detail), group in alike.items() if (line := _failed_alike(status, group, detail in cause))]
     more = len(lines) - _MOST_DETAILS
-    return lines[:_MOST_DETAILS] + ([f"and {more} more; d tells of each worker"] if more > 0 else [])
+    return lines[:_MOST_DETAILS] + ([f"and {more} more; press d for every worker"] if more > 0 else [])
 
 
 def _of_any_process(text: str) -> str:
-    """The text without the process that it is about, which is another one on every worker."""
+    """Return the text without process IDs, which differ on every worker."""
     return _PROCESS.sub("pid", text)
 
 
@@ -262,71 +269,12 @@ def _failed_alike(status: RunStatus, group: Sequence[WorkerStatus], is_in_cause:
     if not ranks:
         return ""
     named, first = f"worker{'s' * (len(ranks) > 1)} {format_ranks(ranks)}", group[0]
-    line = f"likewise {named}" if is_in_cause else f"{named}, {first.phase}: {first.detail}"
+    line = f"same on {named}" if is_in_cause else f"{named}, {first.phase}: {first.detail}"
     return line + (f" → {first.remedy}" if first.remedy and first.remedy != status.remedy else "")
 
 
-def format_phase_title(feed: Feed) -> str:
-    """Return what is going on while there are no metrics."""
-    status = feed.status
-    if status is None:
-        return "reading"
-    if status.state is RunState.PREPARING:
-        return "launching: nothing starts until every worker is ready"
-    if status.state is RunState.RUNNING:
-        return "started; compiling or loading, no step yet"
-    return str(status.state)
-
-
-def make_phase_rows(feed: Feed) -> list[TableRow]:
-    """A row a worker: how far its launch got, and the last thing it wrote."""
-    status = feed.status
-    return [] if status is None else [_phase_row(worker, feed, status) for worker in status.workers]
-
-
-def _phase_row(worker: WorkerStatus, feed: Feed, status: RunStatus) -> TableRow:
-    reached = PHASES.index(worker.phase) if worker.phase in PHASES else -1
-    cells = [Cell(str(worker.worker))]
-    for phase in SHOWN_PHASES:
-        place = PHASES.index(phase)
-        if place < reached:
-            cells.append(Cell("done", "good"))
-        elif place == reached:
-            cells.append(
-                Cell(
-                    _PHASE_WORDS.get(worker.phase_status or "", "…"), state_styles.get_phase_tone(worker.phase_status)
-                )
-            )
-        else:
-            cells.append(Cell("·", "dim"))
-    return TableRow(worker.worker, (*cells, _last(worker, feed, status)), (worker.worker,))
-
-
-_PHASE_WORDS = {"done": "done", "started": "…", "failed": "failed"}
-
-
-def _last(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Cell:
-    if worker.phase_status == "failed":
-        return Cell(escape_line(worker.detail or "failed"), "bad")
-    if worker.ended:
-        ending = worker.exit_cause or (
-            f"signal {worker.signal}" if worker.signal else f"exit code {worker.exit_code}"
-        )
-        return Cell(
-            escape_line(ending), "" if worker.exit_code == 0 or ended_with_the_others(status, worker) else "bad"
-        )
-    lines = feed.last_lines(worker.worker, 1)
-    if lines:
-        return Cell(decode_visible_line(lines[0]))
-    return (
-        Cell(escape_line(worker.detail or ""), "dim")
-        if status.state is RunState.PREPARING
-        else Cell("no output yet", "dim")
-    )
-
-
 def format_core_note(snapshot: Snapshot, table: CoreTableWidget, *, is_reading: bool = False) -> str:
-    """How many rows, by what they are sorted, and whether what they show is not the newest that was written."""
+    """Return the number of rows, their order, and whether the logs are still being read."""
     shown = table.row_count()
     every = f"{len(snapshot)} core{'s' * (len(snapshot) != 1)}"
     count = f"{shown} of {every} with “{table.filter_text}”" if table.filter_text else every
@@ -336,12 +284,12 @@ def format_core_note(snapshot: Snapshot, table: CoreTableWidget, *, is_reading: 
 
 
 def get_core(snapshot: Snapshot, key: int) -> CoreRow:
-    """The core with this place in the history. Raises IndexError when it is not there."""
+    """Return the core with this row in the history. Raises IndexError if there is none."""
     return snapshot.row_at(int(np.flatnonzero(snapshot.row == key)[0]))
 
 
 def describe_feed(feed: Feed) -> str:
-    """Everything about the run or the saved log as a document."""
+    """Return everything known of the run or the saved log as text."""
     snapshot = feed.snapshot
     fields = {} if feed.status is None else list_status_fields(feed.status)
     if snapshot is not None:
@@ -358,7 +306,7 @@ def describe_feed(feed: Feed) -> str:
 
 
 def list_status_fields(status: RunStatus) -> dict[str, object]:
-    """A run, by name: what became of it, then what each worker did, then what was asked for."""
+    """Return a run as named fields: its outcome, then each worker's part, then the request."""
     return {
         "state": str(status.state),
         "cause": status.cause,
@@ -372,5 +320,5 @@ def list_status_fields(status: RunStatus) -> dict[str, object]:
 
 
 def _known(fields: dict[str, object]) -> dict[str, object]:
-    """What is known of a worker's part in a run: most of it never happens."""
+    """Return the fields that are set: most never are."""
     return {name: value for name, value in fields.items() if value is not None and value is not False and value != ""}

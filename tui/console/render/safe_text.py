@@ -1,4 +1,4 @@
-"""Remote text made fit for a terminal: what would act on it is shown instead."""
+"""Remote text made harmless for a terminal: control characters are shown, not sent."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ TAB_COLUMNS = 8
 """Columns between tab stops, as terminals have them."""
 ELLIPSIS = "…"
 OVERWRITTEN = "␍"
-"""Stands before a line of which the beginning was written over, as progress bars do."""
+"""Marks a line that was overwritten, as progress bars do."""
 _COLOURS = re.compile(rb"\x1b\[[0-9;:]*[mK]")
 
 _INVISIBLE = (0x0A, 0x061C, *range(0x200B, 0x200E), *range(0x2060, 0x2066), 0xFEFF, *range(0xFFF9, 0xFFFC))
 _SHOWN = dict.fromkeys(_INVISIBLE, 65533) | {0x0A: 0x240A}
-"""What `printable` leaves alone and a line of a table cannot hold: line feeds and characters without width."""
+"""What `printable` keeps but a table line cannot hold: line feeds and characters without width."""
 
 
 def escape_line(text: str) -> str:
-    """The text on one line: control characters visible (`ESC` as `␛`), tabs as blanks."""
+    """Return the text on one line: control characters visible (`ESC` as `␛`), tabs as blanks."""
     if text.isascii() and text.isprintable():
         return text
     return printable(text).translate(_SHOWN).expandtabs(TAB_COLUMNS)
 
 
 def escape_lines(text: str) -> str:
-    """Every line harmless, the line breaks kept."""
+    """Return the text with every line made harmless and line breaks kept."""
     return "\n".join(escape_line(line) for line in text.splitlines())
 
 
 def decode_line(data: bytes) -> str:
-    """One line of a log as it may be shown; bytes that are no UTF-8 become `�`."""
+    """Return one line of a log as it may be shown; bytes that are not UTF-8 become `�`."""
     return escape_line(data.decode("utf-8", "replace"))
 
 
@@ -49,12 +49,12 @@ def decode_visible_line(data: bytes) -> str:
 
 
 def _columns(text: str) -> int:
-    """How wide a harmless text is; plain ones, which most are, need no look at each character."""
+    """Return the width of a harmless text. ASCII, the usual case, needs no look at each character."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def fit(text: str, width: int) -> str:
-    """The text in exactly `width` columns, cut with `…` where it is longer."""
+    """Return the text in exactly `width` columns, cut with `…` if it is longer."""
     if width <= 0:
         return ""
     length = _columns(text)
@@ -63,14 +63,22 @@ def fit(text: str, width: int) -> str:
     return (text[: width - 1] if text.isascii() else set_cell_size(text, width - 1)) + ELLIPSIS
 
 
+def shorten(text: str, width: int) -> str:
+    """Return a harmless text in at most `width` columns, with `…` in its middle: the ends of run IDs differ."""
+    if _columns(text) <= width or not text.isascii():
+        return text
+    end = (width - 1) // 2
+    return text[: width - 1 - end] + ELLIPSIS + text[len(text) - end :]
+
+
 def fit_right(text: str, width: int) -> str:
-    """As `fit`, against the right edge: for numbers."""
+    """Return the text as `fit` does, but right-aligned: for numbers."""
     length = _columns(text)
     return " " * (width - length) + text if length < width else fit(text, width)
 
 
 def format_number(value: float | None, decimals: int, room: int = sys.maxsize) -> str:
-    """A figure with the digits that mean something and have room, for half a number is another; `–` when unknown."""
+    """Return a figure with its significant digits, never cut in the middle; `–` if unknown."""
     if value is None:
         return "–"
     text = figure(value, decimals)

@@ -1,4 +1,4 @@
-"""States in words and tones: what a state is called and how it is coloured, in one place."""
+"""The words and tones of states, in one place."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RUN_TONES = {
     "failed": "bad",
     "stopped": "dim",
     "lost": "bad",
-    "saved log": "accent",
+    "replay of a saved log": "accent",
 }
 _CHECK_TONES = {"pass": "good", "warn": "warn", "fail": "bad", "unknown": "dim"}
 _CORE_TONES = {
@@ -57,37 +57,41 @@ def _cell(word: str | None, tones: Mapping[str, str], otherwise: str = "") -> Ce
 
 
 def style_slice_state(state: str | None) -> Cell:
-    """A slice's state; one we do not know is a warning, not fine."""
+    """Return a slice's state; an unknown one is a warning."""
     return _cell(state, _SLICE_TONES, "warn")
 
 
 def style_health(word: str | None) -> Cell:
-    """A slice's health; everything but HEALTHY and TIMEOUT is bad."""
+    """Return a slice's health; everything but HEALTHY and TIMEOUT is bad."""
     return _cell(word, _HEALTH_TONES, "bad")
 
 
 def style_run_state(word: str) -> Cell:
-    """A run's state."""
+    """Return a run's state."""
     return _cell(word, _RUN_TONES, "warn")
 
 
 def style_check_status(word: str) -> Cell:
-    """What a check came to."""
+    """Return the result of a check."""
     return _cell(word, _CHECK_TONES, "warn")
 
 
 def get_core_tone(word: str) -> str:
-    """The tone of a core's state."""
+    """Return the tone of a core's state."""
     return _CORE_TONES.get(word, "")
 
 
 def get_phase_tone(status: str | None) -> str:
-    """The tone of a launch phase's status."""
+    """Return the tone of a launch phase's status."""
     return _PHASE_TONES.get(status or "", "dim")
 
 
 def style_reachability(value: bool | None) -> Cell:
     """Return whether a worker can be reached over SSH; None is not checked yet."""
     return (
-        Cell("not tried", "dim") if value is None else Cell("answers", "good") if value else Cell("no answer", "bad")
+        Cell("not checked", "dim")
+        if value is None
+        else Cell("reachable", "good")
+        if value
+        else Cell("unreachable", "bad")
     )

@@ -1,4 +1,4 @@
-"""The pod screen's nouns as table rows: plain data in, cells out."""
+"""Slices, workers, checks and runs as table rows: plain data in, cells out."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ from tui.console.render import state_styles
 from tui.console.render.safe_text import escape_line, escape_lines
 from tui.console.widgets.tables.row_table import TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
+from tui.operator import LEGEND, exit_summary, was_stopped_on_purpose
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.reports.findings import marks_of_run
-from tui.runs.record.exit_summary import exit_summary, was_stopped_on_purpose
 from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
-    from tui.checks.check_row import CheckRow
-    from tui.checks.grouped_rows import CheckFinding, Digest
-    from tui.runs.read.latest_figures import LatestFigures
-    from tui.runs.record.run_status import RunStatus
+    from tui.operator import CheckFinding, CheckRow, Digest, LatestFigures, RunStatus
 
 SLICE_COLUMNS = (
     Column("name", "slice", 11, flexible=1, wanted=30),
@@ -37,7 +34,7 @@ SLICE_COLUMNS = (
 )
 WORKER_COLUMNS = (
     Column("index", "wkr", 4, right=True),
-    Column("reachable", "ssh", 9, flexible=1, wanted=40),
+    Column("reachable", "ssh", 11, flexible=1, wanted=40),
     Column("address", "address", 15, rank=1),
     Column("external", "external", 15, rank=3),
     Column("hostname", "hostname", 18, rank=2, flexible=1),
@@ -60,7 +57,7 @@ RUN_COLUMNS = (
     Column("command", "command", 24, rank=4, flexible=1),
 )
 MAX_CHECK_LINES = 200
-"""Rows of a finding that are listed: a pod of 32 workers has thousands of pairs and ports."""
+"""Listed rows of a finding: a pod of 32 workers has thousands of pairs and ports."""
 
 
 def _text(value: object, tone: str = "") -> Cell:
@@ -72,7 +69,7 @@ def _count(value: int | None) -> Cell:
 
 
 def make_slice_row(slice_: Slice) -> TableRow:
-    """A slice of the list."""
+    """Return the row of a slice."""
     spot = slice_.spot if slice_.spot is not None else slice_.preemptible
     symptoms = len(slice_.symptoms)
     health = state_styles.style_health(slice_.health)
@@ -104,14 +101,14 @@ def make_slice_row(slice_: Slice) -> TableRow:
 
 
 def _access(worker: Worker) -> Cell:
-    """Whether SSH leads to it, and where not, why."""
+    """Return whether a worker is reachable over SSH, or why it is not."""
     if not worker.error:
         return state_styles.style_reachability(worker.reachable)
     return Cell(escape_line(worker.error.removeprefix(f"worker {worker.index}: ")), "bad")
 
 
 def make_worker_row(worker: Worker) -> TableRow:
-    """A worker of the chosen slice."""
+    """Return the row of a worker."""
     return TableRow(
         worker.index,
         (
@@ -126,12 +123,12 @@ def make_worker_row(worker: Worker) -> TableRow:
 
 
 def make_check_rows(found: Digest) -> list[TableRow]:
-    """What the checks found, the worst first; what says the same of several workers in one row."""
+    """Return a row per finding, the worst first; equal findings of several workers share one."""
     return [_check_row(place, finding) for place, finding in enumerate(found.findings)]
 
 
 def get_finding_key(finding: CheckFinding) -> Hashable:
-    """What names a finding however many more there come."""
+    """Return the key of a finding, which stays the same as more come in."""
     return finding.status, finding.check, finding.detail
 
 
@@ -151,9 +148,7 @@ def _check_row(place: int, finding: CheckFinding) -> TableRow:
 
 
 def describe_finding(found: Digest, finding: CheckFinding, rows: Iterable[CheckRow], columns: int) -> str:
-    """One finding whole, with what to do, the ports as a square, and the rows that it stands for."""
-    from tui.checks.port_matrix import LEGEND
-
+    """Return a finding in full: remedy, port matrix, and the rows it stands for."""
     where = f"{finding.where}: " if finding.where else ""
     parts = [f"{finding.status}: {where}{finding.check} {finding.detail}".strip()]
     if finding.remedy:
@@ -165,7 +160,7 @@ def describe_finding(found: Digest, finding: CheckFinding, rows: Iterable[CheckR
     alike.sort(key=lambda row: tuple(-1 if one is None else one for one in (row.worker, row.peer, row.port)))
     lines = [_row_line(row) for row in alike[:MAX_CHECK_LINES]] if len(alike) > 1 else []
     if len(alike) > MAX_CHECK_LINES:
-        lines.append(f"and {len(alike) - MAX_CHECK_LINES:,} more; tpu-tui check --json lists them all")
+        lines.append(f"and {len(alike) - MAX_CHECK_LINES:,} more (tpu-tui check --json lists them all)")
     return escape_lines("\n\n".join([*parts, "\n".join(lines)]))
 
 
@@ -177,7 +172,7 @@ def _row_line(row: CheckRow) -> str:
 
 
 def parse_moment(text: str | None) -> float | None:
-    """An RFC 3339 time as Unix seconds; None for none and for what is none."""
+    """Return an RFC 3339 time as Unix seconds; None for no time or an invalid one."""
     if not text:
         return None
     try:
@@ -188,7 +183,7 @@ def parse_moment(text: str | None) -> float | None:
 
 
 def get_run_seconds(status: RunStatus, now: float) -> float | None:
-    """How long a run has gone on or went on, in seconds; since it was asked for while it is being prepared."""
+    """Return a run's duration in seconds; while it is being prepared, since it was requested."""
     begun = parse_moment(status.started) or parse_moment(status.run.created)
     if begun is None:
         return None
@@ -197,27 +192,27 @@ def get_run_seconds(status: RunStatus, now: float) -> float | None:
 
 
 def format_exit_codes(status: RunStatus) -> Cell:
-    """How the workers ended: the one that failed first, then the others; a stop on purpose is no failure."""
+    """Return the exit codes: the first failure, then the others. A deliberate stop is not marked as failure."""
     bad = any(code not in (None, 0) for code in status.exit_codes) and not was_stopped_on_purpose(status)
     return Cell(exit_summary(status), "bad" if bad else "dim")
 
 
 def format_keeper_cell(status: RunStatus, now: float) -> Cell:
-    """Whether a keeper looks after the run, and since when not."""
+    """Return whether the run has a keeper, and since when not."""
     if status.state.is_over:
         return Cell("")
     if status.attended.alive:
-        return Cell("attended", "good")
+        return Cell("running", "dim")
     since = status.attended.since
     if status.attended.stuck:
         return Cell(f"stuck, {format_elapsed(status.attended.silent_s)}", "bad")
-    return Cell("unattended" if since is None else f"not for {format_elapsed(now - since)}", "bad")
+    return Cell("none" if since is None else f"none, {format_elapsed(now - since)}", "bad")
 
 
 def format_latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
-    """What there is to say of a run: what is wrong with its cores, why it ended so, else where it is.
+    """Return the news of a run: problems of its cores, why it ended, or its newest figures.
 
-    Of a rehearsal, that it trains nothing.
+    A rehearsal is named as such.
     """
     news, marked = _latest(status, glance), marks_of_run(status, glance)
     rehearsal = "rehearsal" if status.run.is_rehearsal else ""
@@ -235,9 +230,10 @@ def _latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
 
 
 def make_run_row(status: RunStatus, now: float, glance: LatestFigures | None = None) -> TableRow:
-    """A run of the list, with its newest figures where they were looked at."""
+    """Return the row of a run, with its newest figures if they were read."""
     seconds = get_run_seconds(status, now)
-    command = " ".join(status.run.job.argv)
+    program, *arguments = status.run.job.argv or ("",)
+    command = " ".join([program.rpartition("/")[2], *arguments])
     news = format_latest(status, glance)
     return TableRow(
         status.run.id,
@@ -264,6 +260,21 @@ def make_run_row(status: RunStatus, now: float, glance: LatestFigures | None = N
             command,
         ),
     )
+
+
+def format_remedies(heading: str, remedies: Sequence[tuple[str, str]]) -> str:
+    """Return a heading with commands beneath it, each beside what it does."""
+    width = max(len(command) for command, _ in remedies) + 2
+    return "\n".join([heading, "", *(f"  {command:<{width}}{effect}" for command, effect in remedies)])
+
+
+def format_check_hint(slice_: Slice | None) -> str:
+    """Return what the list of checks shows before a slice was checked."""
+    if slice_ is None:
+        return "No slice selected"
+    if slice_.state == "STOPPED":
+        return f"The slice is stopped. Start it with tpu-tui slices start {escape_line(slice_.name)}"
+    return "Press c to check this slice"
 
 
 def make_worker_rows(slice_: Slice | None, tried: Sequence[Worker] | None) -> list[TableRow]:

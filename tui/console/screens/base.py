@@ -1,4 +1,4 @@
-"""What the two main screens share: the tick, the filter line, and keys that act on the app."""
+"""The base of the two main screens: the tick, the filter bar, and common keys."""
 
 from __future__ import annotations
 
@@ -18,18 +18,23 @@ from tui.console.widgets.tables.line_table import LineTable
 if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
     from tui.logs.saved_log import SavedLog
+    from tui.operator import RunDirectory
     from tui.pod.slice import Slice
-    from tui.runs.record.run_directory import RunDirectory
 
 NARROW, NORMAL, WIDE = "-narrow", "-normal", "-wide"
 SHORT, TALL = "-short", "-tall"
 FRAMELESS, MIN_FRAMED_ROWS = "-frameless", 14
-"""Lines of a screen below which frames would leave hardly any to what is in them."""
+"""Rows of a screen below which frames would leave too few rows inside."""
 
 REMOTE_SHELL_BINDINGS: tuple[BindingType, ...] = (
     Binding("s", "shell", "Shell", tooltip="Shell on the worker", id="shell"),
     Binding(
-        "exclamation_mark", "execute", "Exec", key_display="!", tooltip="Exec: a command on all workers", id="exec"
+        "exclamation_mark",
+        "execute",
+        "Exec",
+        key_display="!",
+        tooltip="Exec on all workers",
+        id="exec",
     ),
 )
 
@@ -45,7 +50,7 @@ def apply_breakpoints(screen: Screen[Any]) -> None:
 
 
 def is_on_top(screen: Screen[Any]) -> bool:
-    """Whether keys go to this screen: Textual calls one current that can be seen behind a dialog, too."""
+    """Return whether this screen gets the keys. (Textual also calls a screen behind a dialog current.)"""
     return screen in screen.app.screen_stack[-1:]
 
 
@@ -60,21 +65,26 @@ class MainScreen(Screen[None]):
             "filter",
             "Filter",
             key_display="/",
-            tooltip="Filter: only what holds a text",
+            tooltip="Filter rows by text",
             id="filter",
             priority=True,
         ),
         Binding(
-            "colon", "app.command_palette", "Commands", key_display=":", tooltip="Commands by name", id="palette"
+            "colon",
+            "app.command_palette",
+            "Commands",
+            key_display=":",
+            tooltip="Commands: search all actions",
+            id="palette",
         ),
         Binding("question_mark", "app.show_help", "Help", key_display="?", id="help"),
         Binding("e", "export", "Export", tooltip="Export a report of the run", id="export"),
-        Binding("d", "describe", "Describe", tooltip="Describe: all that is known", id="describe"),
+        Binding("d", "describe", "Describe", tooltip="Describe: show all details", id="describe"),
         Binding("q", "app.ask_quit", "Quit", tooltip="Quit; asks first", id="quit"),
     ]
 
     ready = False
-    """Whether everything is in place to be drawn on."""
+    """Whether the screen can be drawn."""
 
     @property
     def console(self) -> ConsoleContext:
@@ -82,36 +92,36 @@ class MainScreen(Screen[None]):
         return get_context(self)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Frames, or none."""
+        """Drop the frames on a very low screen."""
         self.set_class(event.size.height < MIN_FRAMED_ROWS, FRAMELESS)
 
     def tick(self) -> None:
-        """Take what is new; called 10–20 times a second while the screen is to be seen."""
+        """Show what is new; called 15 times per second while the screen is visible."""
         raise NotImplementedError
 
     def chosen_slice(self) -> Slice | None:
-        """The slice that keys act on."""
+        """Return the slice that keys act on."""
         return None
 
     def chosen_worker(self) -> int | None:
-        """The worker that keys act on, by index."""
+        """Return the index of the worker that keys act on."""
         return None
 
     def chosen_run(self) -> RunDirectory | None:
-        """The run that keys act on."""
+        """Return the run that keys act on."""
         return None
 
     def reportable(self) -> RunDirectory | SavedLog | None:
-        """What `e` makes a report of."""
+        """Return what `e` reports on."""
         return self.chosen_run()
 
     def filter_target(self) -> LineTable | LogPane | None:
-        """What `/` filters: the pane with the focus, or the one it makes most sense for."""
+        """Return the pane that `/` filters: the focused one, or the most useful one."""
         focused = self.focused
         return focused if isinstance(focused, (LineTable, LogPane)) else None
 
     def drop_filter(self) -> bool:
-        """Take away the filter of the pane with the keys; whether there was one."""
+        """Clear the filter of the focused pane; return whether there was one."""
         target = self.focused
         if not isinstance(target, (LineTable, LogPane)) or not target.filter_text:
             return False
@@ -119,13 +129,13 @@ class MainScreen(Screen[None]):
         return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """`/` has priority, so that what is typed right after it is the filter; in the filter it is a character."""
+        """Disable `/` inside an input. It has priority, so that what is typed right after it is the filter."""
         if action == "filter" and isinstance(self.focused, Input):
             return False
         return super().check_action(action, parameters)
 
     def action_filter(self) -> None:
-        """Open the filter line."""
+        """Open the filter bar."""
         target = self.filter_target()
         if target is not None:
             self.query_one(FilterBar).open_for(target)
@@ -135,7 +145,7 @@ class MainScreen(Screen[None]):
         self.console.perform(ReportRequested(self.reportable()))
 
     def action_describe(self) -> None:
-        """Everything that is known about what the cursor is on."""
+        """Show everything known about the item under the cursor."""
         title, text = self.description()
         if text:
             self.console.perform(TextRequested(title, text))
@@ -143,5 +153,5 @@ class MainScreen(Screen[None]):
             self.notify(title, timeout=3)
 
     def description(self) -> tuple[str, str]:
-        """Title and text of `describe`."""
+        """Return title and text for `describe`."""
         raise NotImplementedError

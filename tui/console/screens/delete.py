@@ -1,4 +1,4 @@
-"""The delete dialog: a slice goes only when its name is typed; then it shows how far that is."""
+"""The delete dialog: asks for the slice's name, then shows the progress."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from textual.widgets import Button, Input, Static
 from tui.console.screens.dialog import LiveDialog, make_plain_text
 
 if TYPE_CHECKING:
-    from tui.console.data.delete_progress import DeleteProgress
+    from tui.console.data.ongoing_work import DeleteProgress
     from tui.pod.slice import Slice
 
 
 class DeleteDialog(LiveDialog[None]):
-    """Says what is lost, asks for the name, and shows the progress (`begin` is called once for that)."""
+    """Shows what is lost, asks for the name, and shows the progress (`begin` is called once)."""
 
     AUTO_FOCUS = "#name"
 
@@ -36,12 +36,13 @@ class DeleteDialog(LiveDialog[None]):
         self._progress_text = Static("", markup=False, id="progress")
 
     def body(self) -> Sequence[Widget]:
-        """What is lost, and where the name is typed."""
+        """Return what is lost and the field for the name."""
         count = len(self._slice.workers)
-        text = f"The slice, its {count} worker{'s' if count != 1 else ''} and their disks go for good."
+        workers = "its worker and its disk" if count == 1 else f"its {count} workers and their disks"
+        text = f"This permanently deletes the slice, {workers}."
         if self._runs:
-            text += "\n\nRuns that end with it:\n  " + "\n  ".join(self._runs)
-        text += f"\n\nType its name, {self._slice.name}, to delete it."
+            text += "\n\nThis also ends these runs:\n  " + "\n  ".join(self._runs)
+        text += f"\n\nType the name of the slice, {self._slice.name}, to confirm."
         return [
             Static(make_plain_text(text), markup=False, id="question"),
             Input(id="name", compact=True),
@@ -49,27 +50,31 @@ class DeleteDialog(LiveDialog[None]):
         ]
 
     def buttons(self) -> Sequence[Button]:
-        """Keep it, or delete it."""
-        return [Button("Keep it", id="leave"), Button("Delete it", id="begin", variant="error", disabled=True)]
+        """Return the two answers, the harmless one first."""
+        return [Button("Keep slice", id="leave"), Button("Delete slice", id="begin", variant="error", disabled=True)]
 
     def on_mount(self) -> None:
-        """Wait for the name."""
+        """Show the question."""
         self._arrange()
         self.ready = True
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """The button is there for the right name only."""
+        """Enable the button for the right name only."""
         self.query_one("#begin", Button).disabled = event.value != self._slice.name
 
     def on_input_submitted(self) -> None:
-        """Enter after the right name deletes as well, and says so of another one."""
+        """Delete if the name is right, else say that nothing was deleted."""
         typed = self.query_one("#name", Input).value
         if typed and typed != self._slice.name:
-            self.notify(f"{typed} is not its name, {self._slice.name}: nothing is deleted", markup=False, timeout=4)
+            self.notify(
+                f"{typed} is not the name of the slice, {self._slice.name}. Nothing was deleted.",
+                markup=False,
+                timeout=4,
+            )
         self._delete()
 
     def answered(self, button: str) -> None:  # noqa: ARG002
-        """The red button."""
+        """Delete: the red button was pressed."""
         self._delete()
 
     def _delete(self) -> None:
@@ -89,6 +94,6 @@ class DeleteDialog(LiveDialog[None]):
         self.tick()
 
     def tick(self) -> None:
-        """Show what was reasons since the last time."""
+        """Show the newest progress."""
         if self.progress is not None and str(self._progress_text.content) != self.progress.text:
             self._progress_text.update(make_plain_text(self.progress.text))

@@ -1,4 +1,4 @@
-"""What every dialog has: a frame, a title, buttons in a row, esc to leave."""
+"""The base of all dialogs (a frame, a title, a row of buttons, Esc to leave), and the small ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 
 
 def make_plain_text(text: str) -> Text:
-    """Text for a Static, line by line harmless and never markup."""
+    """Return text for a Static: harmless, and never markup."""
     return Text("\n".join(escape_line(line) for line in text.splitlines()))
 
 
@@ -43,18 +43,18 @@ class Dialog(ModalScreen[Answer]):
     ]
     default_answer: Answer | None = None
     _owed: tuple[Answer | None] | None = None
-    """The answer of a dialog that is covered by another one."""
+    """The pending answer of a dialog that is covered by another one."""
 
     def body(self) -> Sequence[Widget]:
-        """What is inside, above the buttons."""
+        """Return the widgets above the buttons."""
         raise NotImplementedError
 
     def buttons(self) -> Sequence[Button]:
-        """The answers, the harmless one first."""
+        """Return the answers, the harmless one first."""
         return [Button("Close", id="leave")]
 
     def compose(self) -> ComposeResult:
-        """The frame."""
+        """Lay out the frame with its content."""
         apply_breakpoints(self)
         with Vertical(id="dialog") as frame:
             frame.border_title = Text(escape_line(self.title or ""))
@@ -69,13 +69,13 @@ class Dialog(ModalScreen[Answer]):
 
     @property
     def is_open(self) -> bool:
-        """Whether it was not left yet, on top or not."""
+        """Return whether it is still open, on top or not."""
         return self in self.app.screen_stack
 
     def leave_with(self, answer: Answer | None) -> None:
-        """Answer and go, once; a dialog that another one covers goes when that has gone.
+        """Answer and close, once. A covered dialog closes when the one above it has closed.
 
-        Textual's `dismiss` takes away what is on top, whichever screen that is.
+        Textual's `dismiss` removes the top screen, whichever that is.
         """
         if is_on_top(self):
             self.dismiss(answer)
@@ -83,7 +83,7 @@ class Dialog(ModalScreen[Answer]):
             self._owed = (answer,)
 
     def on_screen_resume(self) -> None:
-        """Nothing covers it any more."""
+        """Close with the pending answer, if there is one: no dialog covers this one any more."""
         if self._owed is not None:
             self.leave_with(*self._owed)
 
@@ -92,29 +92,29 @@ class Dialog(ModalScreen[Answer]):
         self.leave_with(self.default_answer)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """The button that leaves; the others belong to each dialog."""
+        """Leave, or pass another button to the dialog."""
         if event.button.id == "leave":
             self.action_leave()
         else:
             self.answered(event.button.id or "")
 
     def answered(self, button: str) -> None:
-        """Another button was pressed."""
+        """Handle another button than the one that leaves."""
 
 
 class LiveDialog(Dialog[Answer]):
-    """A dialog over work that goes on: drawn on the app's tick, as a main screen is."""
+    """A dialog that shows progress: drawn on the app's tick, like a main screen."""
 
     ready = False
-    """Whether everything is in place to be drawn on."""
+    """Whether the dialog can be drawn."""
 
     def tick(self) -> None:
-        """Take what is new."""
+        """Show what is new."""
         raise NotImplementedError
 
 
 class TextDialog(Dialog[None]):
-    """Something to read, scrolled with the arrow keys."""
+    """A text to read, scrolled with the arrow keys."""
 
     AUTO_FOCUS = "#reading"
 
@@ -134,7 +134,7 @@ class TextDialog(Dialog[None]):
         self._text = text
 
     def body(self) -> Sequence[Widget]:
-        """The text."""
+        """Return the text."""
         return [VerticalScroll(Static(make_plain_text(self._text), markup=False), id="reading")]
 
     def action_scroll(self, by: int) -> None:
@@ -142,7 +142,7 @@ class TextDialog(Dialog[None]):
         self.query_one("#reading").scroll_relative(y=by, animate=False)
 
     def action_page(self, by: int) -> None:
-        """Scroll by pages, one line of which stays."""
+        """Scroll by pages that overlap by one line."""
         self.action_scroll(by * max(1, self.query_one("#reading").size.height - 1))
 
     def action_end(self, is_last: bool) -> None:
@@ -152,9 +152,9 @@ class TextDialog(Dialog[None]):
 
 
 class SecretDialog(Dialog["str | None"]):
-    """Asks once for a passphrase or a one-time code; None when it is not given."""
+    """Asks once for a passphrase or a one-time code; answers None without one."""
 
-    TITLE = "needed to log in"
+    TITLE = "login"
     AUTO_FOCUS = "#secret"
 
     def __init__(self, text: str) -> None:
@@ -162,24 +162,24 @@ class SecretDialog(Dialog["str | None"]):
         self._question = text
 
     def body(self) -> Sequence[Widget]:
-        """The question and a field that shows nothing."""
+        """Return the question and a field that hides its content."""
         return [Static(make_plain_text(self._question), markup=False), Input(password=True, id="secret")]
 
     def buttons(self) -> Sequence[Button]:
-        """Give it or not."""
-        return [Button("Cancel", id="leave"), Button("Use it", id="use", variant="primary")]
+        """Return the answers, Cancel first."""
+        return [Button("Cancel", id="leave"), Button("Log in", id="use", variant="primary")]
 
     def on_input_submitted(self) -> None:
-        """Enter gives it."""
+        """Answer with the field's content."""
         self.leave_with(self.query_one(Input).value)
 
     def answered(self, button: str) -> None:  # noqa: ARG002
-        """The button gives it too."""
+        """Answer with the field's content."""
         self.leave_with(self.query_one(Input).value)
 
 
 class TrustDialog(Dialog[str]):
-    """Shows an unknown host key; answers `yes`, `all` (asked in this console) or `no`."""
+    """Shows an unknown host key; answers `yes`, `all` (in this session) or `no`."""
 
     TITLE = "unknown host key"
     default_answer = "no"
@@ -187,29 +187,29 @@ class TrustDialog(Dialog[str]):
     def __init__(self, worker: str, key_type: str, fingerprint: str) -> None:
         super().__init__()
         self._text = (
-            f"{worker} shows a key that was never seen here:\n\n  {key_type}\n  {fingerprint}\n\n"
-            "Trust it only if it is the one you expect; it is kept in tpu-tui's known_hosts."
+            f"{worker} has an unknown host key:\n\n  {key_type}\n  {fingerprint}\n\n"
+            "Trust it only if it is the key you expect. Trusted keys are saved in tpu-tui's known_hosts."
         )
 
     def body(self) -> Sequence[Widget]:
-        """The fingerprint."""
+        """Return the fingerprint."""
         return [Static(make_plain_text(self._text), markup=False)]
 
     def buttons(self) -> Sequence[Button]:
-        """Refuse, trust this one, trust what is asked from now on."""
+        """Return the answers: refuse, trust this key, trust all keys from now on."""
         return [
             Button("Refuse", id="leave"),
             Button("Trust", id="yes", variant="warning"),
-            Button("Trust all asked now", id="all", variant="warning"),
+            Button("Trust all in this session", id="all", variant="warning"),
         ]
 
     def answered(self, button: str) -> None:
-        """Say which."""
+        """Answer with the button's name."""
         self.leave_with(button)
 
 
 class WaitDialog(Dialog[None], inherit_bindings=False):
-    """Says what is being waited for; what is typed meanwhile is kept for the dialog that comes then."""
+    """Shows what the console waits for, and keeps what is typed meanwhile for the next dialog."""
 
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", id="wait.leave")]
@@ -221,27 +221,27 @@ class WaitDialog(Dialog[None], inherit_bindings=False):
         self.typed: list[events.Key | events.Paste] = []
 
     def body(self) -> Sequence[Widget]:
-        """What is being waited for."""
+        """Return the text."""
         return [Static(make_plain_text(self._text), markup=False)]
 
     def buttons(self) -> Sequence[Button]:
-        """Nothing but to give it up."""
+        """Return the button that cancels."""
         return [Button("Cancel", id="leave")]
 
     def on_key(self, event: events.Key) -> None:
-        """Keep it, but for the key that leaves."""
+        """Keep the key, except the one that leaves."""
         if event.key != "escape":
             event.stop()
             self.typed.append(events.Key(event.key, event.character))
 
     def on_paste(self, event: events.Paste) -> None:
-        """Keep it."""
+        """Keep the pasted text."""
         event.stop()
         self.typed.append(events.Paste(event.text))
 
 
 class QuitDialog(Dialog[bool]):
-    """Says what goes on when the console goes."""
+    """Shows what continues after quitting."""
 
     TITLE = "quit"
     AUTO_FOCUS = "#quit"
@@ -253,25 +253,25 @@ class QuitDialog(Dialog[bool]):
         self._text = text
 
     def body(self) -> Sequence[Widget]:
-        """What becomes of the runs."""
+        """Return the text."""
         return [Static(make_plain_text(self._text), markup=False)]
 
     def buttons(self) -> Sequence[Button]:
-        """Stay or go."""
+        """Return the two answers, Stay first."""
         return [Button("Stay", id="leave"), Button("Quit", id="quit", variant=self.QUIT_VARIANT)]
 
     def on_key(self, event: object) -> None:
-        """`q` or `y` once more quits as well."""
+        """Quit on `q` or `y`, too."""
         if getattr(event, "key", "") in ("q", "y"):
             self.leave_with(True)
 
     def answered(self, button: str) -> None:  # noqa: ARG002
-        """Go."""
+        """Quit."""
         self.leave_with(True)
 
 
 class LossyQuitDialog(QuitDialog):
-    """As `QuitDialog` where something is lost by quitting: Enter stays."""
+    """As `QuitDialog`, but Enter stays: quitting would lose something."""
 
     AUTO_FOCUS = "#leave"
     QUIT_VARIANT: ClassVar[ButtonVariant] = "error"

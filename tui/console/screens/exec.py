@@ -1,4 +1,4 @@
-"""The exec dialog: one command on every worker, or some; what came to the same is shown once."""
+"""The exec dialog: one command on all or some workers; equal outputs are shown once."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from tui.console.data.exec_progress import ExecProgress
     from tui.pod.slice import Slice
 
-ASK = "enter runs it with sh on all of these workers, at once; up brings earlier commands back."
+ASK = "Enter runs the command with sh on all of these workers at once. Up recalls earlier commands."
 
 
 class ExecAnswers(Static):
-    """Lines in the tones of their cells."""
+    """Lines of text in the tones of their cells."""
 
     DEFAULT_CSS = """
     ExecAnswers {
@@ -40,7 +40,7 @@ class ExecAnswers(Static):
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"answers--{tone}" for tone in ("good", "warn", "bad", "busy", "dim")}
 
     def show(self, cells: Sequence[Cell]) -> None:
-        """Take other lines."""
+        """Show other lines."""
         text = Text()
         for number, cell in enumerate(cells):
             style = self.get_component_rich_style(f"answers--{cell.tone}", partial=True) if cell.tone else ""
@@ -49,12 +49,12 @@ class ExecAnswers(Static):
 
 
 class ExecDialog(LiveDialog[None]):
-    """A command, the workers it is for, and what they answer; `begin` sets it going, `give_up` ends it."""
+    """A command, its workers, and their output. `begin` starts the command, `give_up` cancels it."""
 
     AUTO_FOCUS = "#command"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pageup", "page(-1)", "Scroll the answers", show=False, id="exec.page_up", priority=True),
-        Binding("pagedown", "page(1)", "Scroll the answers", show=False, id="exec.page_down", priority=True),
+        Binding("pageup", "page(-1)", "Scroll the output", show=False, id="exec.page_up", priority=True),
+        Binding("pagedown", "page(1)", "Scroll the output", show=False, id="exec.page_down", priority=True),
     ]
 
     def __init__(
@@ -70,13 +70,13 @@ class ExecDialog(LiveDialog[None]):
         self._slice = slice_
         self._begin = begin
         self._give_up = give_up
-        self._command = CommandLine(id="command", earlier=earlier, placeholder="what would you type on a worker?")
+        self._command = CommandLine(id="command", earlier=earlier, placeholder="Command to run on the workers")
         self._answers = ExecAnswers(ASK, markup=False, id="answers")
         self._execution: ExecProgress | None = None
         self._shown: object = None
 
     def body(self) -> Sequence[Widget]:
-        """Two fields above the answers."""
+        """Return two fields above the output."""
         return [
             Horizontal(Label("command"), self._command, classes="field"),
             Horizontal(Label("workers"), Input("all", id="workers", compact=True), classes="field"),
@@ -84,30 +84,30 @@ class ExecDialog(LiveDialog[None]):
         ]
 
     def buttons(self) -> Sequence[Button]:
-        """Leave, or run it."""
+        """Return the buttons, Close first."""
         return [Button("Close", id="leave"), Button("Run", id="run", variant="primary")]
 
     def on_mount(self) -> None:
-        """Wait for a command."""
+        """Begin to draw."""
         self.ready = True
 
     def on_input_submitted(self) -> None:
-        """Enter runs it."""
+        """Run the command."""
         self._run()
 
     def answered(self, button: str) -> None:  # noqa: ARG002
-        """The button runs it too."""
+        """Run the command."""
         self._run()
 
     def action_leave(self) -> None:
-        """Give up what runs; then leave."""
+        """Cancel a running command, else leave."""
         if self._execution is not None and not self._execution.done:
             self._give_up()
         else:
             super().action_leave()
 
     def action_page(self, by: int) -> None:
-        """Scroll by pages, one line of which stays."""
+        """Scroll by pages that overlap by one line."""
         reading = self.query_one("#reading")
         reading.scroll_relative(y=by * max(1, reading.size.height - 1), animate=False)
 
@@ -116,7 +116,7 @@ class ExecDialog(LiveDialog[None]):
         if not command:
             return
         if self._execution is not None and not self._execution.done:
-            self.notify("the command before it still runs; esc gives it up", timeout=3)
+            self.notify("The previous command is still running. Esc cancels it.", timeout=3)
             return
         try:
             ranks = parse_ranks(self.query_one("#workers", Input).value, len(self._slice.workers))
@@ -131,7 +131,7 @@ class ExecDialog(LiveDialog[None]):
         self.tick()
 
     def tick(self) -> None:
-        """Show what came since the last time, and count the seconds."""
+        """Show new output, and count the seconds."""
         if self._execution is None:
             return
         now = self.console.store.clock()

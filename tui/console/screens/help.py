@@ -1,4 +1,4 @@
-"""The help screen, made from the bindings that hold right now."""
+"""The help screen, made from the current bindings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textual.widget import Widget
 KEYS_WIDTH = 16
 COLUMN_WIDTH = 50
 SIDEWAYS = ("scroll_", "page_")
-"""How actions begin that Textual binds for panes that scroll sideways; ours do not."""
+"""Prefixes of actions that Textual binds for sideways scrolling, which these panes do not use."""
 _SIGNS = {
     "slash": "/",
     "exclamation_mark": "!",
@@ -29,7 +29,7 @@ _SIGNS = {
 
 
 def list_keys(bindings: Iterable[Binding]) -> list[tuple[str, str]]:
-    """(keys, what they do), one entry an action, in the order the bindings come."""
+    """Return (keys, description) for each action, in the order of the bindings."""
     found: dict[str, tuple[str, list[str]]] = {}
     for binding in bindings:
         if not binding.description or binding.system:
@@ -49,9 +49,9 @@ def list_bindings(node: DOMNode) -> list[Binding]:
 
 
 def format_help(screen: Screen[object], widgets: Iterable[Widget], width: int = 0) -> str:
-    """All keys of a screen and of the panes on it; what Textual binds on every screen comes last.
+    """Return all keys of a screen and its panes; those of every Textual screen come last.
 
-    In two columns where so many columns of text hold them; on a phone's width the keys leave some to the words.
+    In two columns if `width` has room for them; narrower on the width of a phone.
     """
     groups = [("on this screen", _bindings(screen, inherited=False))]
     groups += [(get_pane_name(widget), _bindings(widget, inherited=True)) for widget in widgets]
@@ -69,7 +69,7 @@ def format_help(screen: Screen[object], widgets: Iterable[Widget], width: int = 
 
 
 def _side_by_side(lines: list[str], width: int) -> list[str]:
-    """Parts of lines with a blank one between any two, in two columns of about the same height where they fit."""
+    """Return sections of lines, separated by blank ones, in two columns of about equal height if they fit."""
     ends = [number for number, line in enumerate(lines) if not line] or [len(lines)]
     middle = min(ends, key=lambda end: abs(2 * end - len(lines)))
     left, right = lines[:middle], lines[middle + 1 :]
@@ -84,11 +84,11 @@ TEXTUAL_BINDINGS = {
     "app.focus_previous": "Previous pane",
     "screen.copy_text": "Copy the selected text",
 }
-"""What Textual binds on every screen, in the words of this one."""
+"""What Textual binds on every screen, in this console's words."""
 
 
 def _bindings(node: Screen[object] | Widget, *, inherited: bool) -> list[Binding]:
-    """A screen's or a pane's bindings, with or without those that every Textual screen has."""
+    """Return the bindings of a screen or a pane, with or without those of every Textual screen."""
     bindings = [binding for binding in list_bindings(node) if not binding.action.startswith(SIDEWAYS)]
     if not inherited:
         return [binding for binding in bindings if binding.action not in TEXTUAL_BINDINGS]
@@ -98,14 +98,15 @@ def _bindings(node: Screen[object] | Widget, *, inherited: bool) -> list[Binding
 
 
 HELP_NOTES = """the mouse
-  a click chooses, a double click opens, a click on a column's title sorts by it
+  click selects, double-click opens, click a column header to sort
 
 filters
-  cores: 14 is that core, w2 that worker, a word a state or an address; logs: any text, searched in the whole log"""
+  cores: 14 is core 14, w2 is worker 2, a word matches a state or an address
+  logs: any text, searched in the whole log"""
 
 
 def get_pane_name(widget: Widget) -> str:
-    """What a kind of pane is called."""
+    """Return the title of a kind of pane."""
     return _PANES.get(type(widget).__name__, type(widget).__name__)
 
 
@@ -113,6 +114,6 @@ _PANES = {
     "CoreTableWidget": "in the core table",
     "RowTable": "in a table",
     "LogPane": "in a log",
-    "TabBar": "on a line of tabs",
-    "ProblemPanel": "in the line of troubles",
+    "TabBar": "on a tab bar",
+    "ProblemPanel": "in the problem panel",
 }

@@ -1,4 +1,4 @@
-"""The launch dialog: what, where and how; shows what will run on every worker, and only then launches."""
+"""The launch dialog: asks for a command and options, previews what will run on every worker, then launches."""
 
 from __future__ import annotations
 
@@ -11,52 +11,49 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.text import Text
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Select, Static, TextArea
 
 from tui.console.data.launch_form import (
     LaunchForm,
-    format_checks,
-    format_scaling,
     label,
     make_job,
     option_text,
     parse_words,
-    warn_about_shell,
 )
+from tui.console.render.launch_notes import format_checks, format_scaling, warn_about_shell
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import Dialog, make_plain_text
 from tui.console.widgets.command_line import CommandLine
 from tui.errors import TpuTuiError, UsageError
+from tui.operator import LaunchRequest
 from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.run_names import readable_name
 
 if TYPE_CHECKING:
-    from tui.checks.check_row import CheckRow
-    from tui.operator import LaunchRequest
+    from tui.operator import CheckRow, LaunchSpec
     from tui.pod.slice import Slice
-    from tui.runs.launch.launch_spec import LaunchSpec
 
-CODE, CODE_AGAIN = "a directory, copied to all", "copied before: which directory?"
+CODE, CODE_AGAIN = "directory to copy to every worker", "copied before; enter the directory again"
 _IN_ROWS = tuple(name for name, option in ASKED_OPTIONS.items() if option.kind is not OptionKind.VARIABLES)
-"""The options of a job whose fields are one row high."""
-PLAN = "plan a launch"
-LAUNCH = "launch"
+"""The options of a job with fields of one row."""
+PLAN = "planning the launch"
+LAUNCH = "the launch"
 CHECKS_SHOWN_INTERVAL_S = 0.2
-"""Seconds between two accounts of the checks; a pod of many workers answers with thousands of rows."""
-ASK = "enter shows exactly what would run, and where; nothing is started by that."
+"""Seconds between two updates while checks run: a large pod answers with thousands of rows."""
+ASK = "Press Enter to preview what will run. Nothing starts yet."
 
 
 class LaunchDialog(Dialog["str | None"]):
-    """Fields, then exactly what would run, then the launch; answers the new run's id."""
+    """Fields, a preview of exactly what will run, then the launch; answers the new run's ID."""
 
     TITLE = "new run"
     AUTO_FOCUS = "#command"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pageup", "page(-1)", "Scroll what will run", show=False, id="launch.page_up", priority=True),
-        Binding("pagedown", "page(1)", "Scroll what will run", show=False, id="launch.page_down", priority=True),
-        Binding("ctrl+r", "plan", "Show what will run", id="launch.plan", priority=True),
+        Binding("pageup", "page(-1)", "Scroll the preview", show=False, id="launch.page_up", priority=True),
+        Binding("pagedown", "page(1)", "Scroll the preview", show=False, id="launch.page_down", priority=True),
+        Binding("ctrl+r", "plan", "Preview", id="launch.plan", priority=True),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal")]  # noqa: RUF012 - Textual declares it so
     VERTICAL_BREAKPOINTS = [(0, "-short"), (38, "-tall")]  # noqa: RUF012
@@ -69,53 +66,56 @@ class LaunchDialog(Dialog["str | None"]):
         self._script = ASK
 
     def body(self) -> Sequence[Widget]:
-        """Fields beside the preview, or above it where there is no room."""
+        """Return slice and command in full width, above the options and the preview, side by side where both fit."""
+        draft = self._draft
+        example = "what you would type on a worker, e.g. python3 train.py"
+        command = CommandLine(shlex.join(draft.job.argv), id="command", earlier=draft.earlier, placeholder=example)
+        first = Vertical(_labelled("slice", self._slices()), _labelled("command", command), id="first")
         fields = VerticalScroll(*self._fields(), id="fields", can_focus=False)
         preview = VerticalScroll(Static("", id="preview-text", markup=False), id="preview")
-        return [Horizontal(fields, preview, id="halves")]
+        return [first, Horizontal(fields, preview, id="halves")]
 
     def buttons(self) -> Sequence[Button]:
-        """Leave it, look at it, and only then launch it."""
+        """Return the buttons: Launch is enabled after a preview only."""
         return [
             Button("Cancel", id="leave"),
-            Button("Show what will run", id="plan", variant="primary"),
+            Button("Preview", id="plan", variant="primary"),
             Button("Launch", id="launch", variant="success", disabled=True),
         ]
 
     def _fields(self) -> Iterator[Widget]:
         draft = self._draft
-        yield _labelled("slice", self._slices())
-        would = "python3 train.py: as typed on a worker"
-        command = CommandLine(shlex.join(draft.job.argv), id="command", earlier=draft.earlier, placeholder=would)
-        yield _labelled("command", command)
-        yield _written("name", "name", draft.name, "the slice's name")
+        yield _written("name", "name", draft.name, "name of the run; default: the slice's name")
         yield _written("sync", "sync", draft.sync, CODE_AGAIN if draft.had_code else CODE)
         yield from (_option_field(name, draft.job) for name in _IN_ROWS)
-        yield _written("scale from", "scale-from", draft.scale_from, "v2-8: type it was trained on")
-        yield _written("with", "scale-by", "", "1024 5000 0.1: batch, steps, rate")
-        yield Label("environment (one NAME=value per line)")
+        yield _written("trained on", "scale-from", draft.scale_from, "slice type, e.g. v2-8, for the figures below")
+        yield _written("…with", "scale-by", "", "batch, steps, rate: 1024 5000 0.1")
+        yield Label("Environment (one NAME=value per line)")
         yield TextArea(option_text("env", draft.job), id="env", compact=True)
 
     def _slices(self) -> Select[str]:
-        """The slices, none of them chosen where the one that was meant is not there any more."""
+        """Return the field of the slices; none is selected if the run's own slice is gone."""
         listed = self._draft.slices
         options = [
             (Text(escape_line(f"{s.name}  {s.state or ''}  {len(s.workers)} workers")), s.path) for s in listed
         ]
         is_there = self._draft.chosen in {s.path for s in listed}
         chosen = self._draft.chosen if is_there else Select.NULL
-        return Select(options, value=chosen, prompt="which one?", allow_blank=not is_there, id="slice", compact=True)
+        return Select(
+            options, value=chosen, prompt="Select a slice", allow_blank=not is_there, id="slice", compact=True
+        )
 
     def on_mount(self) -> None:
-        """Begin at the command."""
+        """Show the hint in place of the preview."""
         self._show_preview(ASK)
 
     def _show_preview(self, script: str, checks: str = "") -> None:
-        """What would run, beneath what the checks found and what the other slice's figures become here."""
+        """Show the scaled figures, the results of the checks, and what would run."""
         self._script, self._checks = script, checks
         self._show()
 
     def _show(self) -> None:
+        self.set_class(self._script != ASK, "-previewed")
         parts = (self._scaling(), self._checks, self._script)
         self.query_one("#preview-text", Static).update(make_plain_text("\n\n".join(part for part in parts if part)))
 
@@ -133,20 +133,18 @@ class LaunchDialog(Dialog["str | None"]):
     @on(Select.Changed)
     @on(TextArea.Changed)
     def _edited(self) -> None:
-        """A plan holds for what it was made from only."""
+        """Drop the plan: it is valid for the fields it was made from only."""
         if self._script == ASK:
             self._show()
             return
         self._give_up()
-        self._show_preview("changed: show again what would run.")
+        self._show_preview("Changed. Press Enter to preview again.")
 
     def request(self) -> LaunchRequest:
-        """What the fields say. Raises UsageError for what cannot be meant."""
-        from tui.operator import LaunchRequest
-
+        """Return the request made of the fields. Raises UsageError for invalid ones."""
         slice_ = self._slice()
         if slice_ is None:
-            raise UsageError("no slice is chosen")
+            raise UsageError("Select a slice.")
         argv = parse_words(self.query_one("#command", Input).value, "the command")
         if not argv:
             raise UsageError("Enter a command. What would you type on a worker?")
@@ -178,14 +176,14 @@ class LaunchDialog(Dialog["str | None"]):
 
     @on(Input.Submitted)
     def action_plan(self) -> None:
-        """Find out what would run, with all questions asked; starts nothing."""
+        """Plan the launch and preview it; starts nothing."""
         try:
             request = self.request()
         except TpuTuiError as error:
             self._failed(error)
             return
         self._give_up()
-        self._show_preview("asking…  esc gives up")
+        self._show_preview("Preparing the preview… Esc cancels.")
         self.console.tasks.start(PLAN, self._plan(request), self._failed)
 
     async def _plan(self, request: LaunchRequest) -> None:
@@ -196,13 +194,13 @@ class LaunchDialog(Dialog["str | None"]):
         script = f"{note}\n\n{script}" if note else script
         rows = await self._check(request, script)
         button = self.query_one("#launch", Button)
-        button.label = "Launch all the same" if any(row.hinders for row in rows) else "Launch"
+        button.label = "Launch anyway" if any(row.hinders for row in rows) else "Launch"
         button.disabled = False
         button.refresh(layout=True)  # Textual leaves it as wide as its first label
         button.focus()
 
     async def _check(self, request: LaunchRequest, script: str) -> list[CheckRow]:
-        """Look at what could fail the launch, telling what is known so far."""
+        """Check what could fail the launch; show the results as they come."""
         rows: list[CheckRow] = []
         due = 0.0
         self._show_preview(script, format_checks(rows, done=False))
@@ -215,18 +213,18 @@ class LaunchDialog(Dialog["str | None"]):
         return rows
 
     def action_page(self, by: int) -> None:
-        """Scroll what would run, whichever field has the keys."""
+        """Scroll the preview, whichever field has the focus."""
         preview = self.query_one("#preview")
         preview.scroll_relative(y=by * max(1, preview.size.height - 1), animate=False)
 
     def _give_up(self) -> None:
-        """What was found out holds for what it was asked for only."""
+        """Cancel the plan and disable Launch."""
         self.console.tasks.cancel(PLAN)
         self._spec = None
         self.query_one("#launch", Button).disabled = True
 
     def _failed(self, problem: TpuTuiError) -> None:
-        """Tell it here, or where one looks after this dialog was left."""
+        """Show the error here, or as a message once this dialog was left."""
         if self.is_open:
             self._show_preview(str(problem))
         else:
@@ -235,12 +233,12 @@ class LaunchDialog(Dialog["str | None"]):
     # --- the launch -------------------------------------------------------------------------------------------------
 
     def answered(self, button: str) -> None:
-        """Look, or launch what was looked at."""
+        """Preview, or launch what was previewed."""
         if button == "plan":
             self.action_plan()
         elif self._spec is not None:
             self.query_one("#launch", Button).disabled = True
-            self._show_preview("handing over to the run's keeper…")
+            self._show_preview("Starting the run's keeper…")
             self.console.tasks.start(LAUNCH, self._launch(self._spec, self._sync()), self._failed)
 
     async def _launch(self, spec: LaunchSpec, sync: Path | None) -> None:
@@ -248,11 +246,11 @@ class LaunchDialog(Dialog["str | None"]):
         if sync is not None:
             self.console.ongoing.code_sources[directory.id] = sync
         if not self.is_open:
-            self.notify(f"{directory.id} was handed over before the dialog was left: it is launched", markup=False)
+            self.notify(f"{directory.id} was already launched when the dialog closed", markup=False)
         self.leave_with(directory.id)
 
     def action_leave(self) -> None:
-        """Give up what is under way; a launch that was handed over is a run, and goes on."""
+        """Cancel the plan and leave. A launch that has started is a run and goes on."""
         self._give_up()
         super().action_leave()
 
@@ -262,7 +260,7 @@ def _labelled(label: str, field: Widget) -> Widget:
 
 
 def _written(label: str, name: str, value: str, hint: str) -> Widget:
-    """A field to be written in; `hint` stands there while it is empty."""
+    """Return a text field; `hint` is shown while it is empty."""
     return _labelled(label, Input(value, placeholder=hint, id=name, compact=True))
 
 

@@ -26,34 +26,44 @@ from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.line_table import LineTable
 from tui.console.widgets.tables.row_table import RowTable, TableRow
+from tui.operator import digest
 from tui.operator.runs import hidden_note
 from tui.pod.slice import Slice
-from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import RunStatus
 
 if TYPE_CHECKING:
-    from tui.checks.check_row import CheckRow
-    from tui.checks.grouped_rows import Digest
-    from tui.runs.read.latest_figures import LatestFigures
+    from tui.operator import Digest, LatestFigures, RunDirectory, RunStatus
 
 UPPER_PANES = ("slices", "workers", "checks")
+EMPTY = "-empty"
+"""The class of the screen while there is no slice: the list of slices, which explains why, takes the upper half."""
+START_REMEDIES = (
+    ("gcloud auth application-default login", "log in to Google Cloud"),
+    ("tpu-tui --project P --zone Z", "look in this project and zone"),
+    ("tpu-tui --hosts FILE", "use SSH hosts, without Google Cloud"),
+    ("tpu-tui demo", "try it without an account"),
+)
+CREATE_REMEDIES = (
+    ("tpu-tui slices create NAME …", "create a slice"),
+    ("tpu-tui --project P --zone Z", "look in another project or zone"),
+    ("tpu-tui demo", "try a pod on this machine"),
+)
 
 
 class PodScreen(MainScreen):
-    """What there is, whether it works, and what ran or runs on it; nothing here changes anything."""
+    """Slices, their workers and checks, and the runs. Keys here change nothing."""
 
     TITLE = "pod"
-    NO_RUNS: ClassVar[str] = "no runs of this machine yet; tpu-tui runs SLICE finds those of others"
+    NO_RUNS: ClassVar[str] = "No runs yet. (tpu-tui runs SLICE lists runs started elsewhere.)"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "check", "Check", tooltip="Check the slice and its workers", id="check"),
-        Binding("l", "logs", "Logs of the run", show=False, id="logs"),
-        Binding("r", "refresh", "List the slices now", show=False, id="refresh"),
-        Binding("a", "every_run", "Runs of other projects, too", show=False, id="runs.all"),
+        Binding("l", "logs", "Open the run at its logs", show=False, id="logs"),
+        Binding("r", "refresh", "Refresh slices", show=False, id="refresh"),
+        Binding("a", "every_run", "Show or hide runs of other projects", show=False, id="runs.all"),
         Binding("1", "pane('slices')", "Slices", show=False, id="pane.slices"),
         Binding("2", "pane('workers')", "Workers", show=False, id="pane.workers"),
         Binding("3", "pane('checks')", "Checks", show=False, id="pane.checks"),
         Binding("4", "pane('runs')", "Runs", show=False, id="pane.runs"),
-        Binding("escape", "cancel", "Cancel what is under way", show=False, id="cancel"),
+        Binding("escape", "cancel", "Cancel the current task, clear the filter", show=False, id="cancel"),
     ]
 
     def __init__(self) -> None:
@@ -66,17 +76,17 @@ class PodScreen(MainScreen):
         self._seen: dict[str, tuple[object, ...]] = {}
         self._headline = Headline(id="headline")
         self._tables = {
-            "slices": RowTable(tables.SLICE_COLUMNS, empty="listing…", id="slices"),
-            "workers": RowTable(tables.WORKER_COLUMNS, empty="no slice is chosen", id="workers"),
-            "checks": RowTable(tables.CHECK_COLUMNS, empty="c checks the chosen slice", id="checks"),
-            "runs": RowTable(tables.RUN_COLUMNS, empty="reading…", id="runs"),
+            "slices": RowTable(tables.SLICE_COLUMNS, empty="Listing slices…", id="slices"),
+            "workers": RowTable(tables.WORKER_COLUMNS, empty="No slice selected", id="workers"),
+            "checks": RowTable(tables.CHECK_COLUMNS, empty="Press c to check this slice", id="checks"),
+            "runs": RowTable(tables.RUN_COLUMNS, empty="Reading runs…", id="runs"),
         }
         self._tables["checks"].stays_on_top = True
         self._panes = {name: Pane(name, table, id=f"pane-{name}") for name, table in self._tables.items()}
         self._slices_and_workers = Container(self._panes["slices"], self._panes["workers"], id="left")
 
     def compose(self) -> ComposeResult:
-        """Three panes side by side, two of them in one column, or behind tabs, as there is room; the runs beneath."""
+        """Lay out three panes side by side, two of them stacked, or behind tabs, by size; the runs beneath."""
         apply_breakpoints(self)
         yield self._headline
         yield TabBar([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
@@ -88,7 +98,7 @@ class PodScreen(MainScreen):
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        """Show the first pane and give the slices the keys."""
+        """Show the first pane and focus the slices."""
         self._show_upper("slices")
         self._tables["slices"].focus()
         self.ready = True
@@ -97,7 +107,7 @@ class PodScreen(MainScreen):
     # --- data in ------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Take what the sources said since the last time."""
+        """Show what the sources have answered since the last tick."""
         now = self.console.store.clock()
         self.console.pollers.list_slices()
         self._headline.show(self.console.headline())
@@ -108,7 +118,7 @@ class PodScreen(MainScreen):
         self._take_runs(now)
 
     def _is_new(self, pane: str, now: float, *sources: DataSource[Any]) -> bool:
-        """Whether readings differ from what a pane shows of them; once a second they do, for their age's sake."""
+        """Return whether a pane has new readings to show; also once per second, because their age is shown."""
         mark = (int(now), *((source, self.console.store.get(source).revision) for source in sources))
         if self._seen.get(pane) == mark:
             return False
@@ -122,27 +132,33 @@ class PodScreen(MainScreen):
         slices = reading.value or ()
         self._slices = {slice_.path: slice_ for slice_ in slices}
         table = self._tables["slices"]
-        if reading.at is not None or reading.problems:
-            table.set_empty(self.no_slices() if not reading.problems else "not known")
+        is_empty = not slices and bool(reading.at is not None or reading.problems)
+        self.set_class(is_empty, EMPTY)
+        if is_empty:
+            table.set_empty(self.explain_no_slices(is_known=not reading.problems))
         table.show([tables.make_slice_row(slice_) for slice_ in slices])
         if slices and self.chosen_slice() is None:
             table.action_cursor_to(0)
         count = f"{len(slices)} slice{'s' * (len(slices) > 1)}" if slices else ""
         self._panes["slices"].show_reading(reading, now, count)
 
-    def no_slices(self) -> str:
-        """What an empty list of slices says, and where one comes from."""
-        told = f"no slices in {self.console.operator.slices.where}"
-        if self.console.operator.settings.hosts:
-            return told
-        return f"{told}\n\ntpu-tui slices create makes one; tpu-tui demo is a pod on this machine"
+    def explain_no_slices(self, *, is_known: bool) -> str:
+        """Return what the empty list of slices shows: how to get one, or what to set up where listing failed."""
+        settings = self.console.operator.settings
+        where = self.console.operator.slices.where
+        if settings.hosts:
+            return f"No slices in {where}" if is_known else "The hosts file could not be read."
+        if is_known:
+            return tables.format_remedies(f"No slices in {where}", CREATE_REMEDIES)
+        return tables.format_remedies("The slices could not be listed. Ways to start:", START_REMEDIES)
 
     def _take_workers(self, chosen: Slice | None, now: float) -> None:
         tried = workers_of(chosen)
         if not self._is_new("workers", now, SLICES, tried):
             return
         reading = self.console.store.get(tried)
-        self._tables["workers"].set_empty("no slice is chosen" if chosen is None else "it has no workers")
+        self._tables["workers"].set_empty("No slice selected" if chosen is None else "This slice has no workers")
+        self._tables["checks"].set_empty(tables.format_check_hint(chosen))
         self._tables["workers"].show(tables.make_worker_rows(chosen, reading.value))
         self._panes["workers"].set_title(f"workers of {chosen.name}" if chosen else "workers")
         self._panes["workers"].show_reading(reading, now)
@@ -152,17 +168,9 @@ class PodScreen(MainScreen):
         if not self._is_new("checks", now, checks):
             return
         reading = self.console.store.get(checks)
-        self._checks = found = self._digest(reading.value or ())
+        self._checks = found = digest(reading.value) if reading.value else None
         self._tables["checks"].show(tables.make_check_rows(found) if found else [])
         self._panes["checks"].show_reading(reading, now, found.summary if found else "")
-
-    def _digest(self, found: tuple[CheckRow, ...]) -> Digest | None:
-        """What the rows amount to; the checks are loaded only when there is something to gather."""
-        if not found:
-            return None
-        from tui.checks.grouped_rows import digest
-
-        return digest(found)
 
     def _take_runs(self, now: float) -> None:
         if not self._is_new("runs", now, RUNS):
@@ -171,13 +179,13 @@ class PodScreen(MainScreen):
         every = reading.value or ()
         scope = self.console.operator.runs.scope
         statuses = [one for one in every if self._shows_every_run or scope.includes(one.run)]
-        hidden = hidden_note(len(every) - len(statuses), "a shows them")
+        hidden = hidden_note(len(every) - len(statuses), "press a to show them")
         self._runs = {status.run.id: status for status in statuses}
         looked = self.console.store.get(FIGURES)
         figures = looked.value or {}
         moment = time.time()
         if reading.at is not None or reading.problems:
-            self._tables["runs"].set_empty((hidden or self.NO_RUNS) if not reading.problems else "not known")
+            self._tables["runs"].set_empty((hidden or self.NO_RUNS) if not reading.problems else "Runs unknown")
         table = [self._run_row(status, moment, figures.get(status.run.id)) for status in statuses]
         if table != list(self._tables["runs"].rows):
             self._tables["runs"].show(table)
@@ -187,7 +195,7 @@ class PodScreen(MainScreen):
         self._panes["runs"].show_reading(reading, now, " · ".join(filter(None, (count, hidden))))
 
     def _run_row(self, status: RunStatus, moment: float, glance: LatestFigures | None) -> TableRow:
-        """A run's row; that of an ended one, which no clock changes, is made once."""
+        """Return a run's row. The row of an ended run is made once: no clock changes it."""
         known = self._run_rows.get(status.run.id)
         if known is not None and known[0] is status and known[1] == glance and status.ended is not None:
             return known[2]
@@ -198,25 +206,25 @@ class PodScreen(MainScreen):
     # --- what keys act on -----------------------------------------------------------------------------------------
 
     def chosen_slice(self) -> Slice | None:
-        """The slice under the cursor."""
+        """Return the slice under the cursor."""
         return self._slices.get(str(self._tables["slices"].cursor_key))
 
     def chosen_worker(self) -> int | None:
-        """The worker under the cursor."""
+        """Return the worker under the cursor."""
         key = self._tables["workers"].cursor_key
         return key if isinstance(key, int) else None
 
     def chosen_status(self) -> RunStatus | None:
-        """The run under the cursor, by its status."""
+        """Return the status of the run under the cursor."""
         return self._runs.get(str(self._tables["runs"].cursor_key))
 
     def chosen_run(self) -> RunDirectory | None:
-        """The run under the cursor."""
+        """Return the run under the cursor."""
         status = self.chosen_status()
         return None if status is None else self.console.open_directory(status.run.id)
 
     def filter_target(self) -> LineTable | LogPane | None:
-        """The focused pane, else the runs."""
+        """Return the focused pane, else the runs."""
         return super().filter_target() or self._tables["runs"]
 
     def _show_upper(self, name: str) -> None:
@@ -225,7 +233,7 @@ class PodScreen(MainScreen):
         self._slices_and_workers.set_class(name == "checks", "-away")
 
     def action_pane(self, name: str) -> None:
-        """Give a pane the keys; on a narrow screen, bring it up."""
+        """Focus a pane; on a narrow screen, bring it up."""
         if name in UPPER_PANES:
             self.query_one(TabBar).choose(name)
             self._show_upper(name)
@@ -264,7 +272,7 @@ class PodScreen(MainScreen):
         self.console.perform(intents.OpenRunRequested(self.chosen_run(), "logs"))
 
     def action_every_run(self) -> None:
-        """List the runs of other projects and hosts files, too, or no longer."""
+        """Show or hide the runs of other projects and hosts files."""
         self._shows_every_run = not self._shows_every_run
         self._seen.pop("runs", None)
 
@@ -273,14 +281,14 @@ class PodScreen(MainScreen):
         self.console.pollers.refresh()
 
     def action_cancel(self) -> None:
-        """Give up checks that are under way, else take the pane's filter away."""
+        """Cancel running checks, else clear the pane's filter."""
         if self.console.pollers.cancel_checks():
-            self.notify("given up", timeout=2)
+            self.notify("Checks cancelled", timeout=2)
         else:
             self.drop_filter()
 
     def description(self) -> tuple[str, str]:
-        """The focused pane's row, whole."""
+        """Return the focused pane's row in full."""
         focused = self.focused.id if self.focused else None
         chosen = self.chosen_slice()
         if focused == "runs" and (status := self.chosen_status()) is not None:
@@ -288,19 +296,19 @@ class PodScreen(MainScreen):
         if focused == "checks" and chosen is not None:
             return f"checks of {chosen.name}", self._check_text(chosen)
         if chosen is None:
-            return "nothing is chosen", ""
+            return "Nothing selected", ""
         tried = self.console.store.get(workers_of(chosen)).value or chosen.workers
         worker = next((one for one in tried if one.index == self.chosen_worker()), None)
         if focused == "workers" and worker is not None:
             return f"worker {worker.index} of {chosen.path}", format_document(worker.to_json())
-        told = chosen.to_json() | {"endpoints": [worker.to_json() for worker in tried]}
-        return chosen.path, format_document(told)
+        fields = chosen.to_json() | {"endpoints": [worker.to_json() for worker in tried]}
+        return chosen.path, format_document(fields)
 
     def _check_text(self, chosen: Slice) -> str:
         found, key = self._checks, self._tables["checks"].cursor_key
         finding = next((one for one in found.findings if tables.get_finding_key(one) == key), None) if found else None
         if found is None or finding is None:
-            return "c checks it"
+            return "Press c to check it"
         checked = self.console.store.get(checks_of(chosen)).value or ()
         return tables.describe_finding(found, finding, checked, self.size.width - 12)
 
@@ -308,9 +316,12 @@ class PodScreen(MainScreen):
 class ActingPodScreen(PodScreen):
     """The pod screen with the keys that change something: not used with `--read-only`."""
 
-    NO_RUNS = f"{PodScreen.NO_RUNS}, n launches one"
+    NO_RUNS = (
+        "No runs yet. Press n to launch one. (tpu-tui runs SLICE lists runs started elsewhere.)\n\n"
+        "First steps: c checks the slice, n launches a run, ! runs a command on every worker, ? lists all keys."
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "new_run", "New run", tooltip="New run on it; asks first", id="new"),
+        Binding("n", "new_run", "New run", tooltip="New run on the slice; asks first", id="new"),
         Binding("x,ctrl+k", "stop_run", "Stop", tooltip="Stop the run; asks first", id="stop"),
         *REMOTE_SHELL_BINDINGS,
         Binding("ctrl+d", "delete_slice", "Delete", tooltip="Delete the slice; asks first", id="delete"),
@@ -329,9 +340,9 @@ class ActingPodScreen(PodScreen):
         self.console.perform(intents.StopRunRequested(self.chosen_run()))
 
     def action_shell(self) -> None:
-        """A shell on the chosen worker."""
+        """Open a shell on the chosen worker."""
         self.console.perform(intents.ShellRequested(self.chosen_slice(), self.chosen_worker()))
 
     def action_execute(self) -> None:
-        """A command on the workers of the chosen slice."""
+        """Ask for a command to run on the workers of the chosen slice."""
         self.console.perform(intents.ExecRequested(self.chosen_slice()))

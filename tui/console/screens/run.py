@@ -14,7 +14,7 @@ from tui.console import intents
 from tui.console.data.run_feed import Feed, RunFeed
 from tui.console.render import run_summary
 from tui.console.render.describe import format_document
-from tui.console.render.freshness import is_unattended, stale_workers
+from tui.console.render.freshness import is_live, is_unattended, stale_workers
 from tui.console.screens.base import (
     NARROW,
     REMOTE_SHELL_BINDINGS,
@@ -38,27 +38,32 @@ from tui.console.widgets.tables.line_table import LineTable
 
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
-    from tui.runs.record.run_directory import RunDirectory
+    from tui.operator import RunDirectory
 
 PANES = ("cores", "charts", "logs")
 READ_PAUSE_S = 0.01
-"""Seconds between two goes at reading while the logs are far ahead: for keys, and for what is to be painted."""
+"""Seconds between two steps of reading while the logs are far ahead, for keys and for painting."""
+
+PACE_INTERVAL_S = 2.0
+"""Seconds between two looks at how long a step takes."""
+PACE_TIME_DIVISOR = 50
+"""Working that out may take one part in this many of the loop's time."""
 
 
 class RunScreen(MainScreen):
-    """One run from its directory; keys here only look."""
+    """One run, or a saved log. Keys here change nothing."""
 
     TITLE = "run"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="back"),
-        Binding("l", "logs", "Logs", tooltip="Logs; of a failed worker first", id="logs"),
-        Binding("f", "follow", "Follow", tooltip="Follow the log's end, or stop", id="follow"),
+        Binding("l", "logs", "Logs", tooltip="Logs, a failed worker's first", id="logs"),
+        Binding("f", "follow", "Follow", tooltip="Follow the end of the log, or stop", id="follow"),
         Binding("left_square_bracket", "log(-1)", "Previous log", key_display="[", show=False, id="log.previous"),
         Binding("right_square_bracket", "log(1)", "Next log", key_display="]", show=False, id="log.next"),
         Binding("1", "pane('cores')", "Cores", show=False, id="pane.cores"),
         Binding("2", "pane('charts')", "Charts", show=False, id="pane.charts"),
         Binding("3", "pane('logs')", "Logs", show=False, id="pane.logs"),
-        Binding("z", "zoom", "Zoom", tooltip="One pane alone, or all of them", id="zoom"),
+        Binding("z", "zoom", "Zoom", tooltip="Zoom pane", id="zoom"),
     ]
 
     def __init__(self, feed: Feed, *, at: str = "cores") -> None:
@@ -77,13 +82,15 @@ class RunScreen(MainScreen):
         self._reading = False
         self._second = 0
         self._showed_figures = False
+        self._seconds_per_step: float | None = None
+        self._pace_due = 0.0
         self._shape: LayoutInputs | None = None
         self._zoomed = False
         self._trouble_rows = 0
-        """The most rows that trouble took: panes that come and go with each word of it would be a flicker."""
+        """The most rows that the problem panel took: panes that come and go with its text would flicker."""
 
     def compose(self) -> ComposeResult:
-        """Cores and charts above the logs; behind tabs where there is no room for them all."""
+        """Lay out cores and charts above the logs; behind tabs if there is no room for all."""
         apply_breakpoints(self)
         self._bring(self._at)
         yield self._headline
@@ -95,7 +102,7 @@ class RunScreen(MainScreen):
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        """Read a first piece at once, so that the first paint says something."""
+        """Read a first piece at once, so that the first paint shows something."""
         self.feed.poll()
         now = time.time()
         self._headline.show(run_summary.format_headline(self.feed, now))
@@ -116,7 +123,7 @@ class RunScreen(MainScreen):
         self.tick()
 
     def on_unmount(self) -> None:
-        """Give back files."""
+        """Close files."""
         self.ready = False
         self.feed.close()
         if isinstance(self.feed, RunFeed):
@@ -125,12 +132,12 @@ class RunScreen(MainScreen):
     # --- data in ------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Read a little more and repaint what differs; figures and log in turns, so that no tick is long."""
+        """Read a little more and repaint what differs; figures and log in turn, so that no tick is long."""
         fresh = self.feed.poll()
         now = time.time()
         if fresh or int(now) != self._second:
             self._second = int(now)
-            self._headline.show(run_summary.format_headline(self.feed, now))
+            self._headline.show(run_summary.format_headline(self.feed, now, self._pace()))
             self._show_trouble(now)
             self._restart_keeper_if_missing(now)
             self._logs.take_workers()
@@ -145,8 +152,17 @@ class RunScreen(MainScreen):
             self._reading = True
             self.set_timer(READ_PAUSE_S, self._read_on)
 
+    def _pace(self) -> float | None:
+        """Return the seconds that a step takes, as of some seconds ago: it is worked out from the whole history."""
+        begun, snapshot = time.monotonic(), self.feed.snapshot
+        if begun >= self._pace_due and snapshot is not None and is_live(self.feed.status):
+            self._seconds_per_step = run_summary.measure_seconds_per_step(snapshot) or self._seconds_per_step
+            took = time.monotonic() - begun
+            self._pace_due = begun + max(PACE_INTERVAL_S, PACE_TIME_DIVISOR * took)
+        return self._seconds_per_step
+
     def _read_on(self) -> None:
-        """Catch up, a little at a time."""
+        """Read on in small steps until nothing is left."""
         if self.ready and self.feed.is_behind:
             self.feed.read()
             self.set_timer(READ_PAUSE_S, self._read_on)
@@ -160,11 +176,11 @@ class RunScreen(MainScreen):
 
     @property
     def _is_read_here(self) -> bool:
-        """Whether this console brings the run's logs up to date itself, and nothing hinders it."""
+        """Return whether this console copies the run's logs itself, without an error."""
         return self.console.ongoing.catch_up_errors.get(self.feed.title, self) is None
 
     def _restart_keeper_if_missing(self, now: float) -> None:
-        """Have a run that was left alone while one looks at it followed again."""
+        """Ask for a keeper if the run on the screen lost its own."""
         if is_unattended(self.feed.status, now) and isinstance(self.feed, RunFeed):
             self.console.perform(intents.KeeperRequested(self.feed.directory))
 
@@ -196,7 +212,7 @@ class RunScreen(MainScreen):
 
     @property
     def _stacked(self) -> bool:
-        """Whether there is height for the logs beneath, and room for only one of the panes above them."""
+        """Return whether the logs fit beneath, but only one pane above them."""
         if self._zoomed or not (self.has_class(NARROW) or self.has_class(SHORT)):
             return False
         rows = run_summary.count_expected_rows(self.feed) + self._trouble_rows
@@ -204,30 +220,30 @@ class RunScreen(MainScreen):
 
     @property
     def _one_at_a_time(self) -> bool:
-        """Whether one pane fills the screen."""
+        """Return whether one pane fills the screen."""
         return self._zoomed or ((self.has_class(SHORT) or self.has_class(NARROW)) and not self._stacked)
 
     # --- what keys act on -----------------------------------------------------------------------------------------
 
     def chosen_run(self) -> RunDirectory | None:
-        """The run on the screen; None for a saved log."""
+        """Return the run on the screen; None for a saved log."""
         return self.feed.directory if isinstance(self.feed, RunFeed) else None
 
     def chosen_worker(self) -> int | None:
-        """The worker whose log is shown."""
+        """Return the worker of the log that is shown."""
         return self._logs.worker
 
     def reportable(self) -> RunDirectory | SavedLog | None:
-        """The run, or the saved log."""
+        """Return the run or the saved log."""
         return self.chosen_run() or self.feed.saved
 
     def filter_target(self) -> LineTable | LogPane | None:
-        """The focused pane, else the log."""
+        """Return the focused pane, else the log."""
         target = super().filter_target()
         return self._logs.log_pane if target is None or target is self._cores.phases else target
 
     def action_logs(self) -> None:
-        """The logs; of a run of which a worker failed, the log of that one."""
+        """Show the logs; after a failure, the log of the worker that failed."""
         status = self.feed.status
         worker = None if status is None else run_summary.find_failed_worker(status)
         if worker is not None and self._logs.worker is None:
@@ -240,7 +256,7 @@ class RunScreen(MainScreen):
         self.show_log(str(event.worker))
 
     def action_back(self) -> None:
-        """From what a filter found to all, from one pane to all of them, else to the pod screen, or out."""
+        """Clear the filter, else leave the zoom, else go back to the pod screen or quit."""
         if self.drop_filter():
             return
         if self._zoomed:
@@ -249,14 +265,14 @@ class RunScreen(MainScreen):
             self.console.perform(intents.LeaveRunRequested())
 
     def action_zoom(self) -> None:
-        """The pane with the keys alone on the screen, or all of them again; `1 2 3` bring up the others."""
+        """Show the focused pane alone, or all panes again; `1 2 3` bring up the others."""
         self._zoomed = not self._zoomed
         self.set_class(self._zoomed, "-zoomed")
         self._bring(next((name for name, pane in self._panes.items() if pane.has_focus_within), self._at))
         self.query_one("#pane-tabs", TabBar).choose(self._at)
 
     def action_pane(self, name: str) -> None:
-        """Give a pane the keys; on a narrow screen, bring it up."""
+        """Focus a pane; on a narrow screen, bring it up."""
         self.query_one("#pane-tabs", TabBar).choose(name)
         self._bring(name)
         with_keys = {"cores": self._cores.table, "charts": self._charts, "logs": self._logs.log_pane}
@@ -275,7 +291,7 @@ class RunScreen(MainScreen):
         self.call_after_refresh(self._charts.load)
 
     def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002
-        """The panes that fit are others now."""
+        """Choose the panes that fit now."""
         self._trouble_rows = 0
         self.call_after_refresh(lambda: self._bring(self._at))
 
@@ -285,7 +301,7 @@ class RunScreen(MainScreen):
 
     @on(LineTable.RowOpened)
     def _open(self, event: LineTable.RowOpened) -> None:
-        """Enter on a core or on a launching worker: that worker's log, or why its launch failed."""
+        """Open the log of the worker of a core, or show why its launch failed."""
         if event.table is not self._cores.phases:
             core = self._cores.core_at(event.key)
             worker = None if core is None else core.worker
@@ -299,12 +315,12 @@ class RunScreen(MainScreen):
             self.show_log(str(worker))
 
     def show_log(self, which: str) -> None:
-        """Bring up the merged log or a worker's."""
+        """Show the merged log or a worker's."""
         self._logs.choose(which)
         self.action_pane("logs")
 
     def action_log(self, by: int) -> None:
-        """The next or previous worker's log."""
+        """Show the next or previous worker's log."""
         self._logs.step(by)
 
     def action_follow(self) -> None:
@@ -313,7 +329,7 @@ class RunScreen(MainScreen):
         log.set_follow(not log.follow)
 
     def description(self) -> tuple[str, str]:
-        """The core under the cursor, or the run."""
+        """Describe the core under the cursor, or the run."""
         core = self._cores.chosen_core()
         if core is not None:
             return f"core {core.core}", format_document(core.to_json())
@@ -325,7 +341,7 @@ class ActingRunScreen(RunScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,ctrl+k", "stop_run", "Stop", tooltip="Stop the run; asks first", id="stop"),
-        Binding("n", "new_run", "New run", tooltip="New run like this; asks first", id="new"),
+        Binding("n", "new_run", "New run", tooltip="New run like this one; asks first", id="new"),
         *REMOTE_SHELL_BINDINGS,
     ]
 
@@ -338,9 +354,9 @@ class ActingRunScreen(RunScreen):
         self.console.perform(intents.RepeatRunRequested(self.chosen_run()))
 
     def action_shell(self) -> None:
-        """A shell on the worker whose log is shown."""
+        """Open a shell on the worker of the log that is shown."""
         self.console.perform(intents.ShellRequested(self.chosen_run(), self.chosen_worker()))
 
     def action_execute(self) -> None:
-        """A command on the workers of the run's slice."""
+        """Ask for a command to run on the workers of the run's slice."""
         self.console.perform(intents.ExecRequested(self.chosen_run()))

@@ -1,24 +1,24 @@
-"""How the panes of a run share its screen: a pure function of what there is to show and of the room for it."""
+"""How the panes of a run share its screen: a pure function of their content and the room."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 FRAME_ROWS = 3
-"""Rows of a pane with a table that are no rows of it: frame and header."""
+"""Rows of a pane that its table does not have: frame and header."""
 MIN_CHART_ROWS = 10
-"""Rows of a chart's pane below which nobody reads a curve from it."""
+"""Rows of a chart's pane below which a curve cannot be read."""
 MIN_LOG_ROWS = 8
-"""Rows of the logs' pane, with its frame and tabs, below which nobody follows a log in it."""
+"""Rows of the logs' pane, with frame and tabs, below which a log cannot be followed."""
 EDGE_ROWS = 4
-"""Rows of a run's screen that are no pane's: headline, tabs and keys."""
+"""Rows of a run's screen outside its panes: headline, tabs and footer."""
 MAX_FEW_CORES = 8
 """Up to this many cores are few: one host's."""
 
 
 @dataclass(frozen=True)
 class LayoutInputs:
-    """What the panes have to share."""
+    """What the heights depend on."""
 
     rows: int
     """Rows of the table in the upper half, without its frame."""
@@ -45,17 +45,17 @@ class PaneHeights:
 
 
 def has_room_for_logs(rows: int, height: int) -> bool:
-    """Whether a table of so many rows is low enough for a log beneath it, on a screen of this height."""
+    """Return whether a table of `rows` leaves room for a log beneath it on a screen of this height."""
     return rows + FRAME_ROWS + MIN_LOG_ROWS + EDGE_ROWS <= height
 
 
 def get_upper_room(height: int, used: int) -> int:
-    """Rows that the upper half may take of a screen of which so many are used: three fifths, and one row at least."""
+    """Return the rows for the upper half of a screen with `used` rows taken: three fifths, at least one."""
     return max(FRAME_ROWS + 1, (height - used) * 3 // 5)
 
 
 def divide_height(shape: LayoutInputs) -> PaneHeights:
-    """The upper half as high as its table and charts need; the logs get the rest."""
+    """Return heights: the upper half as its table and charts need, the rest for the logs."""
     rows = shape.rows + FRAME_ROWS
     if shape.one_at_a_time:
         return PaneHeights(False, None, None)

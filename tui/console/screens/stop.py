@@ -1,4 +1,4 @@
-"""The stop dialog: names the run and its workers, asks, and then shows every worker's own answer."""
+"""The stop dialog: names the run and its workers, asks, then shows every worker's answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
-    from tui.console.data.stop_progress import StopProgress
+    from tui.console.data.ongoing_work import StopProgress
     from tui.pod.run import Run
 
 COLUMNS = (
@@ -40,7 +40,7 @@ def _make_row(progress: StopProgress, index: int, name: str, now: float) -> Tabl
     if answer is None:
         waiting = Cell(f"saving… {format_elapsed(now - progress.started)}", "busy")
         state = Cell("no answer", "bad") if progress.done else waiting
-        cells = (state, Cell("–", "dim"), Cell("" if progress.done else "sending SIGTERM, or sent", "dim"))
+        cells = (state, Cell("–", "dim"), Cell("" if progress.done else "waiting for its answer", "dim"))
     else:
         state = Cell("confirmed", "good") if answer.confirmed else Cell("not confirmed", "bad")
         code = Cell("–" if answer.exit_code is None else str(answer.exit_code))
@@ -67,7 +67,7 @@ class StopDialog(LiveDialog["str | None"]):
         self.progress = progress
 
     def body(self) -> Sequence[Widget]:
-        """The question, and a row a worker."""
+        """Return the question, and a table with a row per worker."""
         workers = format_ranks(worker.index for worker in self._run.workers)
         count = len(self._run.workers)
         job = self._run.job
@@ -83,11 +83,11 @@ class StopDialog(LiveDialog["str | None"]):
         ]
 
     def buttons(self) -> Sequence[Button]:
-        """Leave it alone, or stop it."""
+        """Return the two answers, the harmless one first."""
         return [Button(LEAVE, id="leave"), Button("Stop run (y)", id="begin", variant="error")]
 
     def on_mount(self) -> None:
-        """Wait for the answer; the table takes as much room as it has rows."""
+        """Show the question; make the table as high as it has rows."""
         table = self._table
         table.styles.height = min(len(self._run.workers), 16) + 1
         self._arrange()
@@ -102,7 +102,7 @@ class StopDialog(LiveDialog["str | None"]):
         self.tick()
 
     def tick(self) -> None:
-        """Take new answers; also counts the seconds that a worker takes to save."""
+        """Show new answers, and count the seconds that a worker takes to save."""
         if self.progress is None:
             return
         self._table.show(make_rows(self.progress, self.console_clock()))
@@ -110,11 +110,11 @@ class StopDialog(LiveDialog["str | None"]):
             self._progress_text.update(make_plain_text(self.progress.text))
 
     def console_clock(self) -> float:
-        """The console's clock (monotonic seconds)."""
+        """Return the console's clock (monotonic seconds)."""
         return self.console.store.clock()
 
     def answered(self, button: str) -> None:  # noqa: ARG002
-        """The red button."""
+        """Stop: the red button was pressed."""
         self.action_begin()
 
     def action_begin(self) -> None:

@@ -11,16 +11,16 @@ from textual.widgets import Input
 
 
 def join_lines(text: str) -> str:
-    """A command of several lines as one, without the backslashes that join them in a shell."""
+    """Return a command of several lines as one, without the backslashes at their ends."""
     return " ".join(filter(None, (line.strip().removesuffix("\\").rstrip() for line in text.splitlines())))
 
 
 class CommandLine(Input):
-    """Takes all of several pasted lines; a key typed into it replaces nothing. `earlier` is newest first."""
+    """An input that joins pasted lines and recalls commands. `earlier` is newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "earlier(1)", "An earlier command", show=False, id="command.earlier"),
-        Binding("down", "earlier(-1)", "The command after it", show=False, id="command.later"),
+        Binding("up", "earlier(1)", "Earlier command", show=False, id="command.earlier"),
+        Binding("down", "earlier(-1)", "Later command", show=False, id="command.later"),
     ]
 
     def __init__(self, value: str = "", *, id: str, earlier: Iterable[str] = (), placeholder: str = "") -> None:  # noqa: A002 - Textual's own name for it
@@ -31,12 +31,12 @@ class CommandLine(Input):
         self._typed = ""
 
     def remember(self, command: str) -> None:
-        """A command that was just given is the newest of the earlier ones."""
+        """Remember a command as the newest one."""
         self._earlier = [command, *(other for other in self._earlier if other != command)]
         self._back = 0
 
     def action_earlier(self, by: int) -> None:
-        """Show another command; what was typed waits at the other end."""
+        """Show an earlier or later command; what was typed is the latest."""
         if self._back == 0:
             self._typed = self.value
         back = min(max(0, self._back + by), len(self._earlier))
@@ -46,7 +46,7 @@ class CommandLine(Input):
             self.cursor_position = len(self.value)
 
     def on_paste(self, event: events.Paste) -> None:
-        """One line of them."""
+        """Insert pasted lines as one line."""
         event.prevent_default()
         event.stop()
         self.replace(join_lines(event.text), *self.selection)

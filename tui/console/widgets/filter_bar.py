@@ -1,4 +1,4 @@
-"""The line at the bottom that `/` opens: what is typed filters the pane that had the focus."""
+"""The input that `/` opens at the bottom: it filters the pane that had the focus."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Filterable(Protocol):
 
 
 class FilterBar(Input):
-    """Filters as one types; enter keeps the filter, escape takes it away.
+    """Filters while typing. Enter keeps the filter, Esc clears it.
 
-    It takes the keys at once, not on the next turn: what is typed right after `/` must not act on the screen.
+    It takes the focus at once: keys typed right after `/` must not act on the screen.
     """
 
     DEFAULT_CSS = """
@@ -31,12 +31,12 @@ class FilterBar(Input):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Keep it", id="filter.keep"),
-        Binding("escape", "give_up", "No filter", id="filter.clear"),
+        Binding("enter", "submit", "Apply", id="filter.keep"),
+        Binding("escape", "give_up", "Clear", id="filter.clear"),
     ]
 
     def __init__(self) -> None:
-        super().__init__(placeholder="show only what holds …   enter keeps it, esc takes it away", id="filter-bar")
+        super().__init__(placeholder="Filter … (Enter to keep, Esc to clear)", id="filter-bar")
         self._target: Filterable | None = None
 
     def open_for(self, target: Filterable) -> None:

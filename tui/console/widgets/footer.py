@@ -1,4 +1,4 @@
-"""The line of keys at the bottom: as many as there is room for, the most wanted first, none of them cut."""
+"""The footer: as many keys as fit, the most useful first, none of them cut."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ACTION_ORDER = (
 
 
 class ShownKey(NamedTuple):
-    """A key of the line: what it is called, what it does, and whether it does so now."""
+    """A key of the footer: its name, what it does, and whether it is enabled."""
 
     key: str
     display: str

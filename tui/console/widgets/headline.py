@@ -1,4 +1,4 @@
-"""The lines at the top: what one is looking at, in words first and colours second."""
+"""The lines at the top: what the screen shows, in words first and colours second."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.console.render.safe_text import escape_line, fit
+from tui.console.render.safe_text import escape_line, fit, shorten
 from tui.console.widgets.tables.table_columns import Cell
 
 GAP = "  "
 MIN_CELLS = 2
 """Cells that a line keeps, however narrow it is."""
+MIN_SHORTENED_COLUMNS = 18
+"""Columns that a long cell, such as a run's ID, is shortened to at least."""
 
 
 def _fitting(line: tuple[Cell, ...], widths: Sequence[int], width: int) -> tuple[Cell, ...]:
-    """The cells of a line; where they are too many, the dim ones go first, the last of them before the others.
+    """Return the cells that fit: dim ones are dropped first, from the right.
 
-    Then the last ones go that hold a figure: half a number would be another number. The first one, which says what
-    this is or how it stands, never goes. `widths` are the cells'.
+    Then figures are dropped from the right, because half a number is wrong; then the longest cell is shortened.
+    The first cell, the state, always stays. `widths` are the widths of the cells.
     """
     shown = list(zip(line, widths, strict=True))
     while sum(size for _, size in shown) + len(GAP) * (len(shown) - 1) > width:
@@ -31,6 +33,11 @@ def _fitting(line: tuple[Cell, ...], widths: Sequence[int], width: int) -> tuple
         if not dim and (len(shown) <= MIN_CELLS or not any(map(str.isdigit, shown[-1][0].text))):
             break
         del shown[dim[-1] if dim else -1]
+    over = sum(size for _, size in shown) + len(GAP) * (len(shown) - 1) - width
+    place = max(range(len(shown)), key=lambda place: shown[place][1])
+    cell, size = shown[place]
+    if over > 0 and size > MIN_SHORTENED_COLUMNS:
+        shown[place] = cell._replace(text=shorten(cell.text, max(MIN_SHORTENED_COLUMNS, size - over))), size
     return tuple(cell for cell, _ in shown)
 
 
@@ -55,12 +62,12 @@ class Headline(Widget):
         super().__init__(id=id)
         self._lines: tuple[tuple[Cell, ...], ...] = ()
         self._widest: dict[object, list[int]] = {}
-        """Widths that the cells of a line have had, by its place and shape: one that comes and goes with a digit
-        of another would be a flicker."""
+        """The widest that the cells of a line have been, by its place and shape: a cell that comes and goes
+        with a digit of another would flicker."""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What stands there, as text."""
+        """Return the lines as text."""
         return tuple("  ".join(cell.text for cell in line) for line in self._lines)
 
     def show(self, lines: Sequence[Sequence[Cell]]) -> None:
@@ -72,11 +79,11 @@ class Headline(Widget):
             self.refresh(layout=grown)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
-        """One row a line."""
+        """Return one row per line."""
         return max(1, len(self._lines))
 
     def _shown(self, y: int, width: int) -> tuple[Cell, ...]:
-        """The cells of a line that there is room for, however wide they were before."""
+        """Return the cells of a line that fit at the widest they have been."""
         if y >= len(self._lines):
             return ()
         line = self._lines[y]

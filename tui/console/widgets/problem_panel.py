@@ -1,4 +1,4 @@
-"""What needs a person, in full, beneath the headline: marked by sign and colour, and a way to the log it is from."""
+"""The panel beneath the headline for what needs attention, with a way to the log of the worker concerned."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tui.console.render.safe_text import escape_line, fit
 MAX_SENTENCE_ROWS = 10
 """Lines that sentences may take."""
 MAX_QUOTED_ROWS, MAX_QUOTED_ROWS_LOW_SCREEN = 6, 3
-"""Lines that are quoted, on a high and on a low screen."""
+"""Quoted lines, on a tall and on a low screen."""
 LOW_SCREEN_ROWS = 34
 HEIGHT_DIVISOR, MIN_ROWS = 3, 3
-"""Of the screen's height one part in so many, and at least so many lines: what is beneath has to be seen, too."""
+"""The panel takes at most 1/3 of the screen's height, and may take at least 3 rows: the panes beneath need room."""
 SIGNS = {"bad": "✗", "warn": "▲"}
-RESOLVED_TEXT = "nothing is wrong any more"
+RESOLVED_TEXT = "Resolved"
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Problem:
     worker: int | None = None
     quoted: tuple[str, ...] = ()
     is_partial: bool = False
-    """Whether logs are still being read: that nothing is problem then does not mean that nothing is wrong."""
+    """Whether logs are still being read: a problem may be found yet."""
 
 
 class ProblemPanel(Widget):
-    """Takes no room until something is wrong; from then on it stays, so that what is beneath does not jump."""
+    """Takes no room until there is a problem; then it stays, so that the panes beneath do not jump."""
 
     DEFAULT_CSS = """
     ProblemPanel {
@@ -54,10 +54,10 @@ class ProblemPanel(Widget):
     }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"problem--bad", "problem--warn", "problem--dim"}
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,l", "open", "Its log", id="problem.open")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,l", "open", "Open the worker's log", id="problem.open")]
 
     class LogRequested(Message):
-        """The log of a worker is wanted."""
+        """Asks for the log of a worker."""
 
         def __init__(self, worker: int) -> None:
             super().__init__()
@@ -70,11 +70,11 @@ class ProblemPanel(Widget):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What stands there, unwrapped."""
+        """Return the text, unwrapped."""
         return (*self._problem.sentences, *self._problem.quoted)
 
     def show(self, problem: Problem) -> None:
-        """Take what is wrong now; nothing is problem as such once something was."""
+        """Show a problem; after the first one, no problem is shown as resolved."""
         if not problem.sentences and self.has_class("-shown"):
             problem = self._problem if problem.is_partial else Problem((RESOLVED_TEXT,), "dim")
         if problem != self._problem:
@@ -88,7 +88,7 @@ class ProblemPanel(Widget):
             self.refresh(layout=not same)
 
     def _lines(self, width: int) -> list[tuple[str, str]]:
-        """Text and tone of each line; the sentences wrapped, what is quoted cut at the edge."""
+        """Return text and tone of each line: sentences wrapped, quoted lines cut at the edge."""
         height = self.app.size.height
         if self._wrapped[:2] != (width, height):
             room = max(MIN_ROWS, height // HEIGHT_DIVISOR)
@@ -112,11 +112,11 @@ class ProblemPanel(Widget):
         return lines
 
     def rows(self, width: int) -> int:
-        """Rows that it takes of a screen of this width, laid out or not."""
+        """Return the rows that the panel takes on a screen of this width, laid out or not."""
         return len(self._lines(width - self.gutter.width)) if self._problem.sentences else 0
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
-        """As many rows as the lines take."""
+        """Return the number of lines."""
         return max(1, len(self._lines(width)))
 
     def render_line(self, y: int) -> Strip:
@@ -132,7 +132,7 @@ class ProblemPanel(Widget):
         return Strip([Segment(text, style)], width)
 
     def on_click(self, event: events.Click) -> None:
-        """A click leads to the log."""
+        """Open the log."""
         event.stop()
         self.action_open()
 
@@ -143,7 +143,7 @@ class ProblemPanel(Widget):
 
 
 def make_problem(sentences: Sequence[tuple[str, str]], details: Sequence[str] = ()) -> Problem:
-    """One line of (sentence, tone) pairs with the worst tone of them, then each detail on lines of its own."""
+    """Return a problem: sentences joined on one line in their worst tone, then a line per detail."""
     if not sentences and not details:
         return Problem()
     tones = {tone for _, tone in sentences}

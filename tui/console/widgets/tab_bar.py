@@ -1,4 +1,4 @@
-"""One line of names to choose from: the panes of a narrow screen, the logs of any number of workers."""
+"""A line of tabs: the panes of a narrow screen, or the logs of any number of workers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+MARK_COLUMNS = 2
+"""Columns of the sign at an edge beyond which there are more tabs."""
+
 
 class TabBar(Widget, can_focus=True):
-    """Names on one line, one of them chosen; hundreds cost no more than what fits."""
+    """Tabs on one line, one of them active; it scrolls to show the active one."""
 
     DEFAULT_CSS = """
     TabBar {
@@ -33,7 +36,7 @@ class TabBar(Widget, can_focus=True):
     ]
 
     class TabChosen(Message):
-        """Another name was chosen."""
+        """Another tab was chosen."""
 
         def __init__(self, tabs: TabBar, key: str) -> None:
             super().__init__()
@@ -42,7 +45,7 @@ class TabBar(Widget, can_focus=True):
 
         @property
         def control(self) -> TabBar:
-            """The line it came from."""
+            """Return the tab bar it came from."""
             return self.tabs
 
     def __init__(self, items: Sequence[tuple[str, str]] = (), *, id: str | None = None) -> None:  # noqa: A002
@@ -53,7 +56,7 @@ class TabBar(Widget, can_focus=True):
         self._bad: frozenset[str] = frozenset()
 
     def set_items(self, items: Sequence[tuple[str, str]], bad: Collection[str] = ()) -> None:
-        """Take (key, name) pairs; the chosen one stays chosen where it is still there; `bad` ones are red."""
+        """Set the tabs as (key, name) pairs; the active one stays if it still exists; `bad` ones are red."""
         if list(items) == self._items and self._bad == frozenset(bad):
             return
         self._items, self._bad = list(items), frozenset(bad)
@@ -62,20 +65,20 @@ class TabBar(Widget, can_focus=True):
         self.refresh()
 
     def choose(self, key: str) -> None:
-        """Choose by key, and tell."""
+        """Choose a tab by key and post `TabChosen`."""
         if key in dict(self._items) and key != self.active:
             self.active = key
             self.refresh()
             self.post_message(self.TabChosen(self, key))
 
     def action_step(self, by: int) -> None:
-        """Choose the next or the previous."""
+        """Choose the next or the previous tab."""
         keys = [key for key, _ in self._items]
         if keys:
             self.choose(keys[(keys.index(self.active) + by) % len(keys)])
 
     def _spans(self) -> list[tuple[str, int, int]]:
-        """Key, first column, column after, for every name, in one long line."""
+        """Return (key, first column, column after) of every tab, on an endless line."""
         spans, x = [], 0
         for key, name in self._items:
             width = cell_len(name) + 2
@@ -84,7 +87,7 @@ class TabBar(Widget, can_focus=True):
         return spans
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002
-        """Draw the part of the line that has the chosen name in it."""
+        """Draw the part of the line with the active tab."""
         width = self.content_size.width
         base = self.rich_style
         active = base + self.get_component_rich_style("tabs--active", partial=True)
@@ -95,14 +98,20 @@ class TabBar(Widget, can_focus=True):
             style = active if key == self.active else bad if key in self._bad else idle
             segments += [Segment(f" {name} ", style), Segment(" ", base)]
         span = next((span for span in self._spans() if span[0] == self.active), ("", 0, 0))
-        if span[1] < self._left:
-            self._left = span[1]
-        if span[2] > self._left + width:
-            self._left = span[2] - width
-        return Strip(segments).crop(self._left, self._left + width).adjust_cell_length(width, base)
+        line = Strip(segments)
+        if span[1] < self._left + MARK_COLUMNS:
+            self._left = max(0, span[1] - MARK_COLUMNS)
+        if span[2] > self._left + width - MARK_COLUMNS:
+            self._left = max(0, min(span[2] + MARK_COLUMNS, line.cell_length) - width)
+        end = self._left + width
+        before = Strip([Segment("‹ ", idle)]) if self._left else Strip.blank(0)
+        after = Strip([Segment(" ›", idle)]) if line.cell_length - 1 > end else Strip.blank(0)
+        part = line.crop(self._left + before.cell_length, end - after.cell_length)
+        shown = part.adjust_cell_length(width - before.cell_length - after.cell_length, base)
+        return Strip.join([before, shown, after])
 
     def on_click(self, event: events.Click) -> None:
-        """Choose what was clicked on."""
+        """Choose the tab that was clicked."""
         x = event.x - self.gutter.left + self._left
         for key, start, end in self._spans():
             if start <= x < end:

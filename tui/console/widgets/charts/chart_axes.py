@@ -1,4 +1,4 @@
-"""Where a chart's axes have their ticks, and how a run's time is written there."""
+"""The ticks of a chart's axes, and the format of a run's time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from textual_plot import AxisFormatter
 from tui.text.durations import format_clock
 
 TIME_STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-"""Seconds between two ticks: what people count time in."""
+"""Seconds between two ticks, in the units that people use."""
 _MANTISSAS = (1.0, 2.0, 5.0, 10.0, 20.0)
 _ROUNDING = 1e-9
 
 
 def ticks_within(low: float, high: float, most: int) -> list[float]:
-    """Round numbers between `low` and `high`, at most `most` of them; empty where there is nothing between."""
+    """Return at most `most` round numbers between `low` and `high`; none if the range is empty."""
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low or most < 1:
         return []
     power = 10.0 ** math.floor(math.log10((high - low) / (most + 1)))
@@ -31,7 +31,7 @@ class RunTime(AxisFormatter):
     """Seconds since a run's first sample, written `mm:ss`, from an hour on `hh:mm:ss`."""
 
     def get_ticks(self, min_: float, max_: float, max_ticks: int = 8) -> list[float]:
-        """Ticks at whole steps of people's time; whole days where a run is longer than all of them."""
+        """Return ticks at whole steps of time; whole days for a very long run."""
         span = max_ - min_
         step = next((step for step in TIME_STEPS if span / step < max_ticks), None)
         if step is None:
@@ -39,5 +39,5 @@ class RunTime(AxisFormatter):
         return [float(number * step) for number in range(math.ceil(min_ / step), int(max_ // step) + 1)]
 
     def get_labels_for_ticks(self, ticks: Sequence[float]) -> list[str]:
-        """The ticks as clocks show them."""
+        """Return the ticks as a clock shows them."""
         return [format_clock(tick).removeprefix("00:") for tick in ticks]

@@ -1,4 +1,4 @@
-"""Loss and rate of the whole pod over the run; redrawn at most once a second, and only while it is to be seen."""
+"""Charts of the pod's loss and rate over the run."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 MARGIN_LEFT = 9
 ROWS_A_TICK = 1.3
-"""Rows of a plot between two labels: on less than one they would share a row, and one would be left out."""
+"""Rows of a plot between two labels: with less than one, labels would share a row."""
 COLUMNS_A_TICK = 9
 PLOT_EDGES = 3
-"""Rows of a plot that are its frame and its time axis."""
+"""Rows of a plot's frame and time axis."""
 ENOUGH_TICKS = 5
 EDGE, LOSS, RATE = ("grey50", "grey50"), ("bright_cyan", "cyan"), ("bright_green", "green")
-"""Colours of lines on a dark and on a light screen: a thin line in a bright one is not seen on white."""
+"""Colours of lines on a dark and a light screen: thin bright lines are invisible on white."""
 TIME, SAMPLES = "time", "samples"
 
 
@@ -53,7 +53,7 @@ class Chart(Vertical):
         self.draws = 0
         """Redraws since the start: what the paint budgets count."""
         self.has_curve = False
-        """Whether there was anything to draw the last time."""
+        """Whether the last draw had a curve."""
         self._drawn: tuple[object, ...] = ()
         self._again: Callable[[], None] | None = None
         self._plot = Plot(allow_pan_and_zoom=False)
@@ -67,19 +67,19 @@ class Chart(Vertical):
         self._empty = Static("drawing…", classes="empty", markup=False)
 
     def compose(self) -> ComposeResult:
-        """The plot."""
+        """Lay out the plot and the text shown without a curve."""
         yield self._plot
         yield self._empty
 
     def on_resize(self) -> None:
-        """As many ticks as there is room for now."""
+        """Draw again, with as many ticks as there is room for."""
         if self._again is not None:
             self._again()
 
     def show(
         self, x: Floats, label: str, lines: Sequence[tuple[Floats, Colors]], *, low: float | None = None
     ) -> None:
-        """Draw lines, each with its colours, down to `low`; does nothing when they are the ones that are there."""
+        """Draw lines, each with its colours, down to `low`; do nothing if they are already drawn."""
         is_dark = self.app.current_theme.dark
         drawn = (self.size, is_dark, x.tobytes(), *(line.tobytes() for line, _ in lines))
         if drawn == self._drawn or not self.is_mounted:
@@ -92,7 +92,7 @@ class Chart(Vertical):
         self.has_curve = plot.display = len(x) > 1 and len(values) > 0
         self._empty.display = not self.has_curve
         self._empty.update(
-            "no samples yet" if not len(x) else "no figures yet" if not len(values) else "one point yet"
+            "no samples yet" if not len(x) else "no figures yet" if not len(values) else "only one point so far"
         )
         plot.clear()
         if isinstance(self.parent, Pane):
@@ -105,7 +105,7 @@ class Chart(Vertical):
                 plot.plot(x[known], line[known], line_style=dark if is_dark else light, hires_mode=HiResMode.BRAILLE)
 
     def _scale(self, x: Floats, is_time: bool, low: float, high: float) -> None:
-        """Limits and ticks of both axes, as many as there is room for."""
+        """Set limits and ticks of both axes, as many as there is room for."""
         plot = self._plot
         room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
         bottom, top = (low if low == 0.0 else low - room), high + room
@@ -122,13 +122,13 @@ class Chart(Vertical):
 
 
 def readable(ticks: Sequence[float], labels: Sequence[str], last: float, columns: int) -> list[float]:
-    """Ticks whose labels, centred beneath them, end within an axis of so many columns from 0 to `last`."""
+    """Return the ticks with labels that, centred, end within an axis of `columns` from 0 to `last`."""
     ends = [tick / (last or 1.0) * columns + len(label) / 2 for tick, label in zip(ticks, labels, strict=True)]
     return [tick for tick, end in zip(ticks, ends, strict=True) if end <= columns + 0.5]
 
 
 def time_axis(series: PodSeries) -> tuple[Floats, str]:
-    """Return where each point stands, and what that is called: time where it goes on from point to point."""
+    """Return each point's place and the axis' name: time if it increases from point to point, else samples."""
     time = series.time
     if len(time) > 1 and (np.diff(time) > 0).all():
         began = series.began if series.began <= time[0] else time[0]

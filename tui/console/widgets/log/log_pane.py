@@ -15,12 +15,15 @@ from textual.strip import Strip
 
 from tui.console.data.line_index import IndexedLine, LineSource
 from tui.console.data.line_search import TextFilter
+from tui.console.platform._compat_textual import set_scrolled_size
 from tui.console.render.safe_text import fit
 from tui.console.widgets.log.log_wrapping import (
+    SEVERITIES,
     WrappedRow,
     clip_rows,
     cut_line,
     find_matches,
+    find_severity,
     format_visible_line,
     format_whole_line,
     get_worker_color,
@@ -31,9 +34,9 @@ from tui.console.widgets.tables.line_view import LineView
 TICK_BUDGET_BYTES = 4 * 1024 * 1024
 """Bytes indexed or searched in one tick: some milliseconds, so that a key never waits."""
 FAR_BEHIND_BYTES = 64 * 1024
-"""From this many bytes on that are not indexed yet, the end is shown from the file's end."""
+"""With more bytes than this not indexed yet, the last lines are read from the file's end."""
 PAINT_INTERVAL_S = 0.2
-"""Seconds between two paints of a log that grows by screenfuls: nobody reads faster, and each costs 10 ms."""
+"""Seconds between two paints of a log that grows by screenfuls: people read no faster, and each costs 10 ms."""
 SIDEWAYS_COLUMNS = 16
 """Columns that one press of left or right moves."""
 
@@ -47,11 +50,13 @@ class LogPane(LineView):
         & > .log--dim { text-style: dim; }
         & > .log--found { background: $warning-darken-2; text-style: bold; }
         & > .log--current { background: $surface-lighten-2; }
+        & > .log--error { color: $text-error; text-style: bold; }
+        & > .log--warning { color: $text-warning; }
         &:light > .log--found { background: $warning-lighten-2; }
         &:light > .log--current { background: $surface-darken-2; }
     }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--dim", "log--found", "log--current"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"log--{part}" for part in ("dim", "found", "current", *SEVERITIES)}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False, id="log.up"),
         Binding("down,j", "move(1)", "Down", show=False, id="log.down"),
@@ -60,66 +65,63 @@ class LogPane(LineView):
         Binding("left", "sideways(-1)", "Left", show=False, id="log.left"),
         Binding("right", "sideways(1)", "Right", show=False, id="log.right"),
         Binding("home,g", "first", "First line", show=False, id="log.first"),
-        Binding("end,G", "last", "Last line, and follow", show=False, id="log.last"),
-        Binding("n", "match(1)", "Next line found, in its place", show=False, id="log.next_match"),
-        Binding("N", "match(-1)", "Previous line found", show=False, id="log.previous_match"),
-        Binding("m", "around", "Only lines found, or all of them", show=False, id="log.around"),
-        Binding("w", "wrap", "Wrap long lines, or cut them", show=False, id="log.wrap"),
-        Binding("y", "copy", "Copy the lines on the screen, whole", show=False, id="log.copy"),
+        Binding("end,G", "last", "Last line; follow the log", show=False, id="log.last"),
+        Binding("n", "match(1)", "Next match, in context", show=False, id="log.next_match"),
+        Binding("N", "match(-1)", "Previous match, in context", show=False, id="log.previous_match"),
+        Binding("m", "around", "Show only matches, or all lines", show=False, id="log.around"),
+        Binding("w", "wrap", "Wrap or cut long lines", show=False, id="log.wrap"),
+        Binding("y", "copy", "Copy visible lines", show=False, id="log.copy"),
     ]
 
     class SummaryChanged(Message):
-        """What the pane would say about itself is another: follow, filter, number of lines."""
+        """The summary has changed: follow, filter, number of lines."""
 
         def __init__(self, pane: LogPane) -> None:
             super().__init__()
             self.pane = pane
 
-    def __init__(self, *, show_worker: bool = False, id: str | None = None) -> None:  # noqa: A002
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.follow = True
-        self.show_worker = show_worker
+        self.show_worker = False
         self.filter_text = ""
         self.lines_drawn = 0
         """Lines drawn since the start: what the paint budgets count."""
         self._source: LineSource | None = None
         self._shown: LineSource | None = None
         self._found: TextFilter | None = None
-        """The lines that hold the filter's text."""
+        """The lines that match the filter."""
         self._match: int | None = None
-        """Place among the found of the one that is shown among its neighbours; None while only found ones are."""
+        """Place of the match that is shown in context; None while only matches are shown."""
         self._window: list[IndexedLine] = []
         self._window_at: tuple[int, int] | None = None
         self._rows: list[WrappedRow] | None = None
         self._painted_at, self._painted_count = 0.0, 0
-        self._sideways = 0
-        self._wrap = False
+        self._sideways, self._wrap = 0, False
         self._fitted: tuple[object, ...] = ()
         self._fits = 1
         """How many of the last lines fit, wrapped, and for what that was worked out."""
-        self._empty = "nothing was written yet"
         self._announced = ""
 
     def on_unmount(self) -> None:
-        """Give back the files of the log that is shown."""
+        """Close the files of the log."""
         if self._source is not None:
             self._source.close()
 
     # --- data in ------------------------------------------------------------------------------------------------
 
-    def open(self, source: LineSource, *, show_worker: bool = False, empty: str = "nothing was written yet") -> None:
-        """Show another log, from its end; a filter that is set holds for it too."""
+    def open(self, source: LineSource, *, show_worker: bool = False) -> None:
+        """Show another log, from its end; the filter stays."""
         if self._source is not None and self._source is not source:
             self._source.close()
         self._source = source
         self.show_worker = show_worker
-        self._empty = empty
         self._sideways = 0
         self.follow = True
         self.set_filter(self.filter_text)
 
     def set_filter(self, text: str) -> None:
-        """Show only lines that hold this text, whatever its case, of the whole log."""
+        """Show only lines of the log that contain this text, whatever its case."""
         self.filter_text = text
         self._match = None
         if self._source is not None:
@@ -130,18 +132,18 @@ class LogPane(LineView):
         self.refresh()
 
     def tick(self, budget: int = TICK_BUDGET_BYTES) -> None:
-        """Look for new lines; repaints only when what is on the screen differs, and not at every screenful."""
+        """Read new lines; repaint only if the visible ones differ, and not for every screenful."""
         if self._shown is None:
             return
         (self._found or self._shown).advance(budget)
         count, now = self._shown.count, time.monotonic()
-        grows_fast = count - self._painted_count >= self._height()
+        grows_fast = count - self._painted_count >= self.room.height
         if self._window_at is not None and grows_fast and now - self._painted_at < PAINT_INTERVAL_S:
             return
         self._painted_at, self._painted_count = now, count
         self._set_height()
         if self.follow and self.scroll_offset.y != self._last_top():
-            self._scroll_at_once(self._last_top())
+            self.scroll_to(y=self._last_top(), animate=False)
         before = self._window
         self._read()
         if self._window != before:
@@ -149,11 +151,10 @@ class LogPane(LineView):
         self._announce()
 
     def _set_height(self) -> None:
-        """Tell the scrollbar only: assigning `virtual_size` would lay out and repaint the whole screen."""
-        size = Size(self.size.width, self._last_top() + self._height())
+        """Update the scrollbar if the number of lines has changed."""
+        size = Size(self.size.width, self._last_top() + self.room.height)
         if size != self.virtual_size:
-            self.set_reactive(LogPane.virtual_size, size)
-            self._scroll_update(size)
+            set_scrolled_size(self, size)
 
     def _announce(self) -> None:
         if self.summary != self._announced:
@@ -162,7 +163,7 @@ class LogPane(LineView):
 
     @property
     def summary(self) -> str:
-        """What the pane says about itself: lines, filter, whether it follows, how far a search is."""
+        """Return the pane's subtitle: lines, filter, progress of a search, whether it follows."""
         if self._shown is None:
             return ""
         count = self._shown.count
@@ -171,7 +172,8 @@ class LogPane(LineView):
             place = "" if self._match is None else f"{self._match + 1:,} of "
             count = self._found.count
             parts[0] = f"{place}{count:,} line{'s' * (count != 1)} with “{self.filter_text}”"
-            parts += ["n N step through them"] * (self._match is None and self._found.count > 0)
+            order = ", newest first" if self.follow else ""
+            parts += [f"n N show matches in context{order}"] * (self._match is None and count > 0)
         if self._shown.behind > FAR_BEHIND_BYTES:
             done = 100 * (1 - self._shown.behind / max(1, self._shown.size))
             parts.append(f"{'searched' if self.filter_text else 'read'} {max(0, int(done))} %")
@@ -182,16 +184,13 @@ class LogPane(LineView):
             parts.append("wrapped")
         return " · ".join(parts)
 
-    def _height(self) -> int:
-        return self.room.height
-
     def _last_top(self) -> int:
-        """The line that is at the top when the last one is to be seen."""
+        """Return the top line when the last one is visible."""
         count = self._shown.count if self._shown else 0
-        return max(0, count - (self._fitting(count) if self._wrap else self._height()))
+        return max(0, count - (self._fitting(count) if self._wrap else self.room.height))
 
     def _fitting(self, count: int) -> int:
-        """How many of the last lines fit, wrapped; at least one, which may be longer than the pane."""
+        """Return how many of the last lines fit, wrapped; at least one, which may be longer than the pane."""
         width, height = self.room
         if self._fitted != (fitted := (self._shown, count, width, height)):
             rows = fits = 0
@@ -204,8 +203,8 @@ class LogPane(LineView):
         return self._fits
 
     def _read(self) -> None:
-        """Take the lines that are to be seen: from the top on, or the last ones, of which wrapped fewer fit."""
-        height, top = self._height(), self.scroll_offset.y
+        """Read the visible lines: from the top on, or the last ones, of which fewer fit when wrapped."""
+        height, top = self.room.height, self.scroll_offset.y
         self._window_at, self._rows = (top, height), None
         if self._shown is None:
             self._window = []
@@ -215,37 +214,30 @@ class LogPane(LineView):
             self._window = self._shown.lines(self._first_line(), height)
 
     def _first_line(self) -> int:
-        """Number of the window's first line."""
+        """Return the number of the window's first line."""
         if self._wrap and self.follow and self._shown is not None:
-            return max(0, self._shown.count - self._height())
+            return max(0, self._shown.count - self.room.height)
         return self.scroll_offset.y
 
     # --- drawing ------------------------------------------------------------------------------------------------
 
-    def _scroll_at_once(self, top: int) -> None:
-        self.scroll_to(y=top, animate=False)
-
     def render_line(self, y: int) -> Strip:
-        """Draw one row of what is to be seen."""
+        """Draw one visible row."""
         width = self.room.width
         rows = self._rows_now()
         self.lines_drawn += 1
         if y >= len(rows):
-            if y == 0 and self._empty:
-                text = "nothing found" if self.filter_text else self._empty
+            if y == 0:
+                text = "No lines match. Esc clears the filter." if self.filter_text else "Log is empty"
                 return Strip([Segment(fit(" " + text, width), self.toned("log--dim"))], width)
             return Strip.blank(width, self.base_style)
         row = rows[y]
-        return self._strip(self._window[row.place], row, width, ("log--current",) if self._is_match(row) else ())
-
-    def _is_match(self, row: WrappedRow) -> bool:
-        """Whether a row is of the found line that is shown among its neighbours."""
-        if self._match is None or self._found is None:
-            return False
-        return self._found.number(self._match) == self._first_line() + row.place
+        match = None if self._match is None or self._found is None else self._found.number(self._match)
+        parts = find_severity(row.line) + (("log--current",) if match == self._first_line() + row.place else ())
+        return self._strip(self._window[row.place], row, width, parts)
 
     def _rows_now(self) -> list[WrappedRow]:
-        """The window's rows: a line each, or as many as it takes; of those that are too many, the ones to be seen."""
+        """Return the visible rows of the window: one per line, or more when wrapped."""
         width, height = self.room
         if self._rows is None or self._window_at != (self.scroll_offset.y, height):
             self._read()
@@ -278,7 +270,7 @@ class LogPane(LineView):
         return Strip(segments, max(width, len(label))).adjust_cell_length(width)
 
     def _marked(self, row: WrappedRow, shown: str, under: tuple[str, ...]) -> list[Segment]:
-        """What is shown of a row, with what the filter found in its line, however much of that stands there."""
+        """Return the segments of a row, with the filter's matches highlighted."""
         plain = self.toned(*under)
         if not self.filter_text:
             return [Segment(shown, plain)]
@@ -298,10 +290,10 @@ class LogPane(LineView):
         self.call_after_refresh(self.tick)
 
     def set_follow(self, follow: bool) -> None:
-        """Stay at the end as lines come, or stay where one is."""
+        """Follow the end as lines come, or stay at the present line."""
         self.follow = follow
         if follow:
-            self._scroll_at_once(self._last_top())
+            self.scroll_to(y=self._last_top(), animate=False)
         self._rows = None
         self.refresh()
         self._announce()
@@ -315,26 +307,26 @@ class LogPane(LineView):
 
     def _go(self, top: int) -> None:
         self.follow = False
-        self._scroll_at_once(min(max(0, top), self._last_top()))
+        self.scroll_to(y=min(max(0, top), self._last_top()), animate=False)
         self._announce()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is about found lines there is only with a filter: else the keys are the screen's."""
+        """Enable the keys for matches only with a filter; else they belong to the screen."""
         if action in ("match", "around"):
             return self._found is not None
         return super().check_action(action, parameters)
 
     def action_match(self, by: int) -> None:
-        """The next or previous line found, with the lines around it; at first one that is to be seen."""
+        """Show the next or previous match in context; at first a visible one."""
         if self._found is None or not self._found.count:
             return
         last = self._found.count - 1
         place = (last if self.follow else self.scroll_offset.y) if self._match is None else self._match + by
         self._match = min(max(0, place), last)
-        self._show_lines(self._source, self._found.number(self._match) - self._height() // 3)
+        self._show_lines(self._source, self._found.number(self._match) - self.room.height // 3)
 
     def action_around(self) -> None:
-        """From the found lines to all lines and back."""
+        """Switch between matches only and all lines."""
         if self._match is None:
             self.action_match(0)
         else:
@@ -342,14 +334,14 @@ class LogPane(LineView):
             self._show_lines(self._found, place)
 
     def _show_lines(self, source: LineSource | None, top: int) -> None:
-        """Show other lines, from this one on."""
+        """Show another source from line `top` on."""
         self._shown, self.follow, self._rows = source, False, None
         self._set_height()
         self._go(top)
         self.refresh()
 
     def action_move(self, by: int) -> None:
-        """Scroll by lines; who comes down to the last one follows again."""
+        """Scroll by lines; follow again at the last one."""
         rows = self._rows_now()
         top = self._first_line() + (rows[0].place if rows else 0) + by
         if by > 0 and top >= self._last_top():
@@ -363,18 +355,18 @@ class LogPane(LineView):
         self.action_move(by * max(1, rows[-1].place - rows[0].place if rows else 1))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel follows again at the last line, too."""
-        if not (event.ctrl or event.shift):
-            event.prevent_default()
-            event.stop()
-            self.action_move(round(self.app.scroll_sensitivity_y))
+        """Scroll down by the wheel; follow again at the last line."""
+        self._scroll_by_wheel(event, 1)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel goes up from the line at the top, wrapped or not."""
+        """Scroll up by the wheel, wrapped or not."""
+        self._scroll_by_wheel(event, -1)
+
+    def _scroll_by_wheel(self, event: events.MouseEvent, direction: int) -> None:
         if not (event.ctrl or event.shift):
             event.prevent_default()
             event.stop()
-            self.action_move(-round(self.app.scroll_sensitivity_y))
+            self.action_move(direction * round(self.app.scroll_sensitivity_y))
 
     def action_sideways(self, by: int) -> None:
         """Scroll sideways: long lines are cut at the edge."""
@@ -384,20 +376,20 @@ class LogPane(LineView):
         self._announce()
 
     def action_wrap(self) -> None:
-        """Long lines over several rows, or cut at the edge; what is at the top stays there."""
+        """Wrap long lines or cut them at the edge; the top line stays."""
         top = self._first_line()
         self._wrap, self._sideways, self._rows = not self._wrap, 0, None
         self._set_height()
-        self._scroll_at_once(self._last_top() if self.follow else min(top, self._last_top()))
+        self.scroll_to(y=self._last_top() if self.follow else min(top, self._last_top()), animate=False)
         self.refresh()
         self._announce()
 
     def action_copy(self) -> None:
-        """Hand the terminal's clipboard what is on the screen, as it was written but for what would act on one."""
+        """Copy the visible lines in full to the terminal's clipboard, control characters made visible."""
         places = dict.fromkeys(row.place for row in self._rows_now())
         self.app.copy_to_clipboard("\n".join(format_whole_line(self._window[place]) for place in places))
         count = f"{len(places)} line{'s' * (len(places) != 1)}"
-        self.notify(f"{count} handed to the terminal's clipboard, where it has one", timeout=3)
+        self.notify(f"Copied {count} (if your terminal supports it)", timeout=3)
 
     def action_first(self) -> None:
         """Go to the first line."""

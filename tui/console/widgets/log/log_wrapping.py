@@ -1,4 +1,4 @@
-"""How lines of a log stand in the rows of its pane: cut at the edge or wrapped, with what a filter found. Pure."""
+"""Lines of a log as rows of its pane: cut or wrapped, with the matches of a filter. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,26 +14,33 @@ from tui.console.render.safe_text import ELLIPSIS, decode_line, decode_visible_l
 
 WORKER_COLORS = ("cyan", "magenta", "yellow", "green", "bright_blue", "bright_red", "bright_cyan", "bright_magenta")
 
+SEVERITIES = ("error", "warning")
+_SEVERE = re.compile(
+    r"\b(?:(?P<error>(?:ERROR|CRITICAL|FATAL)\b|Traceback \(most recent|[A-Z]\w*(?:Error|Exception):"
+    r"|[Ll]oss[=:] ?nan\b)|(?P<warning>(?:WARN|WARNING)\b|[A-Z]\w*Warning:))"
+)
+"""Words by which logs mark errors and warnings. A word such as `error=0.5` is a figure, not an error."""
+
 
 def get_worker_color(worker: int) -> str:
-    """A worker's colour wherever its number shows; colours repeat, numbers tell."""
+    """Return a worker's colour. Colours repeat; the number identifies the worker."""
     return WORKER_COLORS[worker % len(WORKER_COLORS)]
 
 
 class WrappedRow(NamedTuple):
-    """A row of the pane: the line by its place in the window, and the part of its text that stands there."""
+    """A row of the pane: the place of its line in the window, and the part of the text that is shown."""
 
     place: int
     text: str
     line: str
     """The whole text of the line."""
     start: int
-    """Where in it the part begins."""
+    """Where the part begins in it."""
     is_first: bool
 
 
 def format_whole_line(line: IndexedLine) -> str:
-    """A line as it was written, and how much of it was too much to be read."""
+    """Return a line as it was written, and how many of its bytes were not read."""
     return decode_line(line.data) + format_missing(line)
 
 
@@ -43,12 +50,12 @@ def format_visible_line(line: IndexedLine) -> str:
 
 
 def format_missing(line: IndexedLine) -> str:
-    """Says that a very long line goes on, and where all of it is to be had."""
-    return f" {ELLIPSIS} {line.missing:,} more bytes: tpu-tui logs writes them all" if line.missing else ""
+    """Return a note that a very long line goes on, and how to see it."""
+    return f" {ELLIPSIS} {line.missing:,} more bytes (tpu-tui logs prints them)" if line.missing else ""
 
 
 def cut_line(line: str, place: int, room: int, sideways: int) -> list[WrappedRow]:
-    """The one row of a line that is cut at the edge, from a column on."""
+    """Return the single row of a cut line, from column `sideways` on."""
     if not sideways:
         return [WrappedRow(place, fit(line, room), line, 0, True)]
     strip = Strip([Segment(line)])
@@ -56,7 +63,7 @@ def cut_line(line: str, place: int, room: int, sideways: int) -> list[WrappedRow
 
 
 def wrap_line(line: str, place: int, room: int) -> list[WrappedRow]:
-    """As many rows as a line takes."""
+    """Return the rows of a wrapped line."""
     rows: list[WrappedRow] = []
     start = 0
     for part in chop_cells(line, room) or [""]:
@@ -66,15 +73,21 @@ def wrap_line(line: str, place: int, room: int) -> list[WrappedRow]:
 
 
 def clip_rows(rows: list[WrappedRow], height: int, room: int) -> list[WrappedRow]:
-    """The rows that there is height for; a line that alone takes more ends with a sign."""
+    """Return the rows that fit; a line that continues below ends with `…`."""
     shown = rows[:height]
     if len(rows) > height and shown[0].place == rows[height].place:
         shown[-1] = shown[-1]._replace(text=fit(shown[-1].text + ELLIPSIS, room))
     return shown
 
 
+def find_severity(line: str) -> tuple[str, ...]:
+    """Return the style of a line that reports an error or a warning, as its component class; empty for others."""
+    found = _SEVERE.search(line)
+    return (f"log--{found.lastgroup}",) if found else ()
+
+
 def find_matches(row: WrappedRow, text: str) -> list[tuple[int, int]]:
-    """Which parts of a row hold a text, whatever its case; one that goes on across its edge as far as it is here."""
+    """Return the parts of a row that match a text, whatever its case; a match across the edge is cut there."""
     begin = max(0, row.start - len(text))
     near = row.line[begin : row.start + len(row.text) + len(text)]
     ends = [

@@ -1,4 +1,4 @@
-"""The charts of a run in their frames: loaded when they are first to be seen, drawn in turns and not too often."""
+"""The charts of a run in their frames: loaded when first visible, drawn in turn at a bounded rate."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ if TYPE_CHECKING:
     from tui.logs.snapshot import Snapshot
 
 CHART_INTERVAL_S = 1.0
-"""Seconds between two redraws of charts, each of them in its turn: 15 ms each."""
+"""Seconds between two redraws of a chart, which cost 15 ms each."""
 CHART_TIME_DIVISOR = 20
 """Drawing the charts may take one part in this many of the loop's time."""
 EMPTY_CHART_INTERVAL_S = 0.2
-"""Seconds until a chart without a curve is looked at again: beside figures in the headline it must not stay empty."""
+"""Seconds until a chart without a curve is drawn again, so that it does not stay empty for long."""
 MIN_CHART_PANE_ROWS = 8
 """Rows of a chart with its frame and axis that show a curve at all."""
 BOTH_CHARTS = 2
-"""Redraws that are owed at once when the charts come to be seen."""
+"""Redraws that are due at once when the charts become visible."""
 
 
 def format_rate_title(snapshot: Snapshot) -> str:
-    """What the rates of the chart count, and whose they are."""
+    """Return the chart's title: the unit of the rate, of the pod or of the median core."""
     if snapshot.rate_median is None:
         return "rate"
-    unit = snapshot.rate_unit or "of an unknown unit,"
-    return f"rate: {unit} of the {'median core' if snapshot.rate_total is None else 'pod'}"
+    source = "median core" if snapshot.rate_total is None else "pod"
+    return (
+        f"rate: {snapshot.rate_unit} of the {source}" if snapshot.rate_unit else f"rate of the {source}, unit unknown"
+    )
 
 
 class ChartPanes(Vertical, can_focus=True):
@@ -43,7 +45,7 @@ class ChartPanes(Vertical, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._panes = (
-            Pane("loss: median, min and max of the cores", Static(), id="pane-loss"),
+            Pane("loss: median of the cores (grey: min and max)", Static(), id="pane-loss"),
             Pane("rate: examples/s of the pod", Static(), id="pane-rate"),
         )
         self._charts: tuple[LossChart, RateChart] | None = None
@@ -51,15 +53,15 @@ class ChartPanes(Vertical, can_focus=True):
         self._next, self._owed = 0, 0
 
     def compose(self) -> ComposeResult:
-        """Their frames: there from the first paint on, so that nothing jumps."""
+        """Lay out the frames, present from the first paint on, so that nothing jumps."""
         yield from self._panes
 
     def on_resize(self) -> None:
-        """Where two charts would be nothing but frames, one above the other, the loss has the room alone."""
+        """Show the loss alone if two charts one above the other would be too low."""
         self.set_class(self.size.height < 2 * MIN_CHART_PANE_ROWS, "-low")
 
     def load(self) -> None:
-        """Make the charts if they are to be seen: the plotting library is loaded after the first paint only."""
+        """Make the charts if they are visible: the plotting library loads after the first paint only."""
         if self._charts is None and self.display:
             from tui.console.widgets.charts.charts import LossChart, RateChart
 
@@ -69,11 +71,11 @@ class ChartPanes(Vertical, can_focus=True):
                 pane.mount(chart)
 
     def redraw_soon(self) -> None:
-        """Draw both as soon as there is something to draw: they have just come to be seen."""
+        """Draw both charts soon: they have just become visible."""
         self._due, self._owed = 0.0, BOTH_CHARTS
 
     def set_note(self, note: str) -> None:
-        """Say in the frames what holds of the curves now, as that they are still being read."""
+        """Show a note in the titles, e.g. that logs are still being read."""
         for pane in self._panes:
             pane.set_note(note)
 

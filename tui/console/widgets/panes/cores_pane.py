@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import ContentSwitcher
 
-from tui.console.render import run_summary
+from tui.console.render import launch_phases, run_summary
 from tui.console.render.freshness import is_launching
 from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
@@ -21,34 +21,35 @@ CORES, PHASES = "cores", "phases"
 
 
 class CoresPane(Pane):
-    """Two tables of which one is to be seen; takes both from the feed."""
+    """Two tables, of which one is visible, filled from the feed."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
         self.cores = CoreTableWidget(id=CORES)
-        self.phases = RowTable(run_summary.PHASE_COLUMNS, empty="nothing has happened yet", id=PHASES)
+        self.phases = RowTable(launch_phases.PHASE_COLUMNS, empty="Waiting for the first event", id=PHASES)
         self._tables = ContentSwitcher(self.phases, self.cores, initial=PHASES)
         super().__init__("cores", self._tables, id=id)
 
     @property
     def table(self) -> LineTable:
-        """The table that is to be seen."""
+        """Return the visible table."""
         return self.cores if self._tables.current == CORES else self.phases
 
     def take(self, feed: Feed, unseen: frozenset[int]) -> None:
-        """Show what the feed holds; `unseen` are the workers whose figures are not being updated."""
+        """Show the feed; `unseen` are the workers with frozen figures."""
         if not (self.phases.is_mounted and self.cores.is_mounted):
             return
         snapshot = feed.snapshot
         if snapshot is None or not len(snapshot):
             self._tables.current = PHASES
-            self.phases.show(run_summary.make_phase_rows(feed))
-            self.set_title(run_summary.format_phase_title(feed))
+            self.phases.set_empty(launch_phases.explain_no_phases(feed))
+            self.phases.show(launch_phases.make_phase_rows(feed))
+            self.set_title(launch_phases.format_phase_title(feed))
         else:
             self._bring_cores()
             self._show(snapshot, feed, unseen)
 
     def _bring_cores(self) -> None:
-        """Put the cores where the phases were; the keys go with them."""
+        """Replace the phases by the cores; the focus goes with them."""
         if self._tables.current != CORES:
             had_keys = self.phases.has_focus
             self._tables.current = CORES
@@ -64,11 +65,11 @@ class CoresPane(Pane):
         self.set_subtitle(run_summary.format_core_note(snapshot, self.cores, is_reading=reading))
 
     def chosen_core(self) -> CoreRow | None:
-        """The core under the cursor of the table that has the keys."""
+        """Return the core under the cursor if the table has the focus."""
         return self.core_at(self.cores.cursor_key) if self.cores.has_focus else None
 
     def core_at(self, key: object) -> CoreRow | None:
-        """The core that a row of the table is about; None where no row has this key."""
+        """Return the core of a row; None if no row has this key."""
         snapshot = self.cores.snapshot
         if snapshot is None or not isinstance(key, int) or self.cores.row_of(key) is None:
             return None

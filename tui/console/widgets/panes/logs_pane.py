@@ -31,11 +31,11 @@ class LogsPane(Pane):
 
     @property
     def worker(self) -> int | None:
-        """Whose log is shown; None while all workers' are."""
+        """Return the worker of the log that is shown; None for the merged log."""
         return None if self._tabs.active in ("", MERGED) else int(self._tabs.active)
 
     def take_workers(self) -> None:
-        """A tab for each worker that the feed knows, the one that failed first and marked."""
+        """Show a tab per worker of the feed; the failed one comes first and is marked."""
         status = self._feed.status
         failed = None if status is None else find_failed_worker(status)
         workers = sorted(self._feed.workers, key=lambda worker: worker != failed)
@@ -66,7 +66,7 @@ class LogsPane(Pane):
         self.log_pane.open(self._source, show_worker=which == MERGED)
 
     def take(self, *, is_seen: bool) -> None:
-        """Read on, where it is to be seen; another attempt's log is another file."""
+        """Show new lines while visible; open the new file of another attempt."""
         status = self._feed.status
         if status is not None and status.attempt != self._attempt:
             self.open()

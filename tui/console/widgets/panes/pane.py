@@ -1,4 +1,4 @@
-"""A bordered part of a screen: a title, what it holds, and what is wrong with its source."""
+"""A bordered part of a screen: a title, a body, and the problems of its source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_PROBLEMS = 3
 
 
 class Pane(Vertical):
-    """Frames one widget; problems of its source stand beneath it, the others stay untouched."""
+    """Frames one widget; problems of its source are shown beneath it."""
 
     DEFAULT_CSS = """
     Pane {
@@ -41,7 +41,7 @@ class Pane(Vertical):
     """
 
     _edge: tuple[Region, ...] = ()
-    """The line of the frame that alone is to be repainted, while it is being changed."""
+    """The line of the frame to repaint while only that line changes."""
 
     def __init__(self, title: str, body: Widget, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -51,22 +51,22 @@ class Pane(Vertical):
         self._note = ""
         self._subtitle = ""
         self.problem = ""
-        """What is wrong with the source, as it stands there."""
+        """The problem that is shown."""
         self.set_title(title)
 
     def compose(self) -> ComposeResult:
-        """The body, and the place for problems."""
+        """Lay out the body and the label for problems."""
         yield self.body
         yield self._label
 
     def set_title(self, title: str) -> None:
-        """The pane's name; remote words in it are data."""
+        """Set the pane's title. Remote text in it is not markup."""
         if title != self._title:
             self._title = title
             self._show_title()
 
     def set_note(self, note: str) -> None:
-        """What holds of all that the pane shows now, beside its name: that it is still being read, say."""
+        """Set a note beside the title, e.g. that logs are still being read."""
         if note != self._note:
             self._note = note
             self._show_title()
@@ -75,7 +75,7 @@ class Pane(Vertical):
         self.border_title = Text(escape_line(" · ".join(filter(None, (self._title, self._note)))))
 
     def set_subtitle(self, text: str) -> None:
-        """What the pane says about itself."""
+        """Set the text at the bottom of the frame."""
         if text != self._subtitle:
             self._subtitle = text
             self._edge = (Region(-1, self.size.height, self.outer_size.width, 1),)
@@ -83,21 +83,21 @@ class Pane(Vertical):
             self._edge = ()
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """As any widget does it; another subtitle, of which there are many a second, repaints its own line only."""
+        """Repaint; a new subtitle, which comes many times per second, repaints its own line only."""
         return super().refresh(*(regions or self._edge), repaint=repaint, layout=layout, recompose=recompose)
 
     def set_problem(self, text: str) -> None:
-        """What is wrong with the source, and what to do; empty: nothing."""
+        """Show an error and its remedy; an empty text hides it."""
         if text != self.problem:
             self.problem = text
             self._label.update(Text("\n".join(escape_line(line) for line in text.splitlines())))
             self._label.set_class(bool(text), "-shown")
 
     def show_reading(self, reading: SourceReading[Any], now: float, note: str = "") -> None:
-        """Tell a source's problems, what it does right now, and how old its answer is when that matters."""
-        told = [str(problem) for problem in reading.problems[:MAX_PROBLEMS]]
-        more = len(reading.problems) - len(told)
-        self.set_problem("\n".join(told + ([f"and {more} more problems"] if more > 0 else [])))
+        """Show a source's problems, what it is doing, and the age of an old answer."""
+        shown = [str(problem) for problem in reading.problems[:MAX_PROBLEMS]]
+        more = len(reading.problems) - len(shown)
+        self.set_problem("\n".join(shown + ([f"and {more} more problems"] if more > 0 else [])))
         age = reading.age(now)
         parts = [note] if note else []
         if age is not None and age > STALE_AFTER_S:

@@ -1,4 +1,4 @@
-"""The per-core view: numpy columns in, visible rows out; the cost is the same for 32 and for 16,384 cores."""
+"""The core table: numpy columns in, visible rows out, so that 16,384 cores cost no more than 32."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, SORT_KEYS, UN
 TREND = "trend"
 RATE_TREND = "rate_trend"
 TREND_WIDTH, WIDEST_TREND = 10, 64
-"""Columns of a curve: at most as many as a core's history has points."""
+"""Columns of a trend: at most as many as a core's history has points."""
 LOSS_WIDTH, RATE_WIDTH, RATES_WIDTH = 9, 8, 9
 
 COLUMNS = (
@@ -41,7 +41,7 @@ _LONGEST_CLOCK = 24
 
 
 class CoreTableWidget(LineTable):
-    """One row a core; sorted by any column, filtered by core, worker, address or state."""
+    """One row per core; sorted by any column, filtered by core, worker, address or state."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("C", "sort('core')", "Sort by core", show=False, id="cores.core"),
@@ -55,7 +55,7 @@ class CoreTableWidget(LineTable):
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(COLUMNS, sort="core", empty="no core has told anything yet", id=id)
+        super().__init__(COLUMNS, sort="core", empty="No metrics yet", id=id)
         self.stays_on_top = True
         self._snapshot: Snapshot | None = None
         self._order: Ints = np.empty(0, np.int64)
@@ -67,7 +67,7 @@ class CoreTableWidget(LineTable):
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """What is being shown."""
+        """Return the snapshot that is shown."""
         return self._snapshot
 
     def show(
@@ -103,22 +103,22 @@ class CoreTableWidget(LineTable):
         self._keys = self._snapshot.row[self._order]
 
     def row_count(self) -> int:
-        """Cores that pass the filter."""
+        """Return the number of cores that match the filter."""
         return len(self._order)
 
     def row_key(self, row: int) -> Hashable:
-        """The core's place in the history: it never changes."""
+        """Return the core's row in the history, which never changes."""
         return int(self._keys[row])
 
     def row_of(self, key: Hashable) -> int | None:
-        """Where the core stands in the present order."""
+        """Return the core's place in the present order."""
         if not isinstance(key, int):
             return None
         places = np.flatnonzero(self._keys == key)
         return int(places[0]) if len(places) else None
 
     def row_cells(self, row: int) -> tuple[Cell, ...]:
-        """One core, formatted."""
+        """Return the cells of one core."""
         snapshot = self._snapshot
         assert snapshot is not None
         place = int(self._order[row])
@@ -176,15 +176,15 @@ class CoreTableWidget(LineTable):
 
 _LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
 UNSEEN = Cell("? no link", "warn")
-"""The state of a core whose worker nobody hears of: its figures are the last that came."""
+"""The state of a core on a worker without a connection: its figures are frozen."""
 LAUNCHING = Cell("· launching", "dim")
-"""The state of a core while its run is launched: figures there are come from the attempt before."""
+"""The state of a core during a launch: its figures belong to the attempt before."""
 READING = Cell("… reading", "dim")
-"""The state of a core whose lines are still being read: what the row shows was so a while ago."""
+"""The state of a core while its logs are still being read: the figures are old."""
 FAILED = Cell("✗ failed", "bad")
 """The state of a core of the worker that failed first."""
 SLOW = "▲ slow"
-"""The state of a straggler that keeps step with the others, which wait for it."""
+"""The state of a straggler in lock-step with the others, which wait for it."""
 _STATE_WORDS = {CoreState.STRAGGLER: "▲ straggler", CoreState.NAN: "✗ nan", CoreState.SILENT: "… silent"}
 
 
@@ -193,7 +193,7 @@ def _integer(value: np.int64, tone: str = "") -> Cell:
 
 
 def sort_cores(snapshot: Snapshot, key: str, reverse: bool) -> Ints:
-    """Places in sorted order for any column of the table; ties by core, unknown last both ways."""
+    """Return places sorted by any column of the table; ties by core, unknown last both ways."""
     key = "rate" if key == RATE_TREND else key
     if key in SORT_KEYS:
         return snapshot.order(key, reverse)
@@ -213,7 +213,7 @@ def sort_cores(snapshot: Snapshot, key: str, reverse: bool) -> Ints:
 
 
 def filter_cores(snapshot: Snapshot, text: str) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
-    """Which rows a filter keeps: `14` that core, `w2` that worker, else part of a state or address; None for all."""
+    """Return the rows that match a filter: `14`, `w2` (worker 2), else part of a state or address; None: all."""
     wanted = text.strip().lower()
     if not wanted:
         return None

@@ -21,7 +21,7 @@ from tui.console.widgets.tables.table_columns import GAP, Cell, Column, fit_colu
 HEADER_ROWS = 1
 """Lines at the top that do not scroll."""
 MAX_FORMATTED_ROWS = 512
-"""Rows whose cells are kept until the rows change: some screens of them."""
+"""Rows whose cells are cached until the rows change: several screens."""
 
 
 class _Painted(NamedTuple):
@@ -31,9 +31,9 @@ class _Painted(NamedTuple):
 
 
 class LineTable(LineView):
-    """The table both kinds share: header, cursor that keeps its row by key, sorting, line-wise repaints.
+    """The base of both tables: header, a cursor that keeps its row by key, sorting, repaints by line.
 
-    A kind says how many rows there are (`row_count`), names them (`row_key`, `row_of`) and formats one
+    A subclass counts the rows (`row_count`), names them (`row_key`, `row_of`) and formats one
     (`row_cells`); after its data changed it calls `rows_changed`.
     """
 
@@ -70,7 +70,7 @@ class LineTable(LineView):
         Binding("end,G", "cursor_to(-1)", "Last row", show=False, id="table.last"),
         Binding("enter", "open", "Open", tooltip="Open the row", id="table.open"),
         Binding("o", "next_sort", "Sort", tooltip="Sort by the next column", id="table.sort"),
-        Binding("O", "reverse_sort", "Reverse the order", show=False, id="table.reverse"),
+        Binding("O", "reverse_sort", "Reverse the sort order", show=False, id="table.reverse"),
     ]
 
     class RowOpened(Message):
@@ -83,7 +83,7 @@ class LineTable(LineView):
 
         @property
         def control(self) -> LineTable:
-            """The table it came from."""
+            """Return the table it came from."""
             return self.table
 
     class RowHighlighted(Message):
@@ -96,7 +96,7 @@ class LineTable(LineView):
 
         @property
         def control(self) -> LineTable:
-            """The table it came from."""
+            """Return the table it came from."""
             return self.table
 
     def __init__(
@@ -117,36 +117,36 @@ class LineTable(LineView):
         """Rows formatted and drawn since the start: what the paint budgets count."""
         self.cursor_key: Hashable = None
         self.stays_on_top = False
-        """Whether the cursor is on the first row, whichever that is, until somebody moves it from there."""
+        """Whether the cursor stays on the first row, whichever that is, until the user moves it."""
         self._at_rest = True
         self._empty = empty
         self._painted: dict[int, _Painted] = {}
         self._cells: dict[int, tuple[Cell, ...]] = {}
         """Cells of rows that were formatted since the rows last changed."""
         self._needs: dict[str, int] = {}
-        """How wide the cells of a flexible column are, by its key, where a kind says so."""
+        """Widths of the cells of flexible columns, by key, if the subclass measures them."""
         self._layout: list[tuple[Column, int]] = []
         self._layout_width = -1
         self._layout_length = 0
         self._slots: list[tuple[int, int, Callable[[str, int], str]]] = []
-        """Of the columns that fit: place of their cell in a row, width, and how it is put there."""
+        """Of the columns that fit: place of their cell in a row, width, and alignment."""
 
     # --- what a kind provides -------------------------------------------------------------------------------
 
     def row_count(self) -> int:
-        """How many rows are to be seen, after the filter."""
+        """Return the number of rows after the filter."""
         raise NotImplementedError
 
     def row_key(self, row: int) -> Hashable:
-        """What names the row at this place, whatever the order."""
+        """Return the key of the row at this place."""
         raise NotImplementedError
 
     def row_of(self, key: Hashable) -> int | None:
-        """The place of the row with this key; None when it is not to be seen."""
+        """Return the place of the row with this key; None if it is filtered out or gone."""
         raise NotImplementedError
 
     def row_cells(self, row: int) -> tuple[Cell, ...]:
-        """The row's cells, one for each of `columns`."""
+        """Return the row's cells, one for each of `columns`."""
         raise NotImplementedError
 
     def reorder(self) -> None:
@@ -175,7 +175,7 @@ class LineTable(LineView):
             self.refresh(*(Region(0, y, width, 1) for y in differ))
 
     def set_empty(self, text: str) -> None:
-        """What the pane says while it has no rows."""
+        """Set the text shown without rows."""
         if text != self._empty:
             self._empty = text
             if not self.row_count():
@@ -218,7 +218,7 @@ class LineTable(LineView):
         return self._layout
 
     def width_of(self, key: str) -> int:
-        """The width that a column has now; 0 while there is no room for it."""
+        """Return the present width of a column; 0 if there is no room for it."""
         return next((size for column, size in self._layout if column.key == key), 0)
 
     def _paint_of(self, row: int) -> _Painted:
@@ -252,7 +252,7 @@ class LineTable(LineView):
         return Strip.blank(width, self.base_style)
 
     def _why_empty(self) -> str:
-        return f"no row holds “{self.filter_text}”; / esc shows all" if self.filter_text else self._empty
+        return f"No rows match “{self.filter_text}”. Esc clears the filter." if self.filter_text else self._empty
 
     def _header(self, width: int) -> Strip:
         base, chosen = (self.toned(self.get_component_rich_style(f"table--{part}")) for part in ("header", "sorted"))
@@ -266,7 +266,7 @@ class LineTable(LineView):
         return Strip(segments).adjust_cell_length(width, base)
 
     def _row(self, painted: _Painted, width: int) -> Strip:
-        """The cells side by side; those of one tone are one segment, for each costs at every step to the terminal."""
+        """Return the cells side by side. Those of one tone share a segment: each one costs time."""
         under = ("table--cursor",) if painted.cursor else ()
         segments: list[Segment] = []
         texts: list[str] = []
@@ -332,7 +332,7 @@ class LineTable(LineView):
             self._scroll_into_view(row)
 
     def select(self, key: Hashable) -> None:
-        """Put the cursor on the row with this key, where it is to be seen."""
+        """Put the cursor on the row with this key, if it is visible."""
         row = self.row_of(key)
         if row is not None:
             self._go_to(row)
@@ -359,7 +359,7 @@ class LineTable(LineView):
         self._go_to(row if row >= 0 else self.row_count() - 1)
 
     def action_open(self) -> None:
-        """Say that the row under the cursor is wanted."""
+        """Post that the row under the cursor was opened."""
         if self.cursor_key is not None and self.row_of(self.cursor_key) is not None:
             self.post_message(self.RowOpened(self, self.cursor_key))
 
@@ -371,7 +371,7 @@ class LineTable(LineView):
         self.sort_by(keys[place % len(keys)])
 
     def action_reverse_sort(self) -> None:
-        """Turn the order round."""
+        """Reverse the sort order."""
         if self.sort_key is not None:
             self.sort_by(self.sort_key)
 
@@ -380,7 +380,7 @@ class LineTable(LineView):
         self.sort_by(key)
 
     def on_click(self, event: events.Click) -> None:
-        """A header click sorts, a row click selects, a double click opens."""
+        """Sort by a clicked header, select a clicked row, open it on a double click."""
         offset = event.get_content_offset(self)
         if offset is None:
             return

@@ -1,4 +1,4 @@
-"""What tables and logs share: a view that is drawn a line at a time and knows its own style by heart."""
+"""The base of tables and logs: a scroll view drawn line by line, with cached styles and lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LineView(ScrollView, can_focus=True):
-    """A scroll view of lines, as wide as it is: what is longer is cut."""
+    """A scroll view of lines; what is wider than the view is cut."""
 
     DEFAULT_CSS = """
     LineView { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
@@ -24,23 +24,23 @@ class LineView(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, classes=classes)
         self._strips: dict[int, Strip] = {}
-        """Lines that were drawn, by row, until they are to be repainted."""
+        """Drawn lines by row, until they need a repaint."""
         self._strips_size: Size | None = None
         self._room: Size | None = None
         self._styles: dict[tuple[str | Style, ...], Style] = {}
 
     @property
     def room(self) -> Size:
-        """The columns and rows there are for lines."""
+        """Return the columns and rows for lines."""
         return self._room or self.scrollable_content_region.size
 
     @property
     def base_style(self) -> Style:
-        """The view's own style."""
+        """Return the view's own style."""
         return self.toned()
 
     def toned(self, *parts: str | Style) -> Style:
-        """The own style with those of components, by name, and others on top, as the terminal is to have it."""
+        """Return the view's style combined with component styles (by name) and others, filtered for the terminal."""
         style = self._styles.get(parts)
         if style is None:
             style = self.rich_style
@@ -50,14 +50,14 @@ class LineView(ScrollView, can_focus=True):
         return style
 
     def _filtered(self, style: Style) -> Style:
-        """What `NO_COLOR` and terminals of few colours leave of a style."""
+        """Return a style after the filters of `NO_COLOR` and of terminals with few colours."""
         segments = [Segment("", style)]
         for line_filter in self.get_line_filters():
             segments = line_filter.apply(segments, self.background_colors[1])
         return segments[0].style or style
 
     def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
-        """Draw these rows anew, or all of them."""
+        """Redraw these rows, or all of them."""
         if regions:
             for y in {y for region in regions for y in region.line_range}:
                 self._strips.pop(y, None)

@@ -14,19 +14,19 @@ from tui.console.widgets.tables.table_columns import Cell
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row: what names it, its cells, and what each column sorts by (the text where it says nothing)."""
+    """A row: its key, its cells, and the sort value of each column (the text if there is none)."""
 
     key: Hashable
     cells: tuple[Cell, ...]
     values: tuple[Any, ...] = ()
 
     def matches(self, text: str) -> bool:
-        """Whether any cell holds the text, whatever its case."""
+        """Return whether any cell contains the text, which is in lower case."""
         return any(text in cell.text.lower() for cell in self.cells)
 
 
 def _rank(value: Any) -> tuple[int, Any]:
-    """Numbers before texts, unknown last."""
+    """Return a sort key: numbers before texts, unknown last."""
     if value is None:
         return (2, "")
     return (0, value) if isinstance(value, (int, float)) else (1, str(value))
@@ -47,7 +47,7 @@ class RowTable(LineTable):
         self.rows_changed()
 
     def _measure(self) -> None:
-        """How wide flexible columns have to be; they grow only, so that nothing wobbles."""
+        """Measure flexible columns. They only grow, so that the layout is steady."""
         for place, column in enumerate(self.columns):
             if column.flexible:
                 widest = max((cell_len(row.cells[place].text) for row in self._rows), default=0)
@@ -74,21 +74,21 @@ class RowTable(LineTable):
 
     @property
     def rows(self) -> tuple[TableRow, ...]:
-        """What was given, unfiltered."""
+        """Return all rows, unfiltered."""
         return self._rows
 
     def row_count(self) -> int:
-        """Rows that pass the filter."""
+        """Return the number of rows that match the filter."""
         return len(self._shown)
 
     def row_key(self, row: int) -> Hashable:
-        """The row's own key."""
+        """Return the row's key."""
         return self._shown[row].key
 
     def row_of(self, key: Hashable) -> int | None:
-        """Where the row with this key stands."""
+        """Return the place of the row with this key."""
         return self._places.get(key) if self._shown else None
 
     def row_cells(self, row: int) -> tuple[Cell, ...]:
-        """The cells as they were given."""
+        """Return the row's cells."""
         return self._shown[row].cells

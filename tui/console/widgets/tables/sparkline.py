@@ -18,7 +18,7 @@ FLAT_SPREAD = 0.02
 
 
 def draw_sparkline(values: npt.ArrayLike, width: int) -> str:
-    """All values, oldest first, thinned out to `width` places and right-aligned; nan and inf show as `×`."""
+    """Return values as blocks, oldest first, thinned out to `width` and right-aligned; NaN and inf are `×`."""
     points: list[float] = np.asarray(values, dtype=np.float64).tolist()
     if len(points) > width:
         points = [points[place] for place in _thinned(len(points), width)]
@@ -32,5 +32,5 @@ def draw_sparkline(values: npt.ArrayLike, width: int) -> str:
 
 @lru_cache(maxsize=64)
 def _thinned(count: int, width: int) -> tuple[int, ...]:
-    """Evenly spread places, the first and the last one among them."""
+    """Return evenly spread places, including the first and the last one."""
     return tuple(np.linspace(0, count - 1, width).round().astype(int).tolist())

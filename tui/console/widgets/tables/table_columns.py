@@ -1,4 +1,4 @@
-"""What tables are made of: columns, the cells in them, and which columns fit on a screen."""
+"""Columns and cells of tables, and which columns fit on a screen."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import NamedTuple
 GAP = " "
 """Between two columns."""
 MIN_FLEXIBLE_WIDTH = 16
-"""Columns of the screen that a flexible column gives way down to, before another one goes."""
+"""Width to which a flexible column shrinks before another column is dropped."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: `rank` says what goes first when the screen is narrow (0 stays always)."""
+    """One column. On a narrow screen the highest `rank` is dropped first; 0 always stays."""
 
     key: str
     title: str
@@ -23,14 +23,14 @@ class Column:
     right: bool = False
     rank: int = 0
     flexible: int = 0
-    """Shares it takes of the room that the columns leave."""
+    """Shares of the spare room that it takes."""
     wanted: int = 0
-    """Width that there has to be room for before a column of a higher rank is shown; before one of rank 2 where this
-    one stays always. What its cells need is enough."""
+    """Width it needs before a column of a higher rank is shown (before one of rank 2 if this
+    one has rank 0), or what its cells need if that is less."""
     most: int = sys.maxsize
-    """Width from which it takes no share of the room any more."""
+    """Width beyond which it takes no spare room."""
     leaves: int = 0
-    """Room that has to be there beside it, for flexible columns to have, before it is shown."""
+    """Room that must be left for flexible columns before it is shown."""
 
 
 class Cell(NamedTuple):
@@ -43,11 +43,11 @@ class Cell(NamedTuple):
 def fit_columns(
     columns: Sequence[Column], width: int, needs: Mapping[str, int] | None = None
 ) -> list[tuple[Column, int]]:
-    """The columns that fit into `width` and the width of each; the highest ranks go first.
+    """Return the columns that fit into `width` and their widths; the highest ranks are dropped first.
 
-    `needs` says how wide a column's cells are, by its key: what is to spare goes there first, the lowest rank served
-    before the others, and the rest to all that are flexible. Where even those that stay always are too many, flexible
-    ones give way, then the last ones go.
+    `needs` has the widths of the columns' cells, by key. Spare room goes there first, the lowest rank
+    first, then to all flexible columns. If even the columns of rank 0 do not fit, flexible
+    ones shrink, then the last ones are dropped.
     """
     needs = needs or {}
     shown = list(columns)
@@ -64,7 +64,7 @@ def fit_columns(
 
 
 def _give_way(shown: list[Column], widths: dict[str, int], over: int) -> int:
-    """Take away what does not fit, for half a number would be another number; how much still does not."""
+    """Shrink or drop what does not fit; return how many columns are still missing. Half a number would be wrong."""
     for column in shown:
         less = min(max(0, over), max(0, column.width - MIN_FLEXIBLE_WIDTH)) if column.flexible else 0
         widths[column.key] -= less
@@ -75,7 +75,7 @@ def _give_way(shown: list[Column], widths: dict[str, int], over: int) -> int:
 
 
 def _needed(columns: Sequence[Column], rank: int, needs: Mapping[str, int]) -> int:
-    """The width that columns need, those of a lower rank than this one as wide as they want to be."""
+    """Return the width that columns need, with those of a lower rank than this at their wanted width."""
     total = len(GAP) * (len(columns) - 1)
     for column in columns:
         counts = column.rank < rank and (column.rank or rank > 1)

@@ -1,0 +1,72 @@
+"""The headline and the tab bar where there is less room than they need."""
+
+from __future__ import annotations
+
+import pytest
+from textual.app import App, ComposeResult
+
+from tui.console.widgets.headline import Headline
+from tui.console.widgets.tab_bar import TabBar
+from tui.console.widgets.tables.table_columns import Cell
+
+IDENTITY = [
+    Cell("running", "good"),
+    Cell("demo-rehearsal-20261124-061848-0936"),
+    Cell("1m24s"),
+    Cell("on local", "dim"),
+    Cell("rehearsal", "warn"),
+    Cell("made up", "dim"),
+]
+
+
+class Lines(App[None]):
+    """A headline above a tab bar."""
+
+    def compose(self) -> ComposeResult:
+        yield Headline()
+        yield TabBar([("merged", "merged"), *((str(n), f"worker {n}") for n in range(64))])
+
+
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [
+        (120, "running  demo-rehearsal-20261124-061848-0936  1m24s  on local  rehearsal  made up"),
+        (80, "running  demo-rehearsal-20261124-061848-0936  1m24s  on local  rehearsal"),
+        (66, "running  demo-rehearsal-20261124-061848-0936  1m24s  rehearsal"),
+        (60, "running  demo-rehearsal-…124-061848-0936  1m24s  rehearsal"),
+    ],
+)
+async def test_a_headline_drops_dim_cells_and_then_shortens_the_name_of_the_run(width: int, text: str) -> None:
+    app = Lines()
+    async with app.run_test(size=(width, 10)) as pilot:
+        headline = app.query_one(Headline)
+        headline.show([IDENTITY])
+        await pilot.pause()
+        assert headline.render_line(0).text.strip() == text
+
+
+async def test_tabs_beyond_an_edge_are_marked_and_the_active_tab_is_whole() -> None:
+    app = Lines()
+    async with app.run_test(size=(60, 10)) as pilot:
+        tabs = app.query_one(TabBar)
+        assert tabs.render_line(0).text.startswith(" merged ")
+        assert tabs.render_line(0).text.endswith(" ›")
+        for worker in (30, 63, 0):
+            tabs.choose(str(worker))
+            await pilot.pause()
+            text = tabs.render_line(0).text
+            assert f" worker {worker} " in text
+            assert len(text) == tabs.content_size.width
+            assert text.startswith("‹ ")
+            assert text.endswith(" ›") is (worker != 63)
+
+
+async def test_a_click_beside_the_mark_chooses_the_tab_under_it() -> None:
+    app = Lines()
+    async with app.run_test(size=(60, 10)) as pilot:
+        tabs = app.query_one(TabBar)
+        tabs.choose("30")
+        await pilot.pause()
+        place = tabs.render_line(0).text.index("worker 28")
+        await pilot.click(TabBar, offset=(place + 2, 0))
+        assert tabs.active == "28"

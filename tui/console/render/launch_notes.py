@@ -1,0 +1,88 @@
+"""What the launch form shows beside its fields: scaled figures, warnings, results of checks. Pure functions."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from tui.errors import UsageError
+from tui.operator import digest
+from tui.planning.plan import make_plan
+from tui.text.ranks import format_ranks
+
+if TYPE_CHECKING:
+    from tui.operator import CheckRow
+
+_MOST_ALIKE = 2
+"""Results of one check that are shown in full; of the others, only the workers."""
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh"})
+_SHELL_SIGNS = frozenset({"|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1"})
+_VARIABLE = re.compile(r"\$\w|\$\{\w|\$\(")
+_MARKS = {"fail": "✗", "warn": "!", "unknown": "?"}
+
+
+def format_scaling(source: str, target: str | None, written: str) -> str:
+    """Return the figures of a training on `source` scaled to `target`; empty if there are none to scale.
+
+    `written` holds the global batch, then optionally steps and learning rate. Raises UsageError.
+    """
+    words = written.replace(",", " ").split()
+    if not source.strip() or not words:
+        return ""
+    plan = make_plan(
+        source.strip(),
+        target or "",
+        batch_size=int(_number(words[0], "batch")),
+        steps=int(_number(words[1], "number of steps")) if len(words) > 1 else None,
+        lr=_number(words[2], "learning rate") if len(words) > 2 else None,
+    )
+    figures = [f"global batch {plan.global_batch:,} ({plan.batch_per_core:,} per core)"]
+    figures += [f"{plan.steps:,} steps"] * (plan.steps is not None)
+    figures += [f"learning rate {plan.lr:g}"] * (plan.lr is not None)
+    lines = [f"{plan.source} → {plan.target}: " + ", ".join(figures)]
+    return "\n".join([*lines, *(f"  {note}" for note in plan.notes), *(f"  ! {text}" for text in plan.warnings)])
+
+
+def _number(word: str, what: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        remedy = "enter batch, steps and learning rate, e.g. 1024 5000 0.1"
+        raise UsageError(f"{word!r} is not a {what}", remedy=remedy)
+    return value
+
+
+def warn_about_shell(argv: Sequence[str]) -> str:
+    """Return a warning for a command that seems to need a shell; empty if it does not."""
+    signs = [word for word in argv if word in _SHELL_SIGNS or word.endswith(";") or _VARIABLE.search(word)]
+    if not signs or any(word.rpartition("/")[2] in _SHELLS for word in argv):
+        return ""
+    return f"! No shell interprets this command: {signs[0]} is passed on as it is. To use a shell, write sh -c '…'."
+
+
+def format_checks(rows: Sequence[CheckRow], *, done: bool) -> str:
+    """Return what the checks before a launch found: failures and warnings, worst first, and a count of the rest.
+
+    Where a check differs on every worker, the first results are shown in full and the other workers by number.
+    """
+    found = digest(rows)
+    shown = [finding for finding in found.findings if finding.status in _MARKS]
+    lines = []
+    for _, alike in groupby(shown, lambda finding: (finding.status, finding.check)):
+        accounts = list(alike)
+        for finding in accounts[:_MOST_ALIKE]:
+            where = f"{finding.where}: " if finding.where else ""
+            lines.append(f"{_MARKS[finding.status]} {where}{finding.check}: {finding.detail}")
+            lines += [f"  → {finding.remedy}"] * bool(finding.remedy)
+        if rest := [worker for finding in accounts[_MOST_ALIKE:] for worker in finding.workers]:
+            lines.append(f"  same on workers {format_ranks(rest)}")
+    passed = found.counts["pass"]
+    lines.append(
+        f"{passed} check{'s' * (passed != 1)} passed" if done else f"checking the workers… {passed} passed so far"
+    )
+    return "\n".join(lines)
