@@ -17,7 +17,7 @@ from tui.errors import UsageError
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.read.mirror_tail import MirrorTail
+from tui.runs.read.arrivals_reader import ArrivalsReader
 from tui.runs.record.directory_lock import DirectoryLock, living_keeper
 from tui.runs.record.run_directory import RunDirectory
 
@@ -106,9 +106,7 @@ def test_an_arrival_whose_time_was_cut_off_is_not_taken_for_one_of_long_ago(home
             handle.write(torn)
         made.append_arrival(1, 20, 1763888889.5)
     assert {(arrival.worker, arrival.time) for arrival in made.arrivals()[0]} == {(1, 1763888889.5)}
-    assert {
-        batch[3] for batch in MirrorTail(made, in_order=True)._batches_in((made.path / "arrivals").read_bytes())
-    } == {1763888889.5}
+    assert {batch[3] for batch in ArrivalsReader(made).read()} == {1763888889.5}
 
 
 def test_a_run_without_a_keeper_is_unattended(home: Path) -> None:
