@@ -56,9 +56,7 @@ async def test_an_agent_is_not_asked_to_sign_before_the_server_wants_its_key(
     assert ASKED in server.log
 
 
-async def test_log_messages_are_formatted_only_if_read(
-    sshd: Start, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_log_messages_are_formatted_only_if_read(sshd: Start, caplog: pytest.LogCaptureFixture) -> None:
     server = sshd()
     await _log_in(server, server.access())
     assert not [one for one in caplog.records if one.name.startswith("asyncssh")]
