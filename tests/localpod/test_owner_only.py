@@ -246,7 +246,7 @@ async def test_a_profile_of_before_without_a_token_is_a_sentence(pod_home: Path)
             [problem] = (await api.slices()).problems
         finally:
             await api.close()
-    assert "answers its owner only, and the profile has no token" in problem.why
+    assert "answers only its owner, and the profile has no token" in problem.why
     assert "tpu-tui local up" in problem.remedy
 
 
