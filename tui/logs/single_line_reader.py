@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from tui.logs.attribution.cloud_logging import Chronology, ExportEntry, ExportReader
@@ -9,6 +10,7 @@ from tui.logs.attribution.host_sections import Sections
 from tui.logs.attribution.launcher_prefixes import label_of, read_launcher_prefix
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.attribution.xla_dist_prefix import Prefix, read_prefix
+from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.dialects.dialect import LONGEST
 from tui.logs.dialects.matcher import Matcher
 from tui.logs.dialects.registry import TRAINING
@@ -29,7 +31,7 @@ class SingleLineReader:
     def __init__(self, state: DemuxState, matcher: Matcher, *, is_torch_xla: bool) -> None:
         self._state = state
         self._matcher = matcher
-        self._is_torch_xla = is_torch_xla
+        self._training = re.compile(expand_parts(TRAINING.source)) if is_torch_xla else None
         self._sections: Sections | None = None
         """Of a saved log in sections, one for each host."""
         self._exports: ExportReader | None = None
@@ -172,8 +174,7 @@ class SingleLineReader:
                     self._apply_section(stream, self._sections, text)
         own_text = text[start:] if start else text
         for own in (own_text,) if message is None else without_escapes(message).splitlines():
-            is_training = self._is_torch_xla and own.startswith(b"| ")
-            whole = TRAINING.catalogue_pattern.fullmatch(own, 2) if is_training else None
+            whole = self._training.fullmatch(own, 2) if self._training is not None and own.startswith(b"| ") else None
             if whole is not None:
                 self._matcher.training(stream, whole, now)
             else:

@@ -141,14 +141,9 @@ class Dialect:
         return self.own_pattern is not None
 
     @cached_property
-    def catalogue_pattern(self) -> re.Pattern[bytes]:
-        """The pattern of the catalogue, compiled when the first line is tried: most logs are of one dialect."""
-        return re.compile(expand_parts(self.source))
-
-    @property
     def pattern(self) -> LinePattern:
-        """The pattern that lines are tried with."""
-        return self.own_pattern or self.catalogue_pattern
+        """Return the pattern, compiled when the first line is tried: most logs are of one dialect."""
+        return self.own_pattern or re.compile(expand_parts(self.source))
 
 
 def dialect_error(name: str, why: str, remedy: str = "") -> UsageError:
