@@ -77,7 +77,7 @@ def run(shell: Shell, program: str, *words: str) -> Answer:
         "tui.commands.terminal.output",
         "tui.commands.slices",
         "asyncio",
-        "tui.operator.slices",
+        "tui.operator.facade",
         "tui.settings.resolve",
     ],
 )
@@ -86,8 +86,9 @@ def test_while_something_is_imported(shell: Shell, hosts: Path, module: str) -> 
     assert (answer.code, answer.out, answer.errors) == (130, "", "")
 
 
-def test_while_the_command_works(shell: Shell, hosts: Path) -> None:
-    answer = run(shell, _STRUCK_AT_AN_IMPORT, "tui.cloud.hosts_file", "--hosts", str(hosts), "slices", "--json")
+@pytest.mark.parametrize("module", ["tui.cloud.hosts_file", "tui.operator.slices"])
+def test_while_the_command_works(shell: Shell, hosts: Path, module: str) -> None:
+    answer = run(shell, _STRUCK_AT_AN_IMPORT, module, "--hosts", str(hosts), "slices", "--json")
     assert (answer.code, answer.errors) == (130, "")
 
 

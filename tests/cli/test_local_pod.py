@@ -180,7 +180,7 @@ def test_a_killed_keeper_is_reported_and_attach_goes_on_where_the_mirror_ended(
         attached.send_signal(signal.SIGINT)
         _, errors = attached.communicate(timeout=30)
     assert attached.returncode == 130
-    assert "goes on" in errors.decode()
+    assert "continues in the background" in errors.decode()
     status = pod.call("status", "night", "--json").document
     assert (status["state"], status["attended"]) == ("running", True)
 
@@ -224,7 +224,7 @@ def test_a_report_is_uploaded_to_the_bucket(pod: LocalPod, rehearsed: dict[str, 
     assert answer.document["files"] == [str(tmp_path / name), f"{folder}/{name}"]
     assert pod.run("report", "night", "--upload", folder, "--json").document["files"][1] == f"{folder}/{name}"
     missing = pod.call("report", "night", "--out", str(tmp_path), "--upload", "gs://no-such-bucket-here/x")
-    assert f"Written here all the same: {tmp_path}/{name}" in missing.errors
+    assert f"Written here: {tmp_path}/{name}" in missing.errors
     assert missing.code in (2, 3)
     assert "no-such-bucket-here" in missing.errors
 
@@ -272,7 +272,7 @@ def test_a_command_that_is_nowhere_starts_nothing_and_says_so(pod: LocalPod) -> 
     assert answer.code == 1
     assert "no-such-program-anywhere" in answer.errors
     first = re.search(r"^worker (\d): prepare failed: ", answer.errors, re.M)
-    same = r"^workers? ([\d,-]+): prepare failed for the same reason as on worker (\d)$"
+    same = r"^workers? ([\d,-]+): prepare failed for the same reason as worker (\d)$"
     alike = re.findall(same, answer.errors, re.M)  # told together as far as they fail together
     assert first, answer.errors
     assert {as_on for _, as_on in alike} == {first[1]}

@@ -126,7 +126,7 @@ def test_the_newest_run_is_never_deleted_unasked_by_the_word_last(shell: Shell, 
     directories = [ended(shell, NIGHT), ended(shell, DAY)]
     refused = shell.call("runs", "delete", *words, "--on", "here")
     assert (refused.code, refused.out) == (2, "")
-    assert "`last` is no name" in refused.errors
+    assert "refusing to delete `last` without confirmation" in refused.errors
     assert NIGHT in refused.errors
     assert all(directory.path.exists() for directory in directories)
 
