@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from tui.checks.before_launch import before_launch
 from tui.checks.grouped_rows import CheckFinding, digest
@@ -15,7 +16,9 @@ from tui.runs.launch.launch_spec import LaunchSpec, Preflight
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.worker.version_query import record_versions
 from tui.settings import Settings
-from tui.ssh.fleet import Fleet
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
 
 _SLICE_FIELDS = ("runtime_version", "source", "network")
 """What checks need of a slice that run.json does not hold."""
