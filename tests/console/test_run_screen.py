@@ -17,7 +17,6 @@ from tests.console.stage import (
 )
 from tui.console.app import ConsoleApp
 from tui.console.data.run_feed import RunFeed
-from tui.console.render.run_summary import measure_seconds_per_step
 from tui.console.screens.dialog import TextDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
@@ -25,7 +24,6 @@ from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.problem_panel import ProblemPanel
 from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
-from tui.logs.demux import Demux
 from tui.logs.saved_log import open_log
 from tui.runs.record.run_directory import RunDirectory
 
@@ -172,15 +170,6 @@ async def test_a_saved_log_without_training_lines_says_so(operator: StageOperato
         pane = app.screen.query_one("#pane-cores")
         await until(pilot, lambda: "No training lines found" in str(pane.border_title))
         assert "tpu-tui dialect test" in shown(table(app, "phases"))
-
-
-def test_the_time_of_a_step_counts_the_lines_of_a_step_that_come_one_after_another() -> None:
-    demux = Demux()
-    assert measure_seconds_per_step(demux.snapshot(now=0.0)) is None
-    for step in range(12):
-        for core in range(8):
-            demux.feed(0, training_line(core, 1, step, 5.0, 100.0), now=1000.0 + 2.0 * step + 0.1 * core)
-    assert measure_seconds_per_step(demux.snapshot(now=1030.0)) == pytest.approx(2.0, rel=0.1)
 
 
 async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp_path: Path) -> None:

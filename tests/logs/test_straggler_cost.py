@@ -58,6 +58,16 @@ def test_one_slow_sample_is_no_pace() -> None:
     assert cost.pace == pytest.approx(0.5)
 
 
+def test_the_time_of_a_step_counts_the_lines_of_a_step_that_come_one_after_another() -> None:
+    demux = Demux()
+    assert seconds_per_step(demux.snapshot(now=0.0)) is None
+    for step in range(12):
+        for core in range(8):
+            line = training(core=core, step=step) + "\n"
+            demux.feed(0, line.encode(), now=1000.0 + 2.0 * step + 0.1 * core)
+    assert seconds_per_step(demux.snapshot(now=1030.0)) == pytest.approx(2.0, rel=0.1)
+
+
 def test_the_pods_seconds_per_step_come_from_its_lines_times() -> None:
     assert seconds_per_step(gang()) == pytest.approx(1.0)
     assert seconds_per_step(Demux().snapshot()) is None

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 NO_KEEPER_TEXT = "No keeper is running: logs and figures are frozen"
 _MOST_DETAILS = 3
 _PROCESS = re.compile(r"\bpid \d+")
-RECENT_STEPS = 20
-"""Steps over which the time that a step takes is averaged."""
 QUOTED_LINES = 6
 """Quoted lines from the end of a failed worker's log."""
 
@@ -123,19 +121,6 @@ def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None = No
     if snapshot.max_accuracy is not None:
         cells.append(Cell(f"best accuracy {format_number(snapshot.max_accuracy, 2)} %"))
     return cells
-
-
-def measure_seconds_per_step(snapshot: Snapshot) -> float | None:
-    """Return the seconds that the newest steps of the pod took, from the first line of each; None if unknown."""
-    if snapshot.history is None or not len(snapshot):
-        return None
-    pod = snapshot.history.pod(snapshot.row)
-    newest = (pod.epoch == pod.epoch[-1]) & (pod.step >= 0) & np.isfinite(pod.time)
-    step, time = pod.step[newest], pod.time[newest]
-    begins = np.flatnonzero(np.diff(step) > 0)[-RECENT_STEPS:] + 1
-    if len(begins) < 2 or time[begins[-1]] <= time[begins[0]]:
-        return None
-    return float((time[begins[-1]] - time[begins[0]]) / (step[begins[-1]] - step[begins[0]]))
 
 
 def _reporting(snapshot: Snapshot, feed: Feed) -> int:

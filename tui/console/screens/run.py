@@ -35,6 +35,7 @@ from tui.console.widgets.panes.logs_pane import LogsPane
 from tui.console.widgets.problem_panel import ProblemPanel
 from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.line_table import LineTable
+from tui.logs.state.straggler_cost import seconds_per_step
 
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
@@ -156,7 +157,7 @@ class RunScreen(MainScreen):
         """Return the seconds that a step takes, as of some seconds ago: it is worked out from the whole history."""
         begun, snapshot = time.monotonic(), self.feed.snapshot
         if begun >= self._pace_due and snapshot is not None and is_live(self.feed.status):
-            self._seconds_per_step = run_summary.measure_seconds_per_step(snapshot) or self._seconds_per_step
+            self._seconds_per_step = seconds_per_step(snapshot) or self._seconds_per_step
             took = time.monotonic() - begun
             self._pace_due = begun + max(PACE_INTERVAL_S, PACE_TIME_DIVISOR * took)
         return self._seconds_per_step

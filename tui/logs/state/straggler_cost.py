@@ -9,7 +9,9 @@ from tui.logs._compat_numpy import np
 from tui.logs.snapshot import Snapshot, json_figure, optional_int
 
 RECENT = 5
-"""Lines of a core that its pace is measured by, and newest steps of the pod that a step's length is."""
+"""Lines of a core that its pace is measured by."""
+RECENT_STEPS = 20
+"""Newest steps of the pod that the length of a step is measured by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +92,13 @@ def _pace_by_lines(snapshot: Snapshot, place: int, median: float) -> float | Non
 
 
 def seconds_per_step(snapshot: Snapshot) -> float | None:
-    """Seconds that the pod's newest steps took, from the times of its lines; None where they have none."""
+    """Return the seconds that the pod's newest steps took, from the first line of each step; None if unknown."""
     if snapshot.history is None or not len(snapshot):
         return None
     pod = snapshot.history.pod(snapshot.row)
-    steps, seconds = np.diff(pod.step), np.diff(pod.time)
-    good = (np.diff(pod.epoch) == 0) & (steps > 0) & (seconds > 0) & (pod.step[:-1] >= 0)
-    if not good.any():
+    newest = (pod.epoch == pod.epoch[-1]) & (pod.step >= 0) & np.isfinite(pod.time)
+    step, time = pod.step[newest], pod.time[newest]
+    first_lines = np.flatnonzero(np.diff(step) > 0)[-RECENT_STEPS:] + 1
+    if len(first_lines) < 2 or time[first_lines[-1]] <= time[first_lines[0]]:
         return None
-    return float(seconds[good][-RECENT:].sum() / steps[good][-RECENT:].sum())
+    return float(np.ptp(time[first_lines]) / np.ptp(step[first_lines]))
