@@ -9,7 +9,7 @@ REFUSED = 2  # after printing why: wrong arguments, no data, no accelerator, no 
 BELOW_TARGET = 21  # trained to the end, but not to --target-accuracy
 PARTNER_LOST = 75  # another rank ended, and caused this one's end (EX_TEMPFAIL of sysexits.h: try again)
 INTERRUPTED = 130  # Ctrl-C, while shards are made or measured
-STOPPED = 143  # ended on SIGTERM or SIGHUP, or since nobody reads the log any more
+STOPPED = 143  # ended on SIGTERM or SIGHUP, or because the log has no reader any more
 
 
 class TrainerError(Exception):

@@ -22,9 +22,11 @@ def test_credentials_that_belong_to_no_project_will_do(tmp_path: Path, monkeypat
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
     for name in ("GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "STORAGE_EMULATOR_HOST"):
         monkeypatch.delenv(name, raising=False)
-    client = objects._client_of.__wrapped__(os.getpid(), "")
+    client, session = objects._client_and_session.__wrapped__(os.getpid(), "")
     assert client.bucket("anybodys").path == "/b/anybodys"
+    assert session.credentials.refresh_token == "c"
     client.close()
+    session.close()
 
 
 def test_the_apis_answer_is_reported_without_the_request() -> None:

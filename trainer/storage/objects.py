@@ -139,7 +139,7 @@ def open_object(url: str) -> Iterator[ObjectStream]:
     """Read an object of Cloud Storage as it comes, without a buffer; raise TrainerError."""
     bucket, name = _parts(url)
     address = f"{storage_address()}/storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media"
-    with _translate_errors(url), ObjectStream(_client()._http, address, url) as stream:
+    with _translate_errors(url), ObjectStream(_session(), address, url) as stream:
         yield stream
 
 
@@ -239,19 +239,29 @@ def _parts(url: str) -> tuple[str, str]:
 
 def _client() -> Any:
     """Return this process's client: connections must not be shared with a forked child."""
-    return _client_of(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""))
+    return _client_and_session(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""))[0]
+
+
+def _session() -> Any:
+    """Return this process's HTTP session, which has the client's credentials."""
+    return _client_and_session(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""))[1]
 
 
 @functools.lru_cache(maxsize=2)
-def _client_of(pid: int, emulator: str) -> Any:  # noqa: ARG001
+def _client_and_session(pid: int, emulator: str) -> tuple[Any, Any]:  # noqa: ARG001
+    import google.auth
     from google.auth.credentials import AnonymousCredentials
+    from google.auth.transport.requests import AuthorizedSession
     from google.cloud import storage
 
     if emulator:
-        return storage.Client(project="local", credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
-    return storage.Client(
-        project=None
-    )  # objects belong to buckets, not to projects, and credentials may have no project
+        credentials: Any = AnonymousCredentials()  # type: ignore[no-untyped-call]
+        project = "local"
+    else:
+        credentials, _ = google.auth.default(scopes=storage.Client.SCOPE)
+        project = None  # objects belong to buckets, not to projects, and credentials may have no project
+    session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
+    return storage.Client(project=project, credentials=credentials), session
 
 
 @contextlib.contextmanager

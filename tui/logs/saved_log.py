@@ -134,9 +134,9 @@ class SavedLog:
     def _summary(self, cache: Path | None) -> LogSummary:
         """Return the summary of the log, from the cache or by reading the log through."""
         reading = [f"{each.name} {each.source!r} {each.hints}" for each in self._own_dialects]
-        kept = None if cache is None else SummaryCache(cache).load(self.path, reading)
-        if kept is not None:
-            return kept
+        cached = None if cache is None else SummaryCache(cache).load(self.path, reading)
+        if cached is not None:
+            return cached
         with explain_errors(self.path):
             before = self.path.stat()
         demux = self.demux(history=False)

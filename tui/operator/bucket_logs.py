@@ -99,13 +99,13 @@ class BucketLogs:
     async def _copied(
         self, buckets: Buckets, version: ObjectVersion, place: Path, dialects: Sequence[Dialect]
     ) -> SavedLog:
-        is_kept = version.size <= self._most_bytes
-        file = tempfile.NamedTemporaryFile(dir=self.directory, suffix=_UNFINISHED, delete=not is_kept)  # noqa: SIM115
+        is_cached = version.size <= self._most_bytes
+        file = tempfile.NamedTemporaryFile(dir=self.directory, suffix=_UNFINISHED, delete=not is_cached)  # noqa: SIM115
         unfinished = Path(file.name)
         try:
             await buckets.download(version, file)
             file.flush()
-            if not is_kept:
+            if not is_cached:
                 return open_log(unfinished, dialects=dialects, name=str(version.url), copy=file)
             file.close()
             self._keep(unfinished, version, place)

@@ -108,7 +108,7 @@ class RateCheck:
         return self.reported > 0 and abs(self.cores_sum - self.reported) <= RATES_AGREE * self.reported
 
     def to_json(self) -> dict[str, Any]:
-        """Return the check as in the JSON report, where the name `told` is stable."""
+        """Return the check as in the JSON report, whose names are stable."""
         cores_sum = json_figure(self.cores_sum)
         return {"epoch": self.epoch, "cores_sum": cores_sum, "told": self.reported, "agree": self.agree}
 

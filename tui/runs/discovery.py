@@ -122,10 +122,10 @@ async def _collect_answers(
         for task in pending:
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
-    return {index: _told(index, task, patience, slice_name) for index, task in tasks.items()}
+    return {index: _listing_or_error(index, task, patience, slice_name) for index, task in tasks.items()}
 
 
-def _told(
+def _listing_or_error(
     index: int, task: asyncio.Task[dict[str, Answer]], patience: float, slice_name: str
 ) -> Mapping[str, Answer] | TpuTuiError:
     if task.cancelled():

@@ -95,8 +95,8 @@ class ProblemPanel(Widget):
             quoted = self._problem.quoted[
                 -(MAX_QUOTED_ROWS_LOW_SCREEN if height < LOW_SCREEN_ROWS else MAX_QUOTED_ROWS) :
             ]
-            kept = min(len(quoted), max(1, room // 4))
-            lines = self._sentences(width)[: min(MAX_SENTENCE_ROWS, room - kept)]
+            quoted_rows = min(len(quoted), max(1, room // 4))
+            lines = self._sentences(width)[: min(MAX_SENTENCE_ROWS, room - quoted_rows)]
             name = "" if self._problem.worker is None else f"{self._problem.worker:>3}│"
             lines += [(fit(name + escape_line(text), width), "") for text in quoted[-(room - len(lines)) :]]
             self._wrapped = (width, height, lines)

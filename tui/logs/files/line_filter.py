@@ -187,15 +187,15 @@ def pick(stretches: Iterable[Stretch], picker: Picker) -> Iterator[Picked]:
 
 def last(lines: Iterable[Picked], count: int) -> list[Picked]:
     """Return the last so many of lines that come in order; pieces of one line count as one."""
-    kept: deque[list[Picked]] = deque(maxlen=count)
+    newest: deque[list[Picked]] = deque(maxlen=count)
     whole = True
     for line in lines:
-        if whole or not kept:
-            kept.append([])
-        if kept:
-            kept[-1].append(line)
+        if whole or not newest:
+            newest.append([])
+        if newest:
+            newest[-1].append(line)
         whole = line.data.endswith(b"\n")
-    return [line for pieces in kept for line in pieces]
+    return [line for pieces in newest for line in pieces]
 
 
 def last_of(stretches: Iterable[Stretch], picker: Picker, count: int) -> list[Picked]:

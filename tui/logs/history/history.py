@@ -123,11 +123,11 @@ class History:
             self._begin(rows[fresh], trails(runs.order[runs.starts[fresh]])[0])
         cells = self._grid.cells(placed)
         self._grid.note(cells, placed, epoch, step)
-        at, kept = self._last_of_each(runs, cells)
+        at, last = self._last_of_each(runs, cells)
         with np.errstate(over="ignore"):
-            self._pairs[at] = np.stack(trails(kept), axis=1)
+            self._pairs[at] = np.stack(trails(last), axis=1)
         for whole, values in zip(self._own, (epoch, step, time), strict=False):
-            whole[at] = values[kept]
+            whole[at] = values[last]
 
     def _last_of_each(self, runs: RowGroups, cells: Ints | int) -> tuple[tuple[Ints, Ints], Ints]:
         """Return each row's last sample in each cell: row and cell, and the sample's place in the batch."""

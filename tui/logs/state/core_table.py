@@ -123,9 +123,9 @@ class CoreTable:
         """Take in a batch; the outcome is the same as taking in its samples one by one."""
         rows = self._rows_for(samples)
         if (rows < 0).any():
-            kept = places_of(rows >= 0)
-            self.dropped += len(rows) - len(kept)
-            rows, samples = rows[kept], samples.part(kept)
+            placed = places_of(rows >= 0)
+            self.dropped += len(rows) - len(placed)
+            rows, samples = rows[placed], samples.part(placed)
         if not len(rows):
             return
         if isinstance(samples, UnparsedSamples):

@@ -97,11 +97,13 @@ class RecentRates:
         runs = RowGroups.of(rows)
         behind = np.repeat(runs.ends, runs.sizes)
         behind -= np.arange(len(behind))
-        kept = places_of(behind < self.depth)
+        newest = places_of(behind < self.depth)
         self._counts[runs.rows] += runs.sizes
-        at = runs.ordered[kept].astype(np.int64)
+        at = runs.ordered[newest].astype(np.int64)
         with np.errstate(over="ignore"):
-            self._rates[at, (self._counts[at] - 1 - behind[kept]) % self.depth] = rates_from(rates[runs.order[kept]])
+            self._rates[at, (self._counts[at] - 1 - behind[newest]) % self.depth] = rates_from(
+                rates[runs.order[newest]]
+            )
 
     def _make_room(self, size: int) -> None:
         more = max(size, 2 * len(self._counts)) - len(self._counts)

@@ -185,9 +185,9 @@ class _Block:
             state.count_match(TRAINING.name, samples)
         reread = self._read_singly(places_of(left), np.sort(skipped), found)
         if reread:
-            kept = np.ones(len(slots), bool)
-            kept[samples:] = np.isin(skipped, reread, invert=True)
-            slots, times = slots[kept], times[kept]
+            is_final = np.ones(len(slots), bool)
+            is_final[samples:] = np.isin(skipped, reread, invert=True)
+            slots, times = slots[is_final], times[is_final]
         self._count(slots, times, samples)
         state.queue.end()
         self._learn()

@@ -84,10 +84,10 @@ class MatchedLines:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def part(self, kept: Bools) -> MatchedLines:
+    def part(self, chosen: Bools) -> MatchedLines:
         """Return the lines that are marked."""
-        starts, prefix = self.starts[kept], self.prefix[kept]
-        return MatchedLines(self.ends, self.begins, self.lines[kept], starts, prefix, self.samples.part(kept))
+        starts, prefix = self.starts[chosen], self.prefix[chosen]
+        return MatchedLines(self.ends, self.begins, self.lines[chosen], starts, prefix, self.samples.part(chosen))
 
 
 _TAIL_MASKS = [FIRST.take(np.arange(MOMENT + TAILS.stop) - (MOMENT + 8 * row), mode="clip") for row in (1, 2)]
@@ -295,12 +295,12 @@ class _Fields:
         found: Bools = self._words() & LAST[len(name)] == word_of(name.rjust(_WORD, b"\0"))
         return found
 
-    def integer(self, asked: Bools | None = None) -> DigitField:
+    def integer(self, wanted: Bools | None = None) -> DigitField:
         """Read integers of one to eight digits, in the lines asked for."""
         field = field_of(self._words(), DIGITS)
         there = field.length > 0
-        self.good &= there if asked is None else there | ~asked
-        self.skip(field.length if asked is None else np.where(asked, field.length, 0))
+        self.good &= there if wanted is None else there | ~wanted
+        self.skip(field.length if wanted is None else np.where(wanted, field.length, 0))
         return field
 
     def decimal(self, decimals: int) -> Words:

@@ -33,7 +33,7 @@ _QUERY_TIMEOUT_S = 5.0
 async def learn_of_attempts(directory: RunDirectory, fleet: Fleet) -> None:
     """Note that the run went on to a later attempt while it was not followed from here, if it did.
 
-    Whoever followed the last attempt known here would take its end for the run's, and act on it.
+    A follower of the last attempt known here would take its end for the run's end, and act on it.
     """
     if not directory.run.job.restarts:
         return
@@ -66,8 +66,8 @@ async def _attempt_on(directory: RunDirectory, fleet: Fleet, worker: int) -> int
 def _wanted(directory: RunDirectory) -> int:
     """Return the number of attempts before the present one, by the events and by the logs that were set aside."""
     noted = (event.get(EARLIER_ATTEMPTS) or 0 for event in directory.events()[0])
-    kept = (parse_integer(path.name) for path in directory.attempt_path(0).parent.glob("*"))
-    aside = (number + 1 for number in kept if number is not None)
+    numbers = (parse_integer(path.name) for path in directory.attempt_path(0).parent.glob("*"))
+    aside = (number + 1 for number in numbers if number is not None)
     return min(max((*noted, *aside), default=0), directory.run.job.restarts)
 
 

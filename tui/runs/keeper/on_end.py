@@ -1,8 +1,8 @@
 """Carry out `--on-end`, once the last state of a run is on record.
 
-Every step is a `note` event with the field `on_end`; its `status` is started, told (progress), done, failed or
-refused. Each action is carried out at most once, as far as that can be known: `on_end_claim` sorts out copies of the
-directory, and a command whose keeper was killed is not started again.
+Every step is a `note` event with the field `on_end`; its `status` is started, done, failed, refused or, for progress,
+a stored value of the first version. Each action is carried out at most once, as far as that can be known:
+`on_end_claim` sorts out copies of the directory, and a command whose keeper was killed is not started again.
 """
 
 from __future__ import annotations

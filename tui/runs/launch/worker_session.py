@@ -55,8 +55,8 @@ class WorkerSession:
         self.worker = worker
         self.process = process
         self.notes: list[str] = []
-        self._asked = False
-        self._said = b""
+        self._has_queried = False
+        self._last_output = b""
         """What came last that is no answer."""
         self._decided = ""
         self._stopped = False
@@ -71,23 +71,23 @@ class WorkerSession:
 
     async def answers_to(self, made: Call) -> list[Answer]:
         """Make a check's call: its answers. Raises WorkerError where it does not come to its end in time."""
-        self._asked = True
+        self._has_queried = True
         self._make(made, made.input)
         answers: list[Answer] = []
 
-        async def hear() -> None:
+        async def read_answers() -> None:
             while not answers or answers[-1].word != END:
                 answers.append(await self._next(SILENT))
 
         try:
-            await asyncio.wait_for(hear(), ASK_TIMEOUT)
+            await asyncio.wait_for(read_answers(), ASK_TIMEOUT)
         except asyncio.TimeoutError as error:
             raise late_error(self.worker.index) from error
         return answers
 
     def begin(self, made: Call) -> None:
         """Make the launch's call."""
-        self._make(made, made.next_input if self._asked else made.input)
+        self._make(made, made.next_input if self._has_queried else made.input)
 
     def _make(self, made: Call, sent: bytes) -> None:
         self.made = replace(made, script=b"", data=b"")
@@ -104,7 +104,7 @@ class WorkerSession:
         return await (ahead or self._answer(word))
 
     def read_ahead(self, word: str, lost: Callable[[WorkerSession, TpuTuiError], None]) -> None:
-        """Read on for an answer that is not due yet, so that `lost` hears at once of a front that ends meanwhile.
+        """Read on for an answer that is not due yet, so that `lost` notices at once a session that ends meanwhile.
 
         One that gave up because its lease was over is not lost: another worker kept it waiting. The next `expect`
         must be for the same word.
@@ -145,7 +145,7 @@ class WorkerSession:
             answer = parse_line(self.made.nonce, line[:_MAX_LINE_BYTES])
             if answer is not None:
                 return answer
-            self._said = line[:_MAX_LINE_BYTES]
+            self._last_output = line[:_MAX_LINE_BYTES]
 
     async def _ended(self, lacking: str) -> TpuTuiError:
         stderr = b""
@@ -155,7 +155,7 @@ class WorkerSession:
             return RunStoppedError(_REFUSALS["stopped"][0], worker=self.worker.index)
         if self._decided:
             return LaunchError(f"the worker {self._decided} the launch", worker=self.worker.index)
-        return no_answer_error(self.worker.index, lacking, stderr, self.process.exit_status, self._said)
+        return no_answer_error(self.worker.index, lacking, stderr, self.process.exit_status, self._last_output)
 
     def _broken(self, error: Exception) -> WorkerError:
         return WorkerError("the connection broke", worker=self.worker.index, why=str(error))

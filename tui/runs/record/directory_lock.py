@@ -74,9 +74,9 @@ class DirectoryLock:
 
 def _taken(descriptor: int, directory: RunDirectory, deadline: float) -> bool:
     while not _locked(descriptor, fcntl.LOCK_EX):
-        kept = not _locked(descriptor, fcntl.LOCK_SH) and living_keeper(directory) is not None
+        is_attended = not _locked(descriptor, fcntl.LOCK_SH) and living_keeper(directory) is not None
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # or two who try would keep each other from it
-        if kept or time.monotonic() > deadline:
+        if is_attended or time.monotonic() > deadline:
             return False
         time.sleep(_RETRY_INTERVAL_S)
     return True

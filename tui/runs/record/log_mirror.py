@@ -37,7 +37,7 @@ class Mirror:
         self._flushed = time.monotonic()
         self._durable = 0
         """Bytes that are known to be on the disk."""
-        self._told = False
+        self._has_reported = False
 
     async def open(self) -> None:
         """Open the file, made where there is none; before anything else."""
@@ -53,8 +53,8 @@ class Mirror:
             self.size += written
             rest = rest[written:]
         await self._patiently(partial(self.directory.append_arrival, self.worker, self.size, time.time()))
-        if self._told:
-            self._told = False
+        if self._has_reported:
+            self._has_reported = False
             with suppress(OSError):
                 self.directory.reserve_space()
             await record(
@@ -67,8 +67,8 @@ class Mirror:
         return await retry_while_full(write, self._record_full)
 
     def _record_full(self) -> None:
-        if not self._told:
-            self._told = True
+        if not self._has_reported:
+            self._has_reported = True
             self.directory.release_space()
             with suppress(OSError):
                 self.directory.append_event(

@@ -83,7 +83,7 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
         return RunDirectory.open(as_path.resolve())
     if renamed := find_by_record(runs_home, text):
         return renamed
-    raise NoSuchRunError(f"no run {text!r} in {runs_home}", remedy=_meant(text, names))
+    raise NoSuchRunError(f"no run {text!r} in {runs_home}", remedy=_suggest(text, names))
 
 
 def _holds_record(path: Path) -> bool:
@@ -115,7 +115,7 @@ def _newest(runs_home: Path) -> RunDirectory:
     raise UsageError("no last run", why=f"there is none in {runs_home}", remedy="start one with `tpu-tui launch`")
 
 
-def _meant(text: str, names: list[str]) -> str:
+def _suggest(text: str, names: list[str]) -> str:
     """Return the runs whose names, without their times, look like it; where none does, those that there are."""
     named = {name: name[: -_STAMP_LENGTH - 1] for name in names}
     like = near_matches(text[: -_STAMP_LENGTH - 1] if is_run_id(text) else text, named.values())

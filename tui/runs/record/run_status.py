@@ -122,7 +122,7 @@ def summary_status(directory: RunDirectory) -> RunStatus:
 def status_and_events(directory: RunDirectory, since: int) -> tuple[RunStatus, list[Event], int]:
     """Return the status, the events from byte `since` on, and the byte to go on from.
 
-    Whoever looks again and again has each event read once for both.
+    Each event is read once for both, however often this is called.
     """
     fold = _fold_of(directory)
     fresh, begin, end = fold.read(directory)
@@ -272,8 +272,8 @@ def _fold_run(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
         return _fold_state(status, event, parts)
     if event.kind == STOP_REQUESTED and (status.state is RunState.LOST or not status.state.is_over):
         cause = status.cause or (event.get("cause") if event.get("by") == BY_POLICY else None)
-        asked = status.stop_requested
-        requested = str(event.get("by") or "user") if asked in (None, BY_POLICY) else asked
+        requester = status.stop_requested
+        requested = str(event.get("by") or "user") if requester in (None, BY_POLICY) else requester
         grace = float(event.get("grace") or 0)
         state = RunState.LOST if status.state is RunState.LOST else RunState.STOPPING
         return replace(status, state=state, stop_requested=requested, stop_grace=grace, cause=cause)

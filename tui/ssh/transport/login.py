@@ -96,7 +96,7 @@ class Dialer:
         """
         await self.keys.load()
         attempt = _Attempt(login, worker, self.host_keys.trusted(login, vouched), stages or LoginTimings())
-        has_asked, untried, logins = False, 0, 0
+        has_prompted, untried, logins = False, 0, 0
         while True:
             logins += 1
             seen = self.keys.count
@@ -104,9 +104,9 @@ class Dialer:
             try:
                 return await self._try(attempt, tunnel, through)
             except _UnknownHostKey as unknown:
-                if has_asked:
+                if has_prompted:
                     raise unknown.error from None
-                has_asked = True
+                has_prompted = True
                 attempt.trusted = await self._ask(attempt, vouched, unknown.key, unknown.error)
             except _AuthTriesExhausted as exhausted:
                 if logins >= KEY_LOGINS:
