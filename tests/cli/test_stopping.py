@@ -9,7 +9,7 @@ from tui.runs.worker.stop import StopAnswer
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "printed"),
     [
         (StopAnswer(0, True, 143), "stopped, exit code 143"),
         (StopAnswer(0, True, None, "nothing to stop: never started"), "nothing to stop: never started"),

@@ -42,7 +42,11 @@ REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
 _SSH_MODULES = ("tui.ssh.connection", "tui.ssh.transport.login")
 _IAP_MODULES = ("tui.ssh.transport.iap_tunnel", "aiohttp")
 _REPORT_MODULES = (
+    "tui.logs.dialects.user_dialects",
     "tui.operator.facade",
+    "tui.operator.logs",
+    "tui.operator.reports",
+    "tui.operator.runs",
     "tui.reports.facts",
     "tui.reports.write",
     "tui.runs.read.sample_reader",
