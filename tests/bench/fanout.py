@@ -194,7 +194,7 @@ def _or_never(way: Callable[[], Cost]) -> Callable[[], Cost]:
 def _lab() -> Iterator[Lab]:
     directory = Path(tempfile.mkdtemp(prefix="fan"))
     try:
-        extra = ("MaxStartups 1000:30:2000", "LogLevel ERROR")
+        extra = ("MaxStartups 1000:30:2000",)
         with openssh_worker(directory, host="0.0.0.0", extra=extra) as server:
             lab = Lab(directory, server)
             lab.write()

@@ -88,7 +88,7 @@ def _kept() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="lv") as name:
         root = Path(name)
         os.environ["TPU_TUI_HOME"] = str(root / "home")
-        extra = ("MaxStartups 1000:30:2000", "LogLevel ERROR")
+        extra = ("MaxStartups 1000:30:2000",)
         with openssh_worker(root, host="0.0.0.0", extra=extra) as server:
             pod = Pod([replace(server, index=n, host=f"127.0.100.{n + 1}") for n in range(WORKERS)], root / "home")
             try:

@@ -137,7 +137,7 @@ def live() -> list[Spent]:
 
 def _pod(root: Path, workers: int, ends: ExitStack) -> Pod:
     """So many workers, which are addresses of one OpenSSH server."""
-    extra = ("MaxStartups 1000:30:2000", "LogLevel ERROR")
+    extra = ("MaxStartups 1000:30:2000",)
     server = ends.enter_context(openssh_worker(root, index=workers, host="0.0.0.0", bare=True, extra=extra))
     pod = Pod([replace(server, index=n, host=f"127.0.{workers}.{n + 1}") for n in range(workers)], root / "home")
     ends.callback(pod.end_runs)
