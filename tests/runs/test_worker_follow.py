@@ -81,7 +81,7 @@ def test_a_follower_whose_time_is_up_says_nothing_of_an_end(worker: PipeWorker) 
     worker.ask("stop", run, 10, 0)
 
 
-@pytest.mark.parametrize(("workers", "pace"), [(1, 0.1), (32, 0.1), (64, 0.2), (128, 0.4), (2048, 1.0)])
+@pytest.mark.parametrize(("workers", "pace"), [(1, 0.1), (16, 0.1), (64, 0.32), (128, 0.64), (2048, 1.0)])
 def test_workers_of_a_large_pod_look_at_their_logs_less_often(worker: PipeWorker, workers: int, pace: float) -> None:
     assert poll_interval_s(workers) == pytest.approx(pace)
     assert workers / poll_interval_s(workers) <= max(MOST_POLLS_PER_S, workers)

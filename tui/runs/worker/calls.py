@@ -21,7 +21,7 @@ FOLLOW_TIMEOUT_S = 600
 MOST_EXIT_CODE = 255
 SHORTEST_POLL_INTERVAL_S, LONGEST_POLL_INTERVAL_S = 0.1, 1.0
 """Interval at which a worker checks its log for new bytes, in small pods and in the largest."""
-MOST_POLLS_PER_S = 320
+MOST_POLLS_PER_S = 200
 """Checks of all workers together: each that finds something costs this machine a packet, however small."""
 
 
