@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -11,9 +12,10 @@ import pytest
 pytestmark = pytest.mark.py310
 
 
-def output_of(program: str) -> dict[str, object]:
+def output_of(program: str, **environ: str) -> dict[str, object]:
     """Return what a new Python process prints as JSON."""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
+    command, env = [sys.executable, "-c", program], {**os.environ, **environ}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True, env=env)
     return dict(json.loads(done.stdout))
 
 
@@ -37,9 +39,10 @@ print(json.dumps({
 """
 
 
-def test_asyncssh_is_loaded_on_demand_without_unused_certificates_and_without_compilers() -> None:
+@pytest.mark.parametrize("libraries", ["", "/usr/lib:/nowhere"])
+def test_asyncssh_is_loaded_on_demand_without_unused_certificates_and_without_compilers(libraries: str) -> None:
     expected = {"lazy": True, "loaded": True, "certificates": False, "remains": False, "as before": True}
-    assert output_of(_LOADED) == {**expected, "compilers": []}
+    assert output_of(_LOADED, LD_LIBRARY_PATH=libraries) == {**expected, "compilers": []}
 
 
 _ALIKE = """

@@ -34,22 +34,29 @@ def load_asyncssh() -> None:
 
 @contextlib.contextmanager
 def _find_library_without_compilers() -> Iterator[None]:
-    """Answer `ctypes.util.find_library` from the linker's cache for libraries that the cache does not list.
+    """Answer `ctypes.util.find_library` without starting a program for a library that is not there.
 
     asyncssh searches for optional libraries (nettle, oqs) when it is imported. For each missing one, ctypes starts
     ldconfig, gcc and ld: 28 programs, which inherit the environment with its secrets and need a writable /tmp.
     """
     util: Any = ctypes.util
-    names = _cached_names() if sys.platform == "linux" and not os.environ.get("LD_LIBRARY_PATH") else None
+    names = _cached_names() if sys.platform == "linux" else None
     if names is None:
         yield
         return
     find: Callable[[str], str | None] = util.find_library
-    util.find_library = lambda name: find(name) if b"lib%s.so" % os.fsencode(name) in names else None
+    util.find_library = lambda name: find(name) if _is_there(name, names) else None
     try:
         yield
     finally:
         util.find_library = find
+
+
+def _is_there(name: str, cached_names: bytes) -> bool:
+    """Return whether the linker's cache or a directory of LD_LIBRARY_PATH has a library."""
+    directories = filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+    file = f"lib{name}.so"
+    return os.fsencode(file) in cached_names or any(next(Path(each).glob(f"{file}*"), None) for each in directories)
 
 
 def _cached_names() -> bytes | None:
