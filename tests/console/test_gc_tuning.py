@@ -41,6 +41,6 @@ def test_what_comes_later_is_collected_as_ever() -> None:
         del ring
         gc.collect()
         assert gone() is None
-        assert gc.get_freeze_count() == frozen
+        assert gc.get_freeze_count() <= frozen, "no more is frozen; what is frozen may go with its last reference"
     finally:
         gc.unfreeze()
