@@ -19,9 +19,12 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
+from trainer.distributed import liveness
 from trainer.distributed.liveness import MissingRanks, RollCall, format_ranks
 
-CONTEXT = multiprocessing.get_context("fork")
+# Ranks come from a clean process: one that is forked from the threads of other tests can abort in PyTorch.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload([liveness.__name__])
 HOST = "127.0.0.1"
 
 
@@ -29,8 +32,9 @@ def store_at(port: int, *, rank: int) -> TCPStore:
     return TCPStore(HOST, port, None, is_master=rank == 0, wait_for_workers=False, timeout=timedelta(seconds=60))
 
 
-def take_part(rank: int, port: int, entered: int, pipe: Any) -> None:
+def take_part(rank: int, port: int, entered: int, timeouts: tuple[float, float], pipe: Any) -> None:
     """A rank: reports when it is there (rank 0 with its store's port), and then does what it is asked to."""
+    liveness.ACK_TIMEOUT_S, liveness.ANSWER_TIMEOUT_S = timeouts
     store = store_at(port, rank=rank)
     roll_call = RollCall(store, rank, 4)
     roll_call.entered = entered
@@ -49,7 +53,8 @@ class Rank:
 
     def __init__(self, rank: int, port: int, entered: int) -> None:
         self._pipe, theirs = CONTEXT.Pipe()
-        self._process = CONTEXT.Process(target=take_part, args=(rank, port, entered, theirs))
+        timeouts = (liveness.ACK_TIMEOUT_S, liveness.ANSWER_TIMEOUT_S)
+        self._process = CONTEXT.Process(target=take_part, args=(rank, port, entered, timeouts, theirs))
         self._process.start()
         self.port: int = self._pipe.recv()
 
@@ -157,7 +162,7 @@ def test_a_late_caller_knows_which_rank_ended_rank_0(start: Start) -> None:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks, which are forked later, wait as long as a loaded machine may take."""
+    """Ranks, which are started later, wait as long as a loaded machine may take."""
     for name in ("ACK_TIMEOUT_S", "ANSWER_TIMEOUT_S"):
         monkeypatch.setattr(f"trainer.distributed.liveness.{name}", 60.0)
 
