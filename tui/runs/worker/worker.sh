@@ -2,6 +2,16 @@
 #   exec sh -c 'tt_s=$(head -c BYTES); eval "$tt_s"' tpu-tui VERB RUN WORKER NONCE ARGS...
 # with this script on stdin, after a line of settings (tt_root tt_bar tt_lease tt_sync tt_pace) and the prelude
 # (tui/ssh/exec/script_prelude.sh), and before the verb's data.
+#
+# A run's directory, runs/RUN/WORKER, holds
+#   command login worker.sh run.json    the job's text, its login environment, this script, the run's record
+#   attempt place boot tag cgroup oom   which attempt this is, on which worker and boot; marks of its processes
+#   alive card pid code why log         held open by the supervisor (`supervise`), which has `alive` locked while it lives
+#   going armed|running|aborted cancel  how far the launch came, and whether a stop was asked for
+#   room|full noreserve trouble status  whether the disk has room; messages of the supervisor; how the run ended
+# Beside it lie keeper-WORKER, stopped-WORKER, on-end-WORKER and, from further attempts, attempts/N/WORKER.
+# A verb is a function of that name, at the end of its section. Functions return values in variables, because a
+# subshell costs a fork.
 
 tt_verb=$1 tt_run=$2 tt_worker=$3 tt_nonce=$4
 shift 4
@@ -14,6 +24,8 @@ tt_tag=
 read -r tt_boot </proc/sys/kernel/random/boot_id
 umask 077
 
+# --- small tools ------------------------------------------------------------------------------------------------------
+
 say_aside() { say "$@" >&2; }
 
 # The hundredths of a second since boot in tt_now, without a fork.
@@ -24,6 +36,8 @@ read_line() { eval "$1="; [ ! -s "$2" ] || { IFS= read -r "$1" <"$2"; } 2>/dev/n
 
 # The lines of stdin that match a basic regular expression; coreutils have no grep.
 pick() { LC_ALL=C nl -w1 -s"$tt_tab" -bp"$1" | cut -s -f2-; }
+
+# --- processes of a run -----------------------------------------------------------------------------------------------
 
 # State, group, session and start time of process $1, from the end of its stat line (its name may hold anything).
 look() {
@@ -152,6 +166,8 @@ leader() {
   [ "$tt_start" = "$tt_ls" ] || tt_leader= tt_session_of=
 }
 
+# --- ending them ------------------------------------------------------------------------------------------------------
+
 # Signal the leader's group at once, then the others: a job that saves at its first TERM may take a second one for
 # impatience.
 signal_all() {
@@ -199,8 +215,7 @@ sweep() {
 
 alive() { [ -e "$tt_d/alive" ] && ! flock -n -s "$tt_d/alive" true; }
 
-# --- what a live supervisor holds open, whatever becomes of the run's directory -----------------------------------------
-#   3 why   4 card   5 pid   6 code   7 log   8 alive   9 the worker's lock
+# --- a live supervisor, whatever becomes of the run's directory -------------------------------------------------------
 
 # Write what identifies the supervisor: its pid, the run's attempt, place and marks; root; cgroup; then the run's record.
 write_card() {
@@ -208,7 +223,10 @@ write_card() {
   read_line tt_at attempt
   read_line tt_place place
   read_line tt_cgroup cgroup
-  { printf '%s\n' "$$ $tt_tag $tt_at $tt_boot $tt_place $tt_w $tt_run $tt_worker" "$tt_root" "$tt_cgroup"; cat run.json; } >card
+  {
+    printf '%s\n' "$$ $tt_tag $tt_at $tt_boot $tt_place $tt_w $tt_run $tt_worker" "$tt_root" "$tt_cgroup"
+    cat run.json
+  } >card
 }
 
 # The supervisors' processes of a run and a worker (patterns $1, $2) in tt_supervisors.
@@ -289,6 +307,15 @@ open_up() {
   done
 }
 
+# Restore the directory of the run whose supervisor this is, unless the whole root was removed: a follower then reads the
+# end from what is still open.
+restore() {
+  IFS=' ' read -r tt_me tt_w </proc/self/stat
+  open_up
+  [ -d "$tt_root" ] || return 0
+  is_intact && [ "$tt_d/alive" -ef /proc/self/fd/8 ] || { read_card "$tt_me" && give_back "$tt_me"; }
+}
+
 # Choose the log to read, in tt_log: the one that a live supervisor writes, whatever is in its place.
 choose_log() {
   tt_log=log
@@ -298,73 +325,7 @@ choose_log() {
   [ -f "$tt_log" ] || tt_log=/dev/null
 }
 
-# --- devices ----------------------------------------------------------------------------------------------------------
-
-# Find the owners of the devices: pairs of words "PID DEVICE" in tt_owners; tt_hidden: some processes cannot be seen.
-owners() {
-  tt_owners= tt_hidden=
-  find_devices
-  [ -z "$tt_real" ] && return 0
-  find_owners $tt_real
-  case $tt_found in *hidden*) tt_hidden=1 tt_found=${tt_found%hidden*} ;; esac
-  tt_owners=$tt_found
-}
-
-# --- launch -----------------------------------------------------------------------------------------------------------
-
-# Remove what this launch made and put an earlier attempt's directory back. Called once at most.
-unmake() {
-  trap '' PIPE
-  remove_cgroup
-  cd /
-  rm -rf "$tt_d"
-  tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
-  # Fails where another keeper's launch took the place meanwhile: the earlier attempt stays aside.
-  if [ -n "$tt_aside" ]; then mv -T "$tt_aside" "$tt_d" 2>/dev/null; else rm -f "$tt_w" "$tt_w.new"; fi
-  rmdir "$tt_root/runs/$tt_run" 2>/dev/null
-  return 0
-}
-
-refuse() {
-  [ -n "$tt_made$tt_aside" ] && unmake
-  say "refused $*"
-  exit 3
-}
-
-# Refuse a worker that lacks a program, which would fail later without naming it.
-check_programs() {
-  for tt_w in cat chmod cksum cp cut date dd env fallocate flock head ln mkdir mkfifo mv nl od prlimit readlink rm rmdir setsid sleep stat sync \
-    tail timeout tr truncate; do
-    command -v "$tt_w" >/dev/null || refuse "program $tt_w"
-  done
-}
-
-# Choose the resource-limit tag, which every process of the run inherits: the limit on file locks, unused by the kernel.
-# Without privilege it can only be lowered, so inside another run the new tag is a little below that run's.
-choose_tag() {
-  set -- $(od -An -N8 -tu4 /dev/urandom)
-  tt_tag=$(((($1 & 0x1fffffff) << 32 | $2) | 0x2000000000000000))
-  if ! prlimit --locks="$tt_tag" true 2>/dev/null; then
-    tt_hard=$(prlimit --locks --noheadings --raw --output=HARD --pid $$)
-    case $tt_hard in '' | *[!0-9]*) tt_hard=0 ;; esac
-    [ "$tt_hard" -gt 4294967296 ] || refuse "tag the limit on file locks is $tt_hard already"
-    tt_tag=$((tt_hard - 1 - tt_tag % (tt_hard / 4)))
-    prlimit --locks="$tt_tag" true || refuse "tag prlimit cannot mark the run's processes"
-  fi
-  tt_why=$(exec 2>&1; echo "$tt_tag" >"$tt_d/tag") || refuse_write
-}
-
-# Make a cgroup for the run, where this user may (root, with cgroup v2 from Linux 5.14 on).
-make_cgroup() {
-  tt_cgroup=
-  for tt_w in /sys/fs/cgroup /sys/fs/cgroup/unified; do [ -w "$tt_w/cgroup.procs" ] && break; done
-  while IFS=: read -r tt_v tt_p tt_line; do [ "$tt_v" != 0 ] || tt_w=$tt_w$tt_line; done </proc/self/cgroup
-  tt_w=${tt_w%/}/tpu-tui-$tt_tag
-  mkdir "$tt_w" 2>/dev/null || return 0
-  if [ -w "$tt_w/cgroup.kill" ]; then echo "$tt_w" >"$tt_d/cgroup"; else rmdir "$tt_w" 2>/dev/null; fi
-}
-
-remove_cgroup() { read_line tt_cgroup "$tt_d/cgroup"; [ -z "$tt_cgroup" ] || rmdir "$tt_cgroup" 2>/dev/null; }
+# --- the worker: its name, lock and devices ---------------------------------------------------------------------------
 
 # The worker among those that share this directory, in tt_place: its host name, and the address and port of this login.
 place() {
@@ -374,6 +335,7 @@ place() {
   case $tt_place in *[!A-Za-z0-9._-]*) tt_place=$(printf %s "$tt_place" | tr -c 'A-Za-z0-9._-' '-') ;; esac
 }
 
+# Hold the worker's lock for this run. Refuses while another run is alive here.
 lock_worker() {
   tt_lock=$tt_root/lock-$tt_place
   exec 9>>"$tt_lock" || refuse "directory cannot write in $tt_root"
@@ -414,10 +376,14 @@ refuse_beside_others() {
   done
 }
 
-# The job's environment mark in tt_mark: tag, run, worker, place and root.
-make_mark() {
-  set -- $(printf %s "$tt_root" | cksum)
-  tt_mark=$tt_tag/$tt_run/$tt_worker/$tt_place/$1
+# Find the owners of the devices: pairs of words "PID DEVICE" in tt_owners; tt_hidden: some processes cannot be seen.
+owners() {
+  tt_owners= tt_hidden=
+  find_devices
+  [ -z "$tt_real" ] && return 0
+  find_owners $tt_real
+  case $tt_found in *hidden*) tt_hidden=1 tt_found=${tt_found%hidden*} ;; esac
+  tt_owners=$tt_found
 }
 
 check_devices() {
@@ -428,7 +394,79 @@ check_devices() {
   refuse "device $2 pid $1 user $(stat -c %U "/proc/$1" 2>/dev/null) command $(command_of "$1")"
 }
 
+# --- launch -----------------------------------------------------------------------------------------------------------
+
+# Remove what this launch made and put an earlier attempt's directory back. Called once at most.
+unmake() {
+  trap '' PIPE
+  remove_cgroup
+  cd /
+  rm -rf "$tt_d"
+  tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
+  # Fails where another keeper's launch took the place meanwhile: the earlier attempt stays aside.
+  if [ -n "$tt_aside" ]; then mv -T "$tt_aside" "$tt_d" 2>/dev/null; else rm -f "$tt_w" "$tt_w.new"; fi
+  rmdir "$tt_root/runs/$tt_run" 2>/dev/null
+  return 0
+}
+
+refuse() {
+  [ -n "$tt_made$tt_aside" ] && unmake
+  say "refused $*"
+  exit 3
+}
+
+# The machine's out-of-memory kills since its boot, in tt_oom.
+oom_kills() {
+  tt_oom=$(cat /proc/vmstat)
+  tt_oom=${tt_oom##*oom_kill }
+  tt_oom=${tt_oom%%[!0-9]*}
+}
+
+# Refuse a worker that lacks a program, which would fail later without naming it.
+check_programs() {
+  for tt_w in cat chmod cksum cp cut date dd env fallocate flock head ln mkdir mkfifo mv nl od prlimit readlink rm \
+    rmdir setsid sleep stat sync tail timeout tr truncate; do
+    command -v "$tt_w" >/dev/null || refuse "program $tt_w"
+  done
+}
+
+# Choose the resource-limit tag, which every process of the run inherits: the limit on file locks, unused by the kernel.
+# Without privilege it can only be lowered, so inside another run the new tag is a little below that run's.
+choose_tag() {
+  set -- $(od -An -N8 -tu4 /dev/urandom)
+  tt_tag=$(((($1 & 0x1fffffff) << 32 | $2) | 0x2000000000000000))
+  if ! prlimit --locks="$tt_tag" true 2>/dev/null; then
+    tt_hard=$(prlimit --locks --noheadings --raw --output=HARD --pid $$)
+    case $tt_hard in '' | *[!0-9]*) tt_hard=0 ;; esac
+    [ "$tt_hard" -gt 4294967296 ] || refuse "tag the limit on file locks is $tt_hard already"
+    tt_tag=$((tt_hard - 1 - tt_tag % (tt_hard / 4)))
+    prlimit --locks="$tt_tag" true || refuse "tag prlimit cannot mark the run's processes"
+  fi
+  tt_why=$(exec 2>&1; echo "$tt_tag" >"$tt_d/tag") || refuse_write
+}
+
+# The job's environment mark in tt_mark: tag, run, worker, place and root.
+make_mark() {
+  set -- $(printf %s "$tt_root" | cksum)
+  tt_mark=$tt_tag/$tt_run/$tt_worker/$tt_place/$1
+}
+
+# Make a cgroup for the run, where this user may (root, with cgroup v2 from Linux 5.14 on).
+make_cgroup() {
+  tt_cgroup=
+  for tt_w in /sys/fs/cgroup /sys/fs/cgroup/unified; do [ -w "$tt_w/cgroup.procs" ] && break; done
+  while IFS=: read -r tt_v tt_p tt_line; do [ "$tt_v" != 0 ] || tt_w=$tt_w$tt_line; done </proc/self/cgroup
+  tt_w=${tt_w%/}/tpu-tui-$tt_tag
+  mkdir "$tt_w" 2>/dev/null || return 0
+  if [ -w "$tt_w/cgroup.kill" ]; then echo "$tt_w" >"$tt_d/cgroup"; else rmdir "$tt_w" 2>/dev/null; fi
+}
+
+remove_cgroup() { read_line tt_cgroup "$tt_d/cgroup"; [ -z "$tt_cgroup" ] || rmdir "$tt_cgroup" 2>/dev/null; }
+
+# Make the log, and reserve room for it and for the record of the job's end. Refuses where the disk is full.
 reserve_room() {
+  : >log
+  : >room
   # The job's beginning and end are written into blocks that exist already.
   tt_w='
 '
@@ -503,17 +541,8 @@ set_aside() {
   tt_why=$(mv -T "$tt_d" "$tt_aside" 2>&1) || { tt_aside=; refuse "directory $tt_why"; }
 }
 
-# Copy the job's text and the run's record of the earlier attempt: a keeper that does not know the secrets relaunches it.
-take_over_files() {
-  [ -n "$tt_aside" ] || refuse "cut nothing of an earlier attempt is here to launch again"
-  cp "$tt_aside/command" "$tt_aside/run.json" . || refuse "directory cannot copy the earlier attempt's files"
-}
-
-# Launch attempt $3: $1 and $2 are the sizes of the job's text and the run's record (0: those of the attempt before), $4 the
-# keeper's number (0: known here), $5 for how many seconds this session follows the log from byte 0 afterwards (0: not).
-launch() {
-  tt_csize=$1 tt_jsize=$2 tt_attempt=$3 tt_keeper=${4:-0} tt_seconds=${5:-0} tt_made= tt_aside=
-  check_programs
+# Make the run's directory and enter it, marked as alive for other sessions.
+make_directory() {
   tt_why=$(mkdir -p "$tt_root/runs/$tt_run" 2>&1) || refuse "directory $tt_why"
   [ "$tt_attempt" = 0 ] || set_aside
   if ! tt_why=$(mkdir "$tt_d" 2>&1); then
@@ -524,19 +553,34 @@ launch() {
   # A dead launcher is noticed at the next answer. Caught, not ignored: child processes have the default.
   trap 'unmake; exit 3' PIPE
   cd "$tt_d" || refuse "directory cannot enter $tt_d"
-  # Inherited by every process of this launch, so that other sessions see that it is alive.
+  # Inherited by every process of this launch.
   exec 8>>alive
   flock 8
   echo "$tt_attempt" >attempt
-  [ "$tt_keeper" = 0 ] || store_number "$tt_keeper"
-  if [ "$tt_csize" = 0 ]; then
-    take_over_files
+}
+
+# Store what is to run, of sizes $1 and $2. A keeper that does not know the secrets sends nothing: the files of the
+# earlier attempt are copied.
+receive_files() {
+  if [ "$1" = 0 ]; then
+    [ -n "$tt_aside" ] || refuse "cut nothing of an earlier attempt is here to launch again"
+    cp "$tt_aside/command" "$tt_aside/run.json" . || refuse "directory cannot copy the earlier attempt's files"
   else
-    tt_why=$(exec 8>&- 2>&1; LC_ALL=C head -c "$tt_csize" >command && LC_ALL=C head -c "$tt_jsize" >run.json) || refuse_write
-    set -- $(stat -c %s command run.json)
-    [ "$*" = "$tt_csize $tt_jsize" ] || refuse "cut what was sent did not arrive whole"
+    tt_why=$(exec 8>&- 2>&1; LC_ALL=C head -c "$1" >command && LC_ALL=C head -c "$2" >run.json) || refuse_write
+    set -- "$1 $2" $(stat -c %s command run.json)
+    [ "$1" = "$2 $3" ] || refuse "cut what was sent did not arrive whole"
   fi
   printf '%s\n' "$tt_s" >worker.sh
+}
+
+# Launch attempt $3: $1 and $2 are the sizes of the job's text and the run's record (0: those of the attempt before), $4 the
+# keeper's number (0: known here), $5 for how many seconds this session follows the log from byte 0 afterwards (0: not).
+launch() {
+  tt_attempt=$3 tt_keeper=${4:-0} tt_seconds=${5:-0} tt_made= tt_aside=
+  check_programs
+  make_directory
+  [ "$tt_keeper" = 0 ] || store_number "$tt_keeper"
+  receive_files "$1" "$2"
   echo "$tt_boot" >boot
   place
   printf %s "$tt_place" >place
@@ -545,8 +589,6 @@ launch() {
   make_cgroup
   oom_kills
   echo "$tt_oom" >oom
-  : >log
-  : >room
   reserve_room
   mkfifo ack
   check_devices
@@ -564,42 +606,10 @@ launch() {
   [ -e running ] && [ "$tt_seconds" -gt 0 ] || exit 0
   trap - PIPE
   exec 4>&- 5<&- 8>&- 9>&-
-  follow 0 "$tt_seconds" "$tt_attempt"
+  follow 0 "$tt_seconds" "$3"
 }
 
-oom_kills() {
-  tt_oom=$(cat /proc/vmstat)
-  tt_oom=${tt_oom##*oom_kill }
-  tt_oom=${tt_oom%%[!0-9]*}
-}
-
-supervise() {
-  tt_aside=$1
-  cd "$tt_d" || exit 1
-  trap 'unmake; exit 1' PIPE
-  read_tag
-  tt_noreserve=
-  [ ! -e noreserve ] || tt_noreserve=1
-  write_card
-  say "armed $$ tag=$tt_tag"
-  tt_w=$(timeout "$tt_bar" head -c 3)
-  # `stopped` alone marks a stop that came while the earlier attempt was set aside and this one was not there yet.
-  if [ "$tt_w" != 'go!' ] || [ -e cancel ] || [ -e "../stopped-$tt_worker" ]; then
-    by_person
-    unmake
-    say "disarmed$tt_by"
-    exit 1
-  fi
-  trap - PIPE
-  : >going
-  : >armed
-  exec 5<&0
-  lease <&5 5<&- &
-  exec 5<&- </dev/null >/dev/null 2>>trouble 3>&- 4>&-
-  command exec 3<>why 4<card 5<pid.new 6<>code.new 7>>log
-  # A shutdown sends TERM and HUP to every process: the job's last output is still written.
-  job | { trap '' TERM HUP; logger; finish; }
-}
+# --- supervise: the barrier, the lease, the job -----------------------------------------------------------------------
 
 # The field of an answer about a run that a user stopped, in tt_by.
 by_person() { tt_by=; [ ! -e "../stopped-$tt_worker" ] || tt_by=' stopped=1'; }
@@ -658,13 +668,46 @@ job() {
   printf '%s\n' "$tt_rc" >&6
   mv code.new code 2>/dev/null
   date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00 >&6
-  open_up
-  is_intact || [ ! -d "$tt_root" ] || { read_card $$ && give_back $$; }
+  restore
+  read_line tt_w "$tt_d/cancel"
   tt_g=20
-  [ -s "$tt_d/cancel" ] && { read -r tt_w <"$tt_d/cancel"; [ "$tt_w" -gt "$tt_g" ] && tt_g=$tt_w; }
+  [ "${tt_w:-0}" -le 20 ] || tt_g=$tt_w
   sweep "$tt_g" marked
   echo swept >&6
 }
+
+# Wait for the start of the gang, then run the job; its output goes through a pipe to the logger.
+supervise() {
+  tt_aside=$1
+  cd "$tt_d" || exit 1
+  trap 'unmake; exit 1' PIPE
+  read_tag
+  tt_noreserve=
+  [ ! -e noreserve ] || tt_noreserve=1
+  write_card
+  say "armed $$ tag=$tt_tag"
+  tt_w=$(timeout "$tt_bar" head -c 3)
+  # `stopped` alone marks a stop that came while the earlier attempt was set aside and this one was not there yet.
+  if [ "$tt_w" != 'go!' ] || [ -e cancel ] || [ -e "../stopped-$tt_worker" ]; then
+    by_person
+    unmake
+    say "disarmed$tt_by"
+    exit 1
+  fi
+  trap - PIPE
+  : >going
+  : >armed
+  exec 5<&0
+  lease <&5 5<&- &
+  exec 5<&- </dev/null >/dev/null 2>>trouble 3>&- 4>&-
+  # Held by the job's shell, the logger and `finish`; the job itself has none of them:
+  #   3 why  4 card  5 pid  6 code  7 log  8 alive  9 the worker's lock
+  command exec 3<>why 4<card 5<pid.new 6<>code.new 7>>log
+  # A shutdown sends TERM and HUP to every process: the job's last output is still written.
+  job | { trap '' TERM HUP; logger; finish; }
+}
+
+# --- the log, and how the run ended -----------------------------------------------------------------------------------
 
 # Whether the job's processes are ended, by the file of its code ($1, or descriptor 6).
 is_swept() { { read -r tt_w; read -r tt_w; read -r tt_w; } <"${1:-/proc/self/fd/6}"; [ "$tt_w" = swept ]; } 2>/dev/null
@@ -747,14 +790,10 @@ read_end() {
   [ -z "$tt_w" ] || { oom_kills; tt_oom=$((tt_oom - tt_w)); }
 }
 
+# Record how the run ended, last and atomically.
 finish() {
-  IFS=' ' read -r tt_me tt_w </proc/self/stat
-  open_up
   chmod u+rw /proc/self/fd/7 2>/dev/null
-  # Where the whole root was removed nothing is restored: a follower reads the end from what is still open.
-  if [ -d "$tt_root" ] && ! { is_intact && [ "$tt_d/alive" -ef /proc/self/fd/8 ]; }; then
-    read_card "$tt_me" && give_back "$tt_me"
-  fi
+  restore
   cd "$tt_d" 2>/dev/null
   truncate -s "$(stat -L -c %s /proc/self/fd/7)" /proc/self/fd/7
   put_log_back
@@ -872,7 +911,7 @@ follow() {
   report_end "$3"
 }
 
-# --- stop, status, list -----------------------------------------------------------------------------------------------
+# --- stop -------------------------------------------------------------------------------------------------------------
 
 describe() {
   tt_text=
@@ -971,6 +1010,9 @@ stop() {
   say "stopped $tt_line${tt_hidden:+ device=unknown}"
 }
 
+# --- status, list and other verbs -------------------------------------------------------------------------------------
+
+# What became of the run, in tt_c.
 condition() {
   if alive; then
     # Aborted and still alive: its end is not written yet.
@@ -1019,7 +1061,9 @@ list() {
     is_intact || (give_back "$tt_sup")
   done
   for tt_d in "$tt_root"/runs/*/attempts/*/"$tt_worker"; do
-    [ ! -d "$tt_d" ] || { tt_d=${tt_d%/attempts/*}/$tt_worker; (tt_run=${tt_d%/*} tt_run=${tt_run##*/}; enter_or_wait); }
+    [ -d "$tt_d" ] || continue
+    tt_d=${tt_d%/attempts/*}
+    (tt_run=${tt_d##*/} tt_d=$tt_d/$tt_worker; enter_or_wait)
   done
   for tt_d in "$tt_root"/runs/*/*/; do
     tt_d=${tt_d%/}
