@@ -34,6 +34,9 @@ now() { read -r tt_now tt_rest </proc/uptime; tt_now=${tt_now%.*}${tt_now#*.}; }
 # The first line of file $2 in variable $1, empty where there is none.
 read_line() { eval "$1="; [ ! -s "$2" ] || { IFS= read -r "$1" <"$2"; } 2>/dev/null || :; }
 
+# Text of an error, in one short line of an answer.
+brief() { printf %s "$1" | tr '\n\r\t' '   ' | head -c 400; }
+
 # The lines of stdin that match a basic regular expression; coreutils have no grep.
 pick() { LC_ALL=C nl -w1 -s"$tt_tab" -bp"$1" | cut -s -f2-; }
 
@@ -52,9 +55,6 @@ look() {
 
 # Whether process $1 is alive and no zombie.
 lives() { look "$1" && case $tt_state in Z | X | x) return 1 ;; esac; }
-
-# Text of an error, in one short line of an answer.
-brief() { printf %s "$1" | tr '\n\r\t' '   ' | head -c 400; }
 
 # The run's tag in tt_tag, empty where it is not known.
 read_tag() { [ -n "$tt_tag" ] || read_line tt_tag "$tt_d/tag"; }
@@ -437,7 +437,7 @@ choose_tag() {
   tt_tag=$(((($1 & 0x1fffffff) << 32 | $2) | 0x2000000000000000))
   if ! prlimit --locks="$tt_tag" true 2>/dev/null; then
     tt_hard=$(prlimit --locks --noheadings --raw --output=HARD --pid $$)
-    case $tt_hard in '' | *[!0-9]*) tt_hard=0 ;; esac
+    case $tt_hard in '' | *[!0-9]*) refuse "tag prlimit cannot mark the run's processes" ;; esac
     [ "$tt_hard" -gt 4294967296 ] || refuse "tag the limit on file locks is $tt_hard already"
     tt_tag=$((tt_hard - 1 - tt_tag % (tt_hard / 4)))
     prlimit --locks="$tt_tag" true || refuse "tag prlimit cannot mark the run's processes"
@@ -473,7 +473,8 @@ reserve_room() {
   while [ "${#tt_w}" -lt 4096 ]; do tt_w=$tt_w$tt_w; done
   tt_why=$(exec 2>&1
     for tt_p in status.new code.new pid.new why; do printf %s "$tt_w" >"$tt_p" || exit; done
-    [ "$(stat -c %s status.new code.new pid.new why | tr '\n' ' ')" = '4096 4096 4096 4096 ' ]) || refuse "full $tt_why"
+    set -- $(stat -c %s status.new code.new pid.new why)
+    [ "$*" = '4096 4096 4096 4096' ]) || refuse "full $tt_why"
   # A second name keeps the log's bytes reachable when its first one is taken away.
   ln log log.keep 2>/dev/null
   tt_why=$(LC_ALL=C fallocate -n -l $((tt_reserve + tt_last)) log 2>&1) && return 0
@@ -792,7 +793,7 @@ read_end() {
 
 # Record how the run ended, last and atomically.
 finish() {
-  chmod u+rw /proc/self/fd/7 2>/dev/null
+  { [ -r /proc/self/fd/7 ] && [ -w /proc/self/fd/7 ]; } || chmod u+rw /proc/self/fd/7 2>/dev/null
   restore
   cd "$tt_d" 2>/dev/null
   truncate -s "$(stat -L -c %s /proc/self/fd/7)" /proc/self/fd/7
