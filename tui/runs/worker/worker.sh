@@ -42,20 +42,6 @@ pick() { LC_ALL=C nl -w1 -s"$tt_tab" -bp"$1" | cut -s -f2-; }
 
 # --- processes of a run -----------------------------------------------------------------------------------------------
 
-# State, group, session and start time of process $1, from the end of its stat line (its name may hold anything).
-look() {
-  tt_stat=
-  { IFS= read -r tt_stat <"/proc/$1/stat"; } 2>/dev/null || return 1
-  case $tt_stat in *') '*) ;; *) tt_stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1 ;; esac
-  tt_stat=${tt_stat##*') '}
-  tt_state=${tt_stat%% *}
-  set -f; set -- $tt_stat; set +f
-  tt_group=$3 tt_session=$4 tt_start=${20}
-}
-
-# Whether process $1 is alive and no zombie.
-lives() { look "$1" && case $tt_state in Z | X | x) return 1 ;; esac; }
-
 # The run's tag in tt_tag, empty where it is not known.
 read_tag() { [ -n "$tt_tag" ] || read_line tt_tag "$tt_d/tag"; }
 
