@@ -16,7 +16,7 @@ from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.health import stall_detector
-from tui.runs.health.log_tails import SAMPLE_BYTES
+from tui.runs.health.core_watch import SAMPLE_BYTES
 from tui.runs.health.reachability import Reachability
 from tui.runs.health.stall_detector import StallDetector
 from tui.runs.keeper_timeouts import KeeperTimeouts
@@ -56,6 +56,7 @@ class Watched:
     def write(self, worker: int, text: str) -> None:
         with self.directory.log_path(worker).open("a") as log:
             log.write(text)
+        self.reachability.mark_grown(worker)
 
     def train(self, worker: int, step: int, loss: str = "2.50000") -> None:
         """A step of the worker's two cores."""

@@ -73,7 +73,7 @@ class RunWatcher:
             if isinstance(poll, KeeperStatus):
                 yield poll
                 continue
-            for line in reader.poll(final=poll.is_last, events=poll.events):
+            for line in reader.poll(final=poll.is_last):
                 yield line
             for event in poll.events:
                 yield event
@@ -90,7 +90,7 @@ class RunWatcher:
             if isinstance(poll, KeeperStatus):
                 yield poll
                 continue
-            for line in reader.poll(final=poll.is_last, events=poll.events):
+            for line in reader.poll(final=poll.is_last):
                 yield line
 
     def _line_reader(self, workers: Sequence[int] | None = None, core: int | None = None) -> LineReader:

@@ -201,6 +201,7 @@ class Follower:
         while True:
             if data:
                 await self._mirror.append(data)
+                self.reachability.mark_grown(self.worker)
                 self._waits = backoff()
             if goal is not None and self._mirror.size >= goal:
                 return

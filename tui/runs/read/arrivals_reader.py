@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 
-from tui.runs.read.log_ranges import read_range
 from tui.runs.record.event_log import parse_arrival
 from tui.runs.record.run_directory import ARRIVALS_FILE, RunDirectory
 
@@ -51,3 +51,15 @@ class ArrivalsReader:
             attempt += 1
         self._newest[worker] = (attempt, end)
         return attempt
+
+
+def read_range(path: os.PathLike[str], start: int, size: int) -> bytes:
+    """Return at most `size` bytes of a file from byte `start` on, none where there is no file. Raises OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.pread(descriptor, size, start)
+    finally:
+        os.close(descriptor)
