@@ -230,8 +230,8 @@ class RunFeed:
         if isinstance(source, MergedLines):
             reader = self._arrivals.setdefault(source, ArrivalsReader(self.directory))
             batches = reader.read()
-            newest = {worker: attempt for worker, attempt, _, _ in batches}
-            source.add_arrivals([(one[0], one[2]) for one in batches if one[1] == newest[one[0]]])
+            newest = {batch.worker: batch.attempt for batch in batches}
+            source.add_arrivals([(one.worker, one.end) for one in batches if one.attempt == newest[one.worker]])
 
     def last_lines(self, worker: int, count: int) -> list[bytes]:
         """Read from the mirror's end."""

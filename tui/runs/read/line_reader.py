@@ -89,5 +89,5 @@ def lines_since(
 ) -> Iterator[LogLine]:
     """Return a run's lines since a Unix time in order of arrival; what arrived before is not read."""
     reader = LineReader(directory, workers=workers, core=core)
-    reader.growth.skip(lambda every: next((n for n, batch in enumerate(every) if batch[3] >= moment), len(every)))
+    reader.growth.skip(lambda every: next((n for n, batch in enumerate(every) if batch.time >= moment), len(every)))
     return (line for line in reader.poll(final=True) if line.time is not None and line.time >= moment)

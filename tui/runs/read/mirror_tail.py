@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tui.runs.read.arrivals_reader import ArrivalsReader, Batch, read_range
+from tui.runs.read.arrivals_reader import ArrivalsReader, Batch
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
@@ -136,9 +136,11 @@ class MirrorTail:
         """
         size, read = self.size(worker), self._read.get(worker, 0)
         start = max(read, size - most)
+        if start >= size:
+            return b""
         data = b""
         with suppress(OSError):
-            data = read_range(self.directory.log_path(worker), start, size - start) if start < size else b""
+            data = self._files.read((worker, 0), lambda: self.directory.log_path(worker), start, size - start)
         begin = 0 if start == read else _line_end(data)
         end = len(data) if unfinished else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if end:
@@ -155,12 +157,12 @@ class MirrorTail:
         ends: dict[int, int] = {}
         for worker, attempt, end, moment in batches[:place]:
             ends[worker], self._attempts[worker], self._last_time[worker] = end, attempt, moment
-        going_on = {batch[0] for batch in batches[place:]}
+        going_on = {batch.worker for batch in batches[place:]}
         for worker, end in ends.items():
             self._read[worker] = self._line_start(worker, end)
             if worker not in going_on and self._read[worker] < end:
                 # Its last line has no end yet, and is among the last ones of the run.
-                self._pending.append((worker, self._attempts[worker], end, self._last_time[worker]))
+                self._pending.append(Batch(worker, self._attempts[worker], end, self._last_time[worker]))
         self._pending.extend(batches[place:])
         return place
 
@@ -178,7 +180,7 @@ class MirrorTail:
         """Take the next block of arrivals; whether there was anything."""
         batches = self._arrivals.read()
         if batches and self._began is None:
-            self._began = batches[0][3]
+            self._began = batches[0].time
         is_behind = self._arrivals.is_behind
         self._pending.extend(batches if self._in_order else _joined(batches, is_behind, self._began or 0.0))
         return bool(batches)
@@ -222,10 +224,10 @@ def _joined(batches: Sequence[Batch], behind: bool, began: float) -> Iterable[Ba
     opened_at = began
     most = max(_LEAST_JOINED, _ROUNDS_JOINED * len({batch[:2] for batch in batches})) if behind else len(batches)
     for place, batch in enumerate(batches):
-        passed = batch[3] - opened_at
+        passed = batch.time - opened_at
         is_late = not 0 <= passed <= _SHARE_JOINED * (opened_at - began)
         if is_late or place - opened >= most:
-            opened, opened_at = place, batch[3]
+            opened, opened_at = place, batch.time
         serial += is_late or batch[:2] != previous
         previous = batch[:2]
         found[(opened, previous) if behind else serial] = batch

@@ -79,11 +79,6 @@ class RunStatus:
         return tuple(part.worker for part in self.workers if part.silent and not part.ended)
 
     @property
-    def unattended_since(self) -> float | None:
-        """Unix time of the last keeper's last sign of life, when the run goes on without a keeper."""
-        return None if self.attended.alive or self.state.is_over else self.attended.since
-
-    @property
     def is_whole(self) -> bool:
         """Return whether it is over and a keeper followed every log to its end, as far as one could."""
         return self.state.is_over and not self.is_worker_report
@@ -114,9 +109,10 @@ def summary_status(directory: RunDirectory) -> RunStatus:
 
     Most of a run's events are about workers, which a list of thousands of old runs does not show.
     """
-    fold = StatusFold(directory.run).take(directory.events_of_run()[0])
-    outline = fold.outline(directory)
-    return status_of(directory) if outline is None else outline
+    attended = directory.keeper_status()
+    outline = StatusFold(directory.run).take(directory.events_of_run()).status(attended)
+    is_settled = outline.is_whole and not attended.alive
+    return replace(outline, parts=directory) if is_settled else status_of(directory)
 
 
 def status_and_events(directory: RunDirectory, since: int) -> tuple[RunStatus, list[Event], int]:
@@ -140,8 +136,6 @@ def _fold_of(directory: RunDirectory) -> StatusFold:
 
 
 _NOTES_KEPT = 20
-
-
 _NO_KEEPER = KeeperStatus(False)
 
 
@@ -198,13 +192,6 @@ class StatusFold:
         """Fold one event of each of some workers in, which are then used up."""
         while events:
             self._parts.fold_in(*events.popitem())
-
-    def outline(self, directory: RunDirectory) -> RunStatus | None:
-        """Return the status from the events of the run itself; None where they do not suffice."""
-        attended = directory.keeper_status()
-        if self._report is not None or attended.alive or not self._status.state.is_over:
-            return None
-        return replace(self._status, attended=attended, mirrored=self._status.attempt, parts=directory)
 
     def status(self, attended: KeeperStatus) -> RunStatus:
         """Return the status; without the workers' report where the run's own keeper asks, which follows them."""
