@@ -75,7 +75,6 @@ class Follower:
         self.fleet = fleet
         self.worker = worker
         self.attempt = attempt
-        self.outcome: WorkerOutcome | None = None
         self.reachability = reachability or Reachability(KeeperTimeouts())
         self._reached = reached
         self._ending = ending
@@ -94,7 +93,6 @@ class Follower:
             await self._mirror.flush()
         finally:
             self._mirror.close()
-        self.outcome = outcome
         return outcome
 
     async def _attempt(self) -> WorkerOutcome | None:
