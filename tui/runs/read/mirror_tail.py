@@ -112,9 +112,9 @@ class MirrorTail:
         return min(1.0, read / total) if total else 1.0
 
     def read_events(self) -> bool:
-        """Bring `is_over` and `ended` up to date; return whether the run's events have changed."""
+        """Bring `is_over` and `ended` up to date; return whether the run has new events."""
         size = self.directory.events_size()
-        if size == self._events_size:
+        if size <= self._events_size:
             return False
         self._events_size = size
         status = status_of(self.directory)

@@ -52,8 +52,6 @@ class RunStatus:
     """What was found wrong with single cores, in order; what is over stays among them."""
     remedy: str | None = None
     """What to do about the cause, where that is recorded."""
-    slice_plight: str | None = None
-    """The Cloud TPU API's state of the slice when something was wrong (`slice_diagnosis`), None: not queried."""
     slice_is_gone: bool = False
     """Whether what ran on the slice has ended for good according to the API."""
     is_worker_report: bool = False
@@ -87,11 +85,6 @@ class RunStatus:
     def was_given_up(self) -> bool:
         """Return whether it is lost because workers were unreachable: their parts were not followed to the end."""
         return self.state is RunState.LOST and not all(part.ended or part.confirmed for part in self.workers)
-
-    @property
-    def succeeded(self) -> bool:
-        """Return whether it ended and every worker exited with 0."""
-        return self.state is RunState.SUCCEEDED
 
 
 def status_of(directory: RunDirectory) -> RunStatus:
@@ -283,7 +276,7 @@ def _fold_note(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus
     if event.get("stall"):
         status = replace(status, findings=fold_note(status.findings, status.run, event))
     if event.get("slice"):
-        return replace(status, slice_plight=str(event.get("slice")), slice_is_gone=bool(event.get("gone")))
+        return replace(status, slice_is_gone=bool(event.get("gone")))
     return status
 
 
@@ -297,8 +290,8 @@ def _fold_state(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatu
         parts.begin_anew()
         stop = None if status.stop_requested == BY_POLICY else status.stop_requested
         status = replace(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=stop)
-        status = replace(status, slice_plight=None, slice_is_gone=False)
-        status = replace(status, findings=ended_with_attempt(status.findings, event.time))
+        findings = ended_with_attempt(status.findings, event.time)
+        status = replace(status, slice_is_gone=False, findings=findings)
         state = state if stop is None or state.is_over else RunState.STOPPING
     elif status.state is RunState.LOST and event.get("revived"):
         status = replace(status, ended=None, cause=None, first_failure=None)
