@@ -143,6 +143,19 @@ async def test_a_loss_that_is_no_number_is_told_with_its_cores_once(watched: Wat
     assert second.get("text") == "the loss is inf on cores 6-7 by step 30"
 
 
+async def test_a_loss_that_is_no_number_is_found_in_a_bar_that_never_ends_its_line(watched: Watched) -> None:
+    steps = iter(range(1, 1_000_000))
+
+    def draw() -> None:
+        step = next(steps)
+        watched.write(1, f"\rEpoch 1:  9%|#  | {step}/1000000 [00:09<09:59, 1.00it/s, loss=nan]")
+
+    async with watched.watch():
+        await until(lambda: watched.stall_events("loss"), draw)
+    (event,) = watched.stall_events("loss")
+    assert (event.worker, [row["loss"] for row in event.get("found")]) == (1, ["nan"])
+
+
 async def test_a_core_that_stays_behind_is_told_and_told_again_when_it_is_level(watched: Watched) -> None:
     steps = iter(range(0, 1_000_000, 10))
 
