@@ -139,8 +139,9 @@ class MirrorTail:
         if start >= size:
             return b""
         data = b""
-        with suppress(OSError):
-            data = self._files.read((worker, 0), lambda: self.directory.log_path(worker), start, size - start)
+        with suppress(OSError), self.directory.log_path(worker).open("rb", buffering=0) as log:
+            log.seek(start)
+            data = log.read(size - start)
         begin = 0 if start == read else _line_end(data)
         end = len(data) if unfinished else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if end:
