@@ -20,7 +20,7 @@ from trainer.config import (
     ReplicaConfig,
     TrainConfig,
 )
-from trainer.distributed.startup_error import print_once
+from trainer.distributed.failures import print_once
 from trainer.errors import REFUSED, ConfigError
 from trainer.storage.urls import normalise
 

@@ -25,23 +25,21 @@ import torch_xla
 from trainer.config import COMPILED, ReplicaConfig, TrainConfig
 from trainer.data import loader_processes
 from trainer.distributed.child_cleanup import die_with_parent
+from trainer.distributed.failures import format_ranks, print_once, report
 from trainer.distributed.rendezvous import join_ranks, listen
 from trainer.distributed.replicas import GlooReplicas, Replicas, XlaReplicas
 from trainer.distributed.signals import StopSignal, await_signals, block_signals
-from trainer.distributed.startup_error import print_once
 from trainer.errors import (
     BELOW_TARGET,
     PARTNER_LOST,
     REFUSED,
     STOPPED,
     PartnerLostError,
-    PartnersMissingError,
-    ReportedElsewhereError,
     StoppedError,
     TrainerError,
 )
 from trainer.model.xla_compilation import use_compilation_cache
-from trainer.progress import write_error, write_line
+from trainer.progress import write_line
 
 Train = Callable[[Replicas, TrainConfig, StopSignal], int]  # returns the exit code
 
@@ -65,25 +63,7 @@ def launch(train: Train, config: TrainConfig) -> int:
             loader_processes.start_forkserver(bucket=config.data.in_bucket)
         return (TpuLauncher if config.replicas.device == "TPU" else _CpuLauncher)(train, config).run()
     except TrainerError as error:
-        return report(error, config, say=partial(print_once, environ=os.environ))
-
-
-def report(
-    error: TrainerError,
-    config: TrainConfig,
-    who: str = "",
-    *,
-    may_speak: Callable[[], bool] = lambda: True,
-    say: Callable[[str], None] = write_error,
-) -> int:
-    """Report an error, once, and return its exit code."""
-    if config.debug:
-        traceback.print_exception(error)
-    elif not isinstance(error, (ReportedElsewhereError, PartnersMissingError)) and may_speak():
-        say(f"{who}{error}")
-    if isinstance(error, PartnerLostError):
-        return PARTNER_LOST
-    return STOPPED if isinstance(error, StoppedError) else REFUSED
+        return report(error, debug=config.debug, write=partial(print_once, environ=os.environ))
 
 
 # --- TPU ----------------------------------------------------------------------------------------------------------
@@ -333,11 +313,14 @@ def _run_rank(
     One rank reports an error that several meet at once, e.g. a bucket that may no longer be read: `report_lock`
     picks it within a worker, the replicas pick the worker.
     """
-    who = "" if place is None else f"Rank {place.rank(core)} (worker {place.worker}, core {core}): "
+    who = "" if place is None else f"{format_ranks((place.rank(core),), place.cores)}: "
     replicas: Replicas | None = None
 
-    def may_speak() -> bool:
-        return report_lock.acquire(block=False) and (replicas is None or replicas.is_first_to_report())
+    def is_first_here() -> bool:
+        return report_lock.acquire(block=False)
+
+    def is_first() -> bool:
+        return is_first_here() and (replicas is None or not replicas.failures or replicas.failures.report_error())
 
     try:
         replicas = join()
@@ -349,21 +332,21 @@ def _run_rank(
         return STOPPED if stopping.received else code
     except PartnerLostError as error:
         deadline = time.monotonic() + CULPRIT_HEAD_START_S
-        if replicas is not None:
-            error = replicas.with_culprit(error, lambda: stopping.requested)
+        if replicas is not None and replicas.failures is not None:
+            error = replicas.failures.explain(error, lambda: stopping.requested)
         while time.monotonic() < deadline and not stopping.requested:
             time.sleep(0.05)
         code = STOPPED
         if not stopping.requested:
-            code = report(error, config, who, may_speak=partial(report_lock.acquire, block=False))
+            code = report(error, debug=config.debug, who=who, may_report=is_first_here)
     except TrainerError as error:
-        code = report(error, config, may_speak=may_speak)
+        code = report(error, debug=config.debug, may_report=is_first)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
             raise
         no_memory = TrainerError("Out of memory", why=str(error).splitlines()[0], remedy=LESS_MEMORY)
         no_memory.__cause__ = error
-        code = report(no_memory, config, who, may_speak=may_speak)
-    if replicas is not None:
-        replicas.shutdown()
+        code = report(no_memory, debug=config.debug, who=who, may_report=is_first)
+    if replicas is not None and replicas.failures is not None:
+        replicas.failures.shutdown()
     return code

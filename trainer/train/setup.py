@@ -17,7 +17,6 @@ from trainer.data.pipeline import Batch, Dataset
 from trainer.data.prefetch import BatchQueue, EpochPrefetcher
 from trainer.data.sample_cache import SampleCache
 from trainer.distributed import memory_check
-from trainer.distributed.config_check import check_same_config
 from trainer.distributed.replicas import Replicas
 from trainer.distributed.signals import StopSignal
 from trainer.metrics.tensorboard import EventFile
@@ -65,7 +64,7 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
     """Find the data, build the model or restore it from a checkpoint, and check that they fit together."""
     if replicas.rank == 0:
         write_line("==> Preparing data..")
-    check_same_config(config, replicas)
+    replicas.check_same_config(config)
     found = replicas.broadcast_slow_result(lambda: pipeline.find(config, replicas.world), config.replicas.timeout / 3)
     model = resnet.build(config.model, found.classes, config.seed)
     parameters = sum(p.numel() for p in model.parameters())
