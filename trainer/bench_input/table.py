@@ -26,6 +26,7 @@ class Case:
     cold: bool = False  # the page cache holds nothing of what is read
     apart: bool = False  # on the cores that the object store leaves, whether it is used or not
     missing: str = ""  # why it cannot be measured here
+    material: Material | None = None  # what it reads, if not the same as the others
 
     @property
     def label(self) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 import torch_xla
@@ -12,7 +12,7 @@ from torch import nn
 from trainer.checkpoint.resume import Resumption
 from trainer.checkpoint.store import Position
 from trainer.config import TrainConfig
-from trainer.data import pipeline, synthetic
+from trainer.data import pipeline
 from trainer.data.pipeline import Batch, Dataset
 from trainer.data.prefetch import BatchQueue, EpochPrefetcher
 from trainer.data.sample_cache import SampleCache
@@ -40,6 +40,7 @@ class TrainingRun:
     begins: Position
     input: EpochPrefetcher[Batch]
     cache: SampleCache
+    gives_up: Callable[[], bool]  # whether to stop waiting for a batch that does not come
     compilation: Compilation
     events: EventFile
     diverged: str = ""  # where a loss was NaN or infinite; momentum makes all later ones so too
@@ -54,10 +55,6 @@ class TrainingRun:
         """Return the step at which the next epoch's input begins: its shuffle buffer fills as this one's empties."""
         half = self.config.data.shuffle_buffer // 2 // self.config.optimizer.batch_size
         return max(0, self.resumption.steps - max(1, half))
-
-    def gives_up(self) -> bool:
-        """Return whether to stop waiting for a batch that does not come: a stopping run does not need it."""
-        return _gives_up(self.replicas, self.stopping)
 
 
 def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> TrainingRun:
@@ -87,35 +84,28 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
     if config.profiler_port is not None:
         compilation.serve_profiler(config.profiler_port)
     cache = SampleCache(config.data.keep)
-    feed = EpochPrefetcher(partial(_training_batches, replicas, config, stopping, found, resumption.steps, cache))
+
+    def gives_up() -> bool:  # a stopping run does not need the batch
+        return replicas.have_others_given_up or (stopping.requested and replicas.can_skip_step)
+
+    def read_epoch(epoch: int, first: int) -> BatchQueue[Batch]:
+        return pipeline.train_epoch(config, found, replicas.rank, replicas.world, epoch, first, cache, gives_up)[1]
+
     return TrainingRun(
-        replicas, config, stopping, found, model, optimizer, resumption, position, feed, cache, compilation, events
+        replicas,
+        config,
+        stopping,
+        found,
+        model,
+        optimizer,
+        resumption,
+        position,
+        EpochPrefetcher(read_epoch),
+        cache,
+        gives_up,
+        compilation,
+        events,
     )
-
-
-def _training_batches(
-    replicas: Replicas,
-    config: TrainConfig,
-    stopping: StopSignal,
-    found: Dataset,
-    steps: int,
-    cache: SampleCache,
-    epoch: int,
-    first: int,
-) -> BatchQueue[Batch]:
-    gives_up = partial(_gives_up, replicas, stopping)
-    rank = replicas.rank
-    if found.train is not None:
-        return pipeline.train_epoch(config, found, rank, replicas.world, epoch, first, cache, gives_up)[1]
-    batch, size, classes = config.optimizer.batch_size, found.image_size, found.classes
-    made_up = partial(
-        synthetic.batches, batch=batch, size=size, classes=classes, seed=config.seed, rank=rank, steps=steps - first
-    )
-    return BatchQueue(made_up, gives_up)
-
-
-def _gives_up(replicas: Replicas, stopping: StopSignal) -> bool:
-    return replicas.have_others_given_up or (stopping.requested and replicas.can_skip_step)
 
 
 def _introduce(replicas: Replicas, config: TrainConfig, found: Dataset, parameters: int) -> None:
