@@ -9,6 +9,8 @@ Which rank failed first is settled at the only place that all workers share at t
 3. From then on: in the record at rank 0's store, which is written once (`FailureRecord`). A rank that has an error
    writes that it reports one. A rank that loses another in a collective calls the roll, and writes which ranks are
    silent or behind.
+
+A rank that dies without a word, killed by the kernel for example, is reported by the launcher that started it.
 """
 
 from __future__ import annotations

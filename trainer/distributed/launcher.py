@@ -22,10 +22,10 @@ from pathlib import Path
 import torch
 import torch_xla
 
-from trainer.config import COMPILED, ReplicaConfig, TrainConfig
+from trainer.config import COMPILED, TrainConfig
 from trainer.data import loader_processes
 from trainer.distributed.child_cleanup import die_with_parent
-from trainer.distributed.failures import format_ranks, print_once, report
+from trainer.distributed.failures import FailureRecord, format_ranks, print_once, report
 from trainer.distributed.rendezvous import join_ranks, listen
 from trainer.distributed.replicas import GlooReplicas, Replicas, XlaReplicas
 from trainer.distributed.signals import StopSignal, await_signals, block_signals
@@ -184,7 +184,6 @@ class _CpuLauncher:
             context.Process(
                 target=_run_cpu_rank,
                 args=(train, config, core, address, listener, os.getpid(), report_lock),
-                name=f"rank {place.rank(core)}",
             )
             for core in range(place.cores)
         ]
@@ -240,11 +239,9 @@ class _CpuLauncher:
         self._code = code if code > 0 else 128 - code
         others = "; ending this worker's others" if self._kill_at is None and len(self._ranks) > 1 else ""
         if code not in (REFUSED, PARTNER_LOST, BELOW_TARGET, STOPPED):
-            worker = self._config.replicas.worker
-            write_line(
-                f"{rank.name.capitalize()} (worker {worker}, core {self._ranks.index(rank)}) {_cause(code)}{others}.",
-                descriptor=2,
-            )
+            place = self._config.replicas
+            who = format_ranks((place.rank(self._ranks.index(rank)),), place.cores)
+            write_line(f"{who} {_cause(code)}{others}.", descriptor=2)
         self._end()
 
 
@@ -294,7 +291,8 @@ def _run_cpu_rank(
         store = join_ranks(place, core, address, listener if core == 0 else None, lambda: stopping.requested)
         return GlooReplicas(place, core, store)
 
-    code = _run_rank(train, config, stopping, join, report_lock, place, core)
+    who = f"{format_ranks((place.rank(core),), place.cores)}: "
+    code = _run_rank(train, config, stopping, join, report_lock, who)
     if code:
         sys.exit(code)
 
@@ -305,25 +303,24 @@ def _run_rank(
     stopping: StopSignal,
     join: Callable[[], Replicas],
     report_lock: Lock,
-    place: ReplicaConfig | None = None,
-    core: int = 0,
+    who: str = "",
 ) -> int:
     """Run one rank to its end; return its exit code, and report why it is not 0.
 
     One rank reports an error that several meet at once, e.g. a bucket that may no longer be read: `report_lock`
-    picks it within a worker, the replicas pick the worker.
+    picks it within a worker, the record of the first failure picks the worker.
     """
-    who = "" if place is None else f"{format_ranks((place.rank(core),), place.cores)}: "
-    replicas: Replicas | None = None
+    failures: FailureRecord | None = None
 
     def is_first_here() -> bool:
         return report_lock.acquire(block=False)
 
     def is_first() -> bool:
-        return is_first_here() and (replicas is None or not replicas.failures or replicas.failures.report_error())
+        return is_first_here() and (failures is None or failures.report_error())
 
     try:
         replicas = join()
+        failures = replicas.failures
         try:
             code = train(replicas, config, stopping)
         except StoppedError:
@@ -332,8 +329,8 @@ def _run_rank(
         return STOPPED if stopping.received else code
     except PartnerLostError as error:
         deadline = time.monotonic() + CULPRIT_HEAD_START_S
-        if replicas is not None and replicas.failures is not None:
-            error = replicas.failures.explain(error, lambda: stopping.requested)
+        if failures is not None:
+            error = failures.explain(error, lambda: stopping.requested)
         while time.monotonic() < deadline and not stopping.requested:
             time.sleep(0.05)
         code = STOPPED
@@ -347,6 +344,6 @@ def _run_rank(
         no_memory = TrainerError("Out of memory", why=str(error).splitlines()[0], remedy=LESS_MEMORY)
         no_memory.__cause__ = error
         code = report(no_memory, debug=config.debug, who=who, may_report=is_first)
-    if replicas is not None and replicas.failures is not None:
-        replicas.failures.shutdown()
+    if failures is not None:
+        failures.shutdown()
     return code
