@@ -6,7 +6,6 @@ Honours STORAGE_EMULATOR_HOST, with anonymous credentials. Errors come as senten
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import functools
 import io
 import os
@@ -91,7 +90,7 @@ def is_directory(directory: str) -> bool:
         return is_bucket(directory) or Path(directory).is_dir()
 
 
-def list_names(directory: str, pattern: str = "*") -> list[str]:
+def list_names(directory: str) -> list[str]:
     """Return the sorted names inside a directory or prefix; raise TrainerError for a missing bucket or directory."""
     if not is_bucket(directory):
         if not is_directory(directory):
@@ -101,12 +100,12 @@ def list_names(directory: str, pattern: str = "*") -> list[str]:
                 f"There is no directory {directory}", remedy="Make shards with python -m trainer.shards"
             )
         with _on_disk(f"Cannot list {directory}"):
-            return sorted(fnmatch.filter((path.name for path in Path(directory).iterdir()), pattern))
+            return sorted(path.name for path in Path(directory).iterdir())
     bucket, name = _parts(directory)
     prefix = f"{name.rstrip('/')}/".lstrip("/")
     with _translate_errors(directory):
         blobs = list(_client().list_blobs(bucket, prefix=prefix, delimiter="/", retry=_retry(FIRST_RETRY_S)))
-    return sorted(fnmatch.filter((str(blob.name)[len(prefix) :] for blob in blobs), pattern))
+    return sorted(str(blob.name)[len(prefix) :] for blob in blobs)
 
 
 def remove_temp_files(directory: str, of: re.Pattern[str]) -> None:
