@@ -46,11 +46,7 @@ Train = Callable[[Replicas, TrainConfig, StopSignal], int]  # returns the exit c
 GRACE_S = 20.0  # from SIGTERM to SIGKILL; longer than a compilation, which no signal interrupts
 SAVING_GRACE_S = 300.0  # the same if a checkpoint is written first; the sender of the signal may be less patient
 CULPRIT_HEAD_START_S = 2.0  # before a rank reports the loss of another, so that the cause is reported first
-OUT_OF_MEMORY = (
-    "ut of memory",
-    "RESOURCE_EXHAUSTED",
-    "can't allocate memory",
-)  # in the words of XLA, TPUs and PyTorch
+OUT_OF_MEMORY = ("ut of memory", "RESOURCE_EXHAUSTED", "can't allocate memory")  # XLA's, TPUs' and PyTorch's words
 LESS_MEMORY = "Give a smaller --batch-size or --model, or --bf16; on CPU devices, fewer --num-cores may do"
 
 

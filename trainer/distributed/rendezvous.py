@@ -22,7 +22,7 @@ from trainer.errors import PartnerLostError, PartnersMissingError, ReportedElsew
 from trainer.progress import format_count
 from trainer.storage import background_io
 
-POLL_INTERVAL_S = 0.1  # seconds
+POLL_INTERVAL_S = 0.1
 PROBE_TIMEOUT_S = 5.0  # for worker 0 to answer one attempt
 VERDICT_GRACE_S = 30.0  # that the others wait longer than rank 0, whose verdict they need
 SLICE_KEY = "slice"  # the key of what rank 0 expects: which run, how many workers and cores
@@ -83,15 +83,16 @@ def join_ranks(
     interface = interface_towards(host, port)
     if interface is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    patience = timedelta(
+        seconds=place.timeout + VERDICT_GRACE_S
+    )  # this end gives up first: no C++ frames are printed
     connect = partial(
         TCPStore,
         host,
         port,
         place.world,
         is_master=listener is not None,
-        timeout=timedelta(
-            seconds=place.timeout + VERDICT_GRACE_S
-        ),  # so that this end gives up first, and prints no C++ frames
+        timeout=patience,
         wait_for_workers=False,
         master_listen_fd=None if listener is None else os.dup(listener.fileno()),
     )

@@ -151,9 +151,7 @@ def defer_signals(numbers: Sequence[signal.Signals]) -> Iterator[None]:
 def _begin(job: Job) -> None:
     global _job
     _job = job
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches all processes, and the first one ends the others in order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process ends the others in order
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with_parent()
 
