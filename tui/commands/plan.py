@@ -13,7 +13,7 @@ from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 
 if TYPE_CHECKING:
-    from tui.operator.scaling import ScalingReport
+    from tui.operator.reports import ScalingReport
     from tui.planning.scaling_ladder import Ladder
 
 _FORM = "tpu-tui plan --from v2-8 --to v2-32 --batch-size 1024, or tpu-tui plan --ladder [RUN …]"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.logs.saved_log import SavedLog
@@ -14,13 +17,22 @@ from tui.logs.snapshot import Snapshot
 from tui.operator.connections import Connections
 from tui.operator.logs import Logs
 from tui.operator.runs import Runs
-from tui.operator.scaling import ScalingReport, report_scaling
+from tui.planning.scaling_ladder import Finished, Ladder, is_comparable, ladders
+from tui.pod.run import RunState
 from tui.reports.facts import source_of, summary_of_log, summary_of_run, title_of
 from tui.reports.status import status_document
 from tui.reports.summary import Summary
 from tui.reports.write import OWN, file_names, stem_of, write_report
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import RunStatus
+
+
+@dataclass(frozen=True)
+class ScalingReport:
+    """The scaling ladders, and the runs that are on none, each with the reason."""
+
+    ladders: tuple[Ladder, ...]
+    left_out: tuple[tuple[str, str], ...]
 
 
 class Reports:
@@ -106,4 +118,51 @@ class Reports:
 
     async def scaling(self, refs: Sequence[str] = ()) -> ScalingReport:
         """Compare finished runs by slice size; without `refs`, all that have ended. Raises UsageError."""
-        return await report_scaling(self._runs, self._logs, refs)
+        return await _report_scaling(self._runs, self._logs, refs)
+
+
+async def _report_scaling(runs: Runs, logs: Logs, refs: Sequence[str]) -> ScalingReport:
+    """Compare runs by slice size; without `refs`, all that have ended. Raises UsageError for an unknown run."""
+    named = [await runs.find(ref) for ref in refs]
+    directories = named or [runs.directory_of(status) for status in reversed(runs.list_statuses())]
+    finished: list[Finished] = []
+    left_out: list[tuple[str, str]] = []
+    for directory in directories:
+        state = runs.status_of(directory).state
+        if not state.is_over:
+            left_out.append((directory.id, "it has not ended"))
+            continue
+        run = await _finished(directory, state, logs)
+        if is_comparable(run):
+            finished.append(run)
+        else:
+            left_out.append((run.run, "its number of cores is unknown"))
+    return ScalingReport(ladders(finished), tuple(left_out))
+
+
+async def _finished(directory: RunDirectory, state: RunState, logs: Logs) -> Finished:
+    run = directory.run
+    snapshot = await logs.snapshot(directory)
+    each = run.cores_per_worker
+    return Finished(
+        run.id,
+        run.accelerator_type,
+        state is RunState.SUCCEEDED,
+        steady_rate(snapshot),
+        each * len(run.workers) if each else len(snapshot) or None,
+    )
+
+
+def steady_rate(snapshot: Snapshot) -> float | None:
+    """Return the rate of the whole slice (examples/s), averaged over as long a time as the log allows.
+
+    That is the job's own average where it printed one, else the cores' averages since their epoch began, else the
+    sum of their newest rates.
+    """
+    average = snapshot.facts.get("average_global_rate")
+    if average is not None:
+        return float(average)
+    averages = snapshot.global_rate[~np.isnan(snapshot.global_rate)]
+    if len(averages) and len(averages) == len(snapshot):
+        return float(averages.sum())
+    return snapshot.rate_total
