@@ -22,7 +22,8 @@ from tui.pod.run import RunState
 from tui.reports.facts import source_of, summary_of_log, summary_of_run, title_of
 from tui.reports.status import status_document
 from tui.reports.summary import Summary
-from tui.reports.write import OWN, file_names, stem_of, write_report
+from tui.reports.worker_logs import worker_logs, write_worker_logs
+from tui.reports.write import OWN, stem_of, uploaded_name, write_report
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import RunStatus
 
@@ -72,18 +73,29 @@ class Reports:
         return await asyncio.to_thread(summarize, source)
 
     async def write(
-        self, source: RunDirectory | SavedLog, formats: Sequence[str], out: Path | None = None, *, force: bool = False
+        self,
+        source: RunDirectory | SavedLog,
+        formats: Sequence[str],
+        out: Path | None = None,
+        *,
+        logs: bool = False,
+        force: bool = False,
     ) -> list[Path]:
         """Write a report's files, by default into the run's directory (a saved log's: the current one).
 
         In the run's own directory they are called `report.<format>`; elsewhere they are named after the run or log,
-        and a file of another run or log is replaced with `force` only.
+        and a file of another run or log is replaced with `force` only. With `logs`, each worker's log, too.
         """
+        if logs:
+            await asyncio.to_thread(worker_logs, source)
         summary = await self.summarize(source)
         own = source.path if isinstance(source, RunDirectory) else None
         folder = out or own or Path()
         stem = OWN if own is not None and folder.absolute() == own.absolute() else stem_of(summary.facts.title)
-        return await asyncio.to_thread(write_report, summary, formats, folder, stem=stem, force=force)
+        files = await asyncio.to_thread(write_report, summary, formats, folder, stem=stem, force=force)
+        if logs:
+            files += await asyncio.to_thread(write_worker_logs, source, folder, stem=stem, force=force)
+        return files
 
     def check_destination(self, destination: str) -> None:
         """Raise UsageError for a destination of `upload` that is not a `gs://` URL."""
@@ -92,7 +104,6 @@ class Reports:
     async def upload(
         self,
         source: RunDirectory | SavedLog,
-        formats: Sequence[str],
         files: Sequence[Path],
         destination: str,
         *,
@@ -107,11 +118,10 @@ class Reports:
         folder = parse_url(destination)
         buckets = Buckets(self._connections.settings)
         try:
-            names = file_names(formats, stem_of(title_of(source)))
-            owner = source_of(source)
+            stem, owner = stem_of(title_of(source)), source_of(source)
             return [
-                str(await buckets.upload(path, folder / name, owner=owner, force=force))
-                for path, name in zip(files, names, strict=True)
+                str(await buckets.upload(path, folder / uploaded_name(path.name, stem), owner=owner, force=force))
+                for path in files
             ]
         finally:
             await buckets.close()
