@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     fetch = commands.add(
         "fetch",
-        help="copy files from the workers; a repeated or interrupted copy continues",
+        help="copy files back from every worker, verified by hash",
         description="Copy files from the workers to DIR. Names that several workers have go below DIR/worker-N/. "
         "Files that are there already, by size and SHA-256, are skipped; a copy that broke off continues.",
     )
@@ -51,6 +52,9 @@ async def fetch_to_directory(args: argparse.Namespace, operator: Operator, out: 
                     problems.append(row)
                 else:
                     rows.append(row)
+    except asyncio.CancelledError:
+        out.note("Interrupted. The same command continues where it stopped.")
+        raise
     finally:
         progress.clear()
         _print_rows(sorted(rows, key=lambda row: (row.worker, row.path)), out)
