@@ -16,7 +16,7 @@ from tui.cloud.tpu.slice_creation import SliceCreation
 from tui.cloud.tpu.slice_lifecycle import Lifecycle
 from tui.cloud.tpu.tpu_client import TpuConnection, UnknownZone, request_options, unreadable
 from tui.cloud.tpu.zone_offers import ZoneOffers
-from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, near_matches
+from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.pod.creation.queued_request import QueuedListing, QueuedRequest
 from tui.pod.creation.request_checks import check_slice_request
 from tui.pod.creation.slice_request import CreationStep, SliceRequest
@@ -274,7 +274,7 @@ class TpuApi:
             return UsageError(f"no such zone: {zone}", why=error.why, remedy=remedy)
         near = near_matches(zone, zones) or [name for name in zones if name.rpartition("-")[0] == zone]
         if near:
-            remedy = f"did you mean {' or '.join(near)}?"
+            remedy = did_you_mean(near)
         elif zones:
             remedy = f"the zones are: {', '.join(zones[:_ZONES_SHOWN])}{' …' if len(zones) > _ZONES_SHOWN else ''}"
         return UsageError(

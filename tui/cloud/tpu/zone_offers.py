@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tui.cloud.tpu.tpu_client import TpuConnection, request_options
-from tui.errors import TpuTuiError, near_matches
+from tui.errors import TpuTuiError, did_you_mean, near_matches
 from tui.pod.creation.zone_offer import OfferListing, ZoneOffer
+from tui.text.numbers import parse_integer
 
 if TYPE_CHECKING:
     from google.cloud.tpu_v2 import TpuAsyncClient
@@ -47,7 +48,9 @@ class ZoneOffers:
             what, lambda client, timeout: client.list_runtime_versions(parent=parent, timeout=timeout)
         )
         found = {item.type_: tuple(config.topology for config in item.accelerator_configs) async for item in types}
-        return ZoneOffer(zone, found, tuple([item.version async for item in versions]))
+        return ZoneOffer(
+            zone, dict(sorted(found.items(), key=_by_size)), tuple([item.version async for item in versions])
+        )
 
     async def of_zones(self, zones: Sequence[str]) -> OfferListing:
         """Return what the zones offer, those of the project where none is given; a zone that fails is a problem."""
@@ -93,9 +96,15 @@ def _listing_locations(request: dict[str, str]) -> Callable[[TpuAsyncClient, flo
     return lambda client, timeout: client.list_locations(request, **request_options(timeout))
 
 
+def _by_size(item: tuple[str, object]) -> tuple[str, int]:
+    """Sort v3-8 before v3-32."""
+    generation, _, size = item[0].rpartition("-")
+    return generation, parse_integer(size) or 0
+
+
 def _choices(wanted: str, known: Sequence[str]) -> str:
     near = near_matches(wanted, known)
-    return f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(known)}"
+    return did_you_mean(near) if near else f"use one of {', '.join(known)}"
 
 
 _SHOWN = 8

@@ -120,7 +120,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     args.argv = [as_text(word) for word in words[cut + 1 :]]
     args.everywhere = everywhere
     if args.argv and not getattr(args, "takes_job", False):
-        parser.error(f"{args.command or 'the console'} does not take a command after --")
+        remedy = "tpu-tui exec SLICE -- CMD" if args.command == "ssh" else ""
+        parser.refuse(f"{args.command or 'the console'} does not take a command after --", remedy)
     return args
 
 
