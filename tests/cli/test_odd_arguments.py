@@ -62,7 +62,7 @@ def test_a_job_gets_odd_values_exactly(pod: LocalPod) -> None:
         ("runs", "a\udcff"),
         ("keys", "add", "a\udcff"),
         ("exec", "local", "--", "printf", "a\udcff"),
-        ("slices", "create", "a", "--type", "a\udcff", "--version", "tpu-ubuntu2204-base"),
+        ("slices", "create", "a", "--accelerator-type", "a\udcff", "--version", "tpu-ubuntu2204-base"),
     ],
     ids=lambda words: words[0],
 )

@@ -19,6 +19,7 @@ import pytest_asyncio
 from tests.pods import pod_home, running_pod, until
 from tui.localpod.pod import LocalPod
 from tui.operator import LaunchRequest, Operator
+from tui.pod.creation.slice_request import SliceRequest
 from tui.pod.job_options import JobOptions
 from tui.pod.run import RunState
 from tui.pod.slice import Slice
@@ -198,7 +199,10 @@ async def test_a_run_that_may_be_restarted_waits_for_its_slice_and_goes_on_with_
     assert (waiting.cause or "").startswith("restart 1 of 1: slice local was preempted")
     old = await scene.operator.slices.get("local")
     await scene.change("delete")
-    async for _ in scene.operator.slices.create("local", str(old.accelerator_type), str(old.runtime_version)):
+    again = SliceRequest(
+        "local", old.zone, accelerator_type=str(old.accelerator_type), runtime_version=str(old.runtime_version)
+    )
+    async for _ in scene.operator.slices.create(again):
         pass
     status = await scene.over(directory)
     assert (status.state, status.exit_codes, status.attempt) == (RunState.SUCCEEDED, (0, 0), 1), status.notes

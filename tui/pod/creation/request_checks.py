@@ -53,13 +53,13 @@ def _of_type(request: SliceRequest) -> Iterator[Objection]:
         )
     if request.topology and not request.generation:
         yield "--topology needs the generation", f"add --type GENERATION, one of {generations}"
+    if request.generation and request.generation not in GENERATIONS:
+        yield f"there is no generation {request.generation}", f"use one of {generations}"
     if request.generation and not request.topology:
         yield (
             f"--type {request.generation} is a generation, which has many sizes",
             f"add --topology, e.g. 2x2, or give the size: --type {request.generation}-8",
         )
-    if request.generation and request.generation not in GENERATIONS:
-        yield f"there is no generation {request.generation}", f"use one of {generations}"
     if request.topology and type_of_topology(request.generation, request.topology) is None:
         yield f"{request.topology} is not a topology", "give chips per side, e.g. 2x2 or 2x2x4"
     if not (request.accelerator_type or request.generation):
