@@ -22,6 +22,7 @@ from tui.console.data.launch_form import (
     option_text,
     parse_words,
 )
+from tui.console.render.equivalent_commands import launch_command
 from tui.console.render.launch_notes import format_checks, format_scaling, warn_about_shell
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import Dialog, make_plain_text
@@ -156,6 +157,17 @@ class LaunchDialog(Dialog["str | None"]):
             sync=self._sync(),
         )
 
+    def equivalent(self) -> str:
+        """Return the command that launches what the form asks for; empty while a field is invalid."""
+        try:
+            request = self.request() if self.is_mounted else None
+        except TpuTuiError:
+            return ""
+        if request is None:
+            return ""
+        settings = self.console.operator.settings
+        return launch_command(settings, request.slice_.path, request.job, request.name, request.sync)
+
     def _option_text(self, name: str) -> str:
         """Return what the field of one of the job's options holds."""
         field = self.query_one(f"#{_field_id(name)}")
@@ -191,7 +203,9 @@ class LaunchDialog(Dialog["str | None"]):
         self._spec = spec
         note = warn_about_shell(request.job.argv)
         script = self.console.operator.launches.describe(spec)
-        script = f"{note}\n\n{script}" if note else script
+        script = "\n\n".join(
+            filter(None, (note, f"The same in a shell (^y copies it):\n{self.equivalent()}", script))
+        )
         rows = await self._check(request, script)
         button = self.query_one("#launch", Button)
         button.label = "Launch anyway" if any(row.hinders for row in rows) else "Launch"
