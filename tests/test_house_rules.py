@@ -42,15 +42,16 @@ LOCAL_IMPORTS_ALLOWED = re.compile(r"tui\.cli|tui\.commands\..*|.*\._compat_\w+"
 """A command loads only what it needs; elsewhere a local import hides the graph."""
 LOCAL_IMPORTS: dict[str, str] = {
     "tui.runs.keeper.__main__": "only a run with --on-end report writes reports; loaded before the keeper answers",
+    "tui.runs.launch.gang": "only a launch that checks its workers loads the checks, before its keeper answers",
     "tui.runs.read.latest_figures": "a list of runs without logs loads no numpy",
     "tui.ssh.fleet": "asyncssh, half the cost of a short command, is loaded when the first worker is connected",
     "tui.logs.saved_log": "opening a log that is in the summary cache loads no numpy",
     "tui.operator.facade": "a command starts without the libraries of the groups that it does not use",
     "tui.operator.connections": "a launch is planned without the SSH connections, which its keeper makes",
     "tui.operator.logs": "only a profile with dialects of its own needs the regex library",
-    "tui.operator.launches": "only a launch that has to ask the user logs in here",
+    "tui.operator.launches": "only a launch that has to ask the user logs in here; the keeper makes the checks",
     "tui.operator.runs": "runs are listed and followed without SSH connections and the worker protocol",
-    "tui.operator.slices": "only `exec` limits output, in a module that loads asyncssh",
+    "tui.operator.slices": "only `exec` loads what limits output, with asyncssh, and only `check` the checks",
     "tui.console.app": "the parsers of logs load for a replay only: without them the first paint comes sooner",
     "tui.console.data.run_feed": "the parsers of logs load when a run is first read, after the first paint",
     "tui.console.widgets.panes.chart_panes": "the plotting library loads when charts are first visible",

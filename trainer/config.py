@@ -180,11 +180,11 @@ class ReplicaConfig:
         return self.worker * self.cores + core
 
     @classmethod
-    def from_environ(cls, environ: Mapping[str, str], cores: int | None, timeout: float) -> ReplicaConfig:
-        """Read the place in the slice; `cores` from the command line beats TPU_TUI_CORES."""
+    def from_environ(cls, environ: Mapping[str, str], num_cores: int | None, timeout: float) -> ReplicaConfig:
+        """Read the place in the slice; `num_cores` from the command line beats TPU_TUI_CORES."""
         device = environ.get("PJRT_DEVICE", "").strip().upper() or "CPU"
         _require(
-            device != "TPU" or cores is None,
+            device != "TPU" or num_cores is None,
             "--num-cores works on CPU devices only",
             "Leave it out: on TPU, PyTorch/XLA starts a replica on every core of each worker",
         )
@@ -192,7 +192,7 @@ class ReplicaConfig:
             device=device,
             worker=_integer(environ, "TPU_TUI_WORKER", 0),
             workers=_integer(environ, "TPU_TUI_WORKERS", 1),
-            cores=cores if cores is not None else _integer(environ, "TPU_TUI_CORES", 1),
+            cores=num_cores if num_cores is not None else _integer(environ, "TPU_TUI_CORES", 1),
             coordinator=_address(environ.get("TPU_TUI_COORDINATOR", "")),
             timeout=timeout,
             run=environ.get("TPU_TUI_RUN", ""),

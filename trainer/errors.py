@@ -29,6 +29,10 @@ class TrainerError(Exception):
         sentence = f"{self.what}: {self.why.rstrip('. ')}" if self.why else self.what
         return f"{sentence}. {self.remedy}." if self.remedy else f"{sentence}."
 
+    def without_remedy(self) -> str:
+        """Return what and why, where the remedy has already been applied."""
+        return str(TrainerError(self.what, why=self.why))
+
 
 class ConfigError(TrainerError):
     """The arguments or the environment of a run contradict each other or the machine."""

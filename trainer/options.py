@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from trainer.config import (
     BAD_SHARD_POLICIES,
@@ -18,66 +20,54 @@ from trainer.config import (
     ReplicaConfig,
     TrainConfig,
 )
-from trainer.distributed.startup_error import print_once
+from trainer.distributed.failures import print_once
 from trainer.errors import REFUSED, ConfigError
 from trainer.storage.urls import normalise
 
-PLACES = ("data", "train_shards", "val_shards", "checkpoint_dir", "resume", "logdir", "compilation_cache")
+SECTIONS = {
+    "data": DataConfig,
+    "optimizer": OptimizerConfig,
+    "replicas": ReplicaConfig,
+    "checkpoint": CheckpointConfig,
+}
+"""The parts of TrainConfig by their fields' names."""
+PLACES = (
+    "--data",
+    "--train-shards",
+    "--val-shards",
+    "--checkpoint-dir",
+    "--resume",
+    "--logdir",
+    "--compilation-cache",
+)
+GIVEN = "(default: %(default)s)"
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
     """Return the run that command line and environment ask for; raise ConfigError, or SystemExit for `--help`."""
-    options = _parser().parse_args(arguments)
-    for name, value in vars(options).items():
-        if value == "":
-            raise ConfigError(
-                f"--{name.replace('_', '-')} is empty", remedy="Perhaps a variable is not set in your shell"
-            )
-        if name in PLACES and value is not None:
-            setattr(options, name, normalise(value))
+    parser, fields = _parser()
+    given = vars(parser.parse_args(arguments))
+    for option, field in fields.items():
+        if given[field] == "":
+            raise ConfigError(f"{option} is empty", remedy="Perhaps a variable is not set in your shell")
+        if option in PLACES and given[field] is not None:
+            given[field] = normalise(given[field])
+    parts: dict[str, dict[str, Any]] = {section: {} for section in ("", *SECTIONS)}
+    for field, value in given.items():
+        section, _, name = field.rpartition(".")
+        parts[section][name] = value
     return TrainConfig(
-        model=options.model,
-        data=DataConfig(
-            directory=options.data,
-            train=options.train_shards,
-            val=options.val_shards,
-            fake=options.fake_data,
-            image_size=options.image_size,
-            classes=options.classes,
-            shuffle_buffer=options.shuffle_buffer,
-            loader_workers=options.loader_workers,
-            on_bad_shard=options.on_bad_shard,
-            keep=options.keep_samples,
-            verify=options.verify_shards,
-        ),
-        optimizer=OptimizerConfig(
-            batch_size=options.batch_size,
-            learning_rate=options.learning_rate,
-            momentum=options.momentum,
-            weight_decay=options.weight_decay,
-            epochs=options.epochs,
-            warmup_epochs=options.warmup_epochs,
-            label_smoothing=options.label_smoothing,
-        ),
-        replicas=ReplicaConfig.from_environ(environ, options.num_cores, options.timeout),
-        checkpoint=CheckpointConfig(options.checkpoint_dir, options.checkpoint_steps, options.resume),
-        bf16=options.bf16,
-        target_accuracy=options.target_accuracy,
-        metrics_debug=options.metrics_debug,
-        profiler_port=options.profiler_port,
-        compilation_cache=options.compilation_cache,
-        logdir=options.logdir,
-        log_steps=options.log_steps,
-        steps_per_epoch=options.steps_per_epoch,
-        seed=options.seed,
-        memory_check=not options.no_memory_check,
-        debug=options.debug,
+        data=DataConfig(**parts["data"]),
+        optimizer=OptimizerConfig(**parts["optimizer"]),
+        replicas=ReplicaConfig.from_environ(environ, **parts["replicas"]),
+        checkpoint=CheckpointConfig(**parts["checkpoint"]),
+        **parts[""],
     )
 
 
 def read_command_line() -> TrainConfig:
     """Return the run that sys.argv asks for; exit after `--help`, or after reporting a wrong argument."""
-    choose_device(os.environ)
+    prepare_environment(os.environ)
     try:
         return parse(sys.argv[1:], os.environ)
     except ConfigError as error:
@@ -85,11 +75,12 @@ def read_command_line() -> TrainConfig:
         sys.exit(REFUSED)
 
 
-def choose_device(environ: MutableMapping[str, str]) -> None:
-    """Set PJRT_DEVICE if it is not set: to TPU where there is one, else to CPU."""
+def prepare_environment(environ: MutableMapping[str, str]) -> None:
+    """Set what PyTorch/XLA reads when it is imported: the device (TPU where there is one), and a quiet log."""
     if not environ.get("PJRT_DEVICE", "").strip():
         there = any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
         environ["PJRT_DEVICE"] = "TPU" if there else "CPU"
+    environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else the end of another rank prints 40 lines of C++ frames
 
 
 class _OptionParser(argparse.ArgumentParser):
@@ -97,97 +88,84 @@ class _OptionParser(argparse.ArgumentParser):
         raise ConfigError(message[:1].upper() + message[1:], remedy=f"See {self.prog} --help")
 
 
-def _parser() -> argparse.ArgumentParser:
-    given = "(default: %(default)s)"
+def _parser() -> tuple[argparse.ArgumentParser, dict[str, str]]:
+    """Return the parser, and for each option the field of TrainConfig that it sets, e.g. `data.directory`."""
     about = "Train a ResNet on every core of a slice."
     parser = _OptionParser(prog="python -m trainer.train", description=about, allow_abbrev=False)
-    parser.add_argument("--model", default="resnet50", help=f"one of {', '.join(MODELS)} {given}")
-    source = parser.add_argument_group("data")
-    source.add_argument("--data", metavar="DIR", help="directory or gs://bucket/prefix made by trainer.shards")
-    source.add_argument("--train-shards", metavar="PATTERN", help="gs://b/train-{000000..000639}.tar, paths, pipe:")
-    source.add_argument("--val-shards", metavar="PATTERN", help="the same for validation; none: no validation")
-    source.add_argument("--fake-data", action="store_true", help="train on one made-up batch, repeatedly")
-    source.add_argument(
-        "--image-size", type=int, metavar="N", help="pixels per side (default: the manifest's, else 224)"
-    )
-    source.add_argument("--classes", type=int, metavar="N", help="number of classes (default: the manifest's)")
-    source.add_argument(
+    fields: dict[str, str] = {}
+
+    def add(
+        group: Any, option: str, field: str, kind: Callable[[str], Any], metavar: str | None, about: str, **more: Any
+    ) -> None:
+        section, _, name = field.rpartition(".")
+        default = getattr(SECTIONS.get(section, TrainConfig), name, None)
+        group.add_argument(option, dest=field, type=kind, metavar=metavar, default=default, help=about, **more)
+        fields[option] = field
+
+    def add_flag(group: Any, option: str, field: str, about: str, action: str = "store_true") -> None:
+        group.add_argument(option, dest=field, action=action, help=about)
+        fields[option] = field
+
+    add(parser, "--model", "model", str, "MODEL", f"one of {', '.join(MODELS)} {GIVEN}")
+    data = partial(add, group := parser.add_argument_group("data"))
+    data("--data", "data.directory", str, "DIR", "directory or gs://bucket/prefix made by trainer.shards")
+    data("--train-shards", "data.train", str, "PATTERN", "gs://b/train-{000000..000639}.tar, paths, pipe:")
+    data("--val-shards", "data.val", str, "PATTERN", "the same for validation; none: no validation")
+    add_flag(group, "--fake-data", "data.fake", "train on one made-up batch, repeatedly")
+    data("--image-size", "data.image_size", int, "N", "pixels per side (default: the manifest's, else 224)")
+    data("--classes", "data.classes", int, "N", "number of classes (default: the manifest's)")
+    data(
         "--shuffle-buffer",
-        type=int,
-        default=10_000,
-        metavar="SAMPLES",
-        help=f"samples that each loader holds to draw from {given}",
+        "data.shuffle_buffer",
+        int,
+        "SAMPLES",
+        f"samples that each loader holds to draw from {GIVEN}",
     )
-    source.add_argument(
-        "--loader-workers", type=int, metavar="N", help="loader processes per core (default: CPU 0, TPU 4)"
-    )
-    source.add_argument(
-        "--keep-samples",
-        type=int,
-        default=512,
-        metavar="MIB",
-        help="samples held for later epochs, only without loader processes (default: %(default)s; 0: none)",
-    )
-    source.add_argument(
-        "--on-bad-shard",
-        default="stop",
-        choices=BAD_SHARD_POLICIES,
-        help="at a missing, truncated or damaged shard or sample: stop, or continue with others (default: stop)",
-    )
-    source.add_argument(
-        "--verify-shards", action="store_true", help="compare each shard with the manifest's sha256 first"
-    )
-    step = parser.add_argument_group("optimizer")
-    step.add_argument("--batch-size", type=int, default=128, metavar="N", help=f"samples per core and step {given}")
-    step.add_argument(
+    data("--loader-workers", "data.loader_workers", int, "N", "loader processes per core (default: CPU 0, TPU 4)")
+    held = "samples held for later epochs, only without loader processes (default: %(default)s; 0: none)"
+    data("--keep-samples", "data.keep", int, "MIB", held)
+    bad = "at a missing, truncated or damaged shard or sample: stop, or continue with others (default: stop)"
+    data("--on-bad-shard", "data.on_bad_shard", str, None, bad, choices=BAD_SHARD_POLICIES)
+    add_flag(group, "--verify-shards", "data.verify", "compare each shard with the manifest's sha256 first")
+
+    step = partial(add, group := parser.add_argument_group("optimizer"))
+    step("--batch-size", "optimizer.batch_size", int, "N", f"samples per core and step {GIVEN}")
+    step(
         "--learning-rate",
-        type=float,
-        default=0.1,
-        metavar="RATE",
-        help=f"for 256 samples per step, scaled linearly {given}",
+        "optimizer.learning_rate",
+        float,
+        "RATE",
+        f"for 256 samples per step, scaled linearly {GIVEN}",
     )
-    step.add_argument("--momentum", type=float, default=0.9, metavar="X", help=f"of SGD {given}")
-    step.add_argument("--weight-decay", type=float, default=1e-4, metavar="X", help=f"of all parameters {given}")
-    step.add_argument("--label-smoothing", type=float, default=0.0, metavar="X", help=f"of the loss {given}")
-    step.add_argument("--bf16", action="store_true", help="compute in bfloat16 where autocast allows")
-    step.add_argument("--epochs", type=int, default=18, metavar="N", help=f"passes over all samples {given}")
-    step.add_argument(
-        "--warmup-epochs", type=float, default=1.0, metavar="X", help=f"epochs in which the rate rises {given}"
+    step("--momentum", "optimizer.momentum", float, "X", f"of SGD {GIVEN}")
+    step("--weight-decay", "optimizer.weight_decay", float, "X", f"of all parameters {GIVEN}")
+    step("--label-smoothing", "optimizer.label_smoothing", float, "X", f"of the loss {GIVEN}")
+    add_flag(group, "--bf16", "bf16", "compute in bfloat16 where autocast allows")
+    step("--epochs", "optimizer.epochs", int, "N", f"passes over all samples {GIVEN}")
+    step("--warmup-epochs", "optimizer.warmup_epochs", float, "X", f"epochs in which the rate rises {GIVEN}")
+    step("--steps-per-epoch", "steps_per_epoch", int, "N", "end each epoch after N steps")
+    step("--seed", "seed", int, "SEED", f"of parameters and the order of samples {GIVEN}")
+
+    place = partial(add, group := parser.add_argument_group("replicas"))
+    place("--num-cores", "replicas.num_cores", int, "N", "replicas on this worker (CPU; default: TPU_TUI_CORES or 1)")
+    place("--timeout", "replicas.timeout", float, "S", "seconds to wait for other workers (CPU; default: 300)")
+    add_flag(group, "--no-memory-check", "memory_check", "start even if memory may not suffice (CPU)", "store_false")
+
+    keep = partial(add, parser.add_argument_group("checkpoints"))
+    keep(
+        "--checkpoint-dir", "checkpoint.directory", str, "DIR", "directory or gs://bucket/prefix of this run's state"
     )
-    step.add_argument("--steps-per-epoch", type=int, metavar="N", help="end each epoch after N steps")
-    step.add_argument("--seed", type=int, default=42, help=f"of parameters and the order of samples {given}")
-    place = parser.add_argument_group("replicas")
-    place.add_argument(
-        "--num-cores", type=int, metavar="N", help="replicas on this worker (CPU; default: TPU_TUI_CORES or 1)"
-    )
-    place.add_argument(
-        "--timeout",
-        type=float,
-        default=300.0,
-        metavar="S",
-        help="seconds to wait for other workers (CPU; default: 300)",
-    )
-    place.add_argument("--no-memory-check", action="store_true", help="start even if memory may not suffice (CPU)")
-    keep = parser.add_argument_group("checkpoints")
-    keep.add_argument("--checkpoint-dir", metavar="DIR", help="directory or gs://bucket/prefix of this run's state")
-    keep.add_argument("--checkpoint-steps", type=int, metavar="K", help="also save every K steps")
-    keep.add_argument(
-        "--resume",
-        default="auto",
-        metavar="auto|no|PATH",
-        help="resume the newest checkpoint, none, or this one (default: auto)",
-    )
-    parser.add_argument(
-        "--target-accuracy", type=float, metavar="PERCENT", help="exit with code 21 if the best accuracy is lower"
-    )
-    parser.add_argument("--metrics-debug", action="store_true", help="print compilations and transfers each epoch")
-    parser.add_argument("--profiler-port", type=int, metavar="PORT", help="port of the profiler (TPU only)")
-    parser.add_argument(
-        "--compilation-cache",
-        metavar="DIR|no",
-        help=f"where compiled graphs are kept for the next run (TPU only; default: {COMPILED})",
-    )
-    parser.add_argument("--logdir", metavar="DIR", help="TensorBoard event files: a directory or gs://bucket/prefix")
-    parser.add_argument("--log-steps", type=int, default=10, metavar="K", help=f"print every K steps {given}")
-    parser.add_argument("--debug", action="store_true", help="print tracebacks instead of one-line errors")
-    return parser
+    keep("--checkpoint-steps", "checkpoint.steps", int, "K", "also save every K steps")
+    resume = "resume the newest checkpoint, none, or this one (default: auto)"
+    keep("--resume", "checkpoint.resume", str, "auto|no|PATH", resume)
+
+    run = partial(add, parser)
+    run("--target-accuracy", "target_accuracy", float, "PERCENT", "exit with code 21 if the best accuracy is lower")
+    add_flag(parser, "--metrics-debug", "metrics_debug", "print compilations and transfers each epoch")
+    run("--profiler-port", "profiler_port", int, "PORT", "port of the profiler (TPU only)")
+    cache = f"where compiled graphs are kept for the next run (TPU only; default: {COMPILED})"
+    run("--compilation-cache", "compilation_cache", str, "DIR|no", cache)
+    run("--logdir", "logdir", str, "DIR", "TensorBoard event files: a directory or gs://bucket/prefix")
+    run("--log-steps", "log_steps", int, "K", f"print every K steps {GIVEN}")
+    add_flag(parser, "--debug", "debug", "print tracebacks instead of one-line errors")
+    return parser, fields

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tui.settings import Settings
 
 EXIT_INTERRUPTED = 130
-YOUNG_OBJECTS = 50_000
-"""Allocations between two garbage collections: most objects belong to connections, which live until the end."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -34,7 +32,9 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         return _code_of(sys.argv[1:])
     finally:
-        _freeze_garbage()
+        from tui.procs.gc_policy import skip_final_collection
+
+        skip_final_collection()
 
 
 def _code_of(words: Sequence[str]) -> int:
@@ -42,13 +42,6 @@ def _code_of(words: Sequence[str]) -> int:
         return _main(list(words))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-
-
-def _freeze_garbage() -> None:
-    """Skip the garbage collection at exit: the process ends anyway."""
-    import gc
-
-    gc.freeze()
 
 
 def _quit_on_ctrl_c() -> None:
@@ -153,6 +146,9 @@ def _dispatch(args: argparse.Namespace, out: Output) -> int:
 
         with _Interruptible():
             return open_console(given)
+    from tui.procs.gc_policy import collect_rarely
+
+    collect_rarely()
     if getattr(args, "run_blocking", None):
         if _changes_something(args):
             from tui.settings import load
@@ -170,9 +166,6 @@ def _dispatch(args: argparse.Namespace, out: Output) -> int:
 
 def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Output) -> int:
     """Run a command on an event loop of its own."""
-    import gc
-
-    gc.set_threshold(YOUNG_OBJECTS)
     import asyncio
 
     from tui.commands.terminal.prompts import prompter_for_terminal

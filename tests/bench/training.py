@@ -123,7 +123,8 @@ def _loop(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
     from trainer.data.batching import Batch
     from trainer.data.prefetch import BatchQueue, EpochPrefetcher
     from trainer.metrics.tensorboard import EventFile
-    from trainer.train import TrainingRun, start, train_epoch
+    from trainer.train.loop import train_epoch
+    from trainer.train.setup import TrainingRun, start
 
     waited: list[float] = []
 

@@ -17,7 +17,7 @@ from tui.operator.connections import Connections
 from tui.operator.launch_checks import check_before_launch
 from tui.pod.job_options import OPTIONS, JobOptions
 from tui.pod.slice import Slice
-from tui.runs.launch.preflight import wants_versions
+from tui.runs.launch.launch_request import wants_versions
 from tui.settings import Settings
 from tui.ssh.config.access import Access
 

@@ -125,20 +125,9 @@ STILL_NO_SAMPLES: list[str] = [
 
 MISSED: list[Shape] = [
     shape(
-        "Kotlin/kotlindl#8",
-        "Training batch 64 begins.",
-        "Training batch 64 ends with loss NaN.",
-        rows=[(None, None, None, 64, float("nan"), None)],
-    ),
-    shape(
         "what people print: no. 25",
         "2021-06-21 17:42:13,564 Epoch: [5][74/4426]\tEit 22200  lr 0.0005  Le 97.9517 (83.5557)\tTime 1.136 (0.000)\tData 0.003 (0.000)\t",
         rows=[(None, None, 5, 74, 97.9517, None)],
-    ),
-    shape(
-        "what people print: no. 26",
-        "Train: data epoch: [5]  [2375/3000]  eta: 0:03:45  lr: 0.000028  loss: 2.8869  time: 0.3613  data: 0.0000  max mem: 26051",
-        rows=[(None, None, 5, 2375, 2.8869, None)],
     ),
     shape(
         "what people print: no. 30",

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, generated_log, training
+from tui.logs import block_reader
 from tui.logs.demux import Demux
 from tui.logs.dialects.registry import BUILT_IN
 from tui.logs.dialects.user_dialects import user_dialects
-from tui.logs.vectorized import block_reader
-from tui.logs.vectorized.line_scanner import Scanner
-from tui.logs.vectorized.packed_digits import LOSS_DECIMALS, RATE_DECIMALS, decimal
+from tui.logs.files import block_buffer
+from tui.logs.files.block_buffer import BlockBuffer
+from tui.logs.files.line_assembler import Stream
+from tui.logs.prefix_index import PrefixIndex
+from tui.logs.vectorized import block
+from tui.logs.vectorized.block import read_block
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _blocks_of_any_size() -> object:
     """Let the block-wise way take short blocks too, so that small examples reach it."""
-    before = block_reader.LEAST, block_reader.BLOCK, block_reader._FEW_LINES
-    block_reader.LEAST, block_reader.BLOCK, block_reader._FEW_LINES = 1, 700, 0
-    yield
-    block_reader.LEAST, block_reader.BLOCK, block_reader._FEW_LINES = before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(block_reader, "LEAST", 1)
+        patch.setattr(block_reader, "BLOCK", 700)
+        patch.setattr(block_buffer, "BLOCK", 700)
+        patch.setattr(block, "BLOCK", 700)
+        patch.setattr(block, "_FEW_LINES", 0)
+        yield
 
 
 def state_of(demux: Demux) -> list[object]:
@@ -158,14 +164,21 @@ def test_plain_lines_are_taken_by_the_fast_way_and_no_others() -> None:
         training(rate="12345678.25"),
         training(core=4)[:-1],
     ]
-    block = ("\n".join(lines) + "\n").encode()
-    scanner = Scanner(len(block))
-    scanner.put(block, 0, len(block))
-    found = scanner.scan()
-    assert found.lines.tolist() == [0, 2]
-    assert found.samples.core.tolist() == [3, 9]
-    assert found.samples.epoch.tolist() == [1, -1]
-    assert found.samples.device.tolist() == [0, 10]
-    assert np.array_equal(decimal(found.samples.loss, LOSS_DECIMALS), [6.875, 6.875])
-    assert np.array_equal(decimal(found.samples.rate, RATE_DECIMALS), [258.47, 258.47])
-    assert found.prefix.tolist() == [0, len("2020-08-06 02:38:57 10.164.0.109 [1] ")]
+    text = ("\n".join(lines) + "\n").encode()
+    buffer, stream = BlockBuffer(), Stream(None)
+    buffer.add(stream, text, 0, len(text), None, 0)
+    index = PrefixIndex()
+    before_known = read_block(buffer, {stream: index}, None, lambda: 5)
+    (news,) = before_known.new_prefixes
+    assert (before_known.sample_lines.tolist(), news.texts) == ([0], [b"10.164.0.109 [1] "])
+    index.add(news.tails, news.texts, lambda _: 6)
+    found = read_block(buffer, {stream: index}, None, lambda: 5)
+    assert found.sample_lines.tolist() == [0, 2]
+    assert found.left.tolist() == [1, 3, 4, 5]
+    samples = found.samples
+    assert (samples.slot.tolist(), samples.core.tolist(), samples.epoch.tolist()) == ([5, 6], [3, 9], [1, -1])
+    assert (samples.device.tolist(), samples.loss.tolist(), samples.rate.tolist()) == (
+        [0, 10],
+        [6.875, 6.875],
+        [258.47, 258.47],
+    )

@@ -5,7 +5,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.logs.vectorized.hint_search import HintFinder
+from tui.logs.hint_search import HintFinder
 
 STRINGS = st.lists(st.text("ab: =[", min_size=1, max_size=7).map(str.encode), min_size=1, max_size=6)
 LINES = st.lists(st.text("ab: =[x", max_size=12).map(str.encode), max_size=12)

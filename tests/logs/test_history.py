@@ -1,21 +1,13 @@
 from __future__ import annotations
 
 import itertools
-from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tui.logs.history.grouping import RowGroups
 from tui.logs.history.history import BUCKETS, MOST_ROWS, History
-
-
-def _trails(
-    losses: npt.NDArray[np.float64], places: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    return losses[places], losses[places] * 10
 
 
 def filled(
@@ -31,7 +23,8 @@ def filled(
         epochs = np.ones(end - start, np.int64)
         history.add(
             RowGroups.of(part),
-            partial(_trails, loss),
+            loss,
+            loss * 10,
             epochs,
             numbers,
             np.array(times[start:end]) if times else 1.0 * numbers,

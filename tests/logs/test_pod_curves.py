@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -79,15 +78,10 @@ def history_of(pod: SimulatedPod, times: Floats, batch: int) -> History:
     """A history that has taken in the pod's samples in batches of this size."""
     history = History()
 
-    def losses_and_rates(start: int, places: Ints) -> tuple[Floats, Floats]:
-        return pod.loss[start + places], np.full(len(places), 10.0)
-
     for start in range(0, len(pod), batch):
         part = slice(start, start + batch)
-        epoch = np.ones(len(pod.core[part]), np.int64)
-        history.add(
-            RowGroups.of(pod.core[part]), partial(losses_and_rates, start), epoch, pod.step[part], times[part]
-        )
+        runs, size = RowGroups.of(pod.core[part]), len(pod.core[part])
+        history.add(runs, pod.loss[part], np.full(size, 10.0), np.ones(size, np.int64), pod.step[part], times[part])
     return history
 
 

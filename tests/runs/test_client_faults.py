@@ -92,7 +92,7 @@ def test_after_a_reboot_the_pid_of_the_old_keeper_may_be_anybodys(pod: Pod, coun
     kill_keeper(counting)
     (counting.path / "keeper").write_text(f"{os.getpid()} 1 {socket.gethostname()}\n")
     assert not counting.keeper_status().alive
-    assert status_of(counting).unattended_since is not None
+    assert status_of(counting).attended.since is not None
     resume_and_end(pod, counting)
 
 

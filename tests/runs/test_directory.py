@@ -108,7 +108,7 @@ def test_an_arrival_whose_time_was_cut_off_is_not_taken_for_one_of_long_ago(home
             handle.write(torn)
         made.append_arrival(1, 20, 1763888889.5)
     assert {(arrival.worker, arrival.time) for arrival in made.arrivals()[0]} == {(1, 1763888889.5)}
-    assert {batch[3] for batch in ArrivalsReader(made).read()} == {1763888889.5}
+    assert {batch.time for batch in ArrivalsReader(made).read()} == {1763888889.5}
 
 
 def test_a_run_without_a_keeper_is_unattended(home: Path) -> None:

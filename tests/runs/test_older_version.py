@@ -110,7 +110,8 @@ def test_a_run_whose_keeper_was_killed_is_brought_to_its_end(four: Pod, tmp_path
         shutil.copy(DATA / "worker.sh", four.remote(directory, index))
     before = status_of(directory)
     assert (before.state, before.exit_codes) == (RunState.RUNNING, (None,) * 4)
-    assert before.unattended_since is not None
+    assert not before.attended.alive
+    assert before.attended.since is not None
     assert all(directory.log_path(index).stat().st_size < logs[index].stat().st_size for index in range(4))
 
     assert asyncio.run(ensure_keeper(directory, four.access, timeouts=four.timeouts))

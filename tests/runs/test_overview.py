@@ -104,7 +104,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     seen: list[str] = []
     real = run_directory._read
-    monkeypatch.setattr(run_directory, "_read", lambda path, offset=0: (seen.append(path), real(path, offset))[1])
+    monkeypatch.setattr(run_directory, "_read", lambda path, *place: (seen.append(path), real(path, *place))[1])
     return seen
 
 

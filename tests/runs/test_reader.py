@@ -12,6 +12,7 @@ from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.read import arrivals_reader, line_reader, mirror_tail
 from tui.runs.read.line_reader import LineReader, last_lines, lines_since
+from tui.runs.read.mirror_tail import MirrorTail
 from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.log_mirror import archive_attempt_logs
 from tui.runs.record.run_directory import RunDirectory
@@ -171,6 +172,19 @@ class TestRunReader:
         assert [(worker.worker, worker.address) for worker in workers] == [
             (0, "10.0.0.1"), (1, "10.0.0.2"), (2, "10.0.0.3"),
         ]  # fmt: skip
+
+    def test_of_the_newest_lines_whole_ones_are_read_once_and_older_ones_are_skipped(
+        self, directory: RunDirectory
+    ) -> None:
+        line = (training(core=0, step=10) + "\n").encode()
+        write(directory, 0, line * 9 + line[:30], is_recorded=False)
+        tail = MirrorTail(directory)
+        assert tail.read_newest(0, 3 * len(line)) == line * 2
+        assert tail.read_newest(0, 3 * len(line)) == b""
+        write(directory, 0, line[30:] + b"bar 1\rbar 2\rba", is_recorded=False)
+        assert tail.read_newest(0, 3 * len(line)) == line + b"bar 1\rbar 2\r"
+        assert tail.read_newest(0, 3 * len(line), unfinished=True) == b"ba"
+        assert tail.read_newest(2, 100) == b""
 
     def test_torn_and_broken_arrivals_do_no_harm(self, directory: RunDirectory) -> None:
         write(directory, 0, training(core=0) + "\n")

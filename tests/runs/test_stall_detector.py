@@ -16,7 +16,7 @@ from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.health import stall_detector
-from tui.runs.health.log_tails import SAMPLE_BYTES
+from tui.runs.health.core_watch import SAMPLE_BYTES
 from tui.runs.health.reachability import Reachability
 from tui.runs.health.stall_detector import StallDetector
 from tui.runs.keeper_timeouts import KeeperTimeouts
@@ -56,6 +56,7 @@ class Watched:
     def write(self, worker: int, text: str) -> None:
         with self.directory.log_path(worker).open("a") as log:
             log.write(text)
+        self.reachability.mark_grown(worker)
 
     def train(self, worker: int, step: int, loss: str = "2.50000") -> None:
         """A step of the worker's two cores."""
@@ -140,6 +141,19 @@ async def test_a_loss_that_is_no_number_is_told_with_its_cores_once(watched: Wat
     assert first.get("text") == "the loss is nan on cores 2-3 by step 20"
     assert (first.worker, first.get("cores")) == (1, [2, 3])
     assert second.get("text") == "the loss is inf on cores 6-7 by step 30"
+
+
+async def test_a_loss_that_is_no_number_is_found_in_a_bar_that_never_ends_its_line(watched: Watched) -> None:
+    steps = iter(range(1, 1_000_000))
+
+    def draw() -> None:
+        step = next(steps)
+        watched.write(1, f"\rEpoch 1:  9%|#  | {step}/1000000 [00:09<09:59, 1.00it/s, loss=nan]")
+
+    async with watched.watch():
+        await until(lambda: watched.stall_events("loss"), draw)
+    (event,) = watched.stall_events("loss")
+    assert (event.worker, [row["loss"] for row in event.get("found")]) == (1, ["nan"])
 
 
 async def test_a_core_that_stays_behind_is_told_and_told_again_when_it_is_level(watched: Watched) -> None:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tui.commands.runs import describe_keeper
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
@@ -93,9 +94,9 @@ def test_an_unconfirmed_stop_does_not_end_a_worker() -> None:
 
 
 def test_only_a_run_that_goes_on_is_unattended() -> None:
-    assert status(event("state", state="running"), alive=False).unattended_since == 1.0
-    assert status(event("state", state="running"), alive=True).unattended_since is None
-    assert status(event("state", state="failed"), alive=False).unattended_since is None
+    assert describe_keeper(status(event("state", state="running"), alive=False)).startswith("unattended since 1970-")
+    assert describe_keeper(status(event("state", state="running"), alive=True)) == "yes"
+    assert describe_keeper(status(event("state", state="failed"), alive=False)) == ""
 
 
 def test_events_of_a_newer_version_do_no_harm() -> None:

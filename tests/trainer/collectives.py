@@ -87,7 +87,10 @@ def together(config: TrainConfig) -> int:
             assert unused.grad is None
         assert replicas.broadcast(("rank", replicas.rank)) == ("rank", 0)
         _shared_at_length(replicas)
-        assert sorted(replicas.gather(replicas.is_first_to_report())) == [False, True]
+        assert sorted(replicas.gather(replicas.failures is not None and replicas.failures.report_error())) == [
+            False,
+            True,
+        ]
         os.write(1, f"{AVERAGED} {replicas.rank}\n".encode())
         return 0
 

@@ -19,14 +19,15 @@ from pathlib import Path
 
 from trainer.config import TrainConfig
 from trainer.data import loader_processes
-from trainer.options import read_command_line
+from trainer.options import prepare_environment, read_command_line
 
 CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def start_server() -> None:
     """Start the server that workers, and loaders of tests in this process, are forked by: PyTorch is loaded once."""
-    CONTEXT.set_forkserver_preload(["trainer.train"])
+    prepare_environment(os.environ)
+    CONTEXT.set_forkserver_preload(["trainer.train.loop"])
     forkserver.ensure_running()
 
 
@@ -67,7 +68,7 @@ def _worker(arguments: list[str], environ: dict[str, str], out: Path, err: Path,
 
 def _command(config: TrainConfig) -> int:
     from trainer.distributed.launcher import launch
-    from trainer.train import train
+    from trainer.train.loop import train
 
     return launch(train, config)
 
@@ -77,7 +78,7 @@ def as_on_tpu(config: TrainConfig) -> int:
     from trainer.distributed.launcher import TpuLauncher
     from trainer.distributed.replicas import Replicas
     from trainer.distributed.signals import StopSignal
-    from trainer.train import train
+    from trainer.train.loop import train
 
     def as_libtpu_does(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -113,7 +114,8 @@ def save_in_mid_epoch(config: TrainConfig) -> int:
     from trainer.distributed.launcher import launch
     from trainer.distributed.replicas import Replicas
     from trainer.distributed.signals import StopSignal
-    from trainer.train import start, train_epoch
+    from trainer.train.loop import train_epoch
+    from trainer.train.setup import start
 
     def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
         import torch

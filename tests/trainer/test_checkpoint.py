@@ -75,9 +75,9 @@ def test_the_last_three_and_the_best_are_kept(place: str) -> None:
     keeper.save(state(3), Position(1, 3, 50.0), best=True)
     for value in range(4, 9):
         keeper.save(state(value), Position(1, value, 50.0))
-    numbers = sorted(name for name in objects.list_names(place, "*.pt"))
-    assert numbers == [f"checkpoint-{number:06d}.pt" for number in (3, 6, 7, 8)]
-    assert len(objects.list_names(place, "checkpoint-*.json")) == 4
+    kinds = ("json", "pt")
+    numbered = sorted(f"checkpoint-{number:06d}.{kind}" for number in (3, 6, 7, 8) for kind in kinds)
+    assert objects.list_names(place) == ["best.json", *numbered]
     pointer, best = store.load_named(objects.join(place, "best.json"), MINE)
     assert pointer.position.best == 50.0
     assert float(best.floats["model.w"][0, 0]) == 3

@@ -1,10 +1,11 @@
-"""The private parts of multiprocessing that the trainer relies on are there and mean what it takes them for."""
+"""What the trainer relies on in multiprocessing beyond its documentation is there, and means what it takes it for."""
 
 from __future__ import annotations
 
 import multiprocessing
 import sys
-from multiprocessing import forkserver
+from importlib.util import find_spec
+from multiprocessing import forkserver, spawn
 
 import pytest
 
@@ -30,3 +31,12 @@ def test_a_forked_child_does_not_start_another_fork_server() -> None:
     child.start()
     child.join()
     assert child.exitcode == 0
+
+
+@pytest.mark.parametrize("command", ["trainer.train", "trainer.shards", "trainer.bench_input"])
+def test_a_child_process_does_not_run_the_main_module_of_a_command_again(command: str) -> None:
+    main = f"{command}.__main__"
+    assert find_spec(main)
+    before = [sys.modules.get(name) for name in ("__main__", "__mp_main__")]
+    spawn._fixup_main_from_name(main)  # type: ignore[attr-defined]
+    assert [sys.modules.get(name) for name in ("__main__", "__mp_main__")] == before

@@ -10,7 +10,7 @@ import pytest
 
 from trainer.config import MODELS, OptimizerConfig, ReplicaConfig, TrainConfig
 from trainer.errors import ConfigError
-from trainer.options import choose_device, parse
+from trainer.options import parse, prepare_environment
 
 FAKE = ["--fake-data"]
 ROOT = Path(__file__).parents[2]
@@ -148,8 +148,8 @@ def test_loaders_beside_the_replica_are_for_tpu_hosts() -> None:
 
 def test_a_device_that_was_chosen_stays() -> None:
     environ = {"PJRT_DEVICE": "TPU"}
-    choose_device(environ)
-    assert environ == {"PJRT_DEVICE": "TPU"}
+    prepare_environment(environ)
+    assert environ["PJRT_DEVICE"] == "TPU"
 
 
 def test_places_may_be_named_as_urls_of_files_and_from_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,7 @@ def test_in_a_bucket_a_living_process_keeps_its_place(object_store: str, tmp_pat
         refused = rf"Shards are already being made in {out}: by process {os.getpid()} on .* gcloud storage rm {out}/"
         with pytest.raises(TrainerError, match=refused), hold_lock(out):
             pass
-        held.verify()
+        held()
     assert objects.list_names(out) == []
 
 
@@ -111,7 +112,7 @@ def test_in_a_bucket_a_process_of_this_machine_that_was_killed_loses_its_place(
         other.kill()
     assert objects.list_names(out) == [LOCK_NAME]
     with hold_lock(out) as held:
-        held.verify()
+        held()
     assert objects.list_names(out) == []
 
 
@@ -124,18 +125,19 @@ def test_in_a_bucket_a_process_of_another_machine_keeps_its_place_until_a_user_r
         pass
     objects.delete(f"{out}/{LOCK_NAME}")
     with hold_lock(out) as held:
-        held.verify()
+        held()
 
 
 def test_in_a_bucket_a_frozen_process_that_lost_its_place_finds_out(object_store: str, tmp_path: Path) -> None:
     out = f"gs://trainer-test/{tmp_path.name}"
-    with hold_lock(out) as frozen:
+    with ExitStack() as frozen_one:
+        frozen = frozen_one.enter_context(hold_lock(out))
         objects.delete(f"{out}/{LOCK_NAME}")
         with hold_lock(out) as other:
             with pytest.raises(TrainerError, match=f"Another process has taken over {out}"):
-                frozen.verify()
-            frozen.release()
-            other.verify()
+                frozen()
+            frozen_one.close()
+            other()
         assert objects.list_names(out) == []
 
 
@@ -148,7 +150,7 @@ def test_in_a_bucket_a_lost_answer_does_not_make_a_process_its_own_rival(
         way.losing.set()
         threading.Thread(target=lambda: way.lost.wait(DEADLINE_S) and way.losing.clear()).start()
         with hold_lock(out) as held:
-            held.verify()
+            held()
         assert way.lost.is_set()
 
 
@@ -167,7 +169,7 @@ def test_of_two_that_find_a_dead_process_one_takes_its_place(
         try:
             with hold_lock(out) as held:
                 both.wait(DEADLINE_S)
-                held.verify()
+                held()
                 outcomes.append("made")
         except TrainerError as error:
             both.wait(DEADLINE_S)

@@ -184,7 +184,7 @@ def experiment(
                     drop_page_cache(directory)
             try:
                 address = None if case.delay is None else addresses[case.delay]
-                rate, cpu = measure(case.row, material, address, beside if case.apart else every)
+                rate, cpu = measure(case.row, case.material or material, address, beside if case.apart else every)
             except TrainerError as error:
                 result.failure = error.why
                 continue
@@ -208,25 +208,23 @@ def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measu
         if not addresses:
             raise TrainerError("There is nothing to sweep over", why="fake-gcs-server is not installed")
         source = image_folder.folder(material.files, 0.0, 1)
-        variants: dict[tuple[str, int], Material] = {}
-        for what, values in SWEPT.items():
-            for value in values:
-                if what != "loader workers" and value > material.images:  # too few images
-                    continue
-                variants[what, value] = _variant(material, source, what, value)
-        found: dict[str, dict[int, Measurement]] = {what: {} for what in SWEPT}
-        for number in range(rounds):
-            for (what, value), variant in variants.items():
-                result = found[what].setdefault(value, Measurement())
-                try:
-                    rate, cpu = measure(rows.from_bucket, variant, addresses[DELAY_MS], split_cores()[0])
-                except TrainerError as error:
-                    result.failure = error.why
-                    continue
-                result.rates.append(rate)
-                result.cpu.append(cpu)
-                write_line(f"round {number + 1} of {rounds}: {what} {value}: {rate:,.0f} samples/s", descriptor=2)
-        return found
+        chosen = {
+            (what, value): Case(
+                f"{what} {value}",
+                rows.from_bucket,
+                DELAY_MS,
+                apart=True,
+                material=_variant(material, source, what, value),
+            )
+            for what, values in SWEPT.items()
+            for value in values
+            if what == "loader workers" or value <= material.images  # otherwise there are too few images
+        }
+        results = experiment(material, addresses, None, list(chosen.values()), rounds)
+    found: dict[str, dict[int, Measurement]] = {what: {} for what in SWEPT}
+    for (what, value), case in chosen.items():
+        found[what][value] = results[case.label]
+    return found
 
 
 def _variant(material: Material, source: sources.ImageSource, what: str, value: int) -> Material:

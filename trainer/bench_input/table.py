@@ -26,6 +26,7 @@ class Case:
     cold: bool = False  # the page cache holds nothing of what is read
     apart: bool = False  # on the cores that the object store leaves, whether it is used or not
     missing: str = ""  # why it cannot be measured here
+    material: Material | None = None  # what it reads, if not the same as the others
 
     @property
     def label(self) -> str:
@@ -106,23 +107,28 @@ def _factor(value: float | None, width: int) -> str:
 
 def summary(chosen: Sequence[Case], results: Results) -> list[str]:
     """Return the ratios that the experiment is about, one per line."""
-    by_row: dict[tuple[Row, float | None, bool], Measurement] = {
-        (case.row, case.delay, case.cold): results[case.label] for case in chosen if case.apart
+
+    def result(row: Row, delay: float | None = None, *, cold: bool = False, apart: bool = True) -> Measurement | None:
+        wanted = row, delay, cold, apart
+        found = (results[each.label] for each in chosen if (each.row, each.delay, each.cold, each.apart) == wanted)
+        return next(found, None)
+
+    delay = f"at {DELAY_MS:g} ms"
+    local, remote = result(rows.from_shards), result(rows.from_bucket, DELAY_MS)
+    hasty = result(rows.from_bucket, DELAY_MS, apart=False)
+    pairs = {
+        "B / A": (local, result(rows.from_files)),
+        "B / A, page cache cold": (result(rows.from_shards, cold=True), result(rows.from_files, cold=True)),
+        f"C / B {delay}": (remote, local),
+        f"C / A' {delay}": (remote, result(rows.from_single_objects, DELAY_MS)),
+        f"C / A' {delay}, all cores": (hasty, result(rows.from_single_objects, DELAY_MS, apart=False)),
+        "B / webdataset + PIL, all cores": (
+            result(rows.from_shards, apart=False),
+            result(peers.plain_webdataset, apart=False),
+        ),
     }
-    elsewhere = [case for case in chosen if not case.apart]
-    pairs: list[tuple[str, Measurement | None, Measurement | None]] = []
-    local, files = (by_row.get((row, None, False)) for row in (rows.from_shards, rows.from_files))
-    remote = by_row.get((rows.from_bucket, DELAY_MS, False))
-    pairs.append(("B / A", local, files))
-    cold = [by_row.get((row, None, True)) for row in (rows.from_shards, rows.from_files)]
-    pairs.append(("B / A, page cache cold", *cold))  # type: ignore[arg-type]
-    pairs.append((f"C / B at {DELAY_MS:g} ms", remote, local))
-    pairs.append((f"C / A' at {DELAY_MS:g} ms", remote, by_row.get((rows.from_single_objects, DELAY_MS, False))))
-    hasty, single = (_results_of(row, elsewhere, results) for row in (rows.from_bucket, rows.from_single_objects))
-    pairs.append((f"C / A' at {DELAY_MS:g} ms, all cores", hasty, single))
-    plain = _results_of(peers.plain_webdataset, elsewhere, results)
-    pairs.append(("B / webdataset + PIL, all cores", _results_of(rows.from_shards, elsewhere, results), plain))
-    return ["", *(f"{name}: {_factor(a.ratio(b), 1)}" for name, a, b in pairs if a and b and a.rates and b.rates)]
+    shown = {name: (own, base) for name, (own, base) in pairs.items() if own and base and own.rates and base.rates}
+    return ["", *(f"{name}: {_factor(own.ratio(base), 1)}" for name, (own, base) in shown.items())]
 
 
 def sweep_table(found: dict[str, dict[int, Measurement]]) -> list[str]:

@@ -133,35 +133,6 @@ class State:
         return not all(bool(value.isfinite().all()) for value in self.floats.values())
 
 
-def save(
-    where: str,
-    state: State,
-    position: Position,
-    identity: Identity,
-    run: str,
-    number: int,
-    *,
-    best: bool = False,
-    patience: float | None = None,
-) -> Pointer:
-    """Write one checkpoint: first the state, then what points at it. Raise TrainerError.
-
-    Raises TakenError where there is a checkpoint of that number already. `patience` is the same as for
-    `objects.write`. `best.json` is written before the checkpoint's own pointer: a run that is killed in between does
-    not resume from this checkpoint, and reaches its best accuracy again.
-    """
-    stream = io.BytesIO()
-    torch.save({"schema": SCHEMA, **vars(state)}, stream)
-    content = stream.getvalue()
-    name = f"checkpoint-{number:06d}"
-    digest = hashlib.sha256(content).hexdigest()
-    pointer = Pointer(f"{name}.pt", len(content), digest, run, position, identity)
-    objects.write(objects.join(where, pointer.file), content, new=True, patience=patience)
-    for each in ([BEST] if best else []) + [f"{name}.json"]:
-        objects.write(objects.join(where, each), pointer.to_json(), patience=patience)
-    return pointer
-
-
 def load(where: str, pointer: Pointer) -> State:
     """Load a checkpoint; raise ValueError saying how it is damaged, TrainerError where it cannot be read."""
     content = objects.read(objects.join(where, pointer.file))
@@ -247,16 +218,7 @@ class CheckpointStore:
     def save(self, state: State, position: Position, *, best: bool = False) -> str:
         """Write a checkpoint and its pointer, then delete what is no longer needed; return its path."""
         try:
-            pointer = save(
-                self._where,
-                state,
-                position,
-                self._identity,
-                self.run,
-                self._number,
-                best=best,
-                patience=self._patience,
-            )
+            pointer = self._write(state, position, best=best)
         except objects.TakenError:
             self._give_way()
             return self.save(state, position, best=best)
@@ -273,6 +235,22 @@ class CheckpointStore:
             objects.delete(objects.join(self._where, f"{old}.pt"))
         self._own = self._own[-CHECKPOINTS_TO_KEEP:]
         return objects.join(self._where, pointer.file)
+
+    def _write(self, state: State, position: Position, *, best: bool) -> Pointer:
+        """Write first the state, then what points at it; raise TakenError where the number is taken already.
+
+        `best.json` is written before the checkpoint's own pointer: a run that is killed in between does not resume
+        from this checkpoint, and reaches its best accuracy again.
+        """
+        stream = io.BytesIO()
+        torch.save({"schema": SCHEMA, **vars(state)}, stream)
+        content, name = stream.getvalue(), f"checkpoint-{self._number:06d}"
+        digest = hashlib.sha256(content).hexdigest()
+        pointer = Pointer(f"{name}.pt", len(content), digest, self.run, position, self._identity)
+        objects.write(objects.join(self._where, pointer.file), content, new=True, patience=self._patience)
+        for each in ([BEST] if best else []) + [f"{name}.json"]:
+            objects.write(objects.join(self._where, each), pointer.to_json(), patience=self._patience)
+        return pointer
 
     def _give_way(self) -> None:
         """Take the next free number: two runs that share a directory overwrite nothing of each other."""

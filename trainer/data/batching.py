@@ -113,9 +113,8 @@ class Batching:
         if not good and self.training:
             remedy = "Make the shards again: its batch has no usable sample"
             raise TrainerError(bad[0].what, why=bad[0].why, remedy=remedy)
-        problem = TrainerError(bad[0].what, why=bad[0].why)  # the remedy is the option that is already given
-        first = ", among them" if len(bad) > 1 else ""
-        write_line(f"Continued without {format_count(len(bad), 'sample')}{first}: {problem}", descriptor=2)
+        first = f"{', among them' if len(bad) > 1 else ''}: {bad[0].without_remedy()}"
+        write_line(f"Continued without {format_count(len(bad), 'sample')}{first}", descriptor=2)
         return list(islice(cycle(good), len(chunk))) if self.training else good
 
     def _decode_batch(self, chunk: list[Sample], place: int) -> Batch:

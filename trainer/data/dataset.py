@@ -16,7 +16,7 @@ from trainer.data import sharding
 from trainer.data.shard_reader import ShardFile, count_samples
 from trainer.errors import TrainerError
 from trainer.progress import every_core, format_count, write_line
-from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest
+from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest, Shard
 from trainer.storage import objects
 from trainer.storage.pipe_urls import is_pipe
 
@@ -34,6 +34,17 @@ class ShardSet:
     counts: tuple[int, ...]
     sizes: tuple[int | None, ...] = ()  # bytes; like the SHA-256, only where a manifest states it
     digests: tuple[str | None, ...] = ()
+
+    @classmethod
+    def of(cls, shards: Iterable[tuple[str, int, Shard | None]]) -> ShardSet:
+        """Return the set of shards given by URL, number of samples, and entry in a manifest if there is one."""
+        rows = list(shards)
+        return cls(
+            tuple(url for url, _, _ in rows),
+            tuple(count for _, count, _ in rows),
+            tuple(shard.size if shard else None for _, _, shard in rows),
+            tuple(shard.sha256 if shard else None for _, _, shard in rows),
+        )
 
     def file(self, number: int) -> ShardFile:
         """Return one shard as a file to read."""
@@ -129,12 +140,7 @@ def _from_manifest(
             why=f"the first is {missing[0]}",
             remedy="Make the shards again with --overwrite, or give --on-bad-shard skip",
         )
-    return ShardSet(
-        tuple(objects.join(directory, shard.name) for shard in shards),
-        tuple(shard.samples for shard in shards),
-        tuple(shard.size for shard in shards),
-        tuple(shard.sha256 for shard in shards),
-    )
+    return ShardSet.of((objects.join(directory, shard.name), shard.samples, shard) for shard in shards)
 
 
 # --- shards named by patterns: manifests beside them are believed, the others are counted --------------------------
@@ -216,16 +222,8 @@ def _with_counts(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_
     }
     known = [listed.get(objects.join(objects.parent(url), _name(url))) for url in urls]
     counts = _count_all([url for url, shard in zip(urls, known, strict=True) if shard is None], skip_bad)
-    rows = [
-        (url, counts[url] if shard is None else shard.samples, shard) for url, shard in zip(urls, known, strict=True)
-    ]
-    whole = [(url, count, shard) for url, count, shard in rows if count is not None]
-    return ShardSet(
-        tuple(url for url, _, _ in whole),
-        tuple(count for _, count, _ in whole),
-        tuple(shard.size if shard else None for _, _, shard in whole),
-        tuple(shard.sha256 if shard else None for _, _, shard in whole),
-    )
+    rows = ((url, shard.samples if shard else counts[url], shard) for url, shard in zip(urls, known, strict=True))
+    return ShardSet.of((url, count, shard) for url, count, shard in rows if count is not None)
 
 
 def _count_all(urls: list[str], skip_bad: bool) -> dict[str, int | None]:
@@ -250,8 +248,7 @@ def _count(url: str, skip_bad: bool) -> int | None:
     except TrainerError as error:
         if not skip_bad:
             raise
-        problem = TrainerError(error.what, why=error.why)  # the remedy is the option that is already given
-        write_line(f"Continued without a shard: {problem}", descriptor=2)
+        write_line(f"Continued without a shard: {error.without_remedy()}", descriptor=2)
         return None
 
 

@@ -5,7 +5,6 @@ A rank has dozens of threads, and a fork of it would copy every lock that one of
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import multiprocessing
 import multiprocessing.connection
@@ -17,7 +16,6 @@ import warnings
 from collections.abc import Iterator
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
-from types import ModuleType
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -49,7 +47,7 @@ def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
         worker_init_fn=_begin,
         multiprocessing_context=_forkserver_context(),
     )
-    with _hidden_main():
+    with _starting:  # two epochs' loaders may be started at once
         others = set(multiprocessing.active_children())
         try:
             items = iter(loader)
@@ -86,9 +84,8 @@ def start_forkserver(bucket: bool) -> None:
 
 def wait_until_ready() -> None:
     """Start this rank's fork server, if it does not run yet, and wait until it has imported everything."""
-    with _hidden_main():
-        process = _forkserver_context().Process(target=_begin, args=(0,))
-        process.start()
+    process = _forkserver_context().Process(target=_begin, args=(0,))
+    process.start()
     process.join()
 
 
@@ -149,15 +146,3 @@ def _start_forkserver(preloaded: list[str]) -> _Context:
         sys.warnoptions.remove(TRACKER_WARNING)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context
-
-
-@contextlib.contextmanager
-def _hidden_main() -> Iterator[None]:
-    """Keep multiprocessing from running the training's module, torch_xla included, once more in each loader."""
-    with _starting:
-        main = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")
-        try:
-            yield
-        finally:
-            sys.modules["__main__"] = main

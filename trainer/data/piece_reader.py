@@ -52,9 +52,8 @@ class PieceReader:
                 if not self._skip_bad:
                     raise
                 lost += piece.samples - read
-                problem = TrainerError(error.what, why=error.why)  # the remedy is the option that is already given
                 without = f" without {format_count(piece.samples - read, 'sample')}" if read < piece.samples else ""
-                write_line(f"Continued{without}: {problem}", descriptor=2)
+                write_line(f"Continued{without}: {error.without_remedy()}", descriptor=2)
         if lost and self._refill:
             yield from self._read_again(lost, good or self._pieces_of_others(all_pieces))
 

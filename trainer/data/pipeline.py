@@ -22,7 +22,7 @@ import webdataset as wds
 from torch.utils.data import IterableDataset, get_worker_info
 
 from trainer.config import TrainConfig
-from trainer.data import loader_processes, sharding
+from trainer.data import loader_processes, sharding, synthetic
 from trainer.data.batching import PADDING, Batch, Batching, in_order
 from trainer.data.dataset import Dataset, ShardSet, count_loaders, expand, find
 from trainer.data.piece_reader import PieceReader
@@ -81,8 +81,20 @@ def train_epoch(
 
     `cache` holds samples from one epoch to the next; `is_stopping` is as for BatchQueue.
     """
-    assert data.train is not None
     batch = config.optimizer.batch_size
+    if data.train is None:
+        steps = steps_an_epoch(config, data, world)
+        size, classes = data.image_size, data.classes
+        fake = partial(
+            synthetic.batches,
+            batch=batch,
+            size=size,
+            classes=classes,
+            seed=config.seed,
+            rank=rank,
+            steps=steps - first,
+        )
+        return steps, BatchQueue(fake, is_stopping)
     processes = count_loaders(config, data.train, world)
     order = sharding.shard_order(len(data.train.urls), config.seed, epoch)
     share = sharding.train_share(

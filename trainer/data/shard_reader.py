@@ -9,7 +9,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from trainer.data.tar_samples import (
 )
 from trainer.errors import TrainerError
 from trainer.storage import objects
-from trainer.storage.background_io import complete
+from trainer.storage.background_io import start_thread
 from trainer.storage.pipe_urls import is_pipe
 from trainer.storage.resumable_stream import PART_BYTES, ObjectStream
 
@@ -53,7 +52,7 @@ def count_samples(url: str) -> int:
 def read_shard(shard: ShardFile, verify: bool = False) -> Iterator[Sample]:
     """Yield a shard's samples in order; raise TrainerError naming a damaged shard."""
     if verify or not _is_streamed(shard):
-        yield from _samples(shard, _content(shard, verify))
+        yield from _samples(shard.url, partial(_content, shard, verify))
     else:
         yield from _stream_samples(shard.url)
 
@@ -90,14 +89,14 @@ class _ShardPrefetcher:
         if _is_streamed(shard):
             return read_shard(shard, verify)
         if shard.size is None or objects.is_local(shard.url):
-            content: Future[Content] = Future()
-            self._start(complete, content, partial(_content, shard, verify))
-            return _samples_of_future(shard, content)
+            return _samples(shard.url, start_thread(partial(_content, shard, verify), "map").result)
         arriving = _ArrivingShard(shard, shard.size, verify)
         self._arriving = [each for each in self._arriving if not each.has_ended] + [arriving]
-        self._start(arriving.fetch, self._last)
+        thread = threading.Thread(target=arriving.fetch, args=(self._last,), name="fetch", daemon=True)
+        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
+        thread.start()
         self._last = arriving.has_started
-        return _samples(shard, ForwardBytes(arriving.parts()))
+        return _samples(shard.url, lambda: ForwardBytes(arriving.parts()))
 
     def close(self) -> None:
         """Abandon the shards that will not be read."""
@@ -106,11 +105,6 @@ class _ShardPrefetcher:
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-
-    def _start(self, target: Callable[..., None], *arguments: object) -> None:
-        thread = threading.Thread(target=target, args=arguments, name="fetch", daemon=True)
-        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
-        thread.start()
 
 
 class _ArrivingShard:
@@ -226,15 +220,11 @@ def _map_file(path: str) -> mmap.mmap | bytes:
     return content
 
 
-def _samples_of_future(shard: ShardFile, content: Future[Content]) -> Iterator[Sample]:
-    yield from _samples(shard, content.result())
-
-
-def _samples(shard: ShardFile, content: Content) -> Iterator[Sample]:
+def _samples(url: str, get_content: Callable[[], Content]) -> Iterator[Sample]:
     try:
-        yield from _checked_samples(shard.url, content)
+        yield from _checked_samples(url, get_content())
     except CompressedTarError:
-        yield from _stream_samples(shard.url)
+        yield from _stream_samples(url)
 
 
 def _stream_samples(url: str) -> Iterator[Sample]:

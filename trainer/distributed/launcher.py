@@ -22,37 +22,31 @@ from pathlib import Path
 import torch
 import torch_xla
 
-from trainer.config import COMPILED, ReplicaConfig, TrainConfig
+from trainer.config import COMPILED, TrainConfig
 from trainer.data import loader_processes
 from trainer.distributed.child_cleanup import die_with_parent
+from trainer.distributed.failures import FailureRecord, format_ranks, print_once, report
 from trainer.distributed.rendezvous import join_ranks, listen
 from trainer.distributed.replicas import GlooReplicas, Replicas, XlaReplicas
 from trainer.distributed.signals import StopSignal, await_signals, block_signals
-from trainer.distributed.startup_error import print_once
 from trainer.errors import (
     BELOW_TARGET,
     PARTNER_LOST,
     REFUSED,
     STOPPED,
     PartnerLostError,
-    PartnersMissingError,
-    ReportedElsewhereError,
     StoppedError,
     TrainerError,
 )
 from trainer.model.xla_compilation import use_compilation_cache
-from trainer.progress import write_error, write_line
+from trainer.progress import write_line
 
 Train = Callable[[Replicas, TrainConfig, StopSignal], int]  # returns the exit code
 
 GRACE_S = 20.0  # from SIGTERM to SIGKILL; longer than a compilation, which no signal interrupts
 SAVING_GRACE_S = 300.0  # the same if a checkpoint is written first; the sender of the signal may be less patient
 CULPRIT_HEAD_START_S = 2.0  # before a rank reports the loss of another, so that the cause is reported first
-OUT_OF_MEMORY = (
-    "ut of memory",
-    "RESOURCE_EXHAUSTED",
-    "can't allocate memory",
-)  # in the words of XLA, TPUs and PyTorch
+OUT_OF_MEMORY = ("ut of memory", "RESOURCE_EXHAUSTED", "can't allocate memory")  # XLA's, TPUs' and PyTorch's words
 LESS_MEMORY = "Give a smaller --batch-size or --model, or --bf16; on CPU devices, fewer --num-cores may do"
 
 
@@ -65,25 +59,7 @@ def launch(train: Train, config: TrainConfig) -> int:
             loader_processes.start_forkserver(bucket=config.data.in_bucket)
         return (TpuLauncher if config.replicas.device == "TPU" else _CpuLauncher)(train, config).run()
     except TrainerError as error:
-        return report(error, config, say=partial(print_once, environ=os.environ))
-
-
-def report(
-    error: TrainerError,
-    config: TrainConfig,
-    who: str = "",
-    *,
-    may_speak: Callable[[], bool] = lambda: True,
-    say: Callable[[str], None] = write_error,
-) -> int:
-    """Report an error, once, and return its exit code."""
-    if config.debug:
-        traceback.print_exception(error)
-    elif not isinstance(error, (ReportedElsewhereError, PartnersMissingError)) and may_speak():
-        say(f"{who}{error}")
-    if isinstance(error, PartnerLostError):
-        return PARTNER_LOST
-    return STOPPED if isinstance(error, StoppedError) else REFUSED
+        return report(error, debug=config.debug, write=partial(print_once, environ=os.environ))
 
 
 # --- TPU ----------------------------------------------------------------------------------------------------------
@@ -204,7 +180,6 @@ class _CpuLauncher:
             context.Process(
                 target=_run_cpu_rank,
                 args=(train, config, core, address, listener, os.getpid(), report_lock),
-                name=f"rank {place.rank(core)}",
             )
             for core in range(place.cores)
         ]
@@ -260,11 +235,9 @@ class _CpuLauncher:
         self._code = code if code > 0 else 128 - code
         others = "; ending this worker's others" if self._kill_at is None and len(self._ranks) > 1 else ""
         if code not in (REFUSED, PARTNER_LOST, BELOW_TARGET, STOPPED):
-            worker = self._config.replicas.worker
-            write_line(
-                f"{rank.name.capitalize()} (worker {worker}, core {self._ranks.index(rank)}) {_cause(code)}{others}.",
-                descriptor=2,
-            )
+            place = self._config.replicas
+            who = format_ranks((place.rank(self._ranks.index(rank)),), place.cores)
+            write_line(f"{who} {_cause(code)}{others}.", descriptor=2)
         self._end()
 
 
@@ -314,7 +287,8 @@ def _run_cpu_rank(
         store = join_ranks(place, core, address, listener if core == 0 else None, lambda: stopping.requested)
         return GlooReplicas(place, core, store)
 
-    code = _run_rank(train, config, stopping, join, report_lock, place, core)
+    who = f"{format_ranks((place.rank(core),), place.cores)}: "
+    code = _run_rank(train, config, stopping, join, report_lock, who)
     if code:
         sys.exit(code)
 
@@ -325,22 +299,24 @@ def _run_rank(
     stopping: StopSignal,
     join: Callable[[], Replicas],
     report_lock: Lock,
-    place: ReplicaConfig | None = None,
-    core: int = 0,
+    who: str = "",
 ) -> int:
     """Run one rank to its end; return its exit code, and report why it is not 0.
 
     One rank reports an error that several meet at once, e.g. a bucket that may no longer be read: `report_lock`
-    picks it within a worker, the replicas pick the worker.
+    picks it within a worker, the record of the first failure picks the worker.
     """
-    who = "" if place is None else f"Rank {place.rank(core)} (worker {place.worker}, core {core}): "
-    replicas: Replicas | None = None
+    failures: FailureRecord | None = None
 
-    def may_speak() -> bool:
-        return report_lock.acquire(block=False) and (replicas is None or replicas.is_first_to_report())
+    def is_first_here() -> bool:
+        return report_lock.acquire(block=False)
+
+    def is_first() -> bool:
+        return is_first_here() and (failures is None or failures.report_error())
 
     try:
         replicas = join()
+        failures = replicas.failures
         try:
             code = train(replicas, config, stopping)
         except StoppedError:
@@ -349,21 +325,21 @@ def _run_rank(
         return STOPPED if stopping.received else code
     except PartnerLostError as error:
         deadline = time.monotonic() + CULPRIT_HEAD_START_S
-        if replicas is not None:
-            error = replicas.with_culprit(error, lambda: stopping.requested)
+        if failures is not None:
+            error = failures.explain(error, lambda: stopping.requested)
         while time.monotonic() < deadline and not stopping.requested:
             time.sleep(0.05)
         code = STOPPED
         if not stopping.requested:
-            code = report(error, config, who, may_speak=partial(report_lock.acquire, block=False))
+            code = report(error, debug=config.debug, who=who, may_report=is_first_here)
     except TrainerError as error:
-        code = report(error, config, may_speak=may_speak)
+        code = report(error, debug=config.debug, may_report=is_first)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
             raise
         no_memory = TrainerError("Out of memory", why=str(error).splitlines()[0], remedy=LESS_MEMORY)
         no_memory.__cause__ = error
-        code = report(no_memory, config, who, may_speak=may_speak)
-    if replicas is not None:
-        replicas.shutdown()
+        code = report(no_memory, debug=config.debug, who=who, may_report=is_first)
+    if failures is not None:
+        failures.shutdown()
     return code

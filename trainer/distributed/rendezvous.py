@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import secrets
 import socket
 import struct
 import time
@@ -16,18 +17,18 @@ from functools import partial
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from trainer.config import ReplicaConfig
-from trainer.distributed import startup_error
+from trainer.distributed.failures import read_reason
 from trainer.errors import PartnerLostError, PartnersMissingError, ReportedElsewhereError, StoppedError, TrainerError
 from trainer.progress import format_count
 from trainer.storage import background_io
 
-POLL_INTERVAL_S = 0.1  # seconds
+POLL_INTERVAL_S = 0.1
 PROBE_TIMEOUT_S = 5.0  # for worker 0 to answer one attempt
 VERDICT_GRACE_S = 30.0  # that the others wait longer than rank 0, whose verdict they need
 SLICE_KEY = "slice"  # the key of what rank 0 expects: which run, how many workers and cores
 SEPARATOR = ": "
-COMPLETE_KEY = "complete"  # the key of the verdict: 1 when all have come, 0 when some did not or cannot
-REFUSED_KEY = "refused"  # the key of how many unexpected ranks came
+JOINED_KEY = "joined"  # the key of how joining ended, which is written once: ALL, or who ended it
+ALL = "all ranks have come"
 GET_INTERFACE_ADDRESS = 0x8915  # SIOCGIFADDR of netdevice(7)
 BACKLOG = 1024
 
@@ -82,15 +83,16 @@ def join_ranks(
     interface = interface_towards(host, port)
     if interface is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    patience = timedelta(
+        seconds=place.timeout + VERDICT_GRACE_S
+    )  # this end gives up first: no C++ frames are printed
     connect = partial(
         TCPStore,
         host,
         port,
         place.world,
         is_master=listener is not None,
-        timeout=timedelta(
-            seconds=place.timeout + VERDICT_GRACE_S
-        ),  # so that this end gives up first, and prints no C++ frames
+        timeout=patience,
         wait_for_workers=False,
         master_listen_fd=None if listener is None else os.dup(listener.fileno()),
     )
@@ -103,8 +105,8 @@ def join_ranks(
         else:
             _await(SLICE_KEY, store, deadline, stopping)
             _arrive(store, place, core, address)
-            _await(COMPLETE_KEY, store, deadline + VERDICT_GRACE_S, stopping)
-        if store.get(COMPLETE_KEY) != b"1":
+            _await(JOINED_KEY, store, deadline + VERDICT_GRACE_S, stopping)
+        if store.get(JOINED_KEY) != ALL.encode():
             raise PartnersMissingError("Some ranks did not come")
     except RuntimeError as error:
         raise PartnerLostError("Worker 0's rank 0 ended", why=str(error).splitlines()[0]) from error
@@ -155,26 +157,26 @@ def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str
 
 def _refuse_rank(store: TCPStore, what: str, *, why: str, remedy: str) -> TrainerError:
     """End the wait of all ranks for those that can never come; return an error that one of them reports."""
-    store.compare_set(COMPLETE_KEY, "", "0")
-    is_first = store.add(REFUSED_KEY, 1) == 1
-    return TrainerError(what, why=why, remedy=remedy) if is_first else ReportedElsewhereError(what)
+    own = secrets.token_hex(8)
+    has_ended_it = store.compare_set(JOINED_KEY, "", own).decode() in (own, ALL)
+    return TrainerError(what, why=why, remedy=remedy) if has_ended_it else ReportedElsewhereError(what)
 
 
 def _await_all(store: TCPStore, place: ReplicaConfig, deadline: float, stopping: Callable[[], bool]) -> None:
     missing = list(range(place.world))
     while missing := [rank for rank in missing if not store.check([_arrival(rank)])]:
         _poll_pause(stopping)
-        if store.check([COMPLETE_KEY]):
+        if store.check([JOINED_KEY]):
             return
         if time.monotonic() > deadline:
-            store.set(COMPLETE_KEY, "0")
+            store.compare_set(JOINED_KEY, "", "too late")
             workers = sorted({rank // place.cores for rank in missing})
             raise PartnerLostError(
                 f"{len(missing)} of {place.world} ranks did not come within {place.timeout:g} s",
                 why=f"missing from worker {', '.join(map(str, workers))}",
                 remedy="Look at those workers' logs",
             )
-    store.compare_set(COMPLETE_KEY, "", "1")
+    store.compare_set(JOINED_KEY, "", ALL)
 
 
 def _await(key: str, store: TCPStore, deadline: float, stopping: Callable[[], bool]) -> None:
@@ -209,9 +211,7 @@ def interface_towards(host: str, port: int) -> str | None:
 def _await_server(address: tuple[str, int], deadline: float, stopping: Callable[[], bool]) -> None:
     while True:
         try:
-            if startup_error.read_reason(
-                address, max(POLL_INTERVAL_S, min(PROBE_TIMEOUT_S, deadline - time.monotonic()))
-            ):
+            if read_reason(address, max(POLL_INTERVAL_S, min(PROBE_TIMEOUT_S, deadline - time.monotonic()))):
                 raise ReportedElsewhereError("Worker 0 does not start")
             return
         except socket.gaierror as error:

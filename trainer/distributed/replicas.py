@@ -26,9 +26,8 @@ import torch_xla.runtime as xr
 import torch_xla.utils.dlpack as dlpack
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from trainer.config import ReplicaConfig
-from trainer.distributed import liveness
-from trainer.distributed.liveness import RollCall
+from trainer.config import ReplicaConfig, TrainConfig
+from trainer.distributed.failures import FailureRecord, compare_settings, list_settings
 from trainer.errors import PartnerLostError, ReportedElsewhereError, TrainerError
 from trainer.progress import device_label
 from trainer.storage import background_io
@@ -53,6 +52,8 @@ class Verdict(enum.IntEnum):
 class Replicas(ABC):
     """One replica's view of all, and what they can only do together: every rank must make each call."""
 
+    failures: FailureRecord | None = None  # there is none on TPU, where libtpu ends all replicas when one is lost
+
     def __init__(self, rank: int, world: int, core: int, worker: int) -> None:
         self.rank, self.world, self.core, self.worker = rank, world, core, worker
         self.device: torch.device = torch_xla.device()
@@ -73,7 +74,7 @@ class Replicas(ABC):
     @property
     def have_others_given_up(self) -> bool:
         """Return whether the others are known to have stopped waiting for this replica."""
-        return False
+        return self.failures is not None and self.failures.is_settled
 
     def skip_step(self, optimizer: torch.optim.Optimizer) -> None:  # noqa: B027
         """Take part in a step without a batch: all replicas leave it out and stop."""
@@ -122,16 +123,10 @@ class Replicas(ABC):
         self.broadcast_result(lambda: result.append(make()))
         return result[0] if result else otherwise
 
-    def is_first_to_report(self) -> bool:
-        """Return whether no other worker is known to have reported an error; this rank is about to."""
-        return True
-
-    def shutdown(self) -> None:  # noqa: B027
-        """Prepare an early end: give the others two seconds to learn which rank reports the error."""
-
-    def with_culprit(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:  # noqa: ARG002
-        """Return the same error with the ranks that caused it, as far as they can be found in a few seconds."""
-        return lost
+    def check_same_config(self, config: TrainConfig) -> None:
+        """Compare the configurations of all workers; rank 0 raises TrainerError where one differs, the others end."""
+        settings_by_worker = self.gather((self.worker, list_settings(config)))
+        self.broadcast_result(lambda: compare_settings(settings_by_worker))
 
     @abstractmethod
     def close(self) -> None:
@@ -146,13 +141,14 @@ class GlooReplicas(Replicas):
     would cost as much as gloo does, for dozens of MB of fresh memory in each step.)
     """
 
+    failures: FailureRecord
+
     def __init__(self, place: ReplicaConfig, core: int, store: TCPStore) -> None:
         rank, timeout = place.rank(core), timedelta(seconds=place.timeout)
-        self._roll_call = RollCall(store, rank, place.world)
+        self.failures = FailureRecord(store, rank, place.world, place.cores)
         with self._together():
             dist.init_process_group("gloo", store=store, rank=rank, world_size=place.world, timeout=timeout)
         super().__init__(rank, place.world, core, place.worker)
-        self._cores = place.cores
         self._bucket = torch.empty(0)
         self._shapes: Sequence[torch.Size] = ()
         self._views: list[torch.Tensor] = []
@@ -172,11 +168,6 @@ class GlooReplicas(Replicas):
     def can_skip_step(self) -> bool:
         """Return True: no replica has stepped before all have voted."""
         return True
-
-    @property
-    def have_others_given_up(self) -> bool:
-        """Return whether a roll call has ended."""
-        return self._roll_call.over
 
     def skip_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Hand in no gradients, and a vote that none can outvote."""
@@ -238,38 +229,10 @@ class GlooReplicas(Replicas):
             dist.broadcast_object_list(things)
         return things[0]
 
-    def is_first_to_report(self) -> bool:
-        """Count the reports in rank 0's store."""
-        return self._roll_call.report_error()
-
-    def shutdown(self) -> None:
-        """Wait, on rank 0, which has the store, for the others."""
-        self._roll_call.shutdown()
-
-    def with_culprit(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:
-        """Find the ranks by a roll call."""
-        missing = self._roll_call.missing(stopping)
-        ranks = missing.ended or missing.silent or missing.behind
-        if not ranks:
-            return lost
-        where = f"See the last lines of worker {ranks[0] // self._cores}"
-        if missing.ended:
-            return PartnerLostError(
-                f"{liveness.format_ranks(ranks, self._cores)} ended, and has reported why", remedy=where
-            )
-        if ranks == (self.rank,):
-            remedy = "Check whether its input hangs, or its machine is much slower"
-            return PartnerLostError("The others ended, since this rank did not reach the next step", remedy=remedy)
-        how = "ended or froze" if missing.silent else "fell behind the others"
-        hint = "check whether that machine still answers" if missing.silent else "check whether its input hangs"
-        return PartnerLostError(
-            f"{liveness.format_ranks(ranks, self._cores)} {how}", why=lost.why, remedy=f"{where}, and {hint}"
-        )
-
     @contextlib.contextmanager
     def _together(self) -> Iterator[None]:
         """Turn the RuntimeError by which gloo reports a dead or silent partner into a PartnerLostError."""
-        self._roll_call.entered += 1
+        self.failures.entered += 1
         try:
             yield
         except RuntimeError as error:

@@ -130,7 +130,7 @@ def make(
     own_names = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
     writes = re.compile(rf"{own_names.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}")
     known = {task.name for task in tasks}
-    with hold_lock(out) as lock:
+    with hold_lock(out) as verify_lock:
         objects.remove_temp_files(out, writes)
         progress = _begin_or_resume(WriteProgress(out, made_from), overwrite)
         progress.done = {name: each for name, each in progress.done.items() if name in known}
@@ -146,7 +146,7 @@ def make(
             split: tuple(progress.done[task.name].shard for task in tasks if task.split == split) for split in orders
         }
         manifest = _manifest(source, seed, splits)
-        lock.verify()
+        verify_lock()
         objects.write(objects.join(out, MANIFEST), manifest.to_json().encode())
         _tidy(out, own_names, known)
     return manifest

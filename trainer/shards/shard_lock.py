@@ -13,8 +13,7 @@ import os
 import re
 import socket
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -27,25 +26,14 @@ RELEASE_TIMEOUT_S = 10.0  # for deleting the object in a bucket
 HOLDER = re.compile(r"process (\d+) on (\S+)")
 
 
-class ShardLock(ABC):
-    """The right of this process, and no other, to make shards in a place."""
-
-    def verify(self) -> None:  # noqa: B027
-        """Raise TrainerError where another process has taken over the place."""
-
-    @abstractmethod
-    def release(self) -> None:
-        """Let the next process make shards there."""
+Verify = Callable[[], None]  # raises TrainerError where another process has taken over the place
 
 
 @contextlib.contextmanager
-def hold_lock(out: str) -> Iterator[ShardLock]:
-    """Hold the lock of `out` meanwhile; raise TrainerError where another process does."""
-    lock = _BucketLock(out) if objects.is_bucket(out) else _DirectoryLock(Path(out))
-    try:
-        yield lock
-    finally:
-        lock.release()
+def hold_lock(out: str) -> Iterator[Verify]:
+    """Hold the lock of `out` meanwhile, and yield what verifies it; raise TrainerError where another process does."""
+    with _lock_bucket(out) if objects.is_bucket(out) else _lock_directory(Path(out)) as verify:
+        yield verify
 
 
 def _describe_holder() -> str:
@@ -57,37 +45,39 @@ def _busy_error(out: str, holder: str, remedy: str = "Wait for it, end it, or ch
     return TrainerError(f"Shards are already being made in {out}", why=why, remedy=remedy)
 
 
-class _DirectoryLock(ShardLock):
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / LOCK_NAME
+@contextlib.contextmanager
+def _lock_directory(directory: Path) -> Iterator[Verify]:
+    path = directory / LOCK_NAME
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = _open_locked(path)
+    except FileExistsError:
+        raise TrainerError(f"{directory} is a file", remedy="Name a directory, or gs://bucket/prefix") from None
+    except OSError as error:
+        raise TrainerError(f"Cannot write to {directory}", why=error.strerror or str(error)) from error
+    with file:
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._file = self._open_locked(directory)
-        except FileExistsError:
-            raise TrainerError(f"{directory} is a file", remedy="Name a directory, or gs://bucket/prefix") from None
-        except OSError as error:
-            raise TrainerError(f"Cannot write to {directory}", why=error.strerror or str(error)) from error
+            yield lambda: None  # the kernel gives a locked file to no other process
+        finally:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
-    def _open_locked(self, directory: Path) -> IO[str]:
-        deadline = time.monotonic() + HOLDER_END_TIMEOUT_S
-        while True:
-            file = self._path.open("a+", encoding="utf-8", errors="replace")
-            if _try_lock(file):
-                if os.fstat(file.fileno()).st_nlink:
-                    file.truncate(0)
-                    print(_describe_holder(), file=file, flush=True)
-                    return file
-            elif time.monotonic() >= deadline:
-                with file:
-                    file.seek(0)
-                    raise _busy_error(str(directory), file.read().strip())
-            file.close()  # it is locked, or its holder removed it between the two calls
-            time.sleep(HOLDER_END_TIMEOUT_S / 20)
 
-    def release(self) -> None:
-        with contextlib.suppress(OSError):
-            self._path.unlink()
-        self._file.close()
+def _open_locked(path: Path) -> IO[str]:
+    deadline = time.monotonic() + HOLDER_END_TIMEOUT_S
+    while True:
+        file = path.open("a+", encoding="utf-8", errors="replace")
+        if _try_lock(file):
+            if os.fstat(file.fileno()).st_nlink:
+                file.truncate(0)
+                print(_describe_holder(), file=file, flush=True)
+                return file
+        elif time.monotonic() >= deadline:
+            with file:
+                file.seek(0)
+                raise _busy_error(str(path.parent), file.read().strip())
+        file.close()  # it is locked, or its holder removed it between the two calls
+        time.sleep(HOLDER_END_TIMEOUT_S / 20)
 
 
 def _try_lock(file: IO[str]) -> bool:
@@ -100,44 +90,46 @@ def _try_lock(file: IO[str]) -> bool:
     return True
 
 
-class _BucketLock(ShardLock):
-    def __init__(self, out: str) -> None:
-        self._out, self._url = out, objects.join(out, LOCK_NAME)
-        try:
-            self._generation = self._create(replaces=self._abandoned_generation())
-        except objects.TakenError:
-            raise _busy_error(out, "another process") from None
+@contextlib.contextmanager
+def _lock_bucket(out: str) -> Iterator[Verify]:
+    url = objects.join(out, LOCK_NAME)
+    try:  # of several processes, one succeeds in creating the object, or in replacing a dead process's
+        own = objects.upload(url, _describe_holder().encode(), replaces=_abandoned_generation(out, url))
+    except objects.TakenError:
+        raise _busy_error(out, "another process") from None
 
-    def _create(self, replaces: int) -> int:
-        """Create the object, or replace this generation of it; of several processes, one succeeds."""
-        return objects.upload(self._url, _describe_holder().encode(), replaces=replaces)
+    def is_held() -> bool:
+        there = objects.find_object(url)
+        return there is not None and there.generation == own
 
-    def _abandoned_generation(self) -> int:
-        """Return the generation that a dead process left, 0 where there is none; raise TrainerError otherwise."""
-        generation = objects.generation(self._url)
-        if not generation:
-            return 0
-        try:
-            holder = objects.read(self._url).decode("utf-8", "replace").strip()
-        except objects.MissingError:
-            return 0
-        if not _has_ended(holder):
-            remedy = f"Wait for it or end it. If it has ended: gcloud storage rm {self._url}"
-            raise _busy_error(self._out, holder, remedy)
-        return generation
-
-    def verify(self) -> None:
-        if objects.generation(self._url) != self._generation:
+    def verify() -> None:
+        if not is_held():
             raise TrainerError(
-                f"Another process has taken over {self._out}",
-                why=f"{self._url} is no longer this process's own",
+                f"Another process has taken over {out}",
+                why=f"{url} is no longer this process's own",
                 remedy="Look at the shards that it leaves there; start again with --overwrite if need be",
             )
 
-    def release(self) -> None:
+    try:
+        yield verify
+    finally:
         with contextlib.suppress(TrainerError):
-            if objects.generation(self._url) == self._generation:
-                objects.delete(self._url, self._generation, patience=RELEASE_TIMEOUT_S)
+            if is_held():
+                objects.delete(url, own, patience=RELEASE_TIMEOUT_S)
+
+
+def _abandoned_generation(out: str, url: str) -> int:
+    """Return the generation that a dead process left, 0 where there is none; raise TrainerError otherwise."""
+    there = objects.find_object(url)
+    try:
+        holder = objects.read(url).decode("utf-8", "replace").strip() if there else ""
+    except objects.MissingError:
+        there = None
+    if there is None:
+        return 0
+    if not _has_ended(holder):
+        raise _busy_error(out, holder, f"Wait for it or end it. If it has ended: gcloud storage rm {url}")
+    return there.generation
 
 
 def _has_ended(holder: str) -> bool:

@@ -6,7 +6,6 @@ A source is a list of classes and, for each split, samples: the encoded file, it
 from __future__ import annotations
 
 import hashlib
-import io
 import math
 import pickle
 import random
@@ -20,6 +19,7 @@ from PIL import Image, ImageDraw
 
 from trainer.data.tar_samples import LinkInTarError, decompressed, read_files
 from trainer.errors import TrainerError
+from trainer.shards._compat_numpy import load_pickled_arrays
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def cifar10(archive: Path) -> ImageSource:
             remedy="Take the python version, cifar-10-python.tar.gz",
         )
     try:
-        names = tuple(label.decode() for label in _unpickled(members["batches.meta"])[b"label_names"])
+        names = tuple(label.decode() for label in load_pickled_arrays(members["batches.meta"])[b"label_names"])
         splits = {"train": _cifar_split(train, len(names)), "val": _cifar_split([members["test_batch"]], len(names))}
     except (pickle.UnpicklingError, EOFError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise TrainerError(f"{archive} is damaged, or not CIFAR-10's archive", why=str(error)) from error
@@ -174,33 +174,8 @@ def _cifar_members(archive: Path) -> dict[str, bytes]:
         raise TrainerError(f"Cannot read CIFAR-10 from {archive}", why=why, remedy=remedy) from error
 
 
-class _ArrayUnpickler(pickle.Unpickler):
-    """Unpickles dictionaries of lists, bytes and arrays of numbers, and nothing that could run code."""
-
-    ALLOWED = frozenset(
-        {
-            ("numpy.core.multiarray", "_reconstruct"),
-            ("numpy._core.multiarray", "_reconstruct"),
-            ("numpy", "ndarray"),
-            ("numpy", "dtype"),
-            ("_codecs", "encode"),
-        }
-    )
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self.ALLOWED:
-            raise pickle.UnpicklingError(f"it holds {module}.{name}, which no CIFAR-10 batch does")
-        # numpy 2 still has the old name, which the archive uses, but warns about it.
-        return super().find_class(module.replace("numpy.core.", "numpy._core."), name)
-
-
-def _unpickled(content: bytes) -> dict[bytes, Any]:
-    loaded = _ArrayUnpickler(io.BytesIO(content), encoding="bytes").load()
-    return {key if isinstance(key, bytes) else str(key).encode(): value for key, value in loaded.items()}
-
-
 def _cifar_split(batches: Sequence[bytes], classes: int) -> Split:
-    loaded = [_unpickled(batch) for batch in batches]
+    loaded = [load_pickled_arrays(batch) for batch in batches]
     rows = np.concatenate([np.asarray(batch[b"data"], dtype=np.uint8).reshape(-1, CIFAR_ROW) for batch in loaded])
     labels = [int(label) for batch in loaded for label in batch[b"labels"]]
     if len(labels) != len(rows):

@@ -151,9 +151,7 @@ def defer_signals(numbers: Sequence[signal.Signals]) -> Iterator[None]:
 def _begin(job: Job) -> None:
     global _job
     _job = job
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches all processes, and the first one ends the others in order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the first process ends the others in order
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     die_with_parent()
 
@@ -224,7 +222,8 @@ def _is_whole(out: str, written: WrittenShard) -> bool:
     """Return whether a shard is there as it was written; Cloud Storage computes its objects' checksums itself."""
     url, expected = objects.join(out, written.shard.name), (written.shard.size, written.crc32c)
     if objects.is_bucket(url):
-        return objects.size_and_crc32c(url) == expected
+        there = objects.find_object(url)
+        return there is not None and (there.size, there.crc32c) == expected
     if not objects.exists(url):
         return False
     content = objects.read(url)

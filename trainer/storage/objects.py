@@ -6,7 +6,6 @@ Honours STORAGE_EMULATOR_HOST, with anonymous credentials. Errors come as senten
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import functools
 import io
 import os
@@ -14,7 +13,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from urllib.parse import quote
 
 from trainer.config import BUCKET
@@ -62,20 +61,27 @@ def parent(url: str) -> str:
 
 def exists(url: str) -> bool:
     """Return whether there is such a file or object; raise TrainerError when that cannot be found out."""
-    if not is_bucket(url):
-        with _on_disk(f"Cannot look for {url}"):
-            return Path(url).exists()
-    bucket, name = _parts(url)
-    with _translate_errors(url):
-        return bool(_client().bucket(bucket).blob(name).exists())
+    if is_bucket(url):
+        return find_object(url) is not None
+    with _on_disk(f"Cannot look for {url}"):
+        return Path(url).exists()
 
 
-def size_and_crc32c(url: str) -> tuple[int, str] | None:
-    """Return an object's bytes and checksum (base64) as the bucket states them; None where there is none."""
+class ObjectState(NamedTuple):
+    """What a bucket states about an object."""
+
+    size: int  # bytes
+    crc32c: str  # base64
+    generation: int  # another number each time that it is written
+    metadata: dict[str, str] | None
+
+
+def find_object(url: str, patience: float = FIRST_RETRY_S) -> ObjectState | None:
+    """Return what the bucket states about an object; None where there is none. `patience` is as for `write`."""
     bucket, name = _parts(url)
     with _translate_errors(url):
-        blob = _client().bucket(bucket).get_blob(name)
-    return None if blob is None else (int(blob.size), str(blob.crc32c))
+        blob = _client().bucket(bucket).get_blob(name, retry=_retry(patience))
+    return None if blob is None else ObjectState(int(blob.size), blob.crc32c, int(blob.generation), blob.metadata)
 
 
 def is_directory(directory: str) -> bool:
@@ -84,7 +90,7 @@ def is_directory(directory: str) -> bool:
         return is_bucket(directory) or Path(directory).is_dir()
 
 
-def list_names(directory: str, pattern: str = "*") -> list[str]:
+def list_names(directory: str) -> list[str]:
     """Return the sorted names inside a directory or prefix; raise TrainerError for a missing bucket or directory."""
     if not is_bucket(directory):
         if not is_directory(directory):
@@ -94,15 +100,12 @@ def list_names(directory: str, pattern: str = "*") -> list[str]:
                 f"There is no directory {directory}", remedy="Make shards with python -m trainer.shards"
             )
         with _on_disk(f"Cannot list {directory}"):
-            return sorted(fnmatch.filter((path.name for path in Path(directory).iterdir()), pattern))
+            return sorted(path.name for path in Path(directory).iterdir())
     bucket, name = _parts(directory)
     prefix = f"{name.rstrip('/')}/".lstrip("/")
-    from google.cloud.storage.retry import DEFAULT_RETRY
-
     with _translate_errors(directory):
-        retry = DEFAULT_RETRY.with_timeout(FIRST_RETRY_S)
-        blobs = list(_client().list_blobs(bucket, prefix=prefix, delimiter="/", retry=retry))
-    return sorted(fnmatch.filter((str(blob.name)[len(prefix) :] for blob in blobs), pattern))
+        blobs = list(_client().list_blobs(bucket, prefix=prefix, delimiter="/", retry=_retry(FIRST_RETRY_S)))
+    return sorted(str(blob.name)[len(prefix) :] for blob in blobs)
 
 
 def remove_temp_files(directory: str, of: re.Pattern[str]) -> None:
@@ -170,7 +173,6 @@ def upload(url: str, content: bytes, replaces: int | None = None, patience: floa
     Raises TakenError where something else is there by now. `patience` is the same as for `write`.
     """
     from google.api_core.exceptions import PreconditionFailed
-    from google.cloud.storage.retry import DEFAULT_RETRY
 
     bucket, name = _parts(url)
     with _translate_errors(url):
@@ -184,27 +186,16 @@ def upload(url: str, content: bytes, replaces: int | None = None, patience: floa
                 checksum="crc32c",
                 size=len(content),
                 timeout=REQUEST_TIMEOUT_S if patience is None else min(REQUEST_TIMEOUT_S, patience),
-                retry=DEFAULT_RETRY if patience is None else DEFAULT_RETRY.with_timeout(patience),
+                retry=_retry(patience),
                 if_generation_match=replaces,
             )
         except PreconditionFailed as error:
-            retry = DEFAULT_RETRY.with_timeout(FIRST_RETRY_S if patience is None else patience)
-            there = _client().bucket(bucket).get_blob(name, retry=retry)
+            there = find_object(url, FIRST_RETRY_S if patience is None else patience)
             # If only the answer was lost, the object is the one that was sent before.
             if there is None or there.metadata != blob.metadata:
                 raise TakenError(f"There is {url} already") from error
-            return int(there.generation)
+            return there.generation
         return int(blob.generation)
-
-
-def generation(url: str) -> int:
-    """Return an object's generation, another number each time that it is written; 0 where there is none."""
-    from google.cloud.storage.retry import DEFAULT_RETRY
-
-    bucket, name = _parts(url)
-    with _translate_errors(url):
-        blob = _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY.with_timeout(FIRST_RETRY_S))
-    return 0 if blob is None else int(blob.generation)
 
 
 def delete(url: str, generation: int | None = None, patience: float | None = None) -> None:
@@ -214,12 +205,10 @@ def delete(url: str, generation: int | None = None, patience: float | None = Non
     """
     if is_bucket(url):
         from google.api_core.exceptions import NotFound, PreconditionFailed
-        from google.cloud.storage.retry import DEFAULT_RETRY
 
         bucket, name = _parts(url)
-        retry = DEFAULT_RETRY if patience is None else DEFAULT_RETRY.with_timeout(patience)
         with _translate_errors(url), contextlib.suppress(NotFound, PreconditionFailed):
-            _client().bucket(bucket).blob(name).delete(if_generation_match=generation, retry=retry)
+            _client().bucket(bucket).blob(name).delete(if_generation_match=generation, retry=_retry(patience))
         return
     with _on_disk(f"Cannot delete {url}"):
         Path(url).unlink(missing_ok=True)
@@ -235,6 +224,13 @@ def _parts(url: str) -> tuple[str, str]:
     if not bucket:
         raise TrainerError(f"{url} names no bucket", remedy="Write gs://BUCKET/PREFIX")
     return bucket, name
+
+
+def _retry(patience: float | None) -> Any:
+    """Return the client's policy for trying a request again; `patience` is as for `write`."""
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    return DEFAULT_RETRY if patience is None else DEFAULT_RETRY.with_timeout(patience)
 
 
 def _client() -> Any:

@@ -99,9 +99,9 @@ async def _nothing_found(operator: Operator, directory: RunDirectory, core: int 
 def _require_worker(directory: RunDirectory, worker: int | None) -> None:
     known = [each.index for each in directory.run.workers]
     if worker is not None and worker not in known:
-        from tui.commands.logs_empty import workers_of
+        from tui.commands.logs_empty import list_existing
 
-        raise UsageError(f"{directory.id} has no worker {worker}", remedy=workers_of(known))
+        raise UsageError(f"{directory.id} has no worker {worker}", remedy=list_existing("worker", known))
 
 
 def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:

@@ -19,7 +19,7 @@ def in_saved_log(log: SavedLog, choice: Choice, cache: Path | None) -> str:
     from tui.commands.logs_export_times import has_dates
 
     if choice.worker is not None and choice.worker not in (there_are := log.workers(cache)):
-        return f"No lines of worker {choice.worker} in {log.name} ({_existing('worker', there_are)})."
+        return f"No lines of worker {choice.worker} in {log.name} ({list_existing('worker', there_are)})."
     if choice.core is not None and (sentence := about_core(log.name, choice.core, log.core_rows(cache=cache))):
         return sentence
     if choice.since is not None and not has_dates(log, cache):
@@ -32,15 +32,11 @@ def about_core(name: str, core: int, rows: Iterable[Mapping[str, Any]]) -> str:
     cores = [row["core"] for row in rows if row["core"] is not None]
     if core in cores:
         return ""
-    return f"No lines about core {core} in {name} ({_existing('core', cores)})."
+    return f"No lines about core {core} in {name} ({list_existing('core', cores)})."
 
 
-def workers_of(workers: Sequence[int]) -> str:
-    """Return which workers a run has: `it has workers 0-3`."""
-    return _existing("worker", workers)
-
-
-def _existing(what: str, known: Sequence[int]) -> str:
+def list_existing(what: str, known: Sequence[int]) -> str:
+    """Return which workers or cores there are: `it has workers 0-3`."""
     if not known:
         return f"no line names a {what}"
     return f"it has {what}{'s' if len(known) > 1 else ''} {format_ranks(known)}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["np", "npt", "places_of"]
+__all__ = ["Bools", "Floats", "Ints", "Words", "np", "npt", "places_of"]
 
 _THREADS = "OPENBLAS_NUM_THREADS"
 """Read by OpenBLAS when it is loaded. It starts a thread per processor, although nothing here multiplies matrices."""
@@ -27,7 +27,12 @@ return them to the system (mallopt(3), M_MMAP_THRESHOLD). The block is never tou
 
 np.empty(_REUSED_BYTES, np.uint8)
 
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Words = npt.NDArray[np.uint64]
 
-def places_of(marks: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+
+def places_of(marks: Bools) -> Ints:
     """Return where marks are set; for short arrays twice as fast as `numpy.flatnonzero`."""
     return marks.nonzero()[0]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tui.errors import UsageError
 from tui.logs.attribution.line_owner import LineOwner
+from tui.logs.block_reader import BlockReader
 from tui.logs.dialects.dialect import LONGEST, slow_dialect_error
 from tui.logs.dialects.matcher import Matcher
 from tui.logs.dialects.registry import BUILT_IN, TRAINING, Dialect
@@ -16,7 +17,6 @@ from tui.logs.state.core_table import CoreTable
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.snapshot_builder import build_snapshot, worker_numbers
 from tui.logs.state.stragglers import CoreThresholds
-from tui.logs.vectorized.block_reader import BlockReader
 
 
 class Demux:

@@ -12,8 +12,7 @@ from tui.cloud.storage.buckets import Buckets
 from tui.operator.connections import Connections
 from tui.pod.slice import Slice
 from tui.runs.launch.job_script import job_text
-from tui.runs.launch.launch_request import LaunchRequest, run_from
-from tui.runs.launch.preflight import wants_versions
+from tui.runs.launch.launch_request import LaunchRequest, run_from, wants_versions
 from tui.settings import Settings
 
 BUCKET_TIMEOUT_S = 5.0

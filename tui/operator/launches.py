@@ -8,14 +8,12 @@ from dataclasses import replace
 
 from tui.checks.check_row import CheckRow
 from tui.operator.connections import Connections, require_workers
-from tui.operator.launch_checks import check_before_launch, check_buckets
 from tui.pod.slice import Slice
 from tui.runs.keeper.start import start_keeper
 from tui.runs.keeper_timeouts import KeeperTimeouts
-from tui.runs.launch.launch_request import LaunchRequest, check_request, run_from
+from tui.runs.launch.launch_request import LaunchRequest, check_request, make_preflight, run_from
 from tui.runs.launch.launch_spec import LaunchSpec, check_spec, dry_run
 from tui.runs.launch.on_end_actions import describe_actions
-from tui.runs.launch.preflight import make_preflight
 from tui.runs.record.run_directory import RunDirectory
 from tui.ssh.config.access import ACCEPT_NEW
 
@@ -52,6 +50,8 @@ class Launches:
 
     async def check(self, request: LaunchRequest) -> AsyncIterator[CheckRow]:
         """Yield a row for everything that can fail this launch, as soon as it is known (see `CheckRow.hinders`)."""
+        from tui.operator.launch_checks import check_before_launch
+
         async for row in check_before_launch(self._connections, request):
             yield row
 
@@ -59,6 +59,8 @@ class Launches:
         self, slice_: Slice, texts: Sequence[str], env: Mapping[str, str] | None = None
     ) -> list[CheckRow]:
         """Return a row for each bucket that the texts or the variables' values name with `gs://`."""
+        from tui.operator.launch_checks import check_buckets
+
         return await check_buckets(self._connections.settings, slice_, texts, env)
 
     def describe(self, spec: LaunchSpec) -> str:

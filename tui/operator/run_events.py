@@ -39,10 +39,10 @@ class RunAccess(Protocol):
 
 
 class _Poll(NamedTuple):
-    """The result of one poll of a run directory: the new events, and whether the run is over."""
+    """The result of one poll of a run directory: what happened since the last one, and whether the run is over."""
 
-    events: list[Event]
-    is_last: bool
+    news: Sequence[Event | KeeperStatus]
+    is_last: bool = False
 
 
 class RunWatcher:
@@ -60,44 +60,35 @@ class RunWatcher:
     async def events(self) -> AsyncIterator[Event | KeeperStatus]:
         """Yield the run's events from the first one on, as they are written."""
         async for poll in self._polls():
-            if isinstance(poll, KeeperStatus):
-                yield poll
-                continue
-            for event in poll.events:
-                yield event
+            for item in poll.news:
+                yield item
 
     async def everything(self) -> AsyncIterator[Event | LogLine | KeeperStatus]:
         """Yield events and log lines in order of arrival, from the first byte on."""
-        reader = self._line_reader()
+        reader = LineReader(self._directory)
         async for poll in self._polls():
-            if isinstance(poll, KeeperStatus):
-                yield poll
-                continue
-            for line in reader.poll(final=poll.is_last, events=poll.events):
+            for line in reader.poll(final=poll.is_last):
                 yield line
-            for event in poll.events:
-                yield event
+            for item in poll.news:
+                yield item
 
     async def lines(
         self, *, workers: Sequence[int] | None, core: int | None, fresh_only: bool
     ) -> AsyncIterator[LogLine | KeeperStatus]:
         """Yield the run's lines in order of arrival; with `fresh_only`, only those that arrive from now on."""
-        reader = self._line_reader(workers, core)
+        reader = LineReader(self._directory, workers=workers, core=core)
         if fresh_only:
             for _ in reader.poll(budget_bytes=sys.maxsize):
                 pass
         async for poll in self._polls():
-            if isinstance(poll, KeeperStatus):
-                yield poll
-                continue
-            for line in reader.poll(final=poll.is_last, events=poll.events):
+            for line in reader.poll(final=poll.is_last):
                 yield line
+            for item in poll.news:
+                if isinstance(item, KeeperStatus):
+                    yield item
 
-    def _line_reader(self, workers: Sequence[int] | None = None, core: int | None = None) -> LineReader:
-        return LineReader(self._directory, workers=workers, core=core)
-
-    async def _polls(self) -> AsyncIterator[_Poll | KeeperStatus]:
-        """Yield what is new at each poll, until the run is over, and the keeper's status whenever it changes.
+    async def _polls(self) -> AsyncIterator[_Poll]:
+        """Yield what is new at each poll, the keeper's status when it has changed included, until the run is over.
 
         Raises the error that prevents a reader that must not start a keeper from completing the mirror of an ended
         run, and UsageError once the directory is gone.
@@ -115,13 +106,13 @@ class RunWatcher:
                     return
                 if self._may_start_keeper:
                     if keeper := watch.changed(status):
-                        yield keeper
+                        yield _Poll([keeper])
                 elif await catch_up.poll(status):
                     error = catch_up.error
                     if error is not None and status.state.is_over:
                         raise error
                     if error is not None and (reported is None or reported.sentence != error.sentence):
-                        yield _Poll([Event(utc_now(), "note", fields={"text": error.sentence})], False)
+                        yield _Poll([Event(utc_now(), "note", fields={"text": error.sentence})])
                     reported = error
                 await asyncio.sleep(WATCH_INTERVAL_S)
 

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.checks.check_row import CheckRow
-from tui.checks.run_checks import run_checks
 from tui.checks.slice_state import slice_rows
-from tui.cloud.compute.firewall_rules import FirewallRules
 from tui.cloud.inventory import Listing
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.connections import Connections, require_workers
@@ -122,6 +120,9 @@ class Slices:
 
     async def check(self, slice_: Slice, ports: Sequence[int] = ()) -> AsyncIterator[CheckRow]:
         """Check a slice; yield each row as soon as it is known."""
+        from tui.checks.run_checks import run_checks
+        from tui.cloud.compute.firewall_rules import FirewallRules
+
         for row in slice_rows(slice_):
             yield row
         if not (slice_.is_ready and slice_.workers):

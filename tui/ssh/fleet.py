@@ -284,7 +284,10 @@ class Fleet:
     async def _connect(
         self, worker: Worker, stages: LoginTimings | None = None, *, single: bool = False
     ) -> WorkerConnection:
+        """Log in; try again when sshd hangs up before its greeting."""
         load_asyncssh()
+        from tui.ssh.connection import WorkerConnection
+
         login = await ask_login_to(worker, self._access)
         self._logins[worker.index] = login
         through = self._route(worker, login)
@@ -292,10 +295,27 @@ class Fleet:
         if jump is None and not self._has_room():
             raise errors.FILE_LIMIT.error(worker.index)
         self._dialing += 1
+        waits = backoff()
         try:
-            return await self._dialed(worker, login, jump, through, stages, single)
+            for attempt in range(1, EARLY_ATTEMPTS + 1):
+                try:
+                    tunnel = await self._jumps.through(jump, worker.index) if jump else None
+                    connection, client = await (await self._dial()).dial(
+                        login,
+                        worker=worker.index,
+                        vouched=worker.host_keys,
+                        tunnel=tunnel,
+                        through=through,
+                        stages=stages,
+                    )
+                    return WorkerConnection(worker.index, connection, client, self._access.sessions, single=single)
+                except errors.SshError as error:
+                    if error.reason is not errors.Reason.CLOSED_EARLY or attempt == EARLY_ATTEMPTS:
+                        raise
+                await asyncio.sleep(next(waits))
         finally:
             self._dialing -= 1
+        raise AssertionError("unreachable")
 
     def _made(self) -> list[WorkerConnection]:
         return [*self._live.values(), *self._spare.values()]
@@ -305,38 +325,6 @@ class Fleet:
         if self._dialing + len(made) < self._room:
             return True
         return self._dialing + sum(connection.alive for connection in made) < self._room
-
-    async def _dialed(
-        self,
-        worker: Worker,
-        login: Login,
-        jump: str | None,
-        through: Route | None,
-        stages: LoginTimings | None,
-        single: bool,
-    ) -> WorkerConnection:
-        """Log in; try again when sshd hangs up before its greeting."""
-        from tui.ssh.connection import WorkerConnection
-
-        waits = backoff()
-        for attempt in range(1, EARLY_ATTEMPTS + 1):
-            try:
-                tunnel = await self._jumps.through(jump, worker.index) if jump else None
-                dialer = await self._dial()
-                connection, client = await dialer.dial(
-                    login,
-                    worker=worker.index,
-                    vouched=worker.host_keys,
-                    tunnel=tunnel,
-                    through=through,
-                    stages=stages,
-                )
-                return WorkerConnection(worker.index, connection, client, self._access.sessions, single=single)
-            except errors.SshError as error:
-                if error.reason is not errors.Reason.CLOSED_EARLY or attempt == EARLY_ATTEMPTS:
-                    raise
-            await asyncio.sleep(next(waits))
-        raise AssertionError("unreachable")
 
     def _route(self, worker: Worker, login: Login) -> Route | None:
         """Return the route through IAP or a ProxyCommand; None for a plain connection or a jump host."""

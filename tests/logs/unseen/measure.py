@@ -1,4 +1,4 @@
-"""Measure how many of the held-out logs are read right: `python -m tests.logs.unseen.measure [-v]`."""
+"""Measure how many logs of each unseen set are read right: `python -m tests.logs.unseen.measure [-v]`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tui.logs.saved_log import open_log
-from tui.logs.snapshot import CoreRow
+from tui.logs.snapshot import CoreRow, Snapshot
+from tui.logs.state.rate_kinds import RateKind
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,6 +21,8 @@ else:
     import tomli as tomllib
 
 _DATA_DIR = Path(__file__).parent
+_SETS = ("first", "november_24")
+_HELD_OUT_SET = "november_24"
 _FIELDS = ("epoch", "step", "loss", "rate")
 _TOLERANCE = 1e-6
 
@@ -35,19 +38,24 @@ class Result:
     """Differences of the first sample, the number of samples, the units, and evaluations taken for samples."""
 
 
-def load_excerpts(directory: Path = _DATA_DIR) -> Iterator[dict[str, Any]]:
-    """Return the excerpts of all data files, file by file."""
-    for path in sorted(directory.glob("*.toml")):
+def load_excerpts(name: str) -> Iterator[dict[str, Any]]:
+    """Return the excerpts of a set, file by file."""
+    for path in sorted((_DATA_DIR / name).glob("*.toml")):
         yield from tomllib.loads(path.read_text(encoding="utf-8"))["excerpt"]
 
 
 def read_log(text: str) -> tuple[int, list[CoreRow]]:
     """Return the number of samples in a text and the newest row of each core, as `cores FILE` reads them."""
+    samples, snapshot = _read_snapshot(text)
+    return samples, snapshot.rows()
+
+
+def _read_snapshot(text: str) -> tuple[int, Snapshot]:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "train.log")
         path.write_bytes(text.encode())
         demux = open_log(path).demux(history=False)
-        return demux.state.samples, demux.snapshot().rows()
+        return demux.state.samples, demux.snapshot()
 
 
 def is_same(expected: object, value: float | None) -> bool:
@@ -63,8 +71,11 @@ def is_same(expected: object, value: float | None) -> bool:
 
 
 def is_match(sample: dict[str, object], row: CoreRow) -> bool:
-    """Whether a row shows the expected sample."""
-    return all(is_same(sample.get(name), getattr(row, name)) for name in _FIELDS)
+    """Whether a row shows the expected sample, and the core or the worker that it names."""
+    owner = {name: sample[name] for name in ("core", "worker") if name in sample}
+    return all(is_same(sample.get(name), getattr(row, name)) for name in _FIELDS) and all(
+        is_same(place, getattr(row, name)) for name, place in owner.items()
+    )
 
 
 def compare_rows(expected: Sequence[dict[str, object]], rows: Sequence[CoreRow]) -> list[str]:
@@ -100,11 +111,19 @@ def compare_details(excerpt: dict[str, Any], samples: int) -> list[str]:
         units = [row.rate_unit for row in states[-1][1] if is_match(sample, row)]
         if sample.get("unit") and units and sample["unit"] not in units:
             differences.append(f"unit: expected {sample['unit']}, read {units[0]}")
+        if "scope" in sample and sample["scope"] not in (scopes := _scopes(excerpt["text"])):
+            differences.append(f"scope: expected {sample['scope']}, read {scopes}")
     for line in excerpt.get("evaluation", ()):
         before, after = ([row.loss for row in rows] for _samples, rows in (states[line - 1], states[line]))
         if repr(before) != repr(after):
             differences.append(f"line {line} is an evaluation, but the losses {before} become {after}")
     return differences
+
+
+def _scopes(text: str) -> list[str]:
+    """Return whose the newest rates of a text are: each a core's own, a device's, or the whole job's."""
+    names = [RateKind(kind).name for kind in _read_snapshot(text)[1].rate_kind.tolist()]
+    return ["device" if "A_DEVICE" in name else "all" if "OF_ALL" in name else "own" for name in names]
 
 
 def measure(excerpt: dict[str, Any]) -> Result:
@@ -127,20 +146,35 @@ def _all_shown(rows: Sequence[CoreRow]) -> str:
     return ", ".join(map(_shown_row, rows)) or "no sample"
 
 
+def is_held_out(name: str, place: int) -> bool:
+    """Whether the excerpt at a place of a set (from 1) is one whose differences are never printed."""
+    return name == _HELD_OUT_SET and place % 2 == 0
+
+
+def _report(title: str, results: Sequence[Result]) -> None:
+    right = [result for result in results if not result.rows]
+    complete = [result for result in right if not result.details]
+    print(f"{title}: {len(right)} of {len(results)} logs are read right (the newest sample of each core)")
+    print(f"{title}: {len(complete)} also in the first sample, number of samples, unit, scope and evaluations")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print how many excerpts are read right and, with `-v`, what differs."""
+    """Print how many excerpts of each set are read right and, with `-v`, what differs outside the held-out half."""
     parser = argparse.ArgumentParser(prog="python -m tests.logs.unseen.measure", description=__doc__)
     parser.add_argument("-v", "--verbose", action="store_true", help="print what differs")
     verbose = parser.parse_args(arguments).verbose
-    results = [measure(excerpt) for excerpt in load_excerpts()]
-    right = [result for result in results if not result.rows]
-    complete = [result for result in right if not result.details]
-    print(f"{len(right)} of {len(results)} logs are read right (the newest sample of each core)")
-    print(f"{len(complete)} of {len(results)} also in the first sample, number of samples, unit and evaluations")
-    for result in results if verbose else ():
-        for sign, differences in (("-", result.rows), ("~", result.details)):
-            for difference in differences:
-                print(f"{sign} {result.name}: {difference}")
+    for name in _SETS:
+        results = [measure(excerpt) for excerpt in load_excerpts(name)]
+        held_out = [result for place, result in enumerate(results, 1) if is_held_out(name, place)]
+        known = [result for place, result in enumerate(results, 1) if not is_held_out(name, place)]
+        _report(name, results)
+        if held_out:
+            _report(f"{name}, open half", known)
+            _report(f"{name}, held-out half", held_out)
+        for result in known if verbose else ():
+            for sign, differences in (("-", result.rows), ("~", result.details)):
+                for difference in differences:
+                    print(f"{sign} {result.name}: {difference}")
     return 0
 
 

@@ -31,22 +31,13 @@ memory() {
 
 load() { read -r tt_w tt_v </proc/loadavg && say load "$tt_w" "$(nproc)"; }
 
-# Start time of a process, in clock ticks since boot, from the end of its stat line (its name may hold anything).
-start_of() {
-  tt_stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
-  tt_stat=${tt_stat##*') '}
-  case $tt_stat in Z* | X*) return 1 ;; esac
-  set -f; set -- $tt_stat; set +f
-  tt_start=${20}
-}
-
 # Runs that are alive here: a leader with the recorded start time, and no recorded end.
 runs() {
   for tt_d in "$tt_root"/runs/*/*; do
     [ -s "$tt_d/pid" ] && [ ! -s "$tt_d/status" ] || continue
     read -r tt_p tt_s <"$tt_d/pid"
     case $tt_p in '' | *[!0-9]*) continue ;; esac
-    start_of "$tt_p" && [ "$tt_start" = "$tt_s" ] || continue
+    lives "$tt_p" && [ "$tt_start" = "$tt_s" ] || continue
     tt_tag=; [ -s "$tt_d/tag" ] && read -r tt_tag <"$tt_d/tag"
     tt_w=${tt_d%/*}
     say run "${tt_w##*/}" "${tt_d##*/}" "$tt_p" "$tt_tag"
@@ -67,7 +58,7 @@ owners() {
   find_owners $tt_real ${tt_lock:+"$tt_lock"}
   printf '%s\n' "$tt_found" | while read -r tt_p tt_f; do
     case $tt_p in '') continue ;; hidden) say hidden; continue ;; esac
-    start_of "$tt_p" || continue
+    lives "$tt_p" || continue
     read -r tt_up tt_w </proc/uptime
     tt_tag=; while read -r tt_k tt_v tt_w tt_s; do
       [ "$tt_k $tt_v $tt_w" = 'Max file locks' ] && { set -- $tt_s; tt_tag=$1; }
@@ -139,7 +130,7 @@ versions() {
 }
 
 tt_env=$(head -c "$tt_job")
-tell() {
+facts() {
   clock
   origin
   existing "$HOME"
@@ -161,5 +152,5 @@ tell() {
 }
 
 # One write: otherwise each answer would be a packet, and wake up both ends.
-tt_told=$(tell)
-printf '%s\n' "$tt_told"
+tt_w=$(facts)
+printf '%s\n' "$tt_w"

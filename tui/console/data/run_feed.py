@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
@@ -124,7 +125,6 @@ class RunFeed:
         self._glances: FiguresCache | None = None
         self._newest: LatestFigures | None = None
         self._glanced = -math.inf
-        self._tails: dict[int, FileLines] = {}
         self._arrivals: WeakKeyDictionary[MergedLines, ArrivalsReader] = WeakKeyDictionary()
 
     @property
@@ -183,15 +183,7 @@ class RunFeed:
         if before is None or size != self._events_size or now - self._keeper_checked_at > KEEPER_CHECK_INTERVAL_S:
             self._events_size, self._keeper_checked_at = size, now
             self._status = status_of(self.directory)
-        if before is not None and self._status is not None and before.attempt != self._status.attempt:
-            self._restart()
         return before != self._status
-
-    def _restart(self) -> None:
-        """Forget the log files: another attempt writes new ones."""
-        for spool in self._tails.values():
-            spool.close()
-        self._tails.clear()
 
     def read(self) -> None:
         """Read one step of what arrived."""
@@ -238,16 +230,14 @@ class RunFeed:
         if isinstance(source, MergedLines):
             reader = self._arrivals.setdefault(source, ArrivalsReader(self.directory))
             batches = reader.read()
-            newest = {worker: attempt for worker, attempt, _, _ in batches}
-            source.add_arrivals([(one[0], one[2]) for one in batches if one[1] == newest[one[0]]])
+            newest = {batch.worker: batch.attempt for batch in batches}
+            source.add_arrivals([(one.worker, one.end) for one in batches if one.attempt == newest[one.worker]])
 
     def last_lines(self, worker: int, count: int) -> list[bytes]:
         """Read from the mirror's end."""
-        spool = self._tails.setdefault(worker, FileLines(self.directory.log_path(worker), worker))
-        return [line.data for line in spool.tail(count + MAX_BLANK_LINES) if line.data.strip()][-count:]
+        with closing(FileLines(self.directory.log_path(worker), worker)) as log:
+            return [line.data for line in log.tail(count + MAX_BLANK_LINES) if line.data.strip()][-count:]
 
     def close(self) -> None:
-        """Close files, the reader's too."""
-        for spool in self._tails.values():
-            spool.close()
+        """Close the reader's files."""
         self._reader, self._is_closed = None, True

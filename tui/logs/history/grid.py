@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from tui.logs._compat_numpy import np, npt, places_of
+from tui.logs._compat_numpy import Floats, Ints, np, places_of
 from tui.logs.history.time_axis import Placed
 
 BUCKETS = 64
 """Cells kept, and so points of a curve. A run too long for them makes each cell twice as long."""
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 class SeriesGrid:
@@ -70,16 +67,20 @@ class SeriesGrid:
     def note(self, cells: Ints | int, placed: Placed, epoch: Ints, step: Ints) -> None:
         """Take down how far samples in these cells were."""
         if isinstance(cells, int):
-            self._note(cells, placed.newest, epoch, step)
+            furthest = int(epoch.max())
+            steps = step if furthest == epoch.min() else step[epoch == furthest]
+            self._add(cells, placed.newest, furthest, int(steps.max()), len(step))
             return
-        for cell in places_of(np.bincount(cells, minlength=BUCKETS) > 0).tolist():
-            here = cells == cell
-            self._note(cell, float(placed.moments[here].max()), epoch[here], step[here])
-
-    def _note(self, cell: int, newest: float, epoch: Ints, step: Ints) -> None:
-        furthest = int(epoch.max())
-        steps = step if furthest == epoch.min() else step[epoch == furthest]
-        self._add(cell, newest, furthest, int(steps.max()), len(step))
+        order = cells.argsort(kind="stable")
+        ordered, epoch, step = cells[order], epoch[order], step[order]
+        starts = np.append(0, places_of(ordered[1:] != ordered[:-1]) + 1)
+        sizes = np.diff(starts, append=len(cells))
+        most = np.maximum.reduceat
+        furthest_of = most(epoch, starts)
+        steps = most(np.where(epoch == furthest_of.repeat(sizes), step, -1), starts)
+        columns = ordered[starts], most(placed.moments[order], starts), furthest_of, steps, sizes
+        for row in zip(*(column.tolist() for column in columns), strict=True):
+            self._add(*row)
 
     def _add(self, cell: int, time: float, epoch: int, step: int, samples: int) -> None:
         self.time[cell] = max(time, self.time[cell]) if self.samples[cell] else time

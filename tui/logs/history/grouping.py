@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tui.logs._compat_numpy import np, npt, places_of
+from tui.logs._compat_numpy import Ints, np, npt, places_of
 
 MOST_ROWS = 65_536
 """Rows at most: twice the cores of the largest pod. A row's number fits 16 bits, which numpy sorts fastest."""
-
-Ints = npt.NDArray[np.int64]
 
 
 def ends_of(values: npt.NDArray[Any]) -> Ints:

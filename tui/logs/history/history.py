@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import mmap
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tui.logs._compat_numpy import np, npt, places_of
+from tui.logs._compat_numpy import Floats, Ints, np, npt, places_of
 from tui.logs.history.grid import BUCKETS, SeriesGrid
 from tui.logs.history.grouping import MOST_ROWS, RowGroups, ends_of
 from tui.logs.history.time_axis import Clocks, SeriesAxis
@@ -24,11 +23,7 @@ _STILL_THERE = 3
 _EMPTY = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 """A cell without a sample: two NaNs, but none that comes of reading a number."""
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Trail = npt.NDArray[np.float32]
-Trails = Callable[[Ints], tuple[Floats, Floats]]
-"""Losses and rates of samples, by their places in the batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +99,16 @@ class History:
         return self._grid.shift
 
     def add(
-        self, runs: RowGroups, trails: Trails, epoch: Ints, step: Ints, time: Floats, clocks: Clocks | None = None
+        self,
+        runs: RowGroups,
+        loss: Floats,
+        rate: Floats,
+        epoch: Ints,
+        step: Ints,
+        time: Floats,
+        clocks: Clocks | None = None,
     ) -> None:
-        """Take in a batch of samples in arrival order; only those that stay are asked for their losses and rates.
+        """Take in a batch of samples in arrival order.
 
         `time` is in seconds (NaN unknown), `clocks` gives what their lines print beside that.
         """
@@ -120,12 +122,12 @@ class History:
         self._move(self._grid.fit(placed))
         fresh = before == 0
         if fresh.any():
-            self._begin(rows[fresh], trails(runs.order[runs.starts[fresh]])[0])
+            self._begin(rows[fresh], loss[runs.order[runs.starts[fresh]]])
         cells = self._grid.cells(placed)
         self._grid.note(cells, placed, epoch, step)
         at, last = self._last_of_each(runs, cells)
         with np.errstate(over="ignore"):
-            self._pairs[at] = np.stack(trails(last), axis=1)
+            self._pairs[at] = np.stack((loss[last], rate[last]), axis=1)
         for whole, values in zip(self._own, (epoch, step, time), strict=False):
             whole[at] = values[last]
 

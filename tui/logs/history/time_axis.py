@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tui.logs._compat_numpy import np, npt
+from tui.logs._compat_numpy import Floats, Ints, np
 from tui.logs.history.grouping import RowGroups
 
 TICKS_PER_S = 1 << 20
@@ -26,8 +26,6 @@ _FIRST_BACK_S = 3600.0
 _OFFSET_S = 1000 * DAY_S
 """Added to what is kept of each row's clock, so that the zero that memory begins with means none."""
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Clocks = Callable[[], Floats]
 """Reads the clocks that samples printed, in seconds of the day (NaN unknown)."""
 

@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from tui.logs._compat_numpy import np, npt, places_of
+from tui.logs._compat_numpy import Ints, np, npt, places_of
 from tui.logs.history.grouping import RowGroups
 from tui.logs.history.history import MOST_ROWS, History
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN
 from tui.logs.state.first_nan import FirstNans
 from tui.logs.state.recent_rates import RecentRates
-from tui.logs.state.samples import ALL_KNOWN, SAMPLE_TYPES, TABLE_FIELDS, Ints, Samples, UnparsedSamples
+from tui.logs.state.samples import ALL_KNOWN, SAMPLE_TYPES, TABLE_FIELDS, Samples
 
 MOST_EPOCHS = 4096
 """Epochs whose length is remembered."""
@@ -108,7 +108,7 @@ class CoreTable:
             self.columns[name][start:end] = np.nan
         self._rows.update(zip(_key(slots, cores, devices).tolist(), range(start, end), strict=False))
 
-    def _rows_for(self, samples: Samples | UnparsedSamples) -> Ints:
+    def _rows_for(self, samples: Samples) -> Ints:
         keys = _key(samples.slot, samples.core, samples.device)
         rows = self._index.rows(keys)
         if (rows >= 0).all() or self.size >= MOST_ROWS:
@@ -119,7 +119,7 @@ class CoreTable:
         self._index = _Index(self._rows)
         return self._index.rows(keys)
 
-    def update(self, samples: Samples | UnparsedSamples) -> None:
+    def update(self, samples: Samples) -> None:
         """Take in a batch; the outcome is the same as taking in its samples one by one."""
         rows = self._rows_for(samples)
         if (rows < 0).any():
@@ -128,10 +128,10 @@ class CoreTable:
             rows, samples = rows[placed], samples.part(placed)
         if not len(rows):
             return
-        if isinstance(samples, UnparsedSamples):
+        whole = samples.known == ALL_KNOWN
+        if whole.all():
             self._update_whole(rows, samples)
             return
-        whole = samples.known == ALL_KNOWN
         edges = places_of(whole[1:] != whole[:-1]) + 1
         for start, end in itertools.pairwise([0, *edges.tolist(), len(rows)]):
             if whole[start]:
@@ -144,20 +144,19 @@ class CoreTable:
         self.recent.restart()
         self.first_nans.restart()
 
-    def _update_whole(self, rows: Ints, samples: Samples | UnparsedSamples) -> None:
+    def _update_whole(self, rows: Ints, samples: Samples) -> None:
         columns = self.columns
         have_epochs = self._note_steps(samples.epoch, samples.step)
         self.recent.take(rows, samples)
-        if isinstance(samples, Samples) and self.first_nans.may_take(samples):
+        if self.first_nans.may_take(samples):
             self.first_nans.take(rows, samples, self._wraps_at(rows, samples))
         if self.history is not None or not have_epochs:
             runs = RowGroups.of(rows)
             if not have_epochs:
                 self._count_wraps(runs, samples.step, samples.epoch)
             if self.history is not None:
-                self.history.add(
-                    runs, samples.losses_and_rates, samples.epoch, samples.step, samples.time, samples.clocks
-                )
+                figures = samples.loss, samples.rate, samples.epoch, samples.step
+                self.history.add(runs, *figures, samples.time, samples.clocks)
             touched, counts, last = runs.rows, runs.sizes, runs.order[runs.ends]
         else:
             touched, counts, last = self._last_of(rows)
@@ -166,11 +165,8 @@ class CoreTable:
             first = np.empty(self.size, np.int64)
             first[rows[::-1]] = np.arange(len(rows) - 1, -1, -1)
             columns["first"][fresh] = self.sequence + first[fresh]
-        if isinstance(samples, UnparsedSamples):
-            self.first_nans.recover(touched)
-        newest = samples.part(last).parse()
         for name in TABLE_FIELDS:
-            columns[name][touched] = getattr(newest, name)
+            columns[name][touched] = getattr(samples, name)[last]
         columns["count"][touched] += counts
         columns["last"][touched] = self.sequence + last
         self.sequence += len(rows)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tui.logs._compat_numpy import np, npt, places_of
+from tui.logs._compat_numpy import Ints, np, npt, places_of
 from tui.logs.snapshot import HAS_LOSS, UNKNOWN, FirstNanColumns
-from tui.logs.state.samples import Ints, Samples
+from tui.logs.state.samples import Samples
 
 _RECORD = np.dtype(
     [
@@ -34,6 +34,8 @@ class FirstNans:
 
     def may_take(self, samples: Samples) -> bool:
         """Whether these samples could change any record."""
+        if not self._are_broken and np.isfinite(samples.loss).all():
+            return False
         return self._are_broken or not np.isfinite(samples.loss[(samples.known & HAS_LOSS) > 0]).all()
 
     def take(self, rows: Ints, samples: Samples, wraps: Ints) -> None:
@@ -57,12 +59,6 @@ class FirstNans:
         is_last = np.append(is_first[1:], True)
         self._records["is_broken"][ordered[is_last]] = broken[is_last]
         self._are_broken = bool(self._records["is_broken"].any())
-
-    def recover(self, rows: Ints) -> None:
-        """Note that the newest losses of these rows are finite."""
-        if self._are_broken:
-            self._records["is_broken"][rows[rows < len(self._records)]] = False
-            self._are_broken = bool(self._records["is_broken"].any())
 
     def restart(self) -> None:
         """Note that the job was started again: what was not finite before does not go on."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui.logs._compat_numpy import np, places_of
+from tui.logs._compat_numpy import Floats, Ints, np
 from tui.logs.snapshot import LOG_TIME, NO_TIME, WALL_TIME
-from tui.logs.state.samples import Floats, Ints
 
 _NAN = float("nan")
 
@@ -42,24 +41,19 @@ class LineCounts:
         self._newest: Floats = np.zeros(0)
         self._is_wall = False
 
-    def add(self, slots: Ints, seen: Floats | float, *, is_wall: bool, samples: int) -> None:
-        """Count a line of each slot given, so many of the first being samples; `seen` when (NaN unknown)."""
-        sampled = np.bincount(slots[:samples])
-        counts = np.bincount(slots[samples:], minlength=len(sampled))
-        counts[: len(sampled)] += sampled
+    def add(self, slots: Ints, seen: Floats, *, is_wall: bool, are_samples: bool = False) -> None:
+        """Count a line of each slot given, which came at `seen` (NaN unknown)."""
+        counts = np.bincount(slots)
         if len(counts) > len(self._lines):
             more = 2 * len(counts) - len(self._lines)
             self._lines = np.concatenate((self._lines, np.zeros(more, np.int64)))
             self._samples = np.concatenate((self._samples, np.zeros(more, np.int64)))
             self._newest = np.concatenate((self._newest, np.full(more, np.nan)))
         self._lines[: len(counts)] += counts
-        self._samples[: len(sampled)] += sampled
+        if are_samples:
+            self._samples[: len(counts)] += counts
         self._is_wall |= is_wall
-        if isinstance(seen, float):
-            touched = places_of(counts > 0)
-            self._newest[touched] = np.fmax(self._newest[touched], seen)
-        else:
-            self._newest[: len(counts)] = np.fmax(self._newest[: len(counts)], _newest_of(slots, seen, len(counts)))
+        self._newest[: len(counts)] = np.fmax(self._newest[: len(counts)], _newest_of(slots, seen, len(counts)))
 
     def settle(self, slots: Sequence[LogSource]) -> None:
         """Give the slots what was counted."""

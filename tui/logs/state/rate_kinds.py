@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from tui.logs._compat_numpy import np, npt
+from tui.logs._compat_numpy import Bools, Floats, np, npt
 
 UNITS = (None, "examples/s", "it/s", "tokens/s")
 """Names of units (stable), by the lowest two bits of a `RateKind`; None: no line says what is counted."""
@@ -36,8 +36,6 @@ _A_DEVICE = (RateKind.EXAMPLES_A_DEVICE, RateKind.TOKENS_A_DEVICE)
 _OF_ALL = (RateKind.EXAMPLES_OF_ALL, RateKind.TOKENS_OF_ALL)
 
 Kinds = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 def unit_of(kind: int) -> str | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tui.logs._compat_numpy import np, npt, places_of
+from tui.logs._compat_numpy import Ints, np, npt, places_of
 from tui.logs.history.grouping import RowGroups
-from tui.logs.state.samples import Ints, Samples, UnparsedSamples, rates_from
+from tui.logs.snapshot import HAS_RATE
+from tui.logs.state.samples import Samples
 
 MOST_DEPTH = 256
 """Rates of each row that are kept at most, whatever a profile asks for."""
@@ -30,18 +29,14 @@ class RecentRates:
         """A ring for each row, as long as `depth`."""
         self._pending_rows = np.empty(_MOST_PENDING, np.uint16)
         self._pending_rates = np.empty(_MOST_PENDING, np.float64)
-        """Numbers, or the digits of plain lines as unsigned integers (see `rates_from`)."""
         self._pending = 0
-        self._are_digits = False
 
-    def take(self, rows: Ints, samples: Samples | UnparsedSamples) -> None:
+    def take(self, rows: Ints, samples: Samples) -> None:
         """Add a batch in arrival order, leaving out samples without a rate."""
-        places, rates = samples.known_rates()
-        rows = rows if places is None else rows[places]
-        are_digits = rates.dtype == np.uint64
-        if are_digits != self._are_digits:
-            self._settle()
-            self._are_digits = are_digits
+        rates = samples.rate
+        has_rate = (samples.known & HAS_RATE) > 0
+        if not has_rate.all():
+            rows, rates = rows[has_rate], rates[has_rate]
         start = 0
         while start < len(rows):
             if self._pending == _MOST_PENDING:
@@ -49,7 +44,7 @@ class RecentRates:
             size = min(len(rows) - start, _MOST_PENDING - self._pending)
             room = slice(self._pending, self._pending + size)
             self._pending_rows[room] = rows[start : start + size]
-            self._pending_rates.view(rates.dtype)[room] = rates[start : start + size]
+            self._pending_rates[room] = rates[start : start + size]
             self._pending += size
             start += size
 
@@ -90,10 +85,6 @@ class RecentRates:
             if (last >= np.minimum(counts, self.depth)).all():
                 self._counts += counts - last
                 rows, rates = rows[-enough:], rates[-enough:]
-        self._put(rows, rates.view(np.uint64) if self._are_digits else rates)
-
-    def _put(self, rows: npt.NDArray[np.uint16], rates: npt.NDArray[Any]) -> None:
-        """Put a batch's rates in place."""
         runs = RowGroups.of(rows)
         behind = np.repeat(runs.ends, runs.sizes)
         behind -= np.arange(len(behind))
@@ -101,9 +92,7 @@ class RecentRates:
         self._counts[runs.rows] += runs.sizes
         at = runs.ordered[newest].astype(np.int64)
         with np.errstate(over="ignore"):
-            self._rates[at, (self._counts[at] - 1 - behind[newest]) % self.depth] = rates_from(
-                rates[runs.order[newest]]
-            )
+            self._rates[at, (self._counts[at] - 1 - behind[newest]) % self.depth] = rates[runs.order[newest]]
 
     def _make_room(self, size: int) -> None:
         more = max(size, 2 * len(self._counts)) - len(self._counts)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tui.logs._compat_numpy import np
+from tui.logs._compat_numpy import Ints, np
 from tui.logs.state.core_table import CoreTable
-from tui.logs.state.samples import SAMPLE_FIELDS, Ints, Record, Samples, UnparsedSamples, samples_from
+from tui.logs.state.samples import SAMPLE_FIELDS, Record, Samples, samples_from
 
 _MOST = 4096
 """Single samples gathered before they go into the table."""
@@ -19,7 +19,7 @@ class SampleQueue:
         """The line of the present block that is being read."""
         self._records: list[Record] = []
         self._record_lines: list[int] = []
-        self._block: UnparsedSamples | None = None
+        self._block: Samples | None = None
         self._block_lines: Ints = np.zeros(0, np.int64)
         self._taken = 0
 
@@ -30,7 +30,7 @@ class SampleQueue:
         if len(self._records) >= _MOST:
             self.flush()
 
-    def begin(self, samples: UnparsedSamples, lines: Ints) -> None:
+    def begin(self, samples: Samples, lines: Ints) -> None:
         """Add a block's samples with their lines; the single ones that follow belong between them."""
         self._record_lines = [-1] * len(self._records)
         self._block, self._block_lines, self._taken = samples, lines, 0
@@ -45,7 +45,7 @@ class SampleQueue:
 
     def flush(self) -> None:
         """Hand over what came before the present line, and what it held so far."""
-        parts: list[Samples | UnparsedSamples] = []
+        parts: list[Samples] = []
         lines: list[Ints] = []
         if self._block is not None:
             until = int(np.searchsorted(self._block_lines, self.line))
@@ -62,6 +62,5 @@ class SampleQueue:
             self.table.update(parts[0])
         elif parts:
             order = np.argsort(np.concatenate(lines), kind="stable")
-            wholes = [part.parse() for part in parts]
-            columns = (np.concatenate([getattr(each, name) for each in wholes])[order] for name in SAMPLE_FIELDS)
+            columns = (np.concatenate([getattr(part, name) for part in parts])[order] for name in SAMPLE_FIELDS)
             self.table.update(Samples(*columns))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui.logs._compat_numpy import np, npt
+from tui.logs._compat_numpy import Bools, Floats, Ints, np, npt
 from tui.logs.snapshot import (
     HAS_LOSS,
     LOG_TIME,
@@ -22,10 +22,6 @@ from tui.logs.state.core_table import CoreTable
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.line_counts import LogSource
 from tui.logs.state.stragglers import behind, paces
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 _FEW = 2
 """Samples a row needs before it can be taken for another core of the same number: one alone may be a torn line."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tui.logs._compat_numpy import np, places_of
+from tui.logs._compat_numpy import Bools, Floats, Ints, np, places_of
 from tui.logs.history.history import median_of
 from tui.logs.state.rate_kinds import Kinds, compares
 from tui.logs.state.recent_rates import Rates, RecentRates
-from tui.logs.state.samples import Bools, Floats, Ints
 
 LASTING = 2.0
 """Seconds that a core is behind at least: workers' lines come in turns, and between them many seem late."""

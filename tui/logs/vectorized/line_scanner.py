@@ -10,27 +10,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tui.logs._compat_numpy import np, npt, places_of
-from tui.logs.files.line_assembler import Bytes
-from tui.logs.state.samples import UnparsedSamples
-from tui.logs.vectorized.packed_digits import (
+from tui.logs._compat_numpy import Bools, Floats, Ints, Words, np, npt, places_of
+from tui.logs.files.block_buffer import PAD, BlockBuffer
+from tui.logs.packed_digits import (
     BYTE,
     CLOCK,
     DIGITS,
-    FIRST,
     LAST,
     LOSS_DECIMALS,
     RATE_DECIMALS,
     TEN,
-    Bools,
     DigitField,
-    Ints,
-    Words,
+    decimal,
     expected,
     field_of,
     strange_bytes,
     word_of,
 )
+from tui.logs.state.samples import CLOCK_BYTES
 
 LEAD = len("| Training Device")
 """Bytes from where the line's own text begins to its first `=`."""
@@ -40,9 +37,6 @@ CLOCK_SIZE = len("02:38:57")
 
 TAILS = range(len("1.1.1.1 [0] "), len("255.255.255.255 [12345] ") + 1)
 """Lengths that address and number can have in a prefix."""
-
-_PAD = 192
-"""Blank bytes before and after a block, so that no gathering leaves it: no plain line's own text is longer."""
 
 _TILE = 256 * 1024
 """Bytes in which line ends are looked for together: what stays in the cache."""
@@ -65,127 +59,74 @@ _POINTED = {n: expected(b"0" * (7 - n) + b"." + b"0" * n) for n in (LOSS_DECIMAL
 
 
 @dataclass(eq=False)
-class MatchedLines:
-    """The lines of a block that are plain training lines, in the block's order."""
+class TrainingLines:
+    """The lines of a block that are plain training lines, in the block's order, as columns."""
 
-    ends: Ints
-    """Place of every line's end in the block, of all lines."""
-    begins: Ints
-    """Place of every line's first byte, of all lines."""
     lines: Ints
-    """Which lines these are, counted from 0."""
-    starts: Ints
-    """Where each begins in the block."""
+    """Which lines of the block these are, counted from 0."""
     prefix: Ints
     """Bytes of prefix before each; 0 none."""
-    samples: UnparsedSamples
-    """Their values; slots and times are not known yet."""
+    core: Ints
+    device: Ints
+    epoch: Ints
+    step: Ints
+    loss: Floats
+    rate: Floats
+    global_rate: Floats
+    clock: npt.NDArray[np.bytes_]
 
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def part(self, chosen: Bools) -> MatchedLines:
+    def part(self, chosen: Bools) -> TrainingLines:
         """Return the lines that are marked."""
-        starts, prefix = self.starts[chosen], self.prefix[chosen]
-        return MatchedLines(self.ends, self.begins, self.lines[chosen], starts, prefix, self.samples.part(chosen))
+        return TrainingLines(*(column[chosen] for column in vars(self).values()))
 
 
-_TAIL_MASKS = [FIRST.take(np.arange(MOMENT + TAILS.stop) - (MOMENT + 8 * row), mode="clip") for row in (1, 2)]
-"""By a prefix's length, what keeps the second and third word of its address and number."""
-
-_NONE: Ints = np.zeros(0, np.int64)
-
-
-class Chunk:
-    """A stretch of bytes from each of many places."""
-
-    def __init__(self, data: npt.NDArray[np.void]) -> None:
-        self._bytes: npt.NDArray[np.uint8] = data.view(np.uint8).reshape(len(data), data.itemsize)
-
-    def words(self, offset: int) -> Words:
-        """Return the eight bytes at an offset in each stretch, as a view."""
-        words: Words = self._bytes[:, offset : offset + 8].view("<u8")[:, 0]
-        return words
-
-    def prefix_tails(self, prefix: Ints) -> Words:
-        """Return address and number of each line's prefix, which is so long, as three rows of words."""
-        found = np.empty((3, len(prefix)), np.uint64)
-        found[0] = self.words(MOMENT)
-        for row in (1, 2):
-            mask = _TAIL_MASKS[row - 1].take(prefix, mode="clip")
-            np.bitwise_and(self.words(MOMENT + 8 * row), mask, out=found[row])
-        return found
-
-    def moments_change(self) -> Ints:
-        """Return which lines begin with another date and time than the one before them."""
-        words = [self.words(offset).copy() for offset in (0, 8, MOMENT - 8)]
-        differ = np.ones(len(words[0]), bool)
-        differ[1:] = False
-        for each in words:
-            differ[1:] |= each[1:] != each[:-1]
-        return places_of(differ)
+def words_at(stretches: npt.NDArray[np.uint8], offset: int) -> Words:
+    """Return the eight bytes at an offset of each stretch of bytes, as a view."""
+    words: Words = stretches[:, offset : offset + 8].view("<u8")[:, 0]
+    return words
 
 
 class Scanner:
-    """Finds the plain training lines of blocks, in one buffer that is used again and again.
+    """Finds lines, and the plain training lines among them, in a block."""
 
-    Fresh memory of a block's size would cost more than all that is done with it.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        """Bytes that a block can have at most."""
-        room = size + 2 * _PAD
-        self._view = memoryview(bytearray(room))
+    def __init__(self, buffer: BlockBuffer) -> None:
+        self._view = buffer.view
+        self._end = PAD + buffer.size
+        self._view[self._end : self._end + PAD] = bytes(PAD)
         self._octets = np.frombuffer(self._view, np.uint8)
-        self._every = {n: np.ndarray((room - n + 1,), f"V{n}", self._view, strides=(1,)) for n in (_ROOM, _HEAD_ROOM)}
         self._marks = np.empty(_TILE, bool)
-        self._filled = 0
-
-    def put(self, data: Bytes, start: int, end: int) -> None:
-        """Add bytes to the block: from a line's start to a line's end."""
-        at = _PAD + self._filled
-        self._view[at : at + end - start] = memoryview(data)[start:end]
-        self._filled += end - start
-
-    def clear(self) -> None:
-        """Forget what was put in."""
-        self._filled = 0
-
-    def text(self, start: int, end: int) -> bytes:
-        """Return bytes of the block, by the places that `MatchedLines` gives."""
-        return self._view[_PAD + start : _PAD + end].tobytes()
 
     def octets(self, places: Ints) -> npt.NDArray[np.uint8]:
         """Return the byte at each of these places, which may lie a little beyond the end (zeros)."""
-        return self._octets.take(places + _PAD)
+        return self._octets.take(places + PAD)
 
-    def prefix_bytes(self, places: Ints) -> Chunk:
+    def prefix_bytes(self, places: Ints) -> npt.NDArray[np.uint8]:
         """Return the beginnings of lines, which are at these places."""
-        return Chunk(self._every[_HEAD_ROOM][places + _PAD])
+        return self._gather(places + PAD, _HEAD_ROOM)
 
-    def field_bytes(self, ends: Ints) -> Chunk:
+    def field_bytes(self, ends: Ints) -> npt.NDArray[np.uint8]:
         """Return the bytes before these places of the buffer: 32 at once cost no more than 8."""
-        return Chunk(self._every[_ROOM][ends - _ROOM])
+        return self._gather(ends - _ROOM, _ROOM)
 
-    def joined(self, starts: Ints, ends: Ints) -> bytes:
-        """These stretches of the block, one after the other."""
-        view, spans = self._view, zip((starts + _PAD).tolist(), (ends + _PAD).tolist(), strict=True)
-        return b"".join([view[start:end] for start, end in spans])
+    def _gather(self, places: Ints, size: int) -> npt.NDArray[np.uint8]:
+        every = np.ndarray((len(self._view) - size + 1,), f"V{size}", self._view, strides=(1,))
+        gathered: npt.NDArray[np.uint8] = every[places].view(np.uint8).reshape(len(places), size)
+        return gathered
 
-    def scan(self) -> MatchedLines:
-        """Find the plain training lines of what was put in; the next `put` begins a new block."""
-        end, self._filled = _PAD + self._filled, 0
-        self._view[end : end + _PAD] = bytes(_PAD)
-        ends = np.concatenate([self._line_ends(start, min(end, start + _TILE)) for start in range(_PAD, end, _TILE)])
-        starts = np.empty_like(ends)
-        starts[:1] = _PAD
-        np.add(ends[:-1], 1, out=starts[1:])
-        found = self._read(starts, ends)
-        found.ends = ends - _PAD
-        found.begins = starts - _PAD
-        found.starts -= _PAD
-        return found
+    def joined(self, starts: Ints, ends: Ints) -> tuple[bytes, Ints]:
+        """Return lines, from these places to their ends, one after the other; and where each then ends."""
+        view, spans = self._view, zip((starts + PAD).tolist(), (ends + (PAD + 1)).tolist(), strict=True)
+        return b"".join([view[start:end] for start, end in spans]), np.cumsum(ends + 1 - starts)
+
+    def lines(self) -> tuple[Ints, Ints]:
+        """Return where each line of the block begins and ends."""
+        tiles = range(PAD, self._end, _TILE)
+        ends = np.concatenate([self._line_ends(start, min(self._end, start + _TILE)) for start in tiles])
+        ends -= PAD
+        begins = np.empty_like(ends)
+        begins[:1] = 0
+        np.add(ends[:-1], 1, out=begins[1:])
+        return begins, ends
 
     def _line_ends(self, start: int, end: int) -> Ints:
         """Return the places of line ends in a tile: first the words of eight bytes that hold any, which are few."""
@@ -200,13 +141,13 @@ class Scanner:
         ends += start
         return ends
 
-    def _read(self, begins: Ints, ends: Ints) -> MatchedLines:
+    def training_lines(self, begins: Ints, ends: Ints) -> TrainingLines:
         """Return the lines that are plain training lines, read from their ends to their beginnings."""
+        ends = ends + PAD
         returns = self._octets.take(ends - 1) == ord("\r")
         if returns.any():
-            ends = ends - returns
+            ends -= returns
         lines = places_of(self._octets.take(ends - (CLOCK_SIZE + 1)) == ord("="))
-        begin = begins[lines]
         fields = _Fields(self, ends[lines])
         clock = fields.clock()
         fields.name(_TIME)
@@ -220,20 +161,10 @@ class Scanner:
         fields.name(_STEP)
         epoch, core = self._core(fields)
         device = fields.device()
-        prefix = fields.places() - begin
+        prefix = fields.places() - (begins[lines] + PAD)
         good = fields.good
         good &= (prefix == 0) | ((prefix >= MOMENT + TAILS.start) & (prefix < MOMENT + TAILS.stop))
-        samples = UnparsedSamples(
-            core=core,
-            device=device,
-            epoch=epoch,
-            step=step.number(),
-            loss=loss,
-            rate=rate,
-            global_rate=global_rate,
-            clock=clock,
-        )
-        found = MatchedLines(_NONE, _NONE, lines, begin, prefix, samples)
+        found = TrainingLines(lines, prefix, core, device, epoch, step.number(), loss, rate, global_rate, clock)
         return found if good.all() else found.part(good)
 
     def _core(self, fields: _Fields) -> tuple[Ints, Ints]:
@@ -267,7 +198,7 @@ class _Fields:
         """Where the last gathered bytes of each line end."""
         self._passed = 0
         """Bytes of them that have been passed by, in all lines alike."""
-        self._chunk: Chunk | None = None
+        self._chunk: npt.NDArray[np.uint8] | None = None
         self.good: Bools = np.ones(len(places), bool)
 
     def places(self) -> Ints:
@@ -303,19 +234,21 @@ class _Fields:
         self.skip(field.length if wanted is None else np.where(wanted, field.length, 0))
         return field
 
-    def decimal(self, decimals: int) -> Words:
-        """Read numbers of at most eight characters with so many decimals; their digits hold a zero for the point."""
+    def decimal(self, decimals: int) -> Floats:
+        """Read numbers of at most eight characters with so many decimals."""
         field = field_of(self._words(), _POINTED[decimals])
         self.good &= field.length >= decimals + len("0.")
         self.skip(field.length)
-        return field.digits
+        return decimal(field.digits, decimals)
 
-    def clock(self) -> Words:
-        """Read the eight bytes of clocks."""
-        clock: Words = self._words().copy()
+    def clock(self) -> npt.NDArray[np.bytes_]:
+        """Read clocks."""
+        words = self._words()
         pattern, above = CLOCK
-        self.good &= strange_bytes(clock ^ pattern, above) == 0
+        self.good &= strange_bytes(words ^ pattern, above) == 0
         self.skip(CLOCK_SIZE)
+        clock = np.zeros(len(words), f"S{CLOCK_BYTES}")
+        words_at(clock.view(np.uint8).reshape(len(words), CLOCK_BYTES), 0)[:] = words
         return clock
 
     def device(self) -> Ints:
@@ -348,4 +281,4 @@ class _Fields:
         if self._chunk is None or self._passed + after + _WORD > _ROOM:
             self._places, self._passed = self.places(), 0
             self._chunk = self._scanner.field_bytes(self._places)
-        return self._chunk.words(_ROOM - _WORD - self._passed - after)
+        return words_at(self._chunk, _ROOM - _WORD - self._passed - after)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError, WorkerError
@@ -40,8 +39,7 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
         record_missing_arrivals(directory)
         errors = await _caught_up(directory, fleet, timeout)
         if not errors:
-            with suppress(asyncio.TimeoutError):
-                answers = await asyncio.wait_for(query_workers(directory.run, fleet), timeout)
+            answers = await query_workers(directory.run, fleet, timeout_s=timeout)
     finally:
         claim.release(beat=False)
     record_worker_answers(directory, answers)

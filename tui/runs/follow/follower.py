@@ -75,7 +75,6 @@ class Follower:
         self.fleet = fleet
         self.worker = worker
         self.attempt = attempt
-        self.outcome: WorkerOutcome | None = None
         self.reachability = reachability or Reachability(KeeperTimeouts())
         self._reached = reached
         self._ending = ending
@@ -94,7 +93,6 @@ class Follower:
             await self._mirror.flush()
         finally:
             self._mirror.close()
-        self.outcome = outcome
         return outcome
 
     async def _attempt(self) -> WorkerOutcome | None:
@@ -201,6 +199,7 @@ class Follower:
         while True:
             if data:
                 await self._mirror.append(data)
+                self.reachability.mark_grown(self.worker)
                 self._waits = backoff()
             if goal is not None and self._mirror.size >= goal:
                 return

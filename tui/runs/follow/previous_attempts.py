@@ -6,17 +6,17 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tui.errors import TpuTuiError
 from tui.pod.run import RunState
 from tui.runs.failure_rules import WorkerOutcome
 from tui.runs.follow.follower import Follower
+from tui.runs.follow.sync_from_workers import query_workers
 from tui.runs.health.reachability import Reachability
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.event_log import EARLIER_ATTEMPTS
 from tui.runs.record.log_mirror import archive_attempt_logs, record, retry_while_full
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.queries import parse_attempt, query_status
+from tui.runs.worker.queries import parse_attempt
 from tui.text.numbers import parse_integer
 from tui.text.ranks import format_workers
 
@@ -37,30 +37,11 @@ async def learn_of_attempts(directory: RunDirectory, fleet: Fleet) -> None:
     """
     if not directory.run.job.restarts:
         return
-    latest = min(await _latest_there(directory, fleet), directory.run.job.restarts)
+    answers = await query_workers(directory.run, fleet, timeout_s=_QUERY_TIMEOUT_S)
+    latest = max((parse_attempt(answer, directory.run) for answer in answers.values() if answer), default=0)
     if latest > max(status_of(directory).mirrored, _wanted(directory)):
         text = f"it was restarted without a keeper here: attempt {latest}; the earlier logs come first"
         await record(directory, "note", text=text, **{EARLIER_ATTEMPTS: latest})
-
-
-async def _latest_there(directory: RunDirectory, fleet: Fleet) -> int:
-    """Return the latest attempt that a reachable worker reports."""
-    asking = [asyncio.ensure_future(_attempt_on(directory, fleet, each.index)) for each in directory.run.workers]
-    try:
-        done, _ = await asyncio.wait(asking, timeout=_QUERY_TIMEOUT_S)
-        return max((task.result() for task in done), default=0)
-    finally:
-        for task in asking:
-            task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
-
-
-async def _attempt_on(directory: RunDirectory, fleet: Fleet, worker: int) -> int:
-    try:
-        answer = await query_status(directory.run, fleet, worker)
-    except TpuTuiError:
-        return 0
-    return parse_attempt(answer, directory.run) if answer is not None else 0
 
 
 def _wanted(directory: RunDirectory) -> int:

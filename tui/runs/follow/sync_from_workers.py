@@ -28,15 +28,16 @@ _ALIVE = (RemoteState.RUNNING, RemoteState.UNDECIDED)
 _HAD_ITS_TIME = (RemoteState.ENDED, RemoteState.LOST)
 
 
-async def query_workers(run: Run, fleet: Fleet) -> Answers:
-    """Return the answer of each reachable worker about the run."""
-    indices = [worker.index for worker in run.workers]
-    answers = await asyncio.gather(*(query_status(run, fleet, index) for index in indices), return_exceptions=True)
-    for one in answers:
-        if isinstance(one, BaseException) and not isinstance(one, TpuTuiError):
-            raise one
-    pairs = zip(indices, answers, strict=True)
-    return {index: one for index, one in pairs if not isinstance(one, BaseException)}
+async def query_workers(run: Run, fleet: Fleet, *, timeout_s: float | None = None) -> Answers:
+    """Return the answers of the workers that are reachable and answer within `timeout_s` seconds."""
+    answers: dict[int, Answer | None] = {}
+
+    async def query(index: int) -> None:
+        with suppress(TpuTuiError, asyncio.TimeoutError):
+            answers[index] = await asyncio.wait_for(query_status(run, fleet, index), timeout_s)
+
+    await asyncio.gather(*(query(worker.index) for worker in run.workers))
+    return answers
 
 
 def record_worker_answers(directory: RunDirectory, answers: Answers) -> None:

@@ -1,23 +1,29 @@
 """Cores that are behind the others or slower, and losses that are not numbers: one note for each finding.
 
 A finding is over only when its core is seen to train level with the others while these make progress: a core that is
-not among the newest lines, or whose run ends, has not recovered. Importing this module loads numpy.
+not among the newest lines, or whose run ends, has not recovered. Only the newest lines are read, so that a check
+costs little however fast the logs grow. Importing this module loads numpy.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
+from tui.errors import TpuTuiError
 from tui.logs._compat_numpy import np, places_of
+from tui.logs.dialects.user_dialects import user_dialects
 from tui.logs.snapshot import HAS_LOSS, CoreRow, CoreState, Snapshot
 from tui.logs.state.straggler_cost import StragglerCost, straggler_costs
 from tui.pod.run import RunState
-from tui.runs.health.log_tails import LogTails
 from tui.runs.health.reachability import Reachability
+from tui.runs.health.slice_monitor import slice_settings
 from tui.runs.keeper_timeouts import KeeperTimeouts
+from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.findings import AT_THE_END, BEHIND, LOSS, MOST_FINDINGS, OVER, SLOW, STRAGGLING
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
@@ -25,6 +31,12 @@ from tui.runs.record.run_status import status_of
 from tui.text.durations import format_duration
 from tui.text.ranks import format_ranks, format_workers
 
+SAMPLE_BYTES = 8 * 1024
+_LEAST_SAMPLE_BYTES = 2 * 1024
+_MOST_SAMPLED_BYTES = 64 * SAMPLE_BYTES
+"""Bytes of a worker's newest lines that are read, some eight lines of each of eight cores; fewer in pods so large
+that all together would be more. Where no fast path knows their format, a line costs twenty microseconds, in which no
+other worker's lines are taken."""
 _DECIMALS = 3
 
 
@@ -35,23 +47,38 @@ class CoreWatch:
         self.directory = directory
         self.reachability = reachability
         self.timeouts = timeouts
-        self._tails = LogTails(directory)
+        self._indices = [worker.index for worker in directory.run.workers]
+        self._sample_bytes = max(_LEAST_SAMPLE_BYTES, min(SAMPLE_BYTES, _MOST_SAMPLED_BYTES // len(self._indices)))
+        self._reader = _open_reader(directory)
+        self.cpu_s = 0.0
+        """CPU time of the last reading."""
         self._behind_since: dict[int, float] = {}
         open_ones = [one for one in status_of(directory).findings if one.is_open]
         self._behind = {one.core for one in open_ones if one.is_straggling}
         self._broken = {one.core for one in open_ones if one.kind == LOSS}
         self._median: tuple[int | None, int | None] = (None, None)
 
-    @property
-    def cpu_s(self) -> float:
-        """Return the CPU time of the last reading."""
-        return self._tails.cpu_s
-
     async def check(self) -> None:
         """Read the newest lines and record new findings."""
-        snapshot = await self._tails.snapshot()
-        if snapshot is not None:
-            await self.check_snapshot(snapshot)
+        if await self._read_newest():
+            await self.check_snapshot(self._snapshot())
+
+    async def _read_newest(self) -> bool:
+        """Read each worker's newest lines, in turn with the rest of the keeper; return whether there were any."""
+        self.cpu_s = 0.0
+        has_new_lines = False
+        for index in self._indices:
+            began = time.thread_time()
+            has_new_lines |= self._reader.poll_newest(index, self._sample_bytes)
+            self.cpu_s += time.thread_time() - began
+            await asyncio.sleep(0)
+        return has_new_lines
+
+    def _snapshot(self) -> Snapshot:
+        began = time.thread_time()
+        snapshot = self._reader.snapshot()
+        self.cpu_s += time.thread_time() - began
+        return snapshot
 
     async def check_snapshot(self, snapshot: Snapshot) -> None:
         """Record new findings; none during a stop, when cores end one after the other."""
@@ -65,13 +92,14 @@ class CoreWatch:
 
     async def conclude(self) -> None:
         """Record how far the cores that never recovered were behind at the end."""
-        await self.conclude_with(await self._tails.snapshot(again=True))
+        await self._read_newest()
+        await self.conclude_with(self._snapshot())
 
-    async def conclude_with(self, snapshot: Snapshot | None) -> None:
+    async def conclude_with(self, snapshot: Snapshot) -> None:
         """Record how far the cores that never recovered are behind in the last snapshot."""
-        lagging = [] if snapshot is None else [row for row in _rows(snapshot, self._behind) if (row.lag or 0) > 0]
+        lagging = [row for row in _rows(snapshot, self._behind) if (row.lag or 0) > 0]
         rows = [row for row in lagging if row.worker is None or not self.reachability.is_unreachable(row.worker)]
-        if snapshot is None or not rows:
+        if not rows:
             return
         attempt = status_of(self.directory).attempt
         when = "the run" if not self.directory.run.job.restarts else f"attempt {attempt + 1}"
@@ -169,6 +197,14 @@ class CoreWatch:
         """Record that findings of these kinds are over."""
         cores = _numbers(rows)
         await record(self.directory, "note", text=text, stall=OVER, workers=[], cores=cores, of=kinds)
+
+
+def _open_reader(directory: RunDirectory) -> RunReader:
+    """Return a reader of the run's logs with the dialects and thresholds of its profile."""
+    with suppress(TpuTuiError):
+        settings = slice_settings(directory)
+        return RunReader(directory, dialects=user_dialects(settings.dialects), thresholds=settings.thresholds)
+    return RunReader(directory)
 
 
 def _broken(snapshot: Snapshot) -> list[CoreRow]:

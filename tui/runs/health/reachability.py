@@ -1,4 +1,4 @@
-"""Which workers of a run are reachable, and how long an unreachable one is waited for."""
+"""Which workers of a run are reachable and write, and how long an unreachable one is waited for."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Reachability:
         """Why no unreachable worker will ever answer again, where that is known."""
         self._timeouts = timeouts
         self._last_seen: dict[int, float] = {}
+        self._grown: dict[int, float] = {}
         self._out: dict[int, float] = {}
         self._ended: set[int] = set()
         self._returns = 0
@@ -44,6 +45,10 @@ class Reachability:
         self._out[worker] = _now()
         self._notify()
         return True
+
+    def mark_grown(self, worker: int) -> None:
+        """Note that bytes of the worker's log were written to its mirror."""
+        self._grown[worker] = _now()
 
     def mark_ended(self, worker: int) -> None:
         """Note that nothing more is expected of the worker: its part has ended, or it was given up."""
@@ -67,6 +72,16 @@ class Reachability:
     def seconds_unreachable(self, worker: int) -> float:
         """Return the seconds since the worker was lost, 0 while it is reachable."""
         return _now() - self._out[worker] if worker in self._out else 0.0
+
+    def seconds_silent(self, worker: int) -> float:
+        """Return for how long a worker has written nothing, at most since the first call; 0 for an unreachable one.
+
+        The time begins anew once an unreachable worker is reached again.
+        """
+        now = _now()
+        if self.is_unreachable(worker):
+            self._grown[worker] = now
+        return now - self._grown.setdefault(worker, now)
 
     @property
     def all_unreachable(self) -> list[int]:

@@ -1,8 +1,8 @@
 """Runs that are alive and make no progress: silent workers, cores behind the others, losses that are not numbers.
 
 A finding becomes a `note` event with the field `stall`: `silent`, `behind`, `slow` or `loss`, and `over` when it has
-passed; `workers` and `cores` list those concerned. Silence is read off the lengths of the mirrors. The cores are read
-from the newest lines of each worker only (`log_tails`), every `POLL_INTERVAL_S`.
+passed; `workers` and `cores` list those concerned. Followers report what their mirrors grow by, and so who is silent.
+The cores are read from the newest lines of each worker only (`core_watch`), every `POLL_INTERVAL_S`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from tui.procs.python_env import explain_import_error
 from tui.runs.health.reachability import Reachability
-from tui.runs.health.silence import SilenceTimer
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
@@ -44,7 +43,6 @@ class StallDetector:
         self.directory = directory
         self.reachability = reachability
         self.timeouts = timeouts
-        self._silence = SilenceTimer(directory, reachability)
         self._silent: set[int] = set()
         self._cores: CoreWatch | None = None
         self._checking = asyncio.Lock()
@@ -87,10 +85,10 @@ class StallDetector:
 
     async def _check_silence(self) -> None:
         limit = self.timeouts.stalled_after
-        silent = {worker for worker, seconds in self._silence.measure().items() if seconds >= limit}
+        alive = [one.index for one in self.directory.run.workers if not self.reachability.has_ended(one.index)]
+        silent = {worker for worker in alive if self.reachability.seconds_silent(worker) >= limit}
         newly_silent, writing_again = silent - self._silent, self._silent - silent
         self._silent = silent
-        alive = [one.index for one in self.directory.run.workers if not self.reachability.has_ended(one.index)]
         if newly_silent:
             is_everyone = silent == set(alive) and len(alive) > 1
             have = "no worker has written anything" if is_everyone else f"{_have(newly_silent)} written nothing"

@@ -93,7 +93,10 @@ def _load_modules(run: Run, document: Mapping[str, Any]) -> None:
 
 
 def _late_modules(run: Run, document: Mapping[str, Any]) -> Iterator[str]:
-    access = (document.get("spec") or document).get("access", {})
+    spec = document.get("spec") or {}
+    access = (spec or document).get("access", {})
+    if spec.get("look"):
+        yield "tui.runs.launch.preflight"
     if access.get("route") == "iap":
         yield from _IAP_MODULES
     if any(action.kind == "report" for action in actions_of(run)):

@@ -46,23 +46,23 @@ class Attempt:
         fleet: Fleet,
         timeouts: KeeperTimeouts,
         *,
-        spec: LaunchSpec | None = None,
-        attempt: int = 0,
-        launching: bool = False,
-        leadership: Leadership | None = None,
+        spec: LaunchSpec | None,
+        attempt: int,
+        launching: bool,
+        leadership: Leadership,
     ) -> None:
         self.directory = directory
         self.fleet = fleet
         self.timeouts = timeouts
         self.attempt = attempt
+        self.leadership = leadership
         self.launching = launching
         self.spec = spec
-        self.leadership = leadership or Leadership(directory.run, fleet)
         self.outcomes: dict[int, WorkerOutcome] = {}
         self._ending: dict[int, WorkerOutcome] = {}
         self.reachability = Reachability(timeouts)
         self.slice_monitor = SliceMonitor(directory, self.reachability, timeouts)
-        self.starter = AttemptStarter(directory, fleet, timeouts, self.leadership, spec=spec, attempt=attempt)
+        self.starter = AttemptStarter(directory, fleet, timeouts, leadership, spec=spec, attempt=attempt)
         self.failure_handler = FailureHandler(
             directory,
             ChainMap(self.outcomes, self._ending),

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 from tui.errors import TpuTuiError
 from tui.pod.run import Run
+from tui.runs.follow.sync_from_workers import query_workers
 from tui.runs.worker.calls import build_call
-from tui.runs.worker.queries import QUERY_TIMEOUT_S, parse_attempt, query_status
+from tui.runs.worker.queries import QUERY_TIMEOUT_S, parse_attempt
 from tui.ssh.exec.script_protocol import Answer
 from tui.ssh.fleet import Fleet
 
@@ -57,16 +58,8 @@ class Leadership:
 
     async def query_workers(self) -> dict[int, Answer]:
         """Return the answers of the reachable workers that know the run."""
-
-        async def one(index: int) -> Answer | None:
-            try:
-                return await query_status(self.run, self.fleet, index)
-            except TpuTuiError:
-                return None
-
-        indices = [worker.index for worker in self.run.workers]
-        answers = await asyncio.gather(*(one(index) for index in indices))
-        return {index: answer for index, answer in zip(indices, answers, strict=True) if answer is not None}
+        answers = await query_workers(self.run, self.fleet)
+        return {index: answer for index, answer in answers.items() if answer is not None}
 
     async def is_leader(self, attempt: int) -> bool:
         """Return whether this keeper decides what follows that attempt.

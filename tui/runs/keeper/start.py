@@ -74,7 +74,7 @@ def start_keeper(
             input=json.dumps(document).encode(),
             stdout=subprocess.PIPE,
             stderr=log,
-            env=_environment(),
+            env={**os.environ, "PYTHONPATH": python_path(os.environ)},
             cwd="/",
             start_new_session=True,
             check=False,
@@ -127,8 +127,3 @@ def _last_message(log: Path) -> str:
         lines = log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").split("\n")
         return one_line(next((line for line in reversed(lines) if line.strip()), ""))
     return ""
-
-
-def _environment() -> dict[str, str]:
-    """Return an environment in which the package can be imported from any directory."""
-    return {**os.environ, "PYTHONPATH": python_path(os.environ)}

@@ -16,7 +16,6 @@ from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.launch.job_script import job_text
 from tui.runs.launch.launch_spec import LaunchSpec
-from tui.runs.launch.preflight import run_preflight
 from tui.runs.launch.worker_session import AlreadyLaunchedError, RunStoppedError, WorkerSession
 from tui.runs.record.event_log import to_bytes
 from tui.runs.record.run_directory import RunDirectory
@@ -135,6 +134,8 @@ class Gang:
     async def _look(self) -> None:
         """Check the workers before anything is left on them, if the spec asks for it; once per run."""
         if self.spec.look is not None and self.attempt == 0:
+            from tui.runs.launch.preflight import run_preflight
+
             self._phase_of_all("check", "started")
             await run_preflight(self.directory, self.spec, self.spec.look, self.fleet, self._ask)
             self._phase_of_all("check", "done")

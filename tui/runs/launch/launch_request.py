@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from tui import __version__
 from tui.errors import UsageError
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.slice import Slice
+from tui.runs.launch.launch_spec import Preflight
 from tui.runs.launch.on_end_actions import check_on_end
 from tui.runs.launch.phases import PhaseTimeouts
 from tui.settings import Settings
+
+_SLICE_FIELDS = ("runtime_version", "source", "network")
+"""What checks need of a slice that run.json does not hold."""
+_PYTHON = "python"
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,29 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
         spot=_spot(slice_),
         versions={"tpu-tui": __version__, **({"runtime": slice_.runtime_version} if slice_.runtime_version else {})},
     )
+
+
+def make_preflight(request: LaunchRequest, settings: Settings) -> Preflight:
+    """Return the checks that a request asks for."""
+    fields = {name: getattr(request.slice_, name) for name in _SLICE_FIELDS}
+    return Preflight(fields, settings.thresholds, wants_versions(request))
+
+
+def wants_versions(request: LaunchRequest) -> bool:
+    """Return whether a request names an interpreter that is on the workers before the run's code is.
+
+    The one that every login finds is left to `check`: behind a version manager it takes longer than all else.
+    """
+    program = request.job.argv[0] if request.job.argv else ""
+    named = "/" in program and PurePath(program).name.startswith(_PYTHON)
+    return bool(named or request.job.venv or request.job.conda_env) and not _comes_with_code(request)
+
+
+def _comes_with_code(request: LaunchRequest) -> bool:
+    """Return whether the interpreter or the working directory lies in the tree that only the launch brings."""
+    program = [word for word in request.job.argv[:1] if "/" in word]
+    paths = [path for path in (request.job.venv, request.job.workdir, *program) if path]
+    return request.sync is not None and any(not path.startswith(("/", "~")) for path in paths)
 
 
 def _spot(slice_: Slice) -> bool | None:

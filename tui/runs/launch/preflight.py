@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from tui.checks.before_launch import before_launch
@@ -11,41 +10,12 @@ from tui.checks.grouped_rows import CheckFinding, digest
 from tui.checks.workers.check_facts import Ask, Facts
 from tui.errors import LaunchError
 from tui.runs.launch.job_script import job_text
-from tui.runs.launch.launch_request import LaunchRequest
 from tui.runs.launch.launch_spec import LaunchSpec, Preflight
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.worker.version_query import record_versions
-from tui.settings import Settings
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
-
-_SLICE_FIELDS = ("runtime_version", "source", "network")
-"""What checks need of a slice that run.json does not hold."""
-_PYTHON = "python"
-
-
-def make_preflight(request: LaunchRequest, settings: Settings) -> Preflight:
-    """Return the checks that a request asks for."""
-    fields = {name: getattr(request.slice_, name) for name in _SLICE_FIELDS}
-    return Preflight(fields, settings.thresholds, wants_versions(request))
-
-
-def wants_versions(request: LaunchRequest) -> bool:
-    """Return whether a request names an interpreter that is on the workers before the run's code is.
-
-    The one that every login finds is left to `check`: behind a version manager it takes longer than all else.
-    """
-    program = request.job.argv[0] if request.job.argv else ""
-    named = "/" in program and PurePath(program).name.startswith(_PYTHON)
-    return bool(named or request.job.venv or request.job.conda_env) and not _comes_with_code(request)
-
-
-def _comes_with_code(request: LaunchRequest) -> bool:
-    """Return whether the interpreter or the working directory lies in the tree that only the launch brings."""
-    program = [word for word in request.job.argv[:1] if "/" in word]
-    paths = [path for path in (request.job.venv, request.job.workdir, *program) if path]
-    return request.sync is not None and any(not path.startswith(("/", "~")) for path in paths)
 
 
 async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Preflight, fleet: Fleet, ask: Ask) -> None:

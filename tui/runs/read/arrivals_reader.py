@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from typing import NamedTuple
 
-from tui.runs.read.log_ranges import read_range
-from tui.runs.record.event_log import parse_arrival
-from tui.runs.record.run_directory import ARRIVALS_FILE, RunDirectory
+from tui.runs.record.run_directory import RunDirectory
 
 BLOCK_BYTES = 256 * 1024
 """Bytes of `arrivals` taken at once: some ten thousand batches. A fuller block means that the reader is behind."""
 
-Batch = tuple[int, int, int, float]
-"""A line of `arrivals`: worker, which of its logs (counted from 0), where the log then ended, and when that was."""
+
+class Batch(NamedTuple):
+    """A line of `arrivals`: a batch of one worker's log was written."""
+
+    worker: int
+    attempt: int
+    """Which of the worker's logs it belongs to, counted from 0."""
+    end: int
+    """Where the log then ended, in bytes."""
+    time: float
+    """When that was, in Unix time."""
 
 
 class ArrivalsReader:
     """Reads the batches of a run in order, from the first one on."""
 
     def __init__(self, directory: RunDirectory) -> None:
-        self._path = directory.path / ARRIVALS_FILE
+        self._directory = directory
         self._offset = 0
         self._newest: dict[int, tuple[int, int]] = {}
         """The attempt and the end of each worker's last batch."""
@@ -32,17 +39,13 @@ class ArrivalsReader:
 
     def read_rest(self) -> list[Batch]:
         """Return all batches that are left."""
-        with suppress(FileNotFoundError):
-            return self._read(self._path.stat().st_size - self._offset)
-        return []
+        return self._read(-1)
 
     def _read(self, size: int) -> list[Batch]:
-        data = read_range(self._path, self._offset, size)
-        self.is_behind = len(data) > BLOCK_BYTES // 2
-        data = data[: data.rfind(b"\n") + 1]
-        self._offset += len(data)
-        arrivals = filter(None, map(parse_arrival, data.splitlines()))
-        return [(one.worker, self._attempt_of(one.worker, one.end), one.end, one.time) for one in arrivals]
+        begin = self._offset
+        arrivals, self._offset = self._directory.arrivals(begin, size)
+        self.is_behind = self._offset - begin > BLOCK_BYTES // 2
+        return [Batch(one.worker, self._attempt_of(one.worker, one.end), one.end, one.time) for one in arrivals]
 
     def _attempt_of(self, worker: int, end: int) -> int:
         """Return which of a worker's logs a batch belongs to: an end of 0, or a smaller one, begins a new log."""

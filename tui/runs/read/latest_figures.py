@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tui.runs.read.log_ranges import log_size, read_range
+from tui.runs.read.mirror_tail import MirrorTail
 from tui.runs.record.run_directory import RunDirectory
 from tui.text.printable import figure
 
@@ -51,23 +50,21 @@ class FiguresCache:
 
     def get(self, directory: RunDirectory) -> LatestFigures:
         """Return the run's newest figures; a log that cannot be read counts as empty."""
-        workers = _spread([worker.index for worker in directory.run.workers])
-        sizes = tuple(log_size(directory, worker) for worker in workers)
+        tail, workers = MirrorTail(directory), _spread([worker.index for worker in directory.run.workers])
+        sizes = tuple(map(tail.size, workers))
         known = self._known.get(directory.id)
         if known is None or known[0] != sizes:
-            known = sizes, self._read(directory, dict(zip(workers, sizes, strict=True)))
+            known = sizes, self._read(tail, workers) if any(sizes) else LatestFigures()
             self._known[directory.id] = known
         return known[1]
 
-    def _read(self, directory: RunDirectory, sizes: dict[int, int]) -> LatestFigures:
-        if not any(sizes.values()):
-            return LatestFigures()
+    def _read(self, tail: MirrorTail, workers: Sequence[int]) -> LatestFigures:
         from tui.logs.demux import Demux
         from tui.logs.dialects.registry import BUILT_IN
 
         demux = Demux(dialects=(*self._dialects, *BUILT_IN), history=False)
-        for worker, size in sizes.items():
-            demux.feed(worker, _tail(directory, worker, size))
+        for worker in workers:
+            demux.feed(worker, tail.read_newest(worker, TAIL_BYTES, unfinished=True))
         demux.finish()
         snapshot = demux.snapshot()
         spread = snapshot.loss_spread
@@ -78,12 +75,3 @@ class FiguresCache:
 def _spread(workers: Sequence[int]) -> list[int]:
     """Return at most `WORKERS_READ` of the workers, at even distances."""
     return list(workers[:: -(-len(workers) // WORKERS_READ) or 1])
-
-
-def _tail(directory: RunDirectory, worker: int, size: int) -> bytes:
-    """Return the whole lines at a log's end: the first one is left out where it was cut."""
-    start = max(0, size - TAIL_BYTES)
-    data = b""
-    with suppress(OSError):
-        data = read_range(directory.log_path(worker), start, size - start)
-    return data[data.find(b"\n") + 1 :] if start else data

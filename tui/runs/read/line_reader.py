@@ -9,7 +9,6 @@ from functools import partial
 from tui.logs.files.lines import Cutter, LogLine, names_core
 from tui.runs.read.arrivals_reader import Batch
 from tui.runs.read.mirror_tail import POLL_BUDGET_BYTES, MirrorTail, Span
-from tui.runs.record.event_log import Event
 from tui.runs.record.run_directory import RunDirectory
 
 __all__ = ["LineReader", "LogLine", "last_lines", "lines_since"]
@@ -30,17 +29,9 @@ class LineReader:
         self._core = core
         self._cutters: dict[int, tuple[int, Cutter, float]] = {}
 
-    def poll(
-        self, *, final: bool = False, budget_bytes: int = POLL_BUDGET_BYTES, events: Iterable[Event] | None = None
-    ) -> Iterator[LogLine]:
-        """Yield the complete lines; with `final` everything there is, last lines without an end too.
-
-        `events` are those since the last poll, where the caller has read them already.
-        """
-        if events is None:
-            self.growth.read_events()
-        else:
-            self.growth.take(events)
+    def poll(self, *, final: bool = False, budget_bytes: int = POLL_BUDGET_BYTES) -> Iterator[LogLine]:
+        """Yield the complete lines; with `final` everything there is, last lines without an end too."""
+        self.growth.read_events()
         while True:
             read = False
             for span in self.growth.read(budget_bytes):
@@ -98,5 +89,5 @@ def lines_since(
 ) -> Iterator[LogLine]:
     """Return a run's lines since a Unix time in order of arrival; what arrived before is not read."""
     reader = LineReader(directory, workers=workers, core=core)
-    reader.growth.skip(lambda every: next((n for n, batch in enumerate(every) if batch[3] >= moment), len(every)))
+    reader.growth.skip(lambda every: next((n for n, batch in enumerate(every) if batch.time >= moment), len(every)))
     return (line for line in reader.poll(final=True) if line.time is not None and line.time >= moment)

@@ -1,8 +1,13 @@
-"""What a run's mirror grew by: stretches of its logs in the order in which `arrivals` says that they came."""
+"""What a run's mirror grew by. Figures, lines and the keeper's watch over the cores read logs through `MirrorTail`.
+
+`read` yields all of it, in the order in which `arrivals` says that it came; `read_newest` returns the newest lines of
+one worker.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import weakref
 from collections import OrderedDict, deque
@@ -12,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tui.pod.run import RunState
 from tui.runs.read.arrivals_reader import ArrivalsReader, Batch
-from tui.runs.record.event_log import Event
-from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
 
 READ_BLOCK_BYTES = 1024 * 1024
 """Bytes of a log read and demultiplexed at once."""
@@ -33,6 +37,8 @@ LINE_BLOCK_BYTES = 64 * 1024
 
 POLL_BUDGET_BYTES = 8 * 1024 * 1024
 """Bytes read in one poll by default."""
+
+_LINE_END = re.compile(rb"[\r\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +63,13 @@ class MirrorTail:
         self.directory = directory
         self._in_order = in_order
         self.is_over = False
-        """Whether the run's last event says that nothing will come any more."""
+        """Whether the run's events say that nothing will come any more."""
         self.ended: set[int] = set()
         """Workers whose process is over."""
         self._arrivals = ArrivalsReader(directory)
         self._began: float | None = None
         """When the run's first batch came."""
-        self._events = 0
+        self._events_size = 0
         self._pending: deque[Batch] = deque()
         self._read: dict[int, int] = {}
         self._attempts: dict[int, int] = {}
@@ -106,32 +112,41 @@ class MirrorTail:
         return min(1.0, read / total) if total else 1.0
 
     def read_events(self) -> bool:
-        """Take in new events; whether there were any."""
-        try:
-            size = (self.directory.path / EVENTS_FILE).stat().st_size
-        except FileNotFoundError:
+        """Bring `is_over` and `ended` up to date; return whether the run has new events."""
+        size = self.directory.events_size()
+        if size <= self._events_size:
             return False
-        if size <= self._events:
-            return False
-        events, self._events = self.directory.events(self._events)
-        self.take(events)
-        return bool(events)
+        self._events_size = size
+        status = status_of(self.directory)
+        self.is_over, self.ended = status.is_whole, {part.worker for part in status.workers if part.ended}
+        return True
 
-    def take(self, events: Iterable[Event]) -> None:
-        """Take in events that the caller has read, in their order."""
-        for event in events:
-            if event.kind == "state":
-                self._take_state(str(event.get("state")))
-            elif event.kind == "exit" and event.worker is not None:
-                self.ended.add(event.worker)
-
-    def _take_state(self, state: str) -> None:
+    def size(self, worker: int) -> int:
+        """Return the length of a worker's newest log in bytes, 0 where there is none."""
         try:
-            self.is_over = RunState(state).is_over
-        except ValueError:
-            return
-        if state in (RunState.PREPARING.value, RunState.RUNNING.value):
-            self.ended.clear()
+            return self.directory.log_path(worker).stat().st_size
+        except OSError:
+            return 0
+
+    def read_newest(self, worker: int, most: int, *, unfinished: bool = False) -> bytes:
+        """Return the newest whole lines of a worker's newest log, at most `most` bytes of what was not read before.
+
+        What came before them is skipped. With `unfinished`, a last line without an end is among them. This does not
+        use `arrivals`; a tail is read this way or by `read`.
+        """
+        size, read = self.size(worker), self._read.get(worker, 0)
+        start = max(read, size - most)
+        if start >= size:
+            return b""
+        data = b""
+        with suppress(OSError), self.directory.log_path(worker).open("rb", buffering=0) as log:
+            log.seek(start)
+            data = log.read(size - start)
+        begin = 0 if start == read else _line_end(data)
+        end = len(data) if unfinished else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        if end:
+            self._read[worker] = start + end
+        return data[begin:end]
 
     def skip(self, first: Callable[[Sequence[Batch]], int]) -> int:
         """Begin with the batch that `first` chooses of all there are; how many that leaves out.
@@ -143,12 +158,12 @@ class MirrorTail:
         ends: dict[int, int] = {}
         for worker, attempt, end, moment in batches[:place]:
             ends[worker], self._attempts[worker], self._last_time[worker] = end, attempt, moment
-        going_on = {batch[0] for batch in batches[place:]}
+        going_on = {batch.worker for batch in batches[place:]}
         for worker, end in ends.items():
             self._read[worker] = self._line_start(worker, end)
             if worker not in going_on and self._read[worker] < end:
                 # Its last line has no end yet, and is among the last ones of the run.
-                self._pending.append((worker, self._attempts[worker], end, self._last_time[worker]))
+                self._pending.append(Batch(worker, self._attempts[worker], end, self._last_time[worker]))
         self._pending.extend(batches[place:])
         return place
 
@@ -166,7 +181,7 @@ class MirrorTail:
         """Take the next block of arrivals; whether there was anything."""
         batches = self._arrivals.read()
         if batches and self._began is None:
-            self._began = batches[0][3]
+            self._began = batches[0].time
         is_behind = self._arrivals.is_behind
         self._pending.extend(batches if self._in_order else _joined(batches, is_behind, self._began or 0.0))
         return bool(batches)
@@ -210,14 +225,20 @@ def _joined(batches: Sequence[Batch], behind: bool, began: float) -> Iterable[Ba
     opened_at = began
     most = max(_LEAST_JOINED, _ROUNDS_JOINED * len({batch[:2] for batch in batches})) if behind else len(batches)
     for place, batch in enumerate(batches):
-        passed = batch[3] - opened_at
+        passed = batch.time - opened_at
         is_late = not 0 <= passed <= _SHARE_JOINED * (opened_at - began)
         if is_late or place - opened >= most:
-            opened, opened_at = place, batch[3]
+            opened, opened_at = place, batch.time
         serial += is_late or batch[:2] != previous
         previous = batch[:2]
         found[(opened, previous) if behind else serial] = batch
     return found.values()
+
+
+def _line_end(data: bytes) -> int:
+    """Return the place after the first line end, or carriage return; the length where there is none."""
+    match = _LINE_END.search(data)
+    return match.end() if match else len(data)
 
 
 class _Files:

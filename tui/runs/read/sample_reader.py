@@ -48,6 +48,16 @@ class RunReader:
             self.demux.finish()
         return read or changed
 
+    def poll_newest(self, worker: int, most: int) -> bool:
+        """Read a worker's newest whole lines, at most `most` bytes of them, and skip what came before.
+
+        Return whether there were new ones. A reader is polled this way or by `poll`.
+        """
+        data = self.growth.read_newest(worker, most)
+        if data:
+            self.demux.feed(worker, data, now=time.time())
+        return bool(data)
+
     def progress(self) -> float:
         """Return the share of the newest logs' bytes that was read, 0 to 1."""
         return self.growth.progress()

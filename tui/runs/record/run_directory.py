@@ -40,6 +40,7 @@ ARRIVALS_FILE = "arrivals"
 KEEPER_LOG = "keeper.log"
 _LAST_ARRIVALS_BYTES = 4096
 """Bytes at the end of `arrivals` in which the newest one is looked for."""
+_LOG_BLOCK_BYTES = 1024 * 1024
 RESERVE_FILE = "reserve"
 RESERVE_BYTES = 64 * 1024
 """Bytes, and a file, held back for the events of a full disk."""
@@ -171,10 +172,9 @@ class RunDirectory:
         lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
         return parse_events(lines), end
 
-    def events_of_run(self) -> tuple[list[Event], int]:
-        """Return the events that are not about a worker's own part, a few of many, and the offset to go on from."""
-        lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", 0)
-        return parse_events(without_workers_parts(lines)), end
+    def events_of_run(self) -> list[Event]:
+        """Return the events that are not about a worker's own part, a few of many."""
+        return parse_events(without_workers_parts(_whole_lines(f"{self.path}/{EVENTS_FILE}", 0)[0]))
 
     def has_event(self, kind: str, offset: int = 0) -> tuple[bool, int]:
         """Return whether a line from a byte offset on may be an event of that kind, and the offset to go on from.
@@ -191,9 +191,9 @@ class RunDirectory:
         """Note that a worker's mirror now ends at byte `end`; called after the bytes were written."""
         self._arrivals.append(b"%d %d %.6f\n" % (worker, end, when))
 
-    def arrivals(self, offset: int = 0) -> tuple[list[Arrival], int]:
-        """Return the arrivals from a byte offset on, and the offset to go on from."""
-        lines, end = _whole_lines(f"{self.path}/{ARRIVALS_FILE}", offset)
+    def arrivals(self, offset: int = 0, size: int = -1) -> tuple[list[Arrival], int]:
+        """Return the arrivals in `size` bytes from an offset on, or all from there, and the offset to go on from."""
+        lines, end = _whole_lines(f"{self.path}/{ARRIVALS_FILE}", offset, size)
         return [arrival for arrival in map(parse_arrival, lines) if arrival is not None], end
 
     def last_arrival(self) -> float | None:
@@ -251,25 +251,27 @@ class _AppendedLines:
         return self._descriptor
 
 
-def _read(path: str, offset: int = 0) -> bytes:
-    """Return a file's bytes from an offset on. Unbuffered: making buffers takes longer than reading a small file."""
+def _read(path: str, offset: int = 0, size: int = -1) -> bytes:
+    """Return `size` bytes of a file from an offset on, or all there are.
+
+    Unbuffered: making buffers takes longer than reading a small file.
+    """
     with FileIO(path) as handle:
         handle.seek(offset)
-        return handle.readall()
+        return handle.read(size)
 
 
-def _whole_lines(path: str, offset: int) -> tuple[list[bytes], int]:
+def _whole_lines(path: str, offset: int, size: int = -1) -> tuple[list[bytes], int]:
     try:
-        data = _read(path, offset)
+        data = _read(path, offset, size)
     except FileNotFoundError:
         return [], offset
     end = data.rfind(b"\n") + 1
     return data[:end].split(b"\n")[:-1] if end else [], offset + end
 
 
-def iterate_log(path: Path, offset: int = 0, block: int = 1 << 20) -> Iterator[bytes]:
-    """Yield a mirror's bytes from an offset to its present end, in blocks (1 MiB)."""
+def iterate_log(path: Path) -> Iterator[bytes]:
+    """Yield a mirror's bytes up to its present end, in blocks."""
     with path.open("rb") as handle:
-        handle.seek(offset)
-        while data := handle.read(block):
+        while data := handle.read(_LOG_BLOCK_BYTES):
             yield data

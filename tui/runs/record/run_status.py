@@ -52,8 +52,6 @@ class RunStatus:
     """What was found wrong with single cores, in order; what is over stays among them."""
     remedy: str | None = None
     """What to do about the cause, where that is recorded."""
-    slice_plight: str | None = None
-    """The Cloud TPU API's state of the slice when something was wrong (`slice_diagnosis`), None: not queried."""
     slice_is_gone: bool = False
     """Whether what ran on the slice has ended for good according to the API."""
     is_worker_report: bool = False
@@ -79,11 +77,6 @@ class RunStatus:
         return tuple(part.worker for part in self.workers if part.silent and not part.ended)
 
     @property
-    def unattended_since(self) -> float | None:
-        """Unix time of the last keeper's last sign of life, when the run goes on without a keeper."""
-        return None if self.attended.alive or self.state.is_over else self.attended.since
-
-    @property
     def is_whole(self) -> bool:
         """Return whether it is over and a keeper followed every log to its end, as far as one could."""
         return self.state.is_over and not self.is_worker_report
@@ -92,11 +85,6 @@ class RunStatus:
     def was_given_up(self) -> bool:
         """Return whether it is lost because workers were unreachable: their parts were not followed to the end."""
         return self.state is RunState.LOST and not all(part.ended or part.confirmed for part in self.workers)
-
-    @property
-    def succeeded(self) -> bool:
-        """Return whether it ended and every worker exited with 0."""
-        return self.state is RunState.SUCCEEDED
 
 
 def status_of(directory: RunDirectory) -> RunStatus:
@@ -114,9 +102,10 @@ def summary_status(directory: RunDirectory) -> RunStatus:
 
     Most of a run's events are about workers, which a list of thousands of old runs does not show.
     """
-    fold = StatusFold(directory.run).take(directory.events_of_run()[0])
-    outline = fold.outline(directory)
-    return status_of(directory) if outline is None else outline
+    attended = directory.keeper_status()
+    outline = StatusFold(directory.run).take(directory.events_of_run()).status(attended)
+    is_settled = outline.is_whole and not attended.alive
+    return replace(outline, parts=directory) if is_settled else status_of(directory)
 
 
 def status_and_events(directory: RunDirectory, since: int) -> tuple[RunStatus, list[Event], int]:
@@ -140,8 +129,6 @@ def _fold_of(directory: RunDirectory) -> StatusFold:
 
 
 _NOTES_KEPT = 20
-
-
 _NO_KEEPER = KeeperStatus(False)
 
 
@@ -198,13 +185,6 @@ class StatusFold:
         """Fold one event of each of some workers in, which are then used up."""
         while events:
             self._parts.fold_in(*events.popitem())
-
-    def outline(self, directory: RunDirectory) -> RunStatus | None:
-        """Return the status from the events of the run itself; None where they do not suffice."""
-        attended = directory.keeper_status()
-        if self._report is not None or attended.alive or not self._status.state.is_over:
-            return None
-        return replace(self._status, attended=attended, mirrored=self._status.attempt, parts=directory)
 
     def status(self, attended: KeeperStatus) -> RunStatus:
         """Return the status; without the workers' report where the run's own keeper asks, which follows them."""
@@ -296,7 +276,7 @@ def _fold_note(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus
     if event.get("stall"):
         status = replace(status, findings=fold_note(status.findings, status.run, event))
     if event.get("slice"):
-        return replace(status, slice_plight=str(event.get("slice")), slice_is_gone=bool(event.get("gone")))
+        return replace(status, slice_is_gone=bool(event.get("gone")))
     return status
 
 
@@ -310,8 +290,8 @@ def _fold_state(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatu
         parts.begin_anew()
         stop = None if status.stop_requested == BY_POLICY else status.stop_requested
         status = replace(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=stop)
-        status = replace(status, slice_plight=None, slice_is_gone=False)
-        status = replace(status, findings=ended_with_attempt(status.findings, event.time))
+        findings = ended_with_attempt(status.findings, event.time)
+        status = replace(status, slice_is_gone=False, findings=findings)
         state = state if stop is None or state.is_over else RunState.STOPPING
     elif status.state is RunState.LOST and event.get("revived"):
         status = replace(status, ended=None, cause=None, first_failure=None)

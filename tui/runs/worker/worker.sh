@@ -2,6 +2,16 @@
 #   exec sh -c 'tt_s=$(head -c BYTES); eval "$tt_s"' tpu-tui VERB RUN WORKER NONCE ARGS...
 # with this script on stdin, after a line of settings (tt_root tt_bar tt_lease tt_sync tt_pace) and the prelude
 # (tui/ssh/exec/script_prelude.sh), and before the verb's data.
+#
+# A run's directory, runs/RUN/WORKER, holds
+#   command login worker.sh run.json    the job's text, its login environment, this script, the run's record
+#   attempt place boot tag cgroup oom   which attempt this is, on which worker and boot; marks of its processes
+#   alive card pid code why log         held open by the supervisor (`supervise`), which has `alive` locked while it lives
+#   going armed|running|aborted cancel  how far the launch came, and whether a stop was asked for
+#   room|full noreserve trouble status  whether the disk has room; messages of the supervisor; how the run ended
+# Beside it lie keeper-WORKER, stopped-WORKER, on-end-WORKER and, from further attempts, attempts/N/WORKER.
+# A verb is a function of that name, at the end of its section. Functions return values in variables, because a
+# subshell costs a fork.
 
 tt_verb=$1 tt_run=$2 tt_worker=$3 tt_nonce=$4
 shift 4
@@ -14,50 +24,57 @@ tt_tag=
 read -r tt_boot </proc/sys/kernel/random/boot_id
 umask 077
 
+# --- small tools ------------------------------------------------------------------------------------------------------
+
 say_aside() { say "$@" >&2; }
 
 # The hundredths of a second since boot in tt_now, without a fork.
 now() { read -r tt_now tt_rest </proc/uptime; tt_now=${tt_now%.*}${tt_now#*.}; }
 
-first_line() { IFS= read -r tt_line <"$1" || [ -n "$tt_line" ]; }
+# The first line of file $2 in variable $1, empty where there is none.
+read_line() { eval "$1="; [ ! -s "$2" ] || { IFS= read -r "$1" <"$2"; } 2>/dev/null || :; }
+
+# Text of an error, in one short line of an answer.
+brief() { printf %s "$1" | tr '\n\r\t' '   ' | head -c 400; }
 
 # The lines of stdin that match a basic regular expression; coreutils have no grep.
 pick() { LC_ALL=C nl -w1 -s"$tt_tab" -bp"$1" | cut -s -f2-; }
 
-# State, group, session and start time of process $1, from the end of its stat line (its name may hold anything).
-look() {
-  tt_stat=
-  { IFS= read -r tt_stat <"/proc/$1/stat"; } 2>/dev/null || return 1
-  case $tt_stat in *') '*) ;; *) tt_stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1 ;; esac
-  tt_stat=${tt_stat##*') '}
-  tt_state=${tt_stat%% *}
-  set -f; set -- $tt_stat; set +f
-  tt_group=$3 tt_session=$4 tt_start=${20}
-}
-
-# Whether process $1 is alive and no zombie.
-lives() { look "$1" && case $tt_state in Z | X | x) return 1 ;; esac; }
+# --- processes of a run -----------------------------------------------------------------------------------------------
 
 # The run's tag in tt_tag, empty where it is not known.
-read_tag() { [ -n "$tt_tag" ] || [ ! -s "$tt_d/tag" ] || { first_line "$tt_d/tag"; tt_tag=$tt_line; }; }
+read_tag() { [ -n "$tt_tag" ] || read_line tt_tag "$tt_d/tag"; }
+
+# Call $1 with each word of $2, output of `head -v` on files of /proc. tt_p is then the process that the word is about.
+by_process() {
+  tt_p= tt_call=$1
+  for tt_w in $2; do
+    case $tt_w in
+      '==>' | '<==') ;;
+      /proc/*) tt_p=${tt_w#/proc/}; tt_p=${tt_p%/*} ;;
+      *) "$tt_call" "$tt_w" ;;
+    esac
+  done
+}
 
 # Every live process of the run, in tt_members. Most have the tag, a limit that a process inherits and can only lower.
 # Where no process has it, those with another limit are examined, and with $1 = all every process.
 members() {
-  tt_members= tt_which= tt_p=
+  tt_members= tt_which=
   read_tag
   # head goes on where a process vanishes in between; tail would not.
-  for tt_w in $(head -v -c 4096 /proc/[0-9]*/limits 2>/dev/null |
-    pick '^==> /proc/[0-9]*/limits <==$\|^Max file locks  *[0-9]'); do
-    case $tt_w in
-      /proc/*) tt_p=${tt_w#/proc/}; tt_p=${tt_p%/*} ;;
-      "$tt_tag") add_member "$tt_p" ;;
-      ???????????????????) ;;  # the tag of another run
-      [0-9]*) tt_which="${tt_which% $tt_p} $tt_p" ;;
-    esac
-  done
+  by_process add_by_limit "$(head -v -c 4096 /proc/[0-9]*/limits 2>/dev/null |
+    pick '^==> /proc/[0-9]*/limits <==$\|^Max file locks  *[0-9]')"
   [ "${1:-}" != all ] && [ -n "$tt_tag" ] || tt_which='[0-9]*'
-  [ -n "$tt_members" ] && [ "${1:-}" != all ] || [ -z "$tt_which" ] || unmarked_members
+  [ -n "$tt_members" ] && [ "${1:-}" != all ] || [ -z "$tt_which" ] || add_unmarked
+}
+
+add_by_limit() {
+  case $1 in
+    "$tt_tag") add_member "$tt_p" ;;
+    ???????????????????) ;;  # the tag of another run
+    [0-9]*) tt_which="${tt_which% $tt_p} $tt_p" ;;
+  esac
 }
 
 add_member() {
@@ -76,7 +93,7 @@ files_of() {
 
 # Add the processes in tt_which that have the run's variable, are in the leader's session, or have the job's output
 # open. One that gave up all of these and the tag is not found, unless the run has a cgroup.
-unmarked_members() {
+add_unmarked() {
   add_marked "[0-9]*/$tt_run/$tt_worker/"
   leader
   [ -z "$tt_leader" ] || add_member "$tt_leader"
@@ -92,15 +109,11 @@ unmarked_members() {
 # Add the processes in tt_which whose mark begins with $1, a pattern.
 add_marked() {
   files_of environ
-  tt_p=
-  for tt_w in $(head -v -c 2097152 $tt_files 2>/dev/null | LC_ALL=C tr '\0\t\\' '\n _' |
-    pick "^==> /proc/[0-9]*/environ <==\$\\|^TPU_TUI_MARK=$1"); do
-    case $tt_w in
-      /proc/*) tt_p=${tt_w#/proc/}; tt_p=${tt_p%/*} ;;
-      TPU_TUI_MARK=*) add_member "$tt_p" ;;
-    esac
-  done
+  by_process add_by_mark "$(head -v -c 2097152 $tt_files 2>/dev/null | LC_ALL=C tr '\0\t\\' '\n _' |
+    pick "^==> /proc/[0-9]*/environ <==\$\\|^TPU_TUI_MARK=$1")"
 }
+
+add_by_mark() { case $1 in TPU_TUI_MARK=*) add_member "$tt_p" ;; esac; }
 
 # Print the processes in tt_which that have the pipe to the logger open, except the supervisor's own and those older than
 # the leader, e.g. a service manager that was handed the pipe.
@@ -120,14 +133,11 @@ holders() {
   done
 }
 
-# The run's cgroup in tt_cgroup, empty where none could be made.
-cgroup() { tt_cgroup=; [ ! -s "$tt_d/cgroup" ] || { first_line "$tt_d/cgroup"; tt_cgroup=$tt_line; }; }
-
 # Whether a process of the run is left; one that forks and exits fast enough shows in the cgroup only.
 has_processes() {
   members "$@"
   [ -z "$tt_members" ] || return 0
-  cgroup
+  read_line tt_cgroup "$tt_d/cgroup"
   [ -n "$tt_cgroup" ] && read -r tt_w tt_v 2>/dev/null <"$tt_cgroup/cgroup.events" && [ "$tt_w $tt_v" = 'populated 1' ]
 }
 
@@ -137,11 +147,12 @@ leader() {
   tt_leader= tt_session_of= tt_lp=
   [ ! -s "$tt_d/pid" ] || read -r tt_lp tt_ls <"$tt_d/pid"
   [ -n "$tt_lp" ] || return 0
-  tt_session_of=$tt_lp
-  look "$tt_lp" || return 0
-  if [ "$tt_start" != "$tt_ls" ]; then tt_session_of=; else case $tt_state in Z | X | x) ;; *) tt_leader=$tt_lp ;; esac; fi
-  return 0
+  tt_session_of=$tt_lp tt_start=$tt_ls
+  ! lives "$tt_lp" || tt_leader=$tt_lp
+  [ "$tt_start" = "$tt_ls" ] || tt_leader= tt_session_of=
 }
+
+# --- ending them ------------------------------------------------------------------------------------------------------
 
 # Signal the leader's group at once, then the others: a job that saves at its first TERM may take a second one for
 # impatience.
@@ -158,7 +169,7 @@ signal_all() {
 
 # Kill the run's cgroup at once, however fast its processes fork.
 kill_cgroup() {
-  cgroup
+  read_line tt_cgroup "$tt_d/cgroup"
   [ -z "$tt_cgroup" ] || { echo 1 >"$tt_cgroup/cgroup.kill"; } 2>/dev/null
 }
 
@@ -190,33 +201,28 @@ sweep() {
 
 alive() { [ -e "$tt_d/alive" ] && ! flock -n -s "$tt_d/alive" true; }
 
-# --- what a live supervisor holds open, whatever becomes of the run's directory -----------------------------------------
-#   3 why   4 card   5 pid   6 code   7 log   8 alive   9 the worker's lock
+# --- a live supervisor, whatever becomes of the run's directory -------------------------------------------------------
 
 # Write what identifies the supervisor: its pid, the run's attempt, place and marks; root; cgroup; then the run's record.
 write_card() {
-  first_line oom; tt_w=$tt_line
-  first_line attempt; tt_at=$tt_line
-  first_line place; tt_place=$tt_line
-  cgroup
-  { printf '%s\n' "$$ $tt_tag $tt_at $tt_boot $tt_place $tt_w $tt_run $tt_worker" "$tt_root" "$tt_cgroup"; cat run.json; } >card
-}
-
-hold() {
-  command exec 3<>why 4<card 5<pid.new 6<>code.new 7>>log
+  read_line tt_w oom
+  read_line tt_at attempt
+  read_line tt_place place
+  read_line tt_cgroup cgroup
+  {
+    printf '%s\n' "$$ $tt_tag $tt_at $tt_boot $tt_place $tt_w $tt_run $tt_worker" "$tt_root" "$tt_cgroup"
+    cat run.json
+  } >card
 }
 
 # The supervisors' processes of a run and a worker (patterns $1, $2) in tt_supervisors.
 supervisors() {
-  tt_supervisors= tt_p=
-  for tt_w in $(head -v -c 4096 /proc/[0-9]*/cmdline 2>/dev/null | LC_ALL=C tr '\0\t\\' ' __' |
-    pick "^==> /proc/[0-9]*/cmdline <==\$\\|^sh \\./worker\\.sh supervise $1 $2 "); do
-    case $tt_w in
-      /proc/*) tt_p=${tt_w#/proc/}; tt_p=${tt_p%/*} ;;
-      supervise) tt_supervisors="$tt_supervisors $tt_p" ;;
-    esac
-  done
+  tt_supervisors=
+  by_process add_supervisor "$(head -v -c 4096 /proc/[0-9]*/cmdline 2>/dev/null | LC_ALL=C tr '\0\t\\' ' __' |
+    pick "^==> /proc/[0-9]*/cmdline <==\$\\|^sh \\./worker\\.sh supervise $1 $2 ")"
 }
+
+add_supervisor() { [ "$1" != supervise ] || tt_supervisors="$tt_supervisors $tt_p"; }
 
 # Read the card of a supervisor's process $1 into tt_sup and tt_its_NAME. Fails for an earlier version, which has none, and
 # for another user's process, which is not believed.
@@ -287,6 +293,15 @@ open_up() {
   done
 }
 
+# Restore the directory of the run whose supervisor this is, unless the whole root was removed: a follower then reads the
+# end from what is still open.
+restore() {
+  IFS=' ' read -r tt_me tt_w </proc/self/stat
+  open_up
+  [ -d "$tt_root" ] || return 0
+  is_intact && [ "$tt_d/alive" -ef /proc/self/fd/8 ] || { read_card "$tt_me" && give_back "$tt_me"; }
+}
+
 # Choose the log to read, in tt_log: the one that a live supervisor writes, whatever is in its place.
 choose_log() {
   tt_log=log
@@ -296,81 +311,17 @@ choose_log() {
   [ -f "$tt_log" ] || tt_log=/dev/null
 }
 
-# --- devices ----------------------------------------------------------------------------------------------------------
-
-# Find the owners of the devices: pairs of words "PID DEVICE" in tt_owners; tt_hidden: some processes cannot be seen.
-owners() {
-  tt_owners= tt_hidden=
-  find_devices
-  [ -z "$tt_real" ] && return 0
-  find_owners $tt_real
-  case $tt_found in *hidden*) tt_hidden=1 tt_found=${tt_found%hidden*} ;; esac
-  tt_owners=$tt_found
-}
-
-# --- launch -----------------------------------------------------------------------------------------------------------
-
-# Remove what this launch made and put an earlier attempt's directory back. Called once at most.
-unmake() {
-  trap '' PIPE
-  remove_cgroup
-  cd /
-  rm -rf "$tt_d"
-  tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
-  # Fails where another keeper's launch took the place meanwhile: the earlier attempt stays aside.
-  if [ -n "$tt_aside" ]; then mv -T "$tt_aside" "$tt_d" 2>/dev/null; else rm -f "$tt_w" "$tt_w.new"; fi
-  rmdir "$tt_root/runs/$tt_run" 2>/dev/null
-  return 0
-}
-
-refuse() {
-  [ -n "$tt_made$tt_aside" ] && unmake
-  say "refused $*"
-  exit 3
-}
-
-# Refuse a worker that lacks a program, which would fail later without naming it.
-check_programs() {
-  for tt_w in cat chmod cksum cp cut date dd env fallocate flock head ln mkdir mkfifo mv nl od prlimit readlink rm rmdir setsid sleep stat sync \
-    tail timeout tr truncate; do
-    command -v "$tt_w" >/dev/null || refuse "program $tt_w"
-  done
-}
-
-# Choose the resource-limit tag, which every process of the run inherits: the limit on file locks, unused by the kernel.
-# Without privilege it can only be lowered, so inside another run the new tag is a little below that run's.
-choose_tag() {
-  set -- $(od -An -N8 -tu4 /dev/urandom)
-  tt_tag=$(((($1 & 0x1fffffff) << 32 | $2) | 0x2000000000000000))
-  tt_hard=$(prlimit --locks --noheadings --raw --output=HARD --pid $$)
-  case $tt_hard in
-    *[!0-9]* | '') ;;
-    *) [ "$tt_hard" -gt 4294967296 ] || { prlimit --locks="$tt_tag" true 2>/dev/null || refuse "tag the limit on file locks is $tt_hard already"; }
-      prlimit --locks="$tt_tag" true 2>/dev/null || tt_tag=$((tt_hard - 1 - tt_tag % (tt_hard / 4))) ;;
-  esac
-  prlimit --locks="$tt_tag" true || refuse "tag prlimit cannot mark the run's processes"
-  tt_why=$(exec 2>&1; echo "$tt_tag" >"$tt_d/tag") || refuse_write
-}
-
-# Make a cgroup for the run, where this user may (root, with cgroup v2 from Linux 5.14 on).
-make_cgroup() {
-  tt_cgroup=
-  for tt_w in /sys/fs/cgroup /sys/fs/cgroup/unified; do [ -w "$tt_w/cgroup.procs" ] && break; done
-  while IFS=: read -r tt_v tt_p tt_line; do [ "$tt_v" != 0 ] || tt_w=$tt_w$tt_line; done </proc/self/cgroup
-  tt_w=${tt_w%/}/tpu-tui-$tt_tag
-  mkdir "$tt_w" 2>/dev/null || return 0
-  if [ -w "$tt_w/cgroup.kill" ]; then echo "$tt_w" >"$tt_d/cgroup"; else rmdir "$tt_w" 2>/dev/null; fi
-}
-
-remove_cgroup() { cgroup; [ -z "$tt_cgroup" ] || rmdir "$tt_cgroup" 2>/dev/null; }
+# --- the worker: its name, lock and devices ---------------------------------------------------------------------------
 
 # The worker among those that share this directory, in tt_place: its host name, and the address and port of this login.
 place() {
   read -r tt_w </proc/sys/kernel/hostname
   set -- ${SSH_CONNECTION:-}
-  tt_place=$(printf %s "$tt_w-${3:-local}-${4:-$tt_worker}" | tr -c 'A-Za-z0-9._-' '-')
+  tt_place=$tt_w-${3:-local}-${4:-$tt_worker}
+  case $tt_place in *[!A-Za-z0-9._-]*) tt_place=$(printf %s "$tt_place" | tr -c 'A-Za-z0-9._-' '-') ;; esac
 }
 
+# Hold the worker's lock for this run. Refuses while another run is alive here.
 lock_worker() {
   tt_lock=$tt_root/lock-$tt_place
   exec 9>>"$tt_lock" || refuse "directory cannot write in $tt_root"
@@ -411,10 +362,14 @@ refuse_beside_others() {
   done
 }
 
-# The job's environment mark in tt_mark: tag, run, worker, place and root.
-make_mark() {
-  set -- $(printf %s "$tt_root" | cksum)
-  tt_mark=$tt_tag/$tt_run/$tt_worker/$tt_place/$1
+# Find the owners of the devices: pairs of words "PID DEVICE" in tt_owners; tt_hidden: some processes cannot be seen.
+owners() {
+  tt_owners= tt_hidden=
+  find_devices
+  [ -z "$tt_real" ] && return 0
+  find_owners $tt_real
+  case $tt_found in *hidden*) tt_hidden=1 tt_found=${tt_found%hidden*} ;; esac
+  tt_owners=$tt_found
 }
 
 check_devices() {
@@ -425,15 +380,87 @@ check_devices() {
   refuse "device $2 pid $1 user $(stat -c %U "/proc/$1" 2>/dev/null) command $(command_of "$1")"
 }
 
+# --- launch -----------------------------------------------------------------------------------------------------------
+
+# Remove what this launch made and put an earlier attempt's directory back. Called once at most.
+unmake() {
+  trap '' PIPE
+  remove_cgroup
+  cd /
+  rm -rf "$tt_d"
+  tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
+  # Fails where another keeper's launch took the place meanwhile: the earlier attempt stays aside.
+  if [ -n "$tt_aside" ]; then mv -T "$tt_aside" "$tt_d" 2>/dev/null; else rm -f "$tt_w" "$tt_w.new"; fi
+  rmdir "$tt_root/runs/$tt_run" 2>/dev/null
+  return 0
+}
+
+refuse() {
+  [ -n "$tt_made$tt_aside" ] && unmake
+  say "refused $*"
+  exit 3
+}
+
+# The machine's out-of-memory kills since its boot, in tt_oom.
+oom_kills() {
+  tt_oom=$(cat /proc/vmstat)
+  tt_oom=${tt_oom##*oom_kill }
+  tt_oom=${tt_oom%%[!0-9]*}
+}
+
+# Refuse a worker that lacks a program, which would fail later without naming it.
+check_programs() {
+  for tt_w in cat chmod cksum cp cut date dd env fallocate flock head ln mkdir mkfifo mv nl od prlimit readlink rm \
+    rmdir setsid sleep stat sync tail timeout tr truncate; do
+    command -v "$tt_w" >/dev/null || refuse "program $tt_w"
+  done
+}
+
+# Choose the resource-limit tag, which every process of the run inherits: the limit on file locks, unused by the kernel.
+# Without privilege it can only be lowered, so inside another run the new tag is a little below that run's.
+choose_tag() {
+  set -- $(od -An -N8 -tu4 /dev/urandom)
+  tt_tag=$(((($1 & 0x1fffffff) << 32 | $2) | 0x2000000000000000))
+  if ! prlimit --locks="$tt_tag" true 2>/dev/null; then
+    tt_hard=$(prlimit --locks --noheadings --raw --output=HARD --pid $$)
+    case $tt_hard in '' | *[!0-9]*) refuse "tag prlimit cannot mark the run's processes" ;; esac
+    [ "$tt_hard" -gt 4294967296 ] || refuse "tag the limit on file locks is $tt_hard already"
+    tt_tag=$((tt_hard - 1 - tt_tag % (tt_hard / 4)))
+    prlimit --locks="$tt_tag" true || refuse "tag prlimit cannot mark the run's processes"
+  fi
+  tt_why=$(exec 2>&1; echo "$tt_tag" >"$tt_d/tag") || refuse_write
+}
+
+# The job's environment mark in tt_mark: tag, run, worker, place and root.
+make_mark() {
+  set -- $(printf %s "$tt_root" | cksum)
+  tt_mark=$tt_tag/$tt_run/$tt_worker/$tt_place/$1
+}
+
+# Make a cgroup for the run, where this user may (root, with cgroup v2 from Linux 5.14 on).
+make_cgroup() {
+  tt_cgroup=
+  for tt_w in /sys/fs/cgroup /sys/fs/cgroup/unified; do [ -w "$tt_w/cgroup.procs" ] && break; done
+  while IFS=: read -r tt_v tt_p tt_line; do [ "$tt_v" != 0 ] || tt_w=$tt_w$tt_line; done </proc/self/cgroup
+  tt_w=${tt_w%/}/tpu-tui-$tt_tag
+  mkdir "$tt_w" 2>/dev/null || return 0
+  if [ -w "$tt_w/cgroup.kill" ]; then echo "$tt_w" >"$tt_d/cgroup"; else rmdir "$tt_w" 2>/dev/null; fi
+}
+
+remove_cgroup() { read_line tt_cgroup "$tt_d/cgroup"; [ -z "$tt_cgroup" ] || rmdir "$tt_cgroup" 2>/dev/null; }
+
+# Make the log, and reserve room for it and for the record of the job's end. Refuses where the disk is full.
 reserve_room() {
+  : >log
+  : >room
   # The job's beginning and end are written into blocks that exist already.
   tt_w='
 '
   while [ "${#tt_w}" -lt 4096 ]; do tt_w=$tt_w$tt_w; done
   tt_why=$(exec 2>&1
-    for tt_p in status.new code.new pid.new why; do
-      printf %s "$tt_w" >"$tt_p" && [ "$(stat -c %s "$tt_p")" = 4096 ] || { echo "no room for $tt_p"; exit 1; }
-    done) || refuse "full $tt_why"
+    for tt_p in status.new code.new pid.new why; do printf %s "$tt_w" >"$tt_p" || exit; done
+    set -- $(stat -c %s status.new code.new pid.new why)
+    [ "$*" = '4096 4096 4096 4096' ]) || refuse "full $tt_why"
   # A second name keeps the log's bytes reachable when its first one is taken away.
   ln log log.keep 2>/dev/null
   tt_why=$(LC_ALL=C fallocate -n -l $((tt_reserve + tt_last)) log 2>&1) && return 0
@@ -474,17 +501,19 @@ check_command() {
   tt_why=$(LC_ALL=C sh -c 'tt_check=1; . "$1/login"; cd; . "$1/command" || exit 1
     case $1 in */*) [ ! -f "$1" ] || [ -x "$1" ] || { echo "command is not executable: $1"; exit 126; } ;; esac
     command -v -- "$1" >/dev/null || { echo "command not found: $1"; exit 127; }' sh "$tt_d" 2>&1 </dev/null 8>&- 9>&-) && return 0
-  refuse "command $(printf %s "$tt_why" | tr '\n\r\t' '   ' | head -c 400)"
+  refuse "command $(brief "$tt_why")"
 }
 
-# The attempt in the run's directory, in tt_line.
-attempt_here() { tt_line=0; [ ! -s "$tt_d/attempt" ] || first_line "$tt_d/attempt"; }
+# The attempt in the run's directory, in tt_at.
+attempt_here() { read_line tt_at "$tt_d/attempt"; tt_at=${tt_at:-0}; }
+
+# Whether an earlier attempt was set aside here.
+has_earlier() { set -- "$tt_root/runs/$tt_run"/attempts/*/"$tt_worker"; [ -d "$1" ]; }
 
 # Enter the directory of attempt $1, which a later attempt may have set aside.
 enter() {
   attempt_here
-  if [ "$tt_line" = "$1" ] && cd "$tt_d" 2>/dev/null; then return 0; fi
-  cd "$tt_root/runs/$tt_run/attempts/$1/$tt_worker" 2>/dev/null
+  [ "$tt_at" = "$1" ] && cd "$tt_d" 2>/dev/null || cd "$tt_root/runs/$tt_run/attempts/$1/$tt_worker" 2>/dev/null
 }
 
 # Set the earlier attempt's directory aside for a further one, unless it is alive or the run was stopped.
@@ -492,24 +521,15 @@ set_aside() {
   [ ! -e "$tt_root/runs/$tt_run/stopped-$tt_worker" ] || refuse "stopped"
   [ -d "$tt_d" ] || return 0
   attempt_here
-  [ "$tt_line" -lt "$tt_attempt" ] || refuse "elsewhere attempt $tt_line is there already"
+  [ "$tt_at" -lt "$tt_attempt" ] || refuse "elsewhere attempt $tt_at is there already"
   alive && refuse "busy run $tt_run pid ? command its earlier attempt"
-  tt_why=$(mkdir -p "$tt_root/runs/$tt_run/attempts/$tt_line" 2>&1) || refuse "directory $tt_why"
-  tt_aside=$tt_root/runs/$tt_run/attempts/$tt_line/$tt_worker
+  tt_why=$(mkdir -p "$tt_root/runs/$tt_run/attempts/$tt_at" 2>&1) || refuse "directory $tt_why"
+  tt_aside=$tt_root/runs/$tt_run/attempts/$tt_at/$tt_worker
   tt_why=$(mv -T "$tt_d" "$tt_aside" 2>&1) || { tt_aside=; refuse "directory $tt_why"; }
 }
 
-# Copy the job's text and the run's record of the earlier attempt: a keeper that does not know the secrets relaunches it.
-take_over_files() {
-  [ -n "$tt_aside" ] || refuse "cut nothing of an earlier attempt is here to launch again"
-  cp "$tt_aside/command" "$tt_aside/run.json" . || refuse "directory cannot copy the earlier attempt's files"
-}
-
-# Launch attempt $3: $1 and $2 are the sizes of the job's text and the run's record (0: those of the attempt before), $4 the
-# keeper's number (0: known here), $5 for how many seconds this session follows the log from byte 0 afterwards (0: not).
-launch() {
-  tt_csize=$1 tt_jsize=$2 tt_attempt=$3 tt_keeper=${4:-0} tt_seconds=${5:-0} tt_made= tt_aside=
-  check_programs
+# Make the run's directory and enter it, marked as alive for other sessions.
+make_directory() {
   tt_why=$(mkdir -p "$tt_root/runs/$tt_run" 2>&1) || refuse "directory $tt_why"
   [ "$tt_attempt" = 0 ] || set_aside
   if ! tt_why=$(mkdir "$tt_d" 2>&1); then
@@ -520,19 +540,34 @@ launch() {
   # A dead launcher is noticed at the next answer. Caught, not ignored: child processes have the default.
   trap 'unmake; exit 3' PIPE
   cd "$tt_d" || refuse "directory cannot enter $tt_d"
-  # Inherited by every process of this launch, so that other sessions see that it is alive.
+  # Inherited by every process of this launch.
   exec 8>>alive
   flock 8
   echo "$tt_attempt" >attempt
-  [ "$tt_keeper" = 0 ] || store_number "$tt_keeper"
-  if [ "$tt_csize" = 0 ]; then
-    take_over_files
-    tt_csize=$(stat -c %s command) tt_jsize=$(stat -c %s run.json)
+}
+
+# Store what is to run, of sizes $1 and $2. A keeper that does not know the secrets sends nothing: the files of the
+# earlier attempt are copied.
+receive_files() {
+  if [ "$1" = 0 ]; then
+    [ -n "$tt_aside" ] || refuse "cut nothing of an earlier attempt is here to launch again"
+    cp "$tt_aside/command" "$tt_aside/run.json" . || refuse "directory cannot copy the earlier attempt's files"
   else
-    tt_why=$(exec 8>&- 2>&1; LC_ALL=C head -c "$tt_csize" >command && LC_ALL=C head -c "$tt_jsize" >run.json) || refuse_write
+    tt_why=$(exec 8>&- 2>&1; LC_ALL=C head -c "$1" >command && LC_ALL=C head -c "$2" >run.json) || refuse_write
+    set -- "$1 $2" $(stat -c %s command run.json)
+    [ "$1" = "$2 $3" ] || refuse "cut what was sent did not arrive whole"
   fi
-  [ "$(stat -c %s command).$(stat -c %s run.json)" = "$tt_csize.$tt_jsize" ] || refuse "cut what was sent did not arrive whole"
   printf '%s\n' "$tt_s" >worker.sh
+}
+
+# Launch attempt $3: $1 and $2 are the sizes of the job's text and the run's record (0: those of the attempt before), $4 the
+# keeper's number (0: known here), $5 for how many seconds this session follows the log from byte 0 afterwards (0: not).
+launch() {
+  tt_attempt=$3 tt_keeper=${4:-0} tt_seconds=${5:-0} tt_made= tt_aside=
+  check_programs
+  make_directory
+  [ "$tt_keeper" = 0 ] || store_number "$tt_keeper"
+  receive_files "$1" "$2"
   echo "$tt_boot" >boot
   place
   printf %s "$tt_place" >place
@@ -541,12 +576,9 @@ launch() {
   make_cgroup
   oom_kills
   echo "$tt_oom" >oom
-  : >log
-  : >room
   reserve_room
   mkfifo ack
   check_devices
-  echo "$tt_real" >devices
   if [ "$tt_sync" = 1 ]; then
     say prepared
     tt_w=$(exec 8>&-; timeout "$tt_bar" head -c 3)
@@ -561,42 +593,10 @@ launch() {
   [ -e running ] && [ "$tt_seconds" -gt 0 ] || exit 0
   trap - PIPE
   exec 4>&- 5<&- 8>&- 9>&-
-  follow 0 "$tt_seconds" "$tt_attempt"
+  follow 0 "$tt_seconds" "$3"
 }
 
-oom_kills() {
-  tt_oom=$(cat /proc/vmstat)
-  tt_oom=${tt_oom##*oom_kill }
-  tt_oom=${tt_oom%%[!0-9]*}
-}
-
-supervise() {
-  tt_aside=$1
-  cd "$tt_d" || exit 1
-  trap 'unmake; exit 1' PIPE
-  read_tag
-  tt_noreserve=
-  [ ! -e noreserve ] || tt_noreserve=1
-  write_card
-  say "armed $$ tag=$tt_tag"
-  tt_w=$(timeout "$tt_bar" head -c 3)
-  # `stopped` alone marks a stop that came while the earlier attempt was set aside and this one was not there yet.
-  if [ "$tt_w" != 'go!' ] || [ -e cancel ] || [ -e "../stopped-$tt_worker" ]; then
-    by_person
-    unmake
-    say "disarmed$tt_by"
-    exit 1
-  fi
-  trap - PIPE
-  : >going
-  : >armed
-  exec 5<&0
-  lease <&5 5<&- &
-  exec 5<&- </dev/null >/dev/null 2>>trouble 3>&- 4>&-
-  hold
-  # A shutdown sends TERM and HUP to every process: the job's last output is still written.
-  job | { trap '' TERM HUP; logger; finish; }
-}
+# --- supervise: the barrier, the lease, the job -----------------------------------------------------------------------
 
 # The field of an answer about a run that a user stopped, in tt_by.
 by_person() { tt_by=; [ ! -e "../stopped-$tt_worker" ] || tt_by=' stopped=1'; }
@@ -655,13 +655,46 @@ job() {
   printf '%s\n' "$tt_rc" >&6
   mv code.new code 2>/dev/null
   date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00 >&6
-  open_up
-  is_intact || [ ! -d "$tt_root" ] || { read_card $$ && give_back $$; }
+  restore
+  read_line tt_w "$tt_d/cancel"
   tt_g=20
-  [ -s "$tt_d/cancel" ] && { read -r tt_w <"$tt_d/cancel"; [ "$tt_w" -gt "$tt_g" ] && tt_g=$tt_w; }
+  [ "${tt_w:-0}" -le 20 ] || tt_g=$tt_w
   sweep "$tt_g" marked
   echo swept >&6
 }
+
+# Wait for the start of the gang, then run the job; its output goes through a pipe to the logger.
+supervise() {
+  tt_aside=$1
+  cd "$tt_d" || exit 1
+  trap 'unmake; exit 1' PIPE
+  read_tag
+  tt_noreserve=
+  [ ! -e noreserve ] || tt_noreserve=1
+  write_card
+  say "armed $$ tag=$tt_tag"
+  tt_w=$(timeout "$tt_bar" head -c 3)
+  # `stopped` alone marks a stop that came while the earlier attempt was set aside and this one was not there yet.
+  if [ "$tt_w" != 'go!' ] || [ -e cancel ] || [ -e "../stopped-$tt_worker" ]; then
+    by_person
+    unmake
+    say "disarmed$tt_by"
+    exit 1
+  fi
+  trap - PIPE
+  : >going
+  : >armed
+  exec 5<&0
+  lease <&5 5<&- &
+  exec 5<&- </dev/null >/dev/null 2>>trouble 3>&- 4>&-
+  # Held by the job's shell, the logger and `finish`; the job itself has none of them:
+  #   3 why  4 card  5 pid  6 code  7 log  8 alive  9 the worker's lock
+  command exec 3<>why 4<card 5<pid.new 6<>code.new 7>>log
+  # A shutdown sends TERM and HUP to every process: the job's last output is still written.
+  job | { trap '' TERM HUP; logger; finish; }
+}
+
+# --- the log, and how the run ended -----------------------------------------------------------------------------------
 
 # Whether the job's processes are ended, by the file of its code ($1, or descriptor 6).
 is_swept() { { read -r tt_w; read -r tt_w; read -r tt_w; } <"${1:-/proc/self/fd/6}"; [ "$tt_w" = swept ]; } 2>/dev/null
@@ -739,17 +772,15 @@ read_end() {
   case $tt_rc in '' | *[!0-9]*) return 1 ;; esac
   { IFS= read -r tt_line; } 2>/dev/null <"$2"
   [ -n "$tt_line" ] && [ "$tt_rc" -gt 128 ] && tt_signal=$(kill -l "$tt_rc" 2>/dev/null)
-  if first_line oom 2>/dev/null; then oom_kills; tt_oom=$((tt_oom - tt_line)); else tt_oom=0; fi
+  read_line tt_w oom
+  tt_oom=0
+  [ -z "$tt_w" ] || { oom_kills; tt_oom=$((tt_oom - tt_w)); }
 }
 
+# Record how the run ended, last and atomically.
 finish() {
-  IFS=' ' read -r tt_me tt_w </proc/self/stat
-  open_up
-  chmod u+rw /proc/self/fd/7 2>/dev/null
-  # Where the whole root was removed nothing is restored: a follower reads the end from what is still open.
-  if [ -d "$tt_root" ] && ! { is_intact && [ "$tt_d/alive" -ef /proc/self/fd/8 ]; }; then
-    read_card "$tt_me" && give_back "$tt_me"
-  fi
+  { [ -r /proc/self/fd/7 ] && [ -w /proc/self/fd/7 ]; } || chmod u+rw /proc/self/fd/7 2>/dev/null
+  restore
   cd "$tt_d" 2>/dev/null
   truncate -s "$(stat -L -c %s /proc/self/fd/7)" /proc/self/fd/7
   put_log_back
@@ -760,8 +791,8 @@ finish() {
   [ -n "$tt_rc" ] || tt_rc=unknown
   [ -n "$tt_until" ] || tt_until=$(date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00)
   [ -e aborted ] && tt_aborted=1
-  { read -r tt_line; read -r tt_since; } </proc/self/fd/5
-  first_line boot
+  { read -r tt_w; read -r tt_since; } </proc/self/fd/5
+  read_line tt_line boot
   printf 'exit=%s signal=%s size=%s oom=%s aborted=%s boot=%s time=%s since=%s\n' \
     "$tt_rc" "$tt_signal" "$tt_size" "$tt_oom" "$tt_aborted" "$tt_line" "$tt_until" "$tt_since" 1<>status.new
   sync status.new
@@ -795,8 +826,8 @@ open_supervisors() {
 
 open_files() {
   enter "$1" || return 1
-  tt_was= tt_main=
-  ! first_line boot || tt_was=$tt_line
+  tt_main=
+  read_line tt_was boot
   choose_log
   command exec 7<"$tt_log"
   for tt_v in code code.new /dev/null; do command exec 5<"$tt_v" && break; done
@@ -812,7 +843,7 @@ log_size() { stat -L -c %s /proc/self/fd/7; }
 # Say how attempt $1 ended: by its status, or by what is still open where that is not left.
 report_end() {
   if enter "$1" && [ -s status ]; then
-    first_line status
+    read_line tt_line status
     tt_w=$tt_root/runs/$tt_run/stopped-$tt_worker tt_v=
     # A user's stop; one after the end did not cause it.
     [ ! -e "$tt_w" ] || [ "$tt_w" -nt status ] || tt_v=1
@@ -867,7 +898,7 @@ follow() {
   report_end "$3"
 }
 
-# --- stop, status, list -----------------------------------------------------------------------------------------------
+# --- stop -------------------------------------------------------------------------------------------------------------
 
 describe() {
   tt_text=
@@ -875,17 +906,18 @@ describe() {
   printf %s "$tt_text" | head -c 600
 }
 
-outcome() { if [ -s status ]; then first_line status; else tt_line="exit=unknown unrecorded=1"; fi; }
+outcome() { read_line tt_line status; tt_line=${tt_line:-exit=unknown unrecorded=1}; }
 
 # The machine of the run's directory, in tt_machine: `here`, `rebooted` (this one before its last boot) or `other`. A
 # directory that is still being made has no place yet, and is here.
 find_machine() {
   tt_machine=here
   [ -s place ] || return 0
-  first_line boot
+  read_line tt_line boot
   [ "$tt_line" != "$tt_boot" ] || return 0
   place
-  if [ "$(cat place)" = "$tt_place" ]; then tt_machine=rebooted; else tt_machine=other; fi
+  read_line tt_line place
+  if [ "$tt_line" = "$tt_place" ]; then tt_machine=rebooted; else tt_machine=other; fi
 }
 
 unconfirmed() { say "unconfirmed $*"; exit 0; }
@@ -925,7 +957,7 @@ stop() {
   # The mark's time shows whether it came before an end, so the first stop's mark stays.
   [ "$2" != 1 ] || [ ! -d "$tt_w" ] || [ -e "$tt_w/stopped-$tt_worker" ] || : >"$tt_w/stopped-$tt_worker"
   tt_never='stopped never=1'
-  for tt_p in "$tt_w"/attempts/*/"$tt_worker"; do [ ! -d "$tt_p" ] || tt_never='stopped never=1 before=1'; done
+  ! has_earlier || tt_never='stopped never=1 before=1'
   if ! cd "$tt_d" 2>/dev/null; then
     [ ! -d "$tt_d" ] || unconfirmed "cannot enter $tt_d"
     stop_without_directory "$1" "${3:-}"
@@ -934,7 +966,7 @@ stop() {
   find_machine
   case $tt_machine in
     rebooted) outcome; say "stopped $tt_line rebooted=1"; exit 0 ;;
-    other) unconfirmed "this directory belongs to another machine ($(cat place))" ;;
+    other) unconfirmed "this directory belongs to another machine ($tt_line)" ;;
   esac
   { echo "$1" >cancel.new && mv cancel.new cancel; } 2>/dev/null || true >cancel
   [ -e going ] || { members; [ -z "$tt_members" ] && { say "$tt_never"; exit 0; }; }
@@ -965,6 +997,9 @@ stop() {
   say "stopped $tt_line${tt_hidden:+ device=unknown}"
 }
 
+# --- status, list and other verbs -------------------------------------------------------------------------------------
+
+# What became of the run, in tt_c.
 condition() {
   if alive; then
     # Aborted and still alive: its end is not written yet.
@@ -978,9 +1013,7 @@ condition() {
 enter_or_wait() {
   for tt_w in 1 2 3 4 5; do
     cd "$tt_d" 2>/dev/null && return 0
-    tt_v=1
-    for tt_p in "${tt_d%/*}"/attempts/*/"$tt_worker"; do [ ! -d "$tt_p" ] || { tt_v=; sleep 0.1; break; }; done
-    [ -z "$tt_v" ] || return 1
+    has_earlier && sleep 0.1 || return 1
   done
   return 1
 }
@@ -994,12 +1027,13 @@ report() {
   esac
   choose_log
   read_tag
-  tt_line=; [ -s status ] && first_line status
-  tt_c="$tt_c log=$(stat -L -c %s "$tt_log" 2>/dev/null) tag=$tt_tag now=$tt_boot was=$(cat boot)"
-  tt_c="$tt_c confirmed=$([ -e running ] && echo 1)"
-  tt_keeper=; [ ! -s "$tt_root/runs/$tt_run/keeper-$tt_worker" ] || tt_keeper=$(cat "$tt_root/runs/$tt_run/keeper-$tt_worker")
-  tt_at=$(cat attempt 2>/dev/null)
-  tt_c="$tt_c attempt=${tt_at:-0} keeper=$tt_keeper stopped=$([ -e "../stopped-$tt_worker" ] && echo 1)"
+  read_line tt_line status
+  read_line tt_was boot
+  read_line tt_keeper "../keeper-$tt_worker"
+  attempt_here
+  tt_c="$tt_c log=$(stat -L -c %s "$tt_log" 2>/dev/null) tag=$tt_tag now=$tt_boot was=$tt_was"
+  tt_c="$tt_c confirmed=$([ -e running ] && echo 1) attempt=$tt_at keeper=$tt_keeper"
+  tt_c="$tt_c stopped=$([ -e "../stopped-$tt_worker" ] && echo 1)"
   say "$1 $tt_run $tt_worker $tt_c $tt_line"
 }
 
@@ -1014,7 +1048,9 @@ list() {
     is_intact || (give_back "$tt_sup")
   done
   for tt_d in "$tt_root"/runs/*/attempts/*/"$tt_worker"; do
-    [ ! -d "$tt_d" ] || { tt_d=${tt_d%/attempts/*}/$tt_worker; (enter_or_wait); }
+    [ -d "$tt_d" ] || continue
+    tt_d=${tt_d%/attempts/*}
+    (tt_run=${tt_d##*/} tt_d=$tt_d/$tt_worker; enter_or_wait)
   done
   for tt_d in "$tt_root"/runs/*/*/; do
     tt_d=${tt_d%/}
@@ -1051,7 +1087,7 @@ entitle() {
   tt_w=$tt_root/runs/$tt_run/on-end-$tt_worker
   echo "$1" >"$tt_w.$1" && { ln "$tt_w.$1" "$tt_w" || (set -C; echo "$1" >"$tt_w"); } 2>/dev/null
   rm -f "$tt_w.$1"
-  tt_line=; [ ! -s "$tt_w" ] || first_line "$tt_w"
+  read_line tt_line "$tt_w"
   say "entitled $tt_line"
 }
 
@@ -1065,24 +1101,22 @@ delete() {
         alive && { say "alive its supervisor lives"; exit 0; }
         members
         [ -z "$tt_members" ] || { say "alive still there:$(describe $tt_members)"; exit 0; } ;;
-      other) say "alive this directory belongs to another machine ($(cat place))"; exit 0 ;;
+      other) say "alive this directory belongs to another machine ($tt_line)"; exit 0 ;;
     esac
   fi
   remove_cgroup
   cd /
   tt_why=$(rm -rf "$tt_d" "$tt_all"/attempts/*/"$tt_worker" "$tt_all/keeper-$tt_worker" "$tt_all/stopped-$tt_worker" \
     "$tt_all/on-end-$tt_worker" 2>&1) ||
-    { say "alive cannot remove it: $(printf %s "$tt_why" | tr '\n\r\t' '   ' | head -c 400)"; exit 0; }
+    { say "alive cannot remove it: $(brief "$tt_why")"; exit 0; }
   rmdir "$tt_all"/attempts/* "$tt_all/attempts" "$tt_all" 2>/dev/null
   say deleted
 }
 
 tt_unnamed=
 case $tt_verb in
-  launch | supervise | list | follow) ;;
-  *) open_up; is_intact || find_alive ;;
-esac
-case $tt_verb in
-  launch | supervise | follow | stop | status | list | show | keep | entitle | delete) "$tt_verb" "$@" ;;
+  launch | supervise | follow | list) ;;
+  stop | status | show | keep | entitle | delete) open_up; is_intact || find_alive ;;
   *) say "refused verb $tt_verb"; exit 2 ;;
 esac
+"$tt_verb" "$@"

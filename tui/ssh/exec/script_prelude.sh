@@ -12,6 +12,20 @@ esac
 # Answers are lines that begin with @NONCE; anything else is the output of some start-up file.
 say() { printf '@%s %s\n' "$tt_nonce" "$*"; }
 
+# State, group, session and start time of process $1, from the end of its stat line (its name may hold anything).
+look() {
+  tt_stat=
+  { IFS= read -r tt_stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+  case $tt_stat in *') '*) ;; *) tt_stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1 ;; esac
+  tt_stat=${tt_stat##*') '}
+  tt_state=${tt_stat%% *}
+  set -f; set -- $tt_stat; set +f
+  tt_group=$3 tt_session=$4 tt_start=${20}
+}
+
+# Whether process $1 is alive and no zombie.
+lives() { look "$1" && case $tt_state in Z | X | x) return 1 ;; esac; }
+
 # A process's command line, on one line of an answer.
 command_of() { tr '\0\n\r\t' '    ' <"/proc/$1/cmdline" 2>/dev/null | head -c 200; }
 

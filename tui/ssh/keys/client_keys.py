@@ -222,12 +222,17 @@ def _certificates(path: str) -> list[asyncssh.SSHCertificate]:
 
 
 def _public_half(path: str) -> bytes | None:
+    key = public_key_of(path)
+    return None if key is None else key.public_data
+
+
+def public_key_of(path: str) -> asyncssh.SSHKey | None:
     """Return the public key of a key file, from `KEY.pub` beside it or from the file itself."""
     import asyncssh
 
     for candidate in (f"{path}.pub", path):
         with suppress(OSError, asyncssh.KeyImportError, ValueError):
-            return asyncssh.read_public_key(candidate).public_data
+            return asyncssh.read_public_key(candidate)
     return None
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tui.errors import UsageError
 from tui.ssh.config.access import Access, local_user
+from tui.ssh.keys.client_keys import public_key_of
 
 if TYPE_CHECKING:
     import asyncssh
@@ -75,11 +76,8 @@ def make_login_key(key: LoginKey) -> LoginKey:
 def _public_of(path: Path) -> asyncssh.SSHKey | None:
     import asyncssh
 
-    for candidate in (Path(f"{path}.pub"), path):
-        with suppress(OSError, asyncssh.KeyImportError, ValueError):
-            return asyncssh.read_public_key(candidate)
     with suppress(OSError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError, ValueError):
-        return asyncssh.read_private_key(path)
+        return public_key_of(str(path)) or asyncssh.read_private_key(path)
     return None
 
 

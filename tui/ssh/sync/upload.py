@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tui.aio.fan_out import for_each_worker
 from tui.errors import WorkerError
 from tui.ssh.errors import quote_remote
-from tui.ssh.exec.script_protocol import START_UP_FILES, Answer, channel_errors, parse_line
+from tui.ssh.exec.script_protocol import START_UP_FILES, Answer, Call, channel_errors, load_script, parse_line
 from tui.ssh.sync.bundle import BLOCK_BYTES, Bundle, read_bundle
 
 if TYPE_CHECKING:
@@ -50,42 +50,8 @@ class UploadTimeouts:
 
 
 TIMEOUTS = UploadTimeouts()
-_REMOTE = rb"""
-umask 077; LC_ALL=C; export LC_ALL
-nonce=$1 hash=$2 root=$3
-say() { printf '@%s %s\n' "$nonce" "$*"; }
-say here
-case $root in
-  '~') root=$HOME ;;
-  '~/'*) root=$HOME/${root#'~/'} ;;
-  /*) ;;
-  *) root=$HOME/$root ;;
-esac
-right() { [ -d "$1" ] && { [ ! -s "$2" ] || ( cd "$1" && sha256sum --status -c "../$2" ) 2>/dev/null; }; }
-number() { n=$(head -c 20); n=${n#"${n%%[!0]*}"}; printf %s "${n:-0}"; }
-mkdir -p "$root/code" && cd "$root/code" || { say failed "cannot make $root/code"; exit 1; }
-[ -e "$hash.sha256" ] && right "$hash" "$hash.sha256" && { say have; exit 0; }
-new=.new-$hash-$nonce
-trap 'cd "$root/code" && rm -rf "$new" "$new.sha256"' EXIT
-trap 'exit 1' HUP INT TERM
-mkdir "$new" || { say failed "cannot make $root/code/$new"; exit 1; }
-intact() { [ -e "$hash.sha256" ] && right "$hash" "$hash.sha256"; }
-unpack() {
-  head -c "$(number)" >"$new.sha256"
-  script=$(head -c "$(number)")
-  ( set -e; cd "$new"; eval "$script" )
-  [ $? = 0 ] || { say failed "a file could not be written"; exit 1; }
-  right "$new" "$new.sha256" || { say failed "what arrived is not what was sent"; exit 1; }
-  sync -f "$new" 2>/dev/null
-  if [ -e "$hash" ] && ! intact; then mv "$hash" ".old-$hash-$nonce"; fi
-  mv -f "$new.sha256" "$hash.sha256"
-  mv -T "$new" "$hash" 2>/dev/null || right "$hash" "$hash.sha256" || { say failed "cannot be put in place"; exit 1; }
-  rm -rf "$new" "$new.sha256"
-  say done
-}
-say want
-unpack
-"""
+_SCRIPT = load_script(Path(__file__).with_name("install_tree.sh"))
+"""Read at once: a keeper that sends the code again to a new slice may outlive this version of the package."""
 
 
 @dataclass(frozen=True)
@@ -157,16 +123,13 @@ class _Upload:
         self._fleet = fleet
         self._index = index
         self._bundle = bundle
-        self._run_root = run_root
         self._on_sent = on_sent
-        self._nonce = secrets.token_hex(8)
+        self._call = _install_call(bundle.tree.hash, run_root)
         self._sent = 0
 
     async def run(self) -> SyncResult:
         """Copy the tree to the worker. Raises WorkerError."""
-        arguments = shlex.join([self._nonce, self._bundle.tree.hash, self._run_root])
-        command = f"exec sh -c 's=$(head -c {len(_REMOTE)}); eval \"$s\"' tpu-tui {arguments}"
-        process = await self._fleet.process(self._index, command)
+        process = await self._fleet.process(self._index, self._call.command)
         try:
             answer = await self._transfer(process)
         except _UploadFailed as failed:
@@ -185,7 +148,7 @@ class _Upload:
     async def _transfer(self, process: Process) -> str:
         """Send what the worker lacks. Return its last word: `done`, or `have` if the tree was already there."""
         with suppress(BrokenPipeError):  # the answer says why the command ended
-            process.stdin.write(_REMOTE)
+            process.stdin.write(self._call.input)
         await self._expect(process, "here", within_s=TIMEOUTS.begin_s)
         if await self._expect(process, "have", "want") == "have":
             return "have"
@@ -249,9 +212,14 @@ class _Upload:
             received += len(line)
             if not line:
                 raise _UploadFailed(_BROKE_OFF, f"{_CHECK_WORKER}; {START_UP_FILES}")
-            if answer := parse_line(self._nonce, line):
+            if answer := parse_line(self._call.nonce, line):
                 return answer
         raise _UploadFailed("its login shell prints too much", "let its start-up files (~/.bashrc) print less")
+
+
+def _install_call(hash_: str, run_root: str) -> Call:
+    nonce = secrets.token_hex(8)
+    return Call(f"tt_root={shlex.quote(run_root)}\n{_SCRIPT}".encode(), shlex.join([nonce, hash_]), nonce)
 
 
 async def _read_tail(process: Process) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes.util
 import functools
 import importlib
 import os
@@ -39,7 +38,7 @@ def _find_library_without_compilers() -> Iterator[None]:
     asyncssh searches for optional libraries (nettle, oqs) when it is imported. For each missing one, ctypes starts
     ldconfig, gcc and ld: 28 programs, which inherit the environment with its secrets and need a writable /tmp.
     """
-    util: Any = ctypes.util
+    util: Any = importlib.import_module("ctypes.util")
     names = _cached_names() if sys.platform == "linux" else None
     if names is None:
         yield

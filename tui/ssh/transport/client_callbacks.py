@@ -20,7 +20,7 @@ class LoginClient(asyncssh.SSHClient):
         self._accepts = accepts
         self._prompter = prompter
         self._name = name
-        self.connection: asyncssh.SSHClientConnection | None = None
+        self.connection: FastConnection | None = None
         self.offered: asyncssh.SSHKey | None = None
         self.asking = 0
         self.banner = ""
@@ -31,6 +31,7 @@ class LoginClient(asyncssh.SSHClient):
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         """Keep the connection, which knows whether the server spoke SSH."""
+        assert isinstance(conn, FastConnection)
         self.connection = conn
 
     def validate_host_public_key(self, _host: str, _addr: str, _port: int, key: asyncssh.SSHKey) -> bool:
@@ -76,23 +77,23 @@ class LoginClient(asyncssh.SSHClient):
     @property
     def wanted(self) -> tuple[str, ...]:
         """Login methods the server requires instead of the keys it refused; empty if another key would be enough."""
-        wanted = self.connection.wanted if isinstance(self.connection, FastConnection) else ()
+        wanted = self.connection.wanted if self.connection else ()
         return () if {"publickey", "none"} & set(wanted) else wanted
 
     @property
     def has_received(self) -> bool:
         """Whether the server sent something other than a greeting."""
-        return isinstance(self.connection, FastConnection) and self.connection.has_received
+        return self.connection is not None and self.connection.has_received
 
     @property
     def untried(self) -> int:
         """How many keys were not offered to the server."""
-        return self.connection.untried if isinstance(self.connection, FastConnection) else 0
+        return self.connection.untried if self.connection else 0
 
     @property
     def unsigned(self) -> int:
         """How many keys the server would accept that an agent or a device did not sign with."""
-        return self.connection.unsigned if isinstance(self.connection, FastConnection) else 0
+        return self.connection.unsigned if self.connection else 0
 
     @property
     def encrypted(self) -> bool:

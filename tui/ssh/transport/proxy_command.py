@@ -29,15 +29,14 @@ class ProxyCommands:
         """Return a route through this command."""
         return ProxyRoute(self, command, worker)
 
-    def start(self, command: str) -> tuple[_Program, socket.socket]:
-        """Start a program and return it with a socket connected to it. Raises OSError."""
+    def start(self, command: str) -> _Program:
+        """Start a program. Raises OSError."""
         for ended in [program for program in self._running if program.has_ended]:
             ended.release()
             self._running.discard(ended)
-        program = _Program()
-        sock = program.start(command)
+        program = _Program(command)
         self._running.add(program)
-        return program, sock
+        return program
 
     async def close(self) -> None:
         """End all programs."""
@@ -62,10 +61,10 @@ class ProxyRoute:
     async def open(self) -> socket.socket:
         """Start the program and return a socket connected to it. Raises SshError."""
         try:
-            self._program, sock = self._commands.start(self._command)
+            self._program = self._commands.start(self._command)
         except OSError as error:
             raise errors.PROXY_FAILED.error(self._worker, command=self._command, words=str(error)) from None
-        return sock
+        return self._program.socket
 
     async def failure(self) -> SshError | None:
         """Return why nothing came through; None if the program ended without an error: the host hung up."""
@@ -84,17 +83,13 @@ class ProxyRoute:
 
 
 class _Program:
-    """One running command."""
+    """One running command, and a `socket` connected to its standard input and output."""
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, command: str) -> None:
+        """Start it. Raises OSError."""
         self._loop = asyncio.get_running_loop()
-        self._stderr = -1
         self._stderr_tail = b""
-
-    def start(self, command: str) -> socket.socket:
-        """Start it and return a socket connected to its standard input and output. Raises OSError."""
-        local, remote = socket.socketpair()
+        self.socket, remote = socket.socketpair()
         self._stderr, stderr = os.pipe()
         try:
             # As ssh(1) does: the user's shell replaces itself with the command.
@@ -103,16 +98,15 @@ class _Program:
             end = remote.fileno()
             self._process = subprocess.Popen(words, stdin=end, stdout=end, stderr=stderr, start_new_session=True)
         except OSError:
-            local.close()
+            self.socket.close()
             os.close(self._stderr)
             raise
         finally:
             remote.close()
             os.close(stderr)
-        local.setblocking(False)
+        self.socket.setblocking(False)
         os.set_blocking(self._stderr, False)
         self._loop.add_reader(self._stderr, self._read_stderr)
-        return local
 
     @property
     def words(self) -> str:
@@ -123,17 +117,17 @@ class _Program:
     @property
     def has_ended(self) -> bool:
         """Whether it has ended."""
-        return self._process is None or self._process.poll() is not None
+        return self._process.poll() is not None
 
     @property
     def ended_well(self) -> bool:
         """Whether it ended with exit code 0."""
-        return self._process is not None and self._process.poll() == 0
+        return self._process.poll() == 0
 
     @property
     def fate(self) -> str:
         """How it ended, or that it did not, as text."""
-        code = self._process.poll() if self._process is not None else None
+        code = self._process.poll()
         return "it is running, but sends nothing" if code is None else f"it ended with {code}"
 
     async def wait(self, seconds: float) -> None:
@@ -150,8 +144,7 @@ class _Program:
     def kill(self) -> None:
         """Kill it."""
         self._signal(signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait()
+        self._process.wait()
 
     def release(self) -> None:
         """Read the rest of its error output and close it: processes it left behind may hold it open."""
@@ -160,7 +153,7 @@ class _Program:
         self._close_stderr()
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and not self.has_ended:
+        if not self.has_ended:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
 

@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from tui.logs._compat_numpy import np, places_of
+from tui.logs._compat_numpy import Ints, np, places_of
 from tui.logs.dialects.dialect import Dialect
 from tui.logs.files.lines import ESCAPE
-from tui.logs.state.samples import Ints
 
 _WINDOW = 4
 """Bytes of each string that are looked for first, at every place, as one number."""
@@ -28,9 +27,13 @@ _NO_LETTERS = re.compile(rb"[^A-Za-z_\r\n]{0,80}[\r\n]")
 
 
 class HintFinder:
-    """Finds lines that hold a string, or an escape sequence; `last` ones must have no word behind."""
+    """Finds lines that hold a string, or an escape sequence; `last` ones must have no word behind.
 
-    def __init__(self, strings: Sequence[bytes], last: Sequence[bytes] = ()) -> None:
+    `in_prefixes` says that the strings also count in what stands before a line's own text.
+    """
+
+    def __init__(self, strings: Sequence[bytes], last: Sequence[bytes] = (), *, in_prefixes: bool = False) -> None:
+        self.in_prefixes = in_prefixes
         self._short = tuple(string for string in (*strings, *last) if len(string) < _WINDOW - 1)
         self._long: dict[int, list[tuple[bytes, int, bool]]] = {}
         for is_last, some in enumerate((strings, last)):
@@ -72,7 +75,8 @@ def hint_finder_for(dialects: tuple[Dialect, ...]) -> HintFinder | None:
         return None
     last = {hint for dialect in dialects if dialect.hints_end for hint in dialect.hints}
     others = {hint for dialect in dialects if not dialect.hints_end for hint in dialect.hints}
-    return HintFinder(sorted(others), sorted(last - others))
+    in_prefixes = any(dialect.is_own for dialect in dialects)
+    return HintFinder(sorted(others), sorted(last - others), in_prefixes=in_prefixes)
 
 
 def _windows(string: bytes) -> list[tuple[int, int]]:

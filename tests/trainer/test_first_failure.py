@@ -1,4 +1,4 @@
-"""A roll call over a real store: who is silent, who is behind, and what is known when rank 0 is gone."""
+"""The record of the first failure in a real store: who reports, is silent or behind; also when rank 0 is gone."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from trainer.distributed import liveness
-from trainer.distributed.liveness import MissingRanks, RollCall, format_ranks
+from trainer.distributed import failures
+from trainer.distributed.failures import Failure, FailureRecord, format_ranks
 
 # Ranks come from a clean process: one that is forked from the threads of other tests can abort in PyTorch.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload([liveness.__name__])
+CONTEXT.set_forkserver_preload(["torch.distributed", failures.__name__])
 HOST = "127.0.0.1"
 
 
@@ -34,15 +34,15 @@ def store_at(port: int, *, rank: int) -> TCPStore:
 
 def take_part(rank: int, port: int, entered: int, timeouts: tuple[float, float], pipe: Any) -> None:
     """A rank: reports when it is there (rank 0 with its store's port), and then does what it is asked to."""
-    liveness.ACK_TIMEOUT_S, liveness.ANSWER_TIMEOUT_S = timeouts
+    failures.ACK_TIMEOUT_S, failures.ANSWER_TIMEOUT_S = timeouts
     store = store_at(port, rank=rank)
-    roll_call = RollCall(store, rank, 4)
-    roll_call.entered = entered
+    record = FailureRecord(store, rank, 4)
+    record.entered = entered
     pipe.send(store.port)
     does = {
-        "call": lambda: roll_call.missing(lambda: False),
-        "report": roll_call.report_error,
-        "leave": roll_call.shutdown,
+        "call": lambda: record.find(lambda: False),
+        "report": record.report_error,
+        "leave": record.shutdown,
     }
     while True:
         pipe.send(does[pipe.recv()]())
@@ -53,7 +53,7 @@ class Rank:
 
     def __init__(self, rank: int, port: int, entered: int) -> None:
         self._pipe, theirs = CONTEXT.Pipe()
-        timeouts = (liveness.ACK_TIMEOUT_S, liveness.ANSWER_TIMEOUT_S)
+        timeouts = (failures.ACK_TIMEOUT_S, failures.ANSWER_TIMEOUT_S)
         self._process = CONTEXT.Process(target=take_part, args=(rank, port, entered, timeouts, theirs))
         self._process.start()
         self.port: int = self._pipe.recv()
@@ -61,8 +61,8 @@ class Rank:
     def call(self) -> None:
         self._pipe.send("call")
 
-    def found(self) -> MissingRanks:
-        found: MissingRanks = self._pipe.recv()
+    def found(self) -> Failure:
+        found: Failure = self._pipe.recv()
         return found
 
     def reports(self) -> bool:
@@ -118,25 +118,25 @@ def test_frozen_and_dead_ranks_are_silent_and_all_others_learn_it(start: Start) 
     dead.end()
     for rank in (last, first):
         rank.call()
-    assert last.found() == first.found() == MissingRanks(silent=(1, 2))
+    assert last.found() == first.found() == Failure(silent=(1, 2))
 
 
 def test_a_rank_that_answers_and_came_less_far_is_behind(start: Start) -> None:
     ranks = start(7, 7, 6, 7)
     ranks[3].call()
-    assert ranks[3].found() == MissingRanks(behind=(2,))
+    assert ranks[3].found() == Failure(behind=(2,))
 
 
 def test_if_all_ranks_answer_and_came_equally_far_none_is_named(start: Start) -> None:
     ranks = start(7, 7, 7, 7)
     ranks[0].call()
-    assert ranks[0].found() == MissingRanks()
+    assert ranks[0].found() == Failure()
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody is left who might answer, nothing is gained by waiting longer."""
-    monkeypatch.setattr("trainer.distributed.liveness.ANSWER_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("trainer.distributed.failures.ANSWER_TIMEOUT_S", 1.0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -146,25 +146,25 @@ def test_a_rank_0_that_does_not_answer_is_named(start: Start, number: signal.Sig
     first.signal(number)
     for rank in others:
         rank.call()
-    assert [rank.found() for rank in others] == [MissingRanks(silent=(0,))] * 3
+    assert [rank.found() for rank in others] == [Failure(silent=(0,))] * 3
 
 
 def test_a_late_caller_knows_which_rank_ended_rank_0(start: Start) -> None:
     first, dead, late, _ = start(7, 7, 7, 7)
     dead.end()
     first.call()
-    assert first.found() == MissingRanks(silent=(1,))
+    assert first.found() == Failure(silent=(1,))
     time.sleep(0.1)
     first.end()
     late.call()
-    assert late.found() == MissingRanks(silent=(1,))
+    assert late.found() == Failure(silent=(1,))
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks, which are started later, wait as long as a loaded machine may take."""
     for name in ("ACK_TIMEOUT_S", "ANSWER_TIMEOUT_S"):
-        monkeypatch.setattr(f"trainer.distributed.liveness.{name}", 60.0)
+        monkeypatch.setattr(f"trainer.distributed.failures.{name}", 60.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -174,7 +174,7 @@ def test_one_of_the_ending_ranks_reports_why_and_all_others_learn_which(start: S
     assert reporter.reports()
     assert not first.reports()
     late.call()
-    assert late.found() == MissingRanks(ended=(1,))
+    assert late.found() == Failure(reporting=(1,))
 
 
 @pytest.mark.usefixtures("patient")
@@ -190,7 +190,7 @@ def test_rank_0_ends_when_all_know_which_rank_reports(start: Start) -> None:
     for rank in (frozen, *late):
         assert not rank.reports()
         rank.call()
-        assert rank.found() == MissingRanks(ended=(0,))
+        assert rank.found() == Failure(reporting=(0,))
 
 
 def test_rank_0_does_not_wait_for_ever_for_one_that_is_frozen(start: Start) -> None:

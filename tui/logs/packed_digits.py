@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tui.logs._compat_numpy import np, npt, places_of
-
-Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from tui.logs._compat_numpy import Floats, Ints, Words, np, places_of
 
 _ALL = 0xFFFF_FFFF_FFFF_FFFF
 _HIGH_BITS = np.uint64(0x8080_8080_8080_8080)
@@ -158,7 +153,9 @@ def four_digits(values: Words) -> Words:
     return number
 
 
-def decimal(digits: Words, decimals: int | Ints) -> Floats:
-    """Return the numbers of digits with a zero for the point, as in `UnparsedSamples`; `decimals` per row."""
-    whole = (digits & FIRST[7 - decimals]) << BYTE
-    return eight_digits((digits & LAST[decimals]) | whole) / np.power(10.0, decimals)
+def decimal(digits: Words, decimals: int) -> Floats:
+    """Return the numbers of digits, of which so many follow a zero that stands for the point."""
+    whole = digits & FIRST[7 - decimals]
+    whole <<= BYTE
+    whole |= digits & LAST[decimals]
+    return eight_digits(whole) / 10.0**decimals

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from trainer.distributed import startup_error
+from trainer.distributed import failures
 
 pytestmark = pytest.mark.timing
 
@@ -18,7 +18,7 @@ HOST = "127.0.91.6"
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> str:
     """An address at which nothing listens; workers wait there as long as a loaded machine may take."""
-    monkeypatch.setattr(startup_error, "WAIT_S", 60.0)
+    monkeypatch.setattr(failures, "MEETING_TIMEOUT_S", 60.0)
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return f"{HOST}:{probe.getsockname()[1]}"
@@ -29,7 +29,7 @@ def print_errors(coordinator: str, sentences: list[str]) -> None:
 
     def say(worker: int) -> None:
         place = {"TPU_TUI_WORKER": str(worker), "TPU_TUI_WORKERS": str(len(sentences))}
-        startup_error.print_once(sentences[worker], {**place, "TPU_TUI_COORDINATOR": coordinator})
+        failures.print_once(sentences[worker], {**place, "TPU_TUI_COORDINATOR": coordinator})
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(say, reversed(range(len(sentences)))))
@@ -61,7 +61,7 @@ def test_a_worker_prints_its_error_where_worker_0_starts(capfd: pytest.CaptureFi
         pool.submit(greet)
         for port in (store.port, greeting.getsockname()[1]):
             place = {"TPU_TUI_WORKER": "1", "TPU_TUI_WORKERS": "2", "TPU_TUI_COORDINATOR": f"{HOST}:{port}"}
-            startup_error.print_once("There is no TPU.", place)
+            failures.print_once("There is no TPU.", place)
             assert capfd.readouterr().err == "There is no TPU.\n"
 
 
@@ -72,7 +72,7 @@ def test_a_worker_prints_its_error_where_worker_0_starts(capfd: pytest.CaptureFi
 def test_a_worker_that_cannot_find_the_others_prints_its_error(
     place: dict[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    startup_error.print_once("There is no TPU.", place)
+    failures.print_once("There is no TPU.", place)
     assert capfd.readouterr().err == "There is no TPU.\n"
 
 
@@ -83,6 +83,6 @@ def test_a_worker_does_not_wait_for_a_worker_0_that_does_not_start(coordinator: 
     host, _, port = coordinator.partition(":")
     with ThreadPoolExecutor() as pool:
         place = {"TPU_TUI_WORKERS": "2", "TPU_TUI_COORDINATOR": coordinator}
-        pool.submit(startup_error.print_once, "There is no TPU.", place)
+        pool.submit(failures.print_once, "There is no TPU.", place)
         with pytest.raises(ReportedElsewhereError):
             _await_server((host, int(port)), time.monotonic() + 60, lambda: False)

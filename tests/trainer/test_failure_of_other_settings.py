@@ -10,7 +10,7 @@ for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
 from tests.trainer.conftest import Pod
-from trainer.distributed.config_check import compare, list_settings
+from trainer.distributed.failures import compare_settings, list_settings
 from trainer.errors import TrainerError
 from trainer.options import parse
 
@@ -20,7 +20,7 @@ FAKE = ["--fake-data", "--image-size", "32"]
 def difference(first: list[str], second: list[str]) -> str:
     """The error about workers 0 and 1 that were started with these; empty where they may continue."""
     try:
-        compare([(0, list_settings(parse(first, {}))), (1, list_settings(parse(second, {})))])
+        compare_settings([(0, list_settings(parse(first, {}))), (1, list_settings(parse(second, {})))])
     except TrainerError as error:
         return str(error)
     return ""
@@ -62,7 +62,7 @@ def test_the_same_place_in_another_home_is_the_same(monkeypatch: pytest.MonkeyPa
     for worker in range(2):
         monkeypatch.setenv("HOME", f"/home/{worker}")
         reported.append((worker, list_settings(parse(["--train-shards", "~/set/{0..3}.tar"], {}))))
-    compare(reported)
+    compare_settings(reported)
 
 
 def test_workers_with_different_batches_end_before_the_first_step_and_one_reports_why(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from tui.logs._compat_numpy import np, npt
-from tui.logs.vectorized.packed_digits import Words
+from tui.logs._compat_numpy import Bools, Ints, Words, np
 
 _SHORTCUT_BITS = 12
 """A hash's first bits lead straight to the place where its prefix most likely stands."""
@@ -23,21 +22,21 @@ class PrefixIndex:
     """Finds the slots of many prefixes at once, by a hash of each."""
 
     def __init__(self) -> None:
-        self.hashes: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self.tails: npt.NDArray[np.uint64] = np.zeros((3, 0), np.uint64)
-        self.slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        self._shortcut: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self.hashes: Words = np.zeros(0, np.uint64)
+        self.tails: Words = np.zeros((3, 0), np.uint64)
+        self.slots: Ints = np.zeros(0, np.int64)
+        self._shortcut: Ints = np.zeros(0, np.int64)
         self.bytes_read = 0
         """Bytes of the stream read in blocks; a whole block's once no new prefixes come."""
 
-    def find(self, tails: Words) -> npt.NDArray[np.int64]:
+    def find(self, tails: Words) -> Ints:
         """Return the slot of each prefix (address and number as three rows of words); -1 no prefix; `UNSEEN`."""
         if not len(self.hashes):
             return np.full(tails.shape[1], UNSEEN, np.int64)
         hashes = _hashes(tails)
         places = self._shortcut.take((hashes >> _SHIFT).view(np.int64))
         same = self._matches(places, tails)
-        slots: npt.NDArray[np.int64] = self.slots.take(places)
+        slots: Ints = self.slots.take(places)
         if same.all():
             return slots
         # Two prefixes can share a shortcut, and some are new.
@@ -47,17 +46,17 @@ class PrefixIndex:
         slots[other] = np.where(self._matches(sought, tails[:, other]), self.slots[sought], UNSEEN)
         return slots
 
-    def _matches(self, places: npt.NDArray[np.int64], tails: Words) -> npt.NDArray[np.bool_]:
-        same: npt.NDArray[np.bool_] = self.tails[0].take(places) == tails[0]
+    def _matches(self, places: Ints, tails: Words) -> Bools:
+        same: Bools = self.tails[0].take(places) == tails[0]
         same &= self.tails[1].take(places) == tails[1]
         same &= self.tails[2].take(places) == tails[2]
         return same
 
-    def add(self, tails: Words, slot_of: Callable[[int], int]) -> None:
-        """Add prefixes; `slot_of` returns a worker's slot (-1: no prefix) by the place of its first line."""
+    def add(self, tails: Words, texts: Sequence[bytes], slot_of: Callable[[bytes], int]) -> None:
+        """Add prefixes, also given as texts; `slot_of` returns the slot of the worker that one names (-1: none)."""
         firsts = np.sort(np.unique(_hashes(tails), return_index=True)[1])
         firsts = firsts[: MOST_PREFIXES - len(self.hashes)]
-        slots = np.array([slot_of(place) for place in firsts.tolist()], np.int64)
+        slots = np.array([slot_of(texts[place]) for place in firsts.tolist()], np.int64)
         hashes = np.concatenate((self.hashes, _hashes(tails[:, firsts])))
         order = hashes.argsort()
         self.hashes = hashes[order]

@@ -1,0 +1,1 @@
+"""The training itself: its command, its start, its loop."""

@@ -1,0 +1,209 @@
+"""The training loop, which every rank runs: epochs of steps, an evaluation after each, checkpoints.
+
+One process per core runs `train`, on TPU and on XLA's CPU device alike. Each reads its own share of the shards, and
+all hold the same parameters after every step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from datetime import datetime
+from typing import NoReturn
+
+import torch
+import torch_xla
+import torch_xla.core.xla_model as xm
+from torch import nn
+
+from trainer import progress
+from trainer.checkpoint.resume import CALMER, average_statistics, verify_in_step
+from trainer.config import TrainConfig
+from trainer.data import pipeline
+from trainer.distributed.replicas import Replicas, Verdict
+from trainer.distributed.signals import StopSignal
+from trainer.errors import BELOW_TARGET, ReportedElsewhereError, StoppedError, TrainerError
+from trainer.model.optimizer import learning_rate, set_rate
+from trainer.progress import RateTracker, WaitTimer, write_line
+from trainer.train.setup import TrainingRun, start
+
+
+def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
+    """Run one replica from start to end; return its exit code. Raise StoppedError once a stopped run is saved."""
+    began = time.monotonic()
+    run = start(replicas, config, stopping)  # finds the data, builds the model, resumes from a checkpoint
+    stopping.is_training = True
+    slice_rate = 0.0
+    with contextlib.closing(run.input):
+        for epoch in range(run.begins.epoch, config.optimizer.epochs + 1):
+            first = run.begins.step if epoch == run.begins.epoch else 0
+            if first < run.resumption.steps:  # otherwise it stopped in this epoch's evaluation, and only that is due
+                slice_rate = train_epoch(run, epoch, first)
+            accuracy = None if run.data.val is None else evaluate(run, epoch)
+            run.events.flush()  # before a checkpoint, since a run that resumes from it does not write these again
+            if accuracy is not None:
+                _save_if_best(run, epoch, accuracy)
+    run.resumption.save(config.optimizer.epochs + 1, 0)
+    verify_in_step(run.model, replicas)  # nothing else would show that a replica fell out of step
+    run.events.close()
+    if run.leads:
+        for line in progress.total_lines(time.monotonic() - began, run.resumption.best, slice_rate):
+            write_line(line)
+    return _judge_accuracy(run)
+
+
+def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
+    """Train one epoch from step `first` on; return the slice's samples per second."""
+    replicas, config, saves = run.replicas, run.config, run.resumption
+    batch_size, steps = config.optimizer.batch_size, saves.steps
+    criterion = nn.CrossEntropyLoss(label_smoothing=config.optimizer.label_smoothing)
+    run.model.train()
+    if run.leads:
+        write_line(progress.train_begin_line(epoch, datetime.now()))
+    began = time.monotonic()
+    tracker = RateTracker()
+    waiting = WaitTimer()
+
+    def report(loss: torch.Tensor, step: int, rate: float) -> None:
+        value = loss.item()  # waits for the device, so it is done only in steps that are printed
+        rates = tracker.rate(), tracker.global_rate()
+        write_line(progress.training_line(replicas.label, epoch, step, value, *rates, datetime.now()))
+        if not math.isfinite(value) and not run.diverged:
+            run.diverged = f"the loss of core {replicas.rank} is {value} at epoch {epoch} step {step}"
+        run.events.add((epoch - 1) * steps + step, train_loss=value, train_rate=rates[0], train_learning_rate=rate)
+
+    done = first
+    for step, (images, labels) in enumerate(waiting.time_items(run.input.epoch(epoch, first)), first):
+        if step == max(first, run.next_epoch_begins) and epoch < config.optimizer.epochs:
+            run.input.begin(epoch + 1)  # its first batch takes longest, and should be ready when this epoch ends
+        with run.compilation.of("training step"):
+            rate = learning_rate(config.optimizer, replicas.world, (epoch - 1) * steps + step, steps)
+            set_rate(run.optimizer, rate)
+            with _precision(config):
+                scores = run.model(images.to(replicas.device))
+            loss = criterion(scores.float(), labels.to(replicas.device))  # rounding hurts the loss most
+            loss.backward()
+            tracker.add(batch_size)
+            if step % config.log_steps == 0:
+                xm.add_step_closure(report, args=(loss.detach(), step, rate))  # runs after the step's graph
+            # Average the gradients over all replicas, and step. The vote makes all stop at the same step.
+            verdict = replicas.step(run.optimizer, run.stopping.requested or bool(run.diverged))
+        done = step + (verdict is not Verdict.STOP_SKIPPING_STEP)
+        if verdict:
+            _stop(run, f"at epoch {epoch} step {step}", epoch, done)
+        if saves.due((epoch - 1) * steps + step + 1):
+            run.events.flush()
+            saves.save(epoch, step + 1)
+    if done < steps:
+        _stop_without_batch(run, epoch, done)
+
+    took = time.monotonic() - began
+    slice_rate = float(replicas.total(torch.tensor([tracker.global_rate()])).item())  # the sum over all cores
+    waits = replicas.gather(waiting.seconds)
+    if run.leads:
+        write_line(progress.train_end_line(epoch, took, (steps - first) * batch_size, slice_rate, datetime.now()))
+        write_line(progress.waiting_line(epoch, waits, took))
+    run.events.add(epoch * steps, epoch_global_rate=slice_rate, epoch_waiting_percent=100 * max(waits) / took)
+    if config.metrics_debug:
+        write_line(run.compilation.metrics_line(epoch))
+    return slice_rate
+
+
+@torch.no_grad()
+def evaluate(run: TrainingRun, epoch: int) -> float:
+    """Return the accuracy in percent over the validation shards, each sample counted once."""
+    replicas = run.replicas
+    average_statistics(run.model, replicas)  # they differ between cores, and all must test one model
+    _, queue = pipeline.evaluation(run.config, run.data, replicas.rank, replicas.world, run.cache, run.gives_up)
+    run.model.eval()
+    correct = torch.zeros((), dtype=torch.int64, device=replicas.device)
+    torch_xla.sync()  # else zero would be a constant of the first step's graph, and the second step another graph
+    samples = 0
+    with contextlib.closing(queue) as batches:
+        for step, (images, labels) in enumerate(batches):
+            with run.compilation.of("evaluation"):
+                with _precision(run.config):
+                    chosen = run.model(images.to(replicas.device)).argmax(dim=1)
+                correct += (chosen == labels.to(replicas.device)).sum()  # padding equals no class
+                samples += int((labels != pipeline.PADDING).sum())
+                torch_xla.sync()  # one graph per batch, rather than a single one for all batches
+            if step % run.config.log_steps == 0 and samples:
+                accuracy = 100 * int(correct.item()) / samples
+                write_line(progress.test_line(replicas.label, epoch, step, accuracy, datetime.now()))
+            if run.stopping.requested:
+                break
+    mine = torch.tensor([int(correct.item()), samples, run.stopping.requested], dtype=torch.float32)
+    hits, total, stop = replicas.total(mine).tolist()
+    if stop:
+        _stop(run, f"in the evaluation of epoch {epoch}", epoch, run.resumption.steps)
+    if not total:
+        run.resumption.save(epoch, run.resumption.steps)  # only this evaluation is due again
+        raise _untested(epoch) if run.leads else ReportedElsewhereError("There is no accuracy")
+    reduced = float(100 * hits / total)
+    if run.leads:
+        own = 100 * float(mine[0]) / max(1, samples)
+        write_line(progress.test_end_line(epoch, reduced, own, samples, datetime.now()))
+    run.events.add(epoch * run.resumption.steps, test_accuracy=reduced)
+    return reduced
+
+
+def _save_if_best(run: TrainingRun, epoch: int, accuracy: float) -> None:
+    saves = run.resumption
+    if saves.best is None or accuracy > saves.best:
+        if run.leads:
+            write_line(progress.improved_line(epoch, saves.best, accuracy, saving=saves.keeps))
+        saves.best = accuracy
+        saves.save(epoch + 1, 0, best=True)
+
+
+def _precision(config: TrainConfig) -> contextlib.AbstractContextManager[object]:
+    return torch.autocast("xla", dtype=torch.bfloat16) if config.bf16 else contextlib.nullcontext()
+
+
+# --- ends ----------------------------------------------------------------------------------------------------------
+
+
+def _stop_without_batch(run: TrainingRun, epoch: int, done: int) -> NoReturn:
+    """Have all replicas skip a step for which this one has no batch, and stop.
+
+    The others wait for its gradients meanwhile. The result is as if all had stopped before, except that running
+    statistics have seen the others' batches.
+    """
+    write_line(f"No batch came for {run.replicas.label}: step {done} of epoch {epoch} is skipped.", descriptor=2)
+    run.replicas.skip_step(run.optimizer)
+    _stop(run, f"at epoch {epoch} step {done}", epoch, done)
+
+
+def _stop(run: TrainingRun, where: str, epoch: int, step: int) -> NoReturn:
+    """Save the run and end it; all replicas come here at the same step."""
+    diverged = next(filter(None, run.replicas.gather(run.diverged)), "")
+    if diverged:
+        error = TrainerError("The training diverged", why=diverged, remedy=CALMER)
+        raise error if run.leads else ReportedElsewhereError(error.what)
+    if run.replicas.core == 0:
+        write_line(f"Stopping on SIGTERM {where}")
+        if run.stopping.requested and not run.stopping.received:
+            write_line(f"Stopping {where}, because the log's reader has gone.", descriptor=2)
+    run.stopping.received = True
+    run.resumption.save(epoch, step)
+    run.events.close()
+    raise StoppedError(f"Stopped {where}")
+
+
+def _untested(epoch: int) -> TrainerError:
+    return TrainerError(
+        f"There is no accuracy of epoch {epoch}",
+        why="none of the validation shards can be read",
+        remedy="Check them and their bucket, and start again with --resume auto",
+    )
+
+
+def _judge_accuracy(run: TrainingRun) -> int:
+    target, best = run.config.target_accuracy, run.resumption.best
+    if target is None or (best is not None and best >= target):
+        return 0
+    if run.leads:
+        reached = f"Max Accuracy {best or 0.0:.2f}% is below the target of {target:g}%"
+        write_line(f"{reached}. Train longer, or try another learning rate.", descriptor=2)
+    return BELOW_TARGET

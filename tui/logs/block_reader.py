@@ -1,0 +1,139 @@
+"""Blocks of lines: what `read_block` leaves over is read line by line, and everything is recorded in order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property, partial
+
+from tui.logs._compat_numpy import np
+from tui.logs.attribution.xla_dist_prefix import PREFIX
+from tui.logs.dialects.registry import TRAINING, Dialect
+from tui.logs.files.block_buffer import BLOCK, BlockBuffer
+from tui.logs.files.line_assembler import Bytes, Stream
+from tui.logs.hint_search import HintFinder, hint_finder_for
+from tui.logs.prefix_index import PrefixIndex
+from tui.logs.single_line_reader import SingleLineReader
+from tui.logs.state.demux_state import DemuxState
+from tui.logs.vectorized.block import BlockLines, NewPrefixes, read_block
+
+LEAST = 2048
+"""Shorter blocks are read line by line, which then costs less."""
+
+FIRST = 16 * 1024
+"""Bytes looked at together while a stream's prefixes are not known: lines with a new one are read one by one."""
+
+
+class BlockReader:
+    """Gathers lines of any number of streams and reads them together."""
+
+    def __init__(self, state: DemuxState, lines: SingleLineReader, dialects: Sequence[Dialect]) -> None:
+        self._state = state
+        self._lines = lines
+        self._dialects = tuple(dialects)
+        self._prefixes: defaultdict[Stream, PrefixIndex] = defaultdict(PrefixIndex)
+        """The known prefixes of each stream's lines."""
+        self._buffer: BlockBuffer | None = None
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes are gathered."""
+        return self._buffer.size if self._buffer else 0
+
+    @cached_property
+    def _hint_finder(self) -> HintFinder | None:
+        """Return what finds lines that a dialect could match (made for the first block)."""
+        return hint_finder_for(self._dialects)
+
+    def room_for(self, stream: Stream) -> int:
+        """Return how many bytes of a stream can be added now; below one: `flush` first."""
+        read = BLOCK if stream.slot is not None else self._prefixes[stream].bytes_read
+        return min(BLOCK, FIRST + read) - self.size
+
+    def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
+        """Add whole lines, which begin at an offset of the stream's log; the bytes are copied."""
+        if self._buffer is None:
+            self._buffer = BlockBuffer()
+        if self._buffer.parts and (self._buffer.parts[0].now is None) != (now is None):
+            self.flush()
+        self._buffer.add(stream, data, start, end, now, offset)
+        prefixes = self._prefixes[stream]
+        prefixes.bytes_read += end - start
+        if stream.slot is None and prefixes.bytes_read < BLOCK:
+            # Prefixes learned from these lines make the next ones cheap.
+            self.flush()
+
+    def flush(self) -> None:
+        """Read all that was added."""
+        if not self.size:
+            return
+        buffer = self._buffer
+        assert buffer is not None
+        if buffer.size >= LEAST:
+            self._read_together(buffer)
+        else:
+            for part in buffer.parts:
+                self._lines.read_lines(part.stream, buffer.text(part.start, part.end), part.now, part.offset)
+        buffer.clear()
+
+    def _read_together(self, buffer: BlockBuffer) -> None:
+        """Read samples and skippable lines together, then the rest in the order of its lines."""
+        state = self._state
+        found = read_block(buffer, self._prefixes, self._hint_finder, partial(state.slot_or_unnamed, None))
+        samples, slots, times = found.samples, found.skipped_slots, found.skipped_times
+        state.queue.begin(samples, found.sample_lines)
+        state.samples += len(samples)
+        if len(samples):
+            state.count_match(TRAINING.name, len(samples))
+        if found.first_moment == found.first_moment:
+            state.add_moments(found.first_moment, found.last_moment)
+        reread = self._read_singly(buffer, found)
+        if reread:
+            is_final = np.isin(found.skipped, reread, invert=True)
+            slots, times = slots[is_final], times[is_final]
+        state.lines += len(samples) + len(slots)
+        is_wall = buffer.parts[0].now is not None
+        state.counts.add(samples.slot, samples.time, is_wall=is_wall, are_samples=True)
+        state.counts.add(slots, times, is_wall=is_wall)
+        state.queue.end()
+        self._learn(found.new_prefixes)
+
+    def _read_singly(self, buffer: BlockBuffer, found: BlockLines) -> list[int]:
+        """Read the lines left over one by one, in their order; return which of the skipped ones were read, too.
+
+        Those below a header may belong to it, though nothing in their text shows it.
+        """
+        skipped = np.sort(found.skipped)
+        reread: list[int] = []
+        before = 0
+        for line in [*found.left.tolist(), len(found.ends)]:
+            if self._lines.has_open_header:
+                for beneath in skipped[slice(*np.searchsorted(skipped, (before, line)))].tolist():
+                    self._read_line(buffer, found, beneath)
+                    reread.append(beneath)
+                    if not self._lines.has_open_header:
+                        break
+            if line < len(found.ends):
+                self._read_line(buffer, found, line)
+            before = line
+        return reread
+
+    def _read_line(self, buffer: BlockBuffer, found: BlockLines, line: int) -> None:
+        start, end = int(found.begins[line]), int(found.ends[line])
+        part = buffer.part_at(start)
+        self._state.queue.line = line
+        self._lines.read_line(part.stream, buffer.text(start, end), part.now, part.offset_of(start))
+
+    def _learn(self, found: Sequence[NewPrefixes]) -> None:
+        """Note the prefixes of lines that have been read one by one because of them."""
+        for stream, tails, texts in found:
+            self._prefixes[stream].add(tails, texts, partial(self._slot_in_prefix, stream))
+
+    def _slot_in_prefix(self, stream: Stream, text: bytes) -> int:
+        """Return the slot of the worker that a prefix names after its moment; -1 where it names none."""
+        match = PREFIX.fullmatch(text)
+        if match is None or match["address"] is None:
+            return -1
+        if stream.slot is not None:
+            return stream.slot
+        return self._state.slot_for(int(match["number"]), match["address"].decode())

@@ -1,0 +1,64 @@
+"""Whole lines of any number of streams, gathered in one buffer to be looked at together."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from tui.logs.files.line_assembler import Bytes, Stream
+
+BLOCK = 1024 * 1024
+"""Bytes looked at together: what fits the caches, with room for the columns made of it."""
+
+PAD = 192
+"""Blank bytes before and after a block, so that no gathering leaves it: no plain line's own text is longer."""
+
+
+@dataclass(slots=True)
+class Part:
+    """Whole lines of one stream within a block: where they end in it, and when they came."""
+
+    stream: Stream
+    start: int
+    end: int
+    now: float | None
+    offset: int
+    """Where they begin in the stream's log, in bytes."""
+
+    def offset_of(self, place: int) -> int:
+        """Return where a place of the block is in the stream's log."""
+        return self.offset + place - self.start
+
+
+class BlockBuffer:
+    """A block's bytes and the parts that they came in. Its memory is used again for the next block."""
+
+    def __init__(self) -> None:
+        self.room = BLOCK
+        self.view = memoryview(bytearray(self.room + 2 * PAD))
+        """The block between blank bytes."""
+        self.size = 0
+        self.parts: list[Part] = []
+
+    def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
+        """Copy whole lines, which begin at an offset of the stream's log, to the block's end."""
+        at, after = PAD + self.size, self.size + end - start
+        self.view[at : at + end - start] = memoryview(data)[start:end]
+        last = self.parts[-1] if self.parts else None
+        if last and last.stream is stream and last.now == now and last.offset_of(self.size) == offset:
+            last.end = after
+        else:
+            self.parts.append(Part(stream, self.size, after, now, offset))
+        self.size = after
+
+    def text(self, start: int, end: int) -> bytes:
+        """Return the bytes between two places of the block."""
+        return self.view[PAD + start : PAD + end].tobytes()
+
+    def part_at(self, place: int) -> Part:
+        """Return the part that a place of the block is in."""
+        return self.parts[bisect_right(self.parts, place, key=lambda part: part.end)]
+
+    def clear(self) -> None:
+        """Begin a new block."""
+        self.size, self.parts = 0, []

@@ -1,0 +1,301 @@
+"""Read a block of lines: plain training lines become samples, lines that no dialect can match are skipped.
+
+All others are left over, to be read one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tui.logs._compat_numpy import Bools, Floats, Ints, Words, np, npt, places_of
+from tui.logs.attribution.launcher_prefixes import LABELLED_SAMPLE
+from tui.logs.attribution.xla_dist_prefix import PREFIX, Moments
+from tui.logs.dialects.dialect import LONGEST
+from tui.logs.files.block_buffer import BLOCK, BlockBuffer
+from tui.logs.files.line_assembler import Stream
+from tui.logs.hint_search import HintFinder
+from tui.logs.packed_digits import FIRST
+from tui.logs.prefix_index import UNSEEN, PrefixIndex
+from tui.logs.snapshot import LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
+from tui.logs.state.rate_kinds import RateKind
+from tui.logs.state.samples import ALL_KNOWN, Samples
+from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Scanner, words_at
+
+_FEW_LINES = 12
+"""So many other lines are read one by one at once."""
+
+_NAN = float("nan")
+
+_TAIL_PLACES = np.arange(MOMENT + TAILS.start - 2, MOMENT + TAILS.stop - 2)
+"""Where the bracket that closes a prefix can stand, from a line's beginning."""
+
+_TAIL_MASKS = [FIRST.take(np.arange(MOMENT + TAILS.stop) - (MOMENT + 8 * row), mode="clip") for row in (1, 2)]
+"""By a prefix's length, what keeps the second and third word of its address and number."""
+
+_POINT_PLACES = np.arange(1, 4)
+"""Where the first point of an address can stand."""
+
+_ODD = np.zeros(256, bool)
+_ODD[[*b"\r[({\x1b"]] = True
+"""Bytes that lines begin with which other tools, a progress bar or a colour have begun."""
+
+_DIGIT = np.zeros(256, bool)
+_DIGIT[[*b"0123456789"]] = True
+
+_MOMENTS = Moments()
+
+
+class NewPrefixes(NamedTuple):
+    """Prefixes of a stream's lines that were not known: address and number of each, as words and as text."""
+
+    stream: Stream
+    tails: Words
+    texts: list[bytes]
+
+
+@dataclass(eq=False)
+class BlockLines:
+    """The lines of a block, counted from 0. Places are bytes from the block's beginning."""
+
+    begins: Ints
+    ends: Ints
+    samples: Samples
+    sample_lines: Ints
+    skipped: Ints
+    """Lines that no dialect can match; their slots and times (NaN unknown) are beside them."""
+    skipped_slots: Ints
+    skipped_times: Floats
+    left: Ints
+    """All other lines, which are to be read one by one."""
+    first_moment: float
+    last_moment: float
+    """Earliest and latest date in the prefixes of samples and skipped lines; NaN for none."""
+    new_prefixes: list[NewPrefixes]
+    """Prefixes that some lines were left over for: they are skipped or samples once these are known."""
+
+
+def read_block(
+    buffer: BlockBuffer,
+    prefixes: Mapping[Stream, PrefixIndex],
+    finder: HintFinder | None,
+    unnamed_slot: Callable[[], int],
+) -> BlockLines:
+    """Read the lines gathered in a buffer.
+
+    `prefixes` are the known ones of each stream; `finder` finds lines that a dialect could match (None: all could be
+    matched); `unnamed_slot` returns the slot of lines that name no worker.
+    """
+    return _Block(buffer, prefixes, finder, unnamed_slot).read()
+
+
+class _Block:
+    """The lines of one block, and the parts of streams that they came in."""
+
+    def __init__(
+        self,
+        buffer: BlockBuffer,
+        prefixes: Mapping[Stream, PrefixIndex],
+        finder: HintFinder | None,
+        unnamed_slot: Callable[[], int],
+    ) -> None:
+        parts = buffer.parts
+        self._text = buffer.text
+        self._scanner = Scanner(buffer)
+        self._finder = finder
+        self._unnamed_slot = unnamed_slot
+        self._is_wall = parts[0].now is not None
+        self._nows = np.array([np.nan if part.now is None else part.now for part in parts])
+        self._bounds = np.array([part.end for part in parts])
+        self._streams = list(dict.fromkeys(part.stream for part in parts))
+        self._prefixes = [prefixes[stream] for stream in self._streams]
+        places = {stream: place for place, stream in enumerate(self._streams)}
+        self._stream_of = np.array([places[part.stream] for part in parts])
+        self._new_prefixes: list[NewPrefixes] = []
+
+    def read(self) -> BlockLines:
+        """Read the block."""
+        begins, ends = self._scanner.lines()
+        found = self._scanner.training_lines(begins, ends)
+        left = np.ones(len(ends), bool)
+        left[found.lines] = False
+        others = places_of(left)
+        places, skipped_prefix = self._skippable_lines(begins[others], ends[others])
+        skipped = others[places]
+        starts = np.concatenate((begins[found.lines], begins[skipped]))
+        slots, times, good, span = self._read_prefixes(starts, np.concatenate((found.prefix, skipped_prefix)))
+        count = len(found.lines)
+        left[skipped] = ~good[count:]
+        if not good.all():
+            left[found.lines] = ~good[:count]
+            found, skipped = found.part(good[:count]), skipped[good[count:]]
+            count, slots, times = len(found.lines), slots[good], times[good]
+        kind = WALL_TIME if self._is_wall else np.where(np.isnan(times[:count]), NO_TIME, LOG_TIME)
+        samples = Samples(
+            slot=slots[:count],
+            core=found.core,
+            device=found.device,
+            epoch=found.epoch,
+            step=found.step,
+            loss=found.loss,
+            rate=found.rate,
+            global_rate=found.global_rate,
+            known=np.full(count, ALL_KNOWN, np.uint8),
+            clock=found.clock,
+            time=times[:count],
+            time_kind=np.full(count, kind, np.uint8),
+            seen=times[:count] if self._is_wall else np.full(count, np.nan),
+            rate_kind=np.full(count, RateKind.EXAMPLES, np.uint8),
+            offset=np.full(count, UNKNOWN, np.int64),
+        )
+        return BlockLines(
+            begins, ends, samples, found.lines, skipped, slots[count:], times[count:], places_of(left), *span,
+            self._new_prefixes,
+        )  # fmt: skip
+
+    def _read_prefixes(self, starts: Ints, prefix: Ints) -> tuple[Ints, Floats, Bools, tuple[float, float]]:
+        """Return slot and time (NaN none) of each line, and which lines have a known prefix, or surely none.
+
+        The last two numbers are the earliest and the latest date in the prefixes of these lines.
+        """
+        owners = self._owners(starts)
+        slots = self._default_slots(owners, prefix == 0)
+        times = self._nows[owners]
+        places = places_of(prefix > 0)
+        if not len(places):
+            return slots, times, slots >= 0, (_NAN, _NAN)
+        # Most often all lines have one: a part of an array costs less than picked places.
+        are_first = places[-1] == len(places) - 1
+        dated = slice(len(places)) if are_first else places
+        begins, lengths = starts[dated], prefix[dated]
+        heads = self._scanner.prefix_bytes(begins)
+        tails = _prefix_tails(heads, lengths)
+        moments, sizes = self._moments(begins, heads)
+        are_moments = np.array([moment is not None for moment in moments]).repeat(sizes)
+        slots[dated] = found = self._find(owners[dated], tails)
+        self._note_new_prefixes(are_moments & (found == UNSEEN), owners[dated], begins, lengths, tails)
+        good = slots >= 0
+        good[dated] &= are_moments
+        prefix_times = np.array([_NAN if moment is None else moment for moment in moments])
+        if not (self._is_wall and good.all()):
+            dates = np.full(len(good), np.nan)
+            dates[dated] = prefix_times.repeat(sizes)
+            prefix_times, times = dates[good], times if self._is_wall else dates
+        first = float(np.fmin.reduce(prefix_times, initial=_NAN))
+        return slots, times, good, (first, float(np.fmax.reduce(prefix_times, initial=_NAN)))
+
+    def _note_new_prefixes(self, new: Bools, owners: Ints, begins: Ints, lengths: Ints, tails: Words) -> None:
+        """Keep the prefixes not seen before; where there are none, all of the streams' prefixes are known."""
+        if not new.any():
+            for index in self._prefixes:
+                index.bytes_read = max(index.bytes_read, BLOCK)
+            return
+        streams = self._stream_of[owners]
+        for place, stream in enumerate(self._streams):
+            mine = places_of(new & (streams == place))
+            spans = zip((begins[mine] + MOMENT).tolist(), (begins[mine] + lengths[mine]).tolist(), strict=True)
+            texts = [self._text(start, end) for start, end in spans]
+            if texts:
+                self._new_prefixes.append(NewPrefixes(stream, tails[:, mine], texts))
+
+    def _moments(self, begins: Ints, heads: npt.NDArray[np.uint8]) -> tuple[list[float | None], Ints]:
+        """Return the moments of runs of lines with the same date and time, and how long the runs are."""
+        differ = np.ones(len(begins), bool)
+        differ[1:] = False
+        for offset in (0, 8, MOMENT - 8):
+            words = words_at(heads, offset).copy()
+            differ[1:] |= words[1:] != words[:-1]
+        changes = places_of(differ)
+        moments = [_MOMENTS.read(self._text(start, start + MOMENT)) for start in begins[changes].tolist()]
+        return moments, np.diff(changes, append=len(begins))
+
+    def _owners(self, starts: Ints) -> Ints:
+        """Return the part that each line belongs to."""
+        if len(self._bounds) == 1:
+            return np.zeros(len(starts), np.int64)
+        owners: Ints = np.searchsorted(self._bounds, starts, side="right").astype(np.int64)
+        return owners
+
+    def _default_slots(self, owners: Ints, bare: Bools) -> Ints:
+        """Return the slot of each line where its stream has lines without a prefix; else -1."""
+        streams = self._stream_of[owners]
+        homes = np.full(len(self._streams), -1, np.int64)
+        for place in places_of(np.bincount(streams[bare]) > 0).tolist():
+            slot = self._streams[place].slot
+            homes[place] = self._unnamed_slot() if slot is None else slot
+        slots: Ints = homes[streams]
+        return slots
+
+    def _find(self, owners: Ints, tails: Words) -> Ints:
+        """Return the slot that each prefix names; negative where it is none, or was not seen before."""
+        if len(self._streams) == 1:
+            return self._prefixes[0].find(tails)
+        streams, slots = self._stream_of[owners], np.empty(len(owners), np.int64)
+        for place in places_of(np.bincount(streams) > 0).tolist():
+            mine = places_of(streams == place)
+            slots[mine] = self._prefixes[place].find(tails[:, mine])
+        return slots
+
+    def _skippable_lines(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+        """Return lines that no dialect can match, and how long the prefix of each could be; none where unknown.
+
+        Those without a prefix come last.
+        """
+        none: Ints = np.zeros(0, np.int64)
+        carried = any(stream.is_carried for stream in self._streams)
+        finder = self._finder
+        if len(starts) <= _FEW_LINES or finder is None or carried:
+            return none, none
+        first = self._scanner.octets(starts)
+        odd = _ODD.take(first)
+        odd |= ends - starts > LONGEST
+        quiet = places_of(~odd)
+        begins, stops = starts[quiet], ends[quiet]
+        prefix, is_none = self._prefix_lengths(begins, stops, first[quiet])
+        hinted = finder.lines_with(*self._scanner.joined(begins if finder.in_prefixes else begins + prefix, stops))
+        for place in hinted.tolist():
+            if LABELLED_SAMPLE.match(self._text(int(begins[place]), int(stops[place])).lstrip(b"\r")):
+                return none, none
+        skippable = (prefix > 0) | is_none
+        skippable[hinted] = False
+        chosen = np.concatenate((places_of(skippable & (prefix > 0)), places_of(skippable & (prefix == 0))))
+        return quiet[chosen], prefix[chosen]
+
+    def _prefix_lengths(self, starts: Ints, ends: Ints, first: npt.NDArray[np.uint8]) -> tuple[Ints, Bools]:
+        """Return how long the prefix of each line could be, and which lines surely have none."""
+        prefix = np.zeros(len(starts), np.int64)
+        is_none = np.ones(len(starts), bool)
+        dated = places_of(_DIGIT.take(first))
+        dated = dated[self._could_be_prefixed(starts[dated])]
+        is_none[dated] = False
+        if not len(dated):
+            return prefix, is_none
+        begins, rooms = starts[dated], (ends - starts)[dated]
+        closing = self._scanner.octets(begins[:, None] + _TAIL_PLACES) == ord("]")
+        lengths = _TAIL_PLACES[np.argmax(closing, axis=1)] + 2
+        lengths[~closing.any(axis=1) | (lengths > rooms)] = 0
+        prefix[dated] = lengths
+        for place in dated[lengths == 0].tolist():
+            is_none[place] = PREFIX.match(self._text(int(starts[place]), int(ends[place]))) is None
+        return prefix, is_none
+
+    def _could_be_prefixed(self, starts: Ints) -> Bools:
+        """Return which lines that begin with a digit may have a prefix: many loggers begin theirs with a date."""
+        octets = self._scanner.octets
+        after = octets(starts + (MOMENT - 1))
+        next_ = octets(starts + np.where(after == ord(","), MOMENT + len(",123"), MOMENT))
+        goes_on = _DIGIT.take(next_) | (next_ == ord(" "))
+        could: Bools = ((after == ord(" ")) | (after == ord(","))) & goes_on
+        others = places_of(~could)
+        could[others] = (octets(starts[others, None] + _POINT_PLACES) == ord(".")).any(axis=1)
+        return could
+
+
+def _prefix_tails(heads: npt.NDArray[np.uint8], lengths: Ints) -> Words:
+    """Return address and number of each line's prefix, which is so long, as three rows of words."""
+    tails = np.empty((3, len(lengths)), np.uint64)
+    tails[0] = words_at(heads, MOMENT)
+    for row, masks in enumerate(_TAIL_MASKS, 1):
+        np.bitwise_and(words_at(heads, MOMENT + 8 * row), masks.take(lengths, mode="clip"), out=tails[row])
+    return tails
