@@ -97,12 +97,15 @@ async def test_checks_that_all_passed_take_one_line_until_they_are_asked_for_or_
         assert "checks passed" not in str(workers.border_subtitle)
 
 
-@pytest.mark.parametrize("size", [(110, 30), (120, 40), (200, 60)])
-async def test_a_wider_screen_shows_no_less_of_the_slices(operator: StageOperator, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize("size", [SMALL, (110, 30), (120, 40), (200, 60)])
+async def test_a_wider_screen_cuts_neither_slices_nor_checks(operator: StageOperator, size: tuple[int, int]) -> None:
     operator.rows = [CheckRow("slice", None, None, None, "warn", None, "about to be preempted")]
     app = ConsoleApp(operator)
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: "preempted" in shown(table(app, "checks")))
+        await pilot.press("3")
+        await until(pilot, lambda: "about to be preempted" in shown(table(app, "checks")))
+        await pilot.press("1")
+        await until(pilot, lambda: table(app, "slices").region)
         header = shown(table(app, "slices")).splitlines()[0]
         assert header.split()[:6] == ["slice", "state", "health", "type", "wkrs", "cores"]
 

@@ -20,7 +20,9 @@ from tui.console.render.run_summary import list_status_fields
 from tui.console.screens.base import (
     FRAMELESS,
     NARROW,
+    NORMAL,
     REMOTE_SHELL_BINDINGS,
+    WIDE,
     MainScreen,
     apply_breakpoints,
     is_on_top,
@@ -62,6 +64,7 @@ class PodScreen(MainScreen):
     """Slices, their workers and checks, and the runs. Keys here change nothing."""
 
     TITLE = "pod"
+    HORIZONTAL_BREAKPOINTS = [(0, NARROW), (120, NORMAL), (170, WIDE)]  # noqa: RUF012 - checks beside slices need it
     NO_RUNS: ClassVar[str] = "No runs yet. (tpu-tui runs SLICE lists runs started elsewhere.)"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "check", "Check", tooltip="Check the slice and its workers", id="check"),
