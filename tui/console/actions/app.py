@@ -63,7 +63,9 @@ class Actions:
                 self._context.push_screen(TextDialog(title, text))
             case intents.EquivalentsRequested(slice_, directory, worker):
                 settings = self._context.operator.settings
-                commands = list_commands(settings, slice_, None if directory is None else directory.run, worker)
+                run = None if directory is None else directory.run
+                code = self._context.ongoing.code_sources.get(run.id) if run else None
+                commands = list_commands(settings, slice_, run, worker, code)
                 self._context.push_screen(EquivalentsDialog(make_command_rows(commands)))
             case intents.QuitRequested():
                 self.ask_quit()

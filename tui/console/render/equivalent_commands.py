@@ -9,16 +9,17 @@ from tui.console.widgets.tables.row_table import TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
 from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.secrets import is_secret
-from tui.settings.fields import FIELDS
+from tui.settings.fields import EVERY_ZONE, FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tui.pod.run import Run
     from tui.pod.slice import Slice
     from tui.settings import Settings
 
-COLUMNS = (Column("what", "to", 12), Column("command", "type", 20, flexible=1))
+COLUMNS = (Column("action", "action", 12), Column("command", "command", 20, flexible=1))
 _FLAGS = {"profile": "profile"} | {field.name: field.flag for field in FIELDS if field.flag}
 
 
@@ -30,28 +31,46 @@ def command_line(settings: Settings, *words: str) -> str:
 def _global_options(settings: Settings) -> Iterator[str]:
     for name, flag in _FLAGS.items():
         setting = settings.origins.get(name)
-        if setting is None or setting.origin != "flag" or not setting.value:
+        if setting is None or setting.origin != "flag":
             continue
-        option = f"--{flag.replace('_', '-')}"
         if setting.value is True:
-            yield option
+            yield _flag(flag)
             continue
-        for value in setting.value if isinstance(setting.value, (list, tuple)) else (setting.value,):
-            yield from (option, str(value))
+        values = (setting.value or (EVERY_ZONE,)) if name == "zones" else setting.value
+        for value in values if isinstance(values, (list, tuple)) else (values,):
+            yield from _with_value(flag, str(value))
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _with_value(name: str, value: str) -> tuple[str, ...]:
+    """Return an option and its value, in one word where the value would be read as an option itself."""
+    if value.startswith("-") and value != "-":
+        return (f"{_flag(name)}={value}",)
+    return (_flag(name), value)
 
 
 def launch_command(
-    settings: Settings, where: str, job: JobOptions, name: str | None = None, sync: object = None
+    settings: Settings,
+    where: str,
+    job: JobOptions,
+    name: str | None = None,
+    sync: object = None,
+    *,
+    skips_checks: bool = False,
 ) -> str:
     """Return the command that launches a job; variables with secret values are taken from the shell."""
     words = ["launch", where]
-    words += ["--name", name] if name else []
-    words += ["--sync", str(sync)] if sync else []
+    words += _with_value("name", name) if name else ()
+    words += _with_value("sync", str(sync)) if sync else ()
     for option in ASKED_OPTIONS:
         value = getattr(job, option)
         if value != (settings.runtime if option == "runtime" else getattr(JobOptions(), option)):
             for text in _texts(option, value, job):
-                words += [f"--{option.replace('_', '-')}", text]
+                words += _with_value(option, text)
+    words += ["--skip-checks"] if skips_checks else []
     return command_line(settings, *words, "--", *(job.argv or ("COMMAND",)))
 
 
@@ -64,13 +83,16 @@ def _texts(option: str, value: Any, job: JobOptions) -> Iterator[str]:
     elif kind is OptionKind.WORDS:
         yield from value
     else:
-        yield f"{value:g}" if isinstance(value, float) else str(value)
+        yield str(value).removesuffix(".0")
 
 
 def list_commands(
-    settings: Settings, slice_: Slice | None, run: Run | None, worker: int | None
+    settings: Settings, slice_: Slice | None, run: Run | None, worker: int | None, code: Path | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield (purpose, command) for a slice, and for a run with the worker whose log is shown."""
+    """Yield (action, command) for a slice, and for a run with the worker whose log is shown.
+
+    `code` is the directory that was copied for the run, if it is known.
+    """
     if run is not None:
         of_worker = () if worker is None else ("--worker", str(worker))
         yield "open", command_line(settings, "open", run.id)
@@ -80,7 +102,8 @@ def list_commands(
         if not settings.read_only:
             yield "stop", command_line(settings, "stop", run.id)
             where = f"{run.zone}/{run.slice}" if run.zone else run.slice
-            yield "launch again", launch_command(settings, where, run.job, run.name)
+            sync = code or ("DIR" if run.code_hash else None)
+            yield "launch again", launch_command(settings, where, run.job, run.name, sync)
     if slice_ is not None:
         yield "check", command_line(settings, "check", slice_.path)
         if not settings.read_only:
@@ -93,4 +116,4 @@ def list_commands(
 
 def make_command_rows(commands: Iterator[tuple[str, str]]) -> list[TableRow]:
     """Return a row for each command; its key is the command."""
-    return [TableRow(command, (Cell(what, "dim"), Cell(command))) for what, command in commands]
+    return [TableRow(command, (Cell(action, "dim"), Cell(command))) for action, command in commands]
