@@ -97,13 +97,16 @@ async def test_checks_that_all_passed_take_one_line_until_they_are_asked_for_or_
         assert "checks passed" not in str(workers.border_subtitle)
 
 
+PREEMPTION = "about to be preempted: Google Cloud wants it back"
+
+
 @pytest.mark.parametrize("size", [SMALL, (110, 30), (120, 40), (200, 60)])
 async def test_a_wider_screen_cuts_neither_slices_nor_checks(operator: StageOperator, size: tuple[int, int]) -> None:
-    operator.rows = [CheckRow("slice", None, None, None, "warn", None, "about to be preempted")]
+    operator.rows = [CheckRow("slice", None, None, None, "warn", None, PREEMPTION)]
     app = ConsoleApp(operator)
     async with app.run_test(size=size) as pilot:
         await pilot.press("3")
-        await until(pilot, lambda: "about to be preempted" in shown(table(app, "checks")))
+        await until(pilot, lambda: PREEMPTION in shown(table(app, "checks")))
         await pilot.press("1")
         await until(pilot, lambda: table(app, "slices").region)
         header = shown(table(app, "slices")).splitlines()[0]

@@ -20,9 +20,7 @@ from tui.console.render.run_summary import list_status_fields
 from tui.console.screens.base import (
     FRAMELESS,
     NARROW,
-    NORMAL,
     REMOTE_SHELL_BINDINGS,
-    WIDE,
     MainScreen,
     apply_breakpoints,
     is_on_top,
@@ -64,7 +62,6 @@ class PodScreen(MainScreen):
     """Slices, their workers and checks, and the runs. Keys here change nothing."""
 
     TITLE = "pod"
-    HORIZONTAL_BREAKPOINTS = [(0, NARROW), (120, NORMAL), (170, WIDE)]  # noqa: RUF012 - checks beside slices need it
     NO_RUNS: ClassVar[str] = "No runs yet. (tpu-tui runs SLICE lists runs started elsewhere.)"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "check", "Check", tooltip="Check the slice and its workers", id="check"),
@@ -100,7 +97,7 @@ class PodScreen(MainScreen):
         self._slices_and_workers = Container(self._panes["slices"], self._panes["workers"], id="left")
 
     def compose(self) -> ComposeResult:
-        """Lay out three panes side by side, two of them stacked, or behind tabs, by size; the runs beneath."""
+        """Lay out the runs, and above them three panes: beside or above one another, or behind tabs, by size."""
         apply_breakpoints(self)
         yield self._headline
         yield TabBar([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
