@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 
@@ -65,3 +65,9 @@ def near_matches(name: str, names: Iterable[str], most: int = 3, cutoff: float =
     import difflib
 
     return difflib.get_close_matches(name, sorted(set(names)), n=most, cutoff=cutoff)
+
+
+def did_you_mean(near: Sequence[str]) -> str:
+    """Return the question with one or more names: `did you mean a, b or c?`."""
+    others = ", ".join(near[:-1])
+    return f"did you mean {others} or {near[-1]}?" if others else f"did you mean {near[0]}?"

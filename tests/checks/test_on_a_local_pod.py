@@ -10,6 +10,7 @@ from tests.pods import pod_home, running_pod
 from tui.checks.before_launch import before_launch
 from tui.checks.bucket_region import check_launch
 from tui.checks.check_row import CheckRow
+from tui.checks.port_checks import DEFAULT_PORTS
 from tui.checks.run_checks import run_checks
 from tui.cloud.compute.firewall_rules import FirewallRules
 from tui.cloud.storage.buckets import Buckets
@@ -78,7 +79,7 @@ async def test_a_fresh_pod_passes_every_check_and_its_rules_agree_with_the_probe
     seen = {row.check for row in rows}
     assert {"tcp", "reachability", "disk", "memory", "load", "chips", "device", "clock", "ports", "firewall"} <= seen
     blocked = [row.detail for row in rows if row.check == "firewall" and "between workers" in row.detail]
-    assert len(blocked) == 5
+    assert len(blocked) == len(DEFAULT_PORTS)
     assert all("probes: 2 of 2" in detail for detail in blocked)
     (from_here,) = [row.detail for row in rows if row.check == "firewall" and "tcp:22 from" in row.detail]
     assert re.match(r"tcp:22 from this machine \(127\.\S+\): allowed by .+; a login works", from_here)

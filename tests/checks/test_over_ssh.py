@@ -10,7 +10,7 @@ import pytest
 
 from tests.sshd import OpensshWorker, free_port, needs_sshd, sshd
 from tui.checks.check_row import CheckRow
-from tui.checks.port_checks import check_ports
+from tui.checks.port_checks import DEFAULT_PORTS, check_ports
 from tui.checks.run_checks import run_checks
 from tui.checks.workers.login_check import reach_rows
 from tui.pod.slice import Slice
@@ -103,10 +103,10 @@ async def test_ports_are_open_or_closed_as_seen_from_the_other_worker(
     seen = {(row.worker, row.peer, row.port): (row.status, row.state) for row in rows}
     assert seen[0, 1, open_port] == ("pass", "open")
     assert seen[1, 0, open_port] == ("pass", "closed")
-    assert {key: told for key, told in seen.items() if key[2] in (8476, 8477)} == {
-        (worker, 1 - worker, port): ("pass", "closed") for worker in (0, 1) for port in (8476, 8477)
+    assert {key: told for key, told in seen.items() if key[2] in (8474, 8476, 8477, 8482)} == {
+        (worker, 1 - worker, port): ("pass", "closed") for worker in (0, 1) for port in (8474, 8476, 8477, 8482)
     }
-    assert len(rows) == 2 * 6
+    assert len(rows) == 2 * (len(DEFAULT_PORTS) + 1)
 
 
 async def test_nothing_is_guessed_about_a_worker_that_refuses_the_login(sshd: Start) -> None:
@@ -118,7 +118,7 @@ async def test_nothing_is_guessed_about_a_worker_that_refuses_the_login(sshd: St
 
     (row,) = [row for row in rows if row.check == "ports" and row.worker == 1]
     assert (row.status, row.state, row.peer, row.port) == ("unknown", None, None, None)
-    assert len([row for row in rows if row.check == "ports" and row.worker == 0]) == 5
+    assert len([row for row in rows if row.check == "ports" and row.worker == 0]) == len(DEFAULT_PORTS)
 
 
 async def test_a_silent_port_is_filtered(sshd: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ async def test_a_worker_that_forbids_forwarding_is_one_unknown_row(sshd: Start) 
     (row,) = [row for row in rows if row.check == "ports" and row.worker == 1]
     assert (row.status, row.state, row.peer) == ("unknown", None, None)
     assert "AllowTcpForwarding" in (row.remedy or "")
-    assert len([row for row in rows if row.check == "ports" and row.worker == 0]) == 5
+    assert len([row for row in rows if row.check == "ports" and row.worker == 0]) == len(DEFAULT_PORTS)
     assert [row.status for row in rows if row.check == "reachability"] == ["pass", "pass"]
 
 

@@ -108,3 +108,10 @@ def test_live_lines_that_no_one_reads_any_more_end_the_command_and_no_worker_is_
         assert process.stderr is not None
         assert (process.returncode, process.stderr.read()) == (0, b"")
     wait_until(lambda: not is_running(int(pid.read_text())), "the command ended", 60)
+
+
+def test_one_word_with_blanks_is_a_command_line_and_several_words_are_not(pod: LocalPod) -> None:
+    line = pod.call("exec", "local", "--worker", "0", "--json", "--", "printf 'b\\na\\n' | sort; echo $((1 + 1))")
+    assert line.document[0]["stdout"] == "a\nb\n2\n"
+    words = pod.call("exec", "local", "--worker", "0", "--json", "--", "echo", "a | b")
+    assert words.document[0]["stdout"] == "a | b\n"

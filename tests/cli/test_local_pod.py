@@ -229,6 +229,31 @@ def test_a_report_is_uploaded_to_the_bucket(pod: LocalPod, rehearsed: dict[str, 
     assert "no-such-bucket-here" in missing.errors
 
 
+def test_the_logs_of_all_workers_go_with_a_report_to_the_bucket_too(
+    pod: LocalPod, rehearsed: dict[str, Any], tmp_path: Path
+) -> None:
+    folder = f"{pod.announced['bucket']}/with-logs"
+    answer = pod.call("report", "night", "--logs", "--out", str(tmp_path), "--upload", folder, "--json")
+    names = [f"{rehearsed['run']}.{part}" for part in ("md", *(f"worker-{number:03d}.txt" for number in range(4)))]
+    assert answer.document["files"] == [*(f"{tmp_path}/{name}" for name in names), *(f"{folder}/{n}" for n in names)]
+    for worker, name in enumerate(names[1:]):
+        mirror = Path(rehearsed["directory"]) / f"worker-{worker:03d}.log"
+        written = (tmp_path / name).read_bytes()
+        assert written
+        assert mirror.read_bytes().startswith(written), "the run may go on meanwhile"
+    again = pod.call("report", "night", "--logs", "--out", str(tmp_path), "--upload", folder)
+    assert again.code == 0, again.errors
+
+
+def test_status_says_how_long_a_job_waited_for_data(pod: LocalPod) -> None:
+    line = "| Training Device=xla:0/0 Epoch=1 Step=0 Loss=1.0 Rate=1.0 GlobalRate=1.0 Time=00:00:00"
+    script = f"echo '{line}'; echo 'Epoch 1 waited for data 1.50 s, 7.5% of the time; longest 2.00 s on core 0'"
+    done = pod.call("launch", "local", "--name", "waits", "--runtime", "none", "--", "sh", "-c", script)
+    assert done.code == 0, done.errors
+    assert pod.call("status", "waits", "--json").document["data_wait_share"] == 0.075
+    assert "7.5 % of the newest epoch" in pod.call("status", "waits").out
+
+
 def test_a_tree_is_the_same_on_every_worker_and_sent_once(pod: LocalPod, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "sub dir").mkdir(parents=True)

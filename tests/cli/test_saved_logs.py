@@ -47,6 +47,20 @@ def test_one_workers_lines_are_those_that_grep_finds_byte_for_byte(tmp_path: Pat
     assert ending.stdout.count(b"\n") == 2
 
 
+def test_a_worker_can_be_named_by_its_address(tmp_path: Path) -> None:
+    by_number, by_address = (
+        run("logs", str(SAMPLE_LOG), "--worker", worker, home=tmp_path).stdout for worker in ("1", "10.164.0.109")
+    )
+    assert by_address == by_number != b""
+    rows = json.loads(run("cores", str(SAMPLE_LOG), "--worker", "10.164.0.109", "--json", home=tmp_path).stdout)
+    assert rows
+    assert {(row["worker"], row["address"]) for row in rows} == {(1, "10.164.0.109")}
+    assert rows == json.loads(run("cores", str(SAMPLE_LOG), "--worker", "1", "--json", home=tmp_path).stdout)
+    unknown = run("logs", str(SAMPLE_LOG), "--worker", "10.9.9.9", home=tmp_path)
+    assert unknown.returncode == 2
+    assert b"has no worker at 10.9.9.9" in unknown.stderr
+
+
 def test_what_is_piped_in_is_a_log_too(tmp_path: Path) -> None:
     piped = run_apart("cores", "-", "--json", home=tmp_path, given=SAMPLE_LOG.read_bytes())
     assert piped.stdout == run("cores", str(SAMPLE_LOG), "--json", home=tmp_path).stdout

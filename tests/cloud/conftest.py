@@ -12,6 +12,7 @@ from tests.localpod.api_clients import serving
 from tests.localpod.api_hosts import SocketHosts
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.localpod.api.server import TpuService
+from tui.pod.creation.slice_request import SliceRequest
 from tui.settings import Settings
 
 
@@ -24,9 +25,17 @@ class Cloud:
     api: TpuApi
     connect: Callable[..., TpuApi]
 
-    async def make(self, name: str, kind: str = "v2-8", zone: str = "local-a", **options: Any) -> list[str]:
+    async def make(
+        self, name: str, kind: str = "v2-8", zone: str = "local-a", *, dry_run: bool = False, **options: Any
+    ) -> list[str]:
         """Create a slice and wait for it; what was progress on the way."""
-        return [progress async for progress in self.api.create(zone, name, kind, "tpu-ubuntu2204-base", **options)]
+        request = a_request(name, kind, zone, **options)
+        return [step.text async for step in self.api.create(request, dry_run=dry_run)]
+
+
+def a_request(name: str = "pod", kind: str = "v2-8", zone: str = "local-a", **options: Any) -> SliceRequest:
+    values = {"accelerator_type": kind, "runtime_version": "tpu-ubuntu2204-base", **options}
+    return SliceRequest(name, zone, **values)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from google.api_core import exceptions
 from google.auth.exceptions import RefreshError
 from google.rpc import error_details_pb2
 
-from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location
+from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location, retry_delay_s
 from tui.cloud.credentials import LOGIN
 from tui.errors import CloudError, UsageError
 
@@ -134,3 +134,41 @@ def test_a_limit_on_requests_asks_for_patience_and_not_for_deleting() -> None:
 @pytest.mark.parametrize("code", [grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.ABORTED])
 def test_what_google_says_no_more_about_has_a_next_step(code: grpc.StatusCode) -> None:
     assert "try again" in explain(answered(code, "internal error"), ASKED).remedy
+
+
+@pytest.mark.parametrize("kind", [RefreshError, exceptions.ServiceUnavailable])
+def test_an_impersonation_that_is_not_allowed_names_the_permission(kind: type[Exception]) -> None:
+    answer = '{"error": {"message": "Permission \'iam.serviceAccounts.getAccessToken\' denied on resource"}}'
+    prefix = "" if kind is RefreshError else "Getting metadata from plugin failed with error: "
+    error = kind(f"{prefix}('Unable to acquire impersonated credentials', {answer!r})")
+
+    error_ = explain(error, ASKED)
+
+    assert error_.why == (
+        "this login may not act as the service account it impersonates (missing: iam.serviceAccounts.getAccessToken)"
+    )
+    assert "roles/iam.serviceAccountTokenCreator" in error_.remedy
+    assert not is_passing(error)
+
+
+def test_a_quota_project_that_may_not_be_used_names_the_permission() -> None:
+    message = "Caller does not have required permission to use project billed."
+    error = answered(grpc.StatusCode.PERMISSION_DENIED, message, "USER_PROJECT_DENIED", consumer="projects/billed")
+
+    error_ = explain(error, ASKED)
+
+    assert error_.why == "this login may not bill requests to billed (missing: serviceusage.services.use)"
+    assert "roles/serviceusage.serviceUsageConsumer" in error_.remedy
+
+
+def test_a_permission_is_also_read_from_the_message() -> None:
+    message = "Permission 'tpu.nodes.create' denied on 'projects/p/locations/z'"
+
+    assert "(missing: tpu.nodes.create)" in explain(answered(grpc.StatusCode.PERMISSION_DENIED, message), ASKED).why
+
+
+def test_a_rate_limit_is_passing_and_a_used_up_quota_is_not() -> None:
+    limited = answered(grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota exceeded", "RATE_LIMIT_EXCEEDED")
+    assert is_passing(limited)
+    assert retry_delay_s(limited) == 0
+    assert not is_passing(answered(grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota limit 'X' has been exceeded."))

@@ -234,7 +234,7 @@ async def test_a_pods_own_rules_let_its_workers_talk(served: Served) -> None:
 
     assert {row.status for row in rows} == {"pass"}
     between = [row.detail.split()[0] for row in rows if "between workers" in row.detail]
-    assert between == ["tcp:22", "tcp:8470", "tcp:8471", "tcp:8476", "tcp:8477"]
+    assert between == ["tcp:22", "tcp:8470", "tcp:8471", "tcp:8474", "tcp:8476", "tcp:8477", "tcp:8482"]
 
 
 async def test_rules_and_instances_are_made_listed_and_removed(served: Served) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from google.cloud import tpu_v2
 
-from tests.cloud.conftest import Cloud
+from tests.cloud.conftest import Cloud, a_request
 from tests.localpod.api_clients import PLACE, until
 from tui.errors import CloudError, UsageError
 
@@ -22,9 +22,9 @@ async def test_creating_reports_its_progress_to_the_end(cloud: Cloud, monkeypatc
 
     monkeypatch.setattr(cloud.hosts, "start", start_once_seen)
     progress = []
-    async for line in cloud.api.create("local-a", "pod", "v2-32", "tpu-ubuntu2204-base", spot=True):
-        progress.append(line)
-        if line.startswith("CREATING, "):
+    async for step in cloud.api.create(a_request("pod", "v2-32", spot=True)):
+        progress.append(step.text)
+        if step.text.startswith("CREATING, "):
             seen.set()
 
     assert progress[0] == "requested pod: v2-32 with tpu-ubuntu2204-base in local-a, spot"
@@ -71,7 +71,7 @@ async def test_a_dry_run_refuses_what_the_api_would_refuse(cloud: Cloud) -> None
     assert caught.value.why == "there is no accelerator type v3-31 in local-a"
     assert "v3-32" in caught.value.remedy
     await cloud.make("pod")
-    with pytest.raises(UsageError, match="a slice of that name exists already"):
+    with pytest.raises(UsageError, match="a slice pod exists already, and is READY"):
         await cloud.make("pod", dry_run=True)
 
 
@@ -89,7 +89,7 @@ async def test_an_unknown_type_or_runtime_gets_the_near_match(cloud: Cloud) -> N
     assert "EID" not in caught.value.why
 
     with pytest.raises(UsageError) as caught:
-        _ = [progress async for progress in cloud.api.create("local-a", "pod", "v2-8", "tpu-ubuntu2204")]
+        await cloud.make("pod", runtime_version="tpu-ubuntu2204")
     assert "tpu-ubuntu2204-base" in caught.value.remedy
 
 
@@ -97,15 +97,15 @@ async def test_too_little_quota_and_no_capacity_are_two_sentences(cloud: Cloud) 
     cloud.service.faults.worker_quota = 1
     with pytest.raises(CloudError) as caught:
         await cloud.make("pod", "v3-32")
-    assert "Quota limit" in caught.value.why
+    assert "quota TPUV3PerProjectPerZoneForTPUAPI is used up: its limit in local-a is 1" in caught.value.why
     assert "quotas?project=local" in caught.value.remedy
 
     cloud.service.faults.worker_quota = 64
     cloud.service.faults.worker_capacity = 1
     with pytest.raises(CloudError) as caught:
         await cloud.make("pod", "v3-32")
-    assert "no more capacity" in caught.value.why
-    assert "another zone" in caught.value.remedy
+    assert caught.value.why == "local-a has no v3-32 left now"
+    assert "another zone that has v3-32 (faraway-c, local-b)" in caught.value.remedy
 
 
 async def test_machines_that_do_not_start_are_reported_when_the_operation_ends(cloud: Cloud) -> None:
@@ -194,7 +194,7 @@ async def test_what_is_not_there_cannot_be_changed(cloud: Cloud, verb: str, dry_
 
 async def test_leaving_early_does_not_undo_it(cloud: Cloud) -> None:
     cloud.service.faults.operation_seconds = 0.3
-    steps = cloud.api.create("local-a", "pod", "v2-8", "tpu-ubuntu2204-base")
+    steps = cloud.api.create(a_request("pod"))
     await steps.__anext__()
     await steps.aclose()  # type: ignore[attr-defined]
 
@@ -220,12 +220,7 @@ async def test_a_name_that_a_slice_cannot_have_is_refused_before_the_api_is_aske
     unreachable = cloud.connect(endpoints={"tpu": "127.0.0.1:1"})
     for dry_run in (False, True):
         with pytest.raises(UsageError, match="cannot be created") as refused:
-            _ = [
-                progress
-                async for progress in unreachable.create(
-                    "local-a", name, "v2-8", "tpu-ubuntu2204-base", dry_run=dry_run
-                )
-            ]
+            _ = [step async for step in unreachable.create(a_request(name), dry_run=dry_run)]
         assert "lower-case letters, digits and dashes" in refused.value.why
         assert refused.value.remedy == (f"use {near}" if near else "tpu-tui slices create NAME …")
 

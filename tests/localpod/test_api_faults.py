@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
+from typing import Any
 
 import aiohttp
 import google.cloud.tpu_v2 as tpu
@@ -10,6 +12,7 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, named, node, pod
+from tui.localpod.api import rpc_errors
 from tui.localpod.api.faults import FOREVER, ServiceFaults
 
 pytestmark = pytest.mark.timing
@@ -79,3 +82,79 @@ async def test_a_slow_answer_does_not_hold_up_the_machines_or_other_calls() -> N
         assert made.state == tpu.Node.State.READY
         slow.cancel()
         await asyncio.gather(slow, return_exceptions=True)
+
+
+@over_each_transport
+async def test_a_rate_limit_names_the_time_to_wait(transport: str) -> None:
+    async with pod(transport, faults=ServiceFaults(rate_limited=1, retry_after_seconds=7)) as one:
+        with pytest.raises((exceptions.ResourceExhausted, exceptions.TooManyRequests)) as caught:
+            await one.call("list_nodes", parent=PLACE)
+        assert "Requests per minute" in caught.value.message
+        assert list((await one.call("list_nodes", parent=PLACE)).nodes) == []
+
+
+@pytest.mark.parametrize(("faults", "status"), [({"rate_limited": 1}, 429), ({"unavailable": {"local-a": 1}}, 503)])
+async def test_over_http_the_time_to_wait_is_a_header(faults: dict[str, Any], status: int) -> None:
+    faults_ = ServiceFaults(retry_after_seconds=7, **faults)
+    async with pod("rest", faults=faults_) as one, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{one.service.rest_port}/v2/{PLACE}/nodes"
+        async with session.get(url, headers={"Authorization": f"Bearer {one.service.token}"}) as answer:
+            assert (answer.status, answer.headers["Retry-After"]) == (status, "7")
+
+
+@over_each_transport
+async def test_a_lost_answer_is_an_outage_after_the_work_was_begun(transport: str) -> None:
+    async with pod(transport) as one:
+        one.service.faults.lost_answers["CreateNode"] = 1
+        with pytest.raises(exceptions.ServiceUnavailable):
+            await one.call("create_node", parent=PLACE, node_id="lost", node=node())
+        assert [item.name for item in await one.call.all("list_nodes", parent=PLACE)] == [named("lost")]
+
+
+@over_each_transport
+async def test_a_refusal_is_given_once_and_before_anything_is_done(transport: str) -> None:
+    async with pod(transport) as one:
+        one.service.faults.refusals["CreateNode"] = [rpc_errors.service_disabled("local")]
+        with pytest.raises((exceptions.PermissionDenied, exceptions.Forbidden), match="it is disabled"):
+            await one.call("create_node", parent=PLACE, node_id="later", node=node())
+        await one.create("later", node())
+
+
+@over_each_transport
+async def test_a_reservation_that_is_too_small_fails_the_operation(transport: str) -> None:
+    async with pod(transport, faults=ServiceFaults(operation_seconds=0.02, reserved_capacity=1)) as one:
+        reserved = tpu.SchedulingConfig(reserved=True)
+        await one.create("one", node("v2-8", scheduling_config=reserved))
+        wanted = node("v2-8", scheduling_config=reserved)
+        finished = await one.call.done(await one.call("create_node", parent=PLACE, node_id="two", node=wanted))
+        assert (finished.error.code, "Insufficient reserved capacity." in finished.error.message) == (9, True)
+        assert [item.name for item in await one.call.all("list_nodes", parent=PLACE)] == [named("one")]
+
+
+@over_each_transport
+async def test_a_zone_lists_and_creates_only_the_types_that_it_offers(transport: str) -> None:
+    async with pod(transport, faults=ServiceFaults(offered_types={"local-a": frozenset({"v2-8"})})) as one:
+        assert [item.type_ for item in await one.call.all("list_accelerator_types", parent=PLACE)] == ["v2-8"]
+        refused = (exceptions.InvalidArgument, exceptions.BadRequest)
+        with pytest.raises(refused, match="the accelerator v4-8 was not found in zone local-a"):
+            await one.call("create_node", parent=PLACE, node_id="x", node=node("v4-8"))
+
+
+@over_each_transport
+async def test_a_repeated_request_id_begins_nothing_anew(transport: str) -> None:
+    spec = tpu.QueuedResource.Tpu.NodeSpec(parent=PLACE, node_id="granted", node=node())
+    wish = tpu.QueuedResource(tpu=tpu.QueuedResource.Tpu(node_spec=[spec]))
+    create = {
+        "parent": PLACE,
+        "queued_resource_id": "wish",
+        "queued_resource": wish,
+        "request_id": str(uuid.uuid4()),
+    }
+    async with pod(transport) as one:
+        first, again = [await one.call("create_queued_resource", **create) for _ in range(2)]
+        assert first.operation.name == again.operation.name
+        await one.call.succeeded(first)
+        delete = {"name": f"{PLACE}/queuedResources/wish", "force": True, "request_id": str(uuid.uuid4())}
+        first, again = [await one.call("delete_queued_resource", **delete) for _ in range(2)]
+        assert first.operation.name == again.operation.name
+        await one.call.succeeded(again)

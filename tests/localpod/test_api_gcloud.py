@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.localpod.api_clients import serving
+from tests.localpod.api_clients import serving, until
 from tests.localpod.api_hosts import SocketHosts
+from tui.cloud.tpu.tpu_api import TpuApi
 from tui.localpod.api.server import TpuService
+from tui.pod.creation.gcloud_commands import create_command_of_gcloud
+from tui.pod.creation.slice_request import DataDisk, QueueRequest, SliceRequest
+from tui.settings import Settings
 
 GCLOUD = shutil.which("gcloud")
 GCLOUD_TIMEOUT = 300
@@ -117,3 +123,56 @@ async def test_gcloud_tells_a_wrong_zone_and_knows_the_right_ones(tmp_path: Path
         assert code == 1
         assert "PERMISSION_DENIED: Location moon-a is not found or access is unauthorized." in errors
         assert [row["locationId"] for row in await run.json("compute", "tpus", "locations", "list")] == ["local-a"]
+
+
+def same_fields(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Two nodes are equal in all that a request decides; gcloud also sends empty messages."""
+    by_service = ("name", "createTime", "id", "networkEndpoints", "queuedResource")
+    first, second = (
+        {key: value for key, value in row.items() if value and key not in by_service} for row in (one, other)
+    )
+    assert first == second
+
+
+@pytest.mark.parametrize("queue", [None, QueueRequest(valid_for_s=3600)], ids=["at once", "queued"])
+async def test_the_gcloud_command_of_a_request_makes_the_same_slice(
+    tmp_path: Path, queue: QueueRequest | None
+) -> None:
+    script = tmp_path / "start.sh"
+    script.write_text("#!/bin/sh\necho 1, 2\n")
+    request = SliceRequest(
+        "pod",
+        "local-a",
+        generation="v4",
+        topology="2x2x2",
+        runtime_version="tpu-vm-v4-base",
+        description="two words",
+        network="net",
+        subnetwork="sub",
+        internal_ips=True,
+        service_account="a@b.c",
+        scopes=("https://www.googleapis.com/auth/cloud-platform",),
+        tags=("web", "lab"),
+        labels={"team": "vision"},
+        metadata={"list": "a,b", "startup-script": script.read_text()},
+        metadata_files={"startup-script": str(script)},
+        data_disks=(DataDisk("projects/local/zones/local-a/disks/data", "read-only"),),
+        spot=True,
+        queue=queue,
+    )
+    async with gcloud(tmp_path) as run:
+        endpoints = {"tpu": f"127.0.0.1:{run.service.grpc_port}"}
+        settings = Settings(home=tmp_path, project="local", endpoints=endpoints, token=run.service.token)
+        api = TpuApi(settings)
+        _ = [step async for step in api.create(request)]
+        ours = await api.describe(await api.get("pod", "local-a"))
+        removal = api.delete("local-a", "pod") if queue is None else api.delete_queued("local-a", "pod", force=True)
+        _ = [line async for line in removal]
+        await run.json(*shlex.split(create_command_of_gcloud(request, "local"))[1:])
+
+        async def theirs() -> dict[str, Any] | None:
+            slices = (await api.slices()).slices
+            return await api.describe(slices[0]) if [one.state for one in slices] == ["READY"] else None
+
+        same_fields(ours, await until(theirs))
+        await api.close()

@@ -18,6 +18,7 @@ from tui.localpod.host import loopback_addresses
 from tui.localpod.host.loopback_addresses import free_net
 from tui.localpod.pod import LocalPod
 from tui.localpod.requirements import GIB, check_memory, memory_available, memory_needed
+from tui.pod.creation.slice_request import SliceRequest
 from tui.settings import load
 
 __all__ = ["local_pod", "pod_home", "pod_process"]
@@ -212,7 +213,8 @@ async def test_a_slice_made_again_under_its_name_finds_nothing_of_the_first(pod_
         api = TpuApi(load({}))
         try:
             for _ in range(2):
-                async for _step in api.create("local-a", "twice", "v2-8", "tpu-ubuntu2204-base"):
+                wanted = SliceRequest("twice", "local-a", "v2-8", runtime_version="tpu-ubuntu2204-base")
+                async for _step in api.create(wanted):
                     pass
                 async with log_in(pod, 0, "twice") as connection:
                     assert (await connection.run("cat note 2>/dev/null; echo kept > note")).stdout == ""

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, training
+from trainer.progress import waiting_line
 from tui.logs.demux import Demux
 from tui.logs.dialects.registry import LONGEST
 from tui.logs.snapshot import CoreRow, Snapshot
@@ -303,6 +304,11 @@ class TestEpochs:
         }  # fmt: skip
         assert snapshot.max_accuracy == 37.84
         assert (snapshot.facts["total_train_time"], snapshot.facts["average_global_rate"]) == (2485.0, 48718.11)
+
+    def test_the_trainers_own_line_says_how_long_it_waited_for_data(self) -> None:
+        assert read(training()).data_wait_share is None
+        lines = [waiting_line(1, [4.0, 8.0], 12.0), waiting_line(2, [0.5, 1.0], 10.0)]
+        assert read(training(), *lines).data_wait_share == 0.075
 
     def test_an_epoch_told_after_its_samples_names_them_and_the_next(self) -> None:
         lines = [training(core=core, step=step, epoch=None) for step in (0, 10) for core in range(3)]

@@ -10,7 +10,7 @@ from tests.cli.commands import Answer
 from tests.logs.shapes import training
 from tui.cli import main
 from tui.logs.demux import Demux
-from tui.operator.scaling import steady_rate
+from tui.operator.reports import steady_rate
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker

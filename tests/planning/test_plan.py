@@ -138,3 +138,16 @@ def test_the_document_has_the_names_that_scripts_read() -> None:
 
     assert {"from", "to", "global_batch", "steps", "epochs", "lr", "warnings"} <= set(document)
     assert (document["from"], document["to"], document["steps"]) == ("v2-8", "v3-32", None)
+
+
+def test_the_global_batch_can_be_kept() -> None:
+    plan = make_plan("v2-8", "v2-32", batch_size=1024, steps=100, lr=0.1, keep_global_batch=True)
+    assert (plan.batch_per_core, plan.global_batch, plan.steps, plan.lr) == (32, 1024, 100, 0.1)
+    assert (plan.warm_up_epochs, plan.warnings) == (None, ())
+    assert "the global batch is kept: 32 per core instead of 128, so cores may be used less" in plan.notes
+
+
+def test_a_global_batch_that_the_new_cores_cannot_share_is_named() -> None:
+    plan = make_plan("v2-8", "v2-32", batch_size=1000, keep_global_batch=True)
+    assert plan.global_batch == 31 * 32
+    assert any("does not divide by the 32 cores of v2-32" in text for text in plan.warnings)

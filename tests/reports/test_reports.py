@@ -22,7 +22,7 @@ from tui.reports.html import nice_ticks, write_html
 from tui.reports.markdown import escape, write_markdown
 from tui.reports.summary import RunFacts, Summary, WorkerFact, summarize
 from tui.reports.text import write_text
-from tui.reports.write import WRITERS, file_names, source_of_file, stem_of, write_report
+from tui.reports.write import WRITERS, source_of_file, stem_of, uploaded_name, write_report
 
 EVIL = "</td><script>alert(1)</script> | [x](javascript:y) `z` \x1b[31m*b* @all"
 
@@ -44,6 +44,17 @@ def failed_run(**changes: object) -> Summary:
         workers=(WorkerFact(0, "h0", "10.0.0.1", exit_code=0), WorkerFact(1, EVIL, "10.0.0.2", exit_code=3)),
     )
     return summarize(RunFacts(**{**facts.__dict__, **changes}), demux.snapshot(now=1001.0))
+
+
+def test_every_format_says_how_long_the_job_waited_for_data(tmp_path: Path) -> None:
+    demux = Demux()
+    demux.feed(0, f"{training(core=0)}\nEpoch 1 waited for data 1.50 s, 7.5% of the time; longest\n".encode())
+    summary = summarize(RunFacts("demo-1", state="succeeded"), demux.snapshot())
+    written = write_report(summary, ["md", "txt", "html", "json"], tmp_path)
+    texts = {path.suffix: path.read_text() for path in written}
+    for suffix in (".md", ".txt", ".html"):
+        assert "Waited for data in the last epoch: 7.5 % of the time" in texts[suffix], suffix
+    assert json.loads(texts[".json"])["data_wait_share"] == 0.075
 
 
 class TestSummary:
@@ -284,7 +295,14 @@ class TestPlaces:
 
     def test_csv_is_two_tables(self, tmp_path: Path) -> None:
         assert [path.name for path in write_report(failed_run(), ["csv"], tmp_path)] == ["cores.csv", "curves.csv"]
-        assert file_names(["csv", "md"], "demo-1") == ["demo-1.cores.csv", "demo-1.curves.csv", "demo-1.md"]
+        names = ["demo-1.cores.csv", "demo-1.curves.csv", "demo-1.md"]
+        assert [path.name for path in write_report(failed_run(), ["csv", "md"], tmp_path, stem="demo-1")] == names
+
+    def test_a_file_has_the_runs_name_in_a_bucket_wherever_it_was_written(self, tmp_path: Path) -> None:
+        own = write_report(failed_run(), FORMATS, tmp_path / "own")
+        named = write_report(failed_run(), FORMATS, tmp_path / "out", stem="demo-1")
+        assert [uploaded_name(path.name, "demo-1") for path in own] == [path.name for path in named]
+        assert [uploaded_name(path.name, "demo-1") for path in named] == [path.name for path in named]
 
     def test_the_same_runs_report_is_written_anew(self, tmp_path: Path) -> None:
         for state in ("failed", "stopped"):
@@ -305,7 +323,9 @@ class TestPlaces:
 
     @pytest.mark.parametrize("name", FORMATS)
     def test_a_file_that_says_nothing_of_a_run_stays(self, name: str, tmp_path: Path) -> None:
-        (place,) = file_names([name], "demo-1")[-1:]
+        place = write_report(failed_run(), [name], tmp_path, stem="demo-1")[-1].name
+        for path in tmp_path.iterdir():
+            path.unlink()
         (tmp_path / place).write_text("my own notes\nof that run\n")
         with pytest.raises(UsageError, match="it is not a report of this run or log"):
             write_report(failed_run(), ["html", name], tmp_path, stem="demo-1")

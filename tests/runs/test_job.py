@@ -30,7 +30,7 @@ def test_a_job_knows_its_place_in_the_pod() -> None:
     assert env["TPU_TUI_RUN"] == "r-20261121-101500-00aa"
     assert (env["TPU_TUI_SLICE"], env["TPU_TUI_WORKER"], env["TPU_TUI_WORKERS"]) == ("pod", "1", "2")
     assert (env["TPU_TUI_CORES"], env["TPU_TUI_COORDINATOR"]) == ("8", "10.0.0.1:8476")
-    assert (env["PJRT_DEVICE"], env["PYTHONUNBUFFERED"]) == ("TPU", "1")
+    assert (env["PJRT_DEVICE"], env["PYTHONUNBUFFERED"], env["TPU_NAME"]) == ("TPU", "1", "pod")
 
 
 def test_what_is_not_known_is_not_set_and_what_is_given_wins() -> None:
@@ -40,6 +40,7 @@ def test_what_is_not_known_is_not_set_and_what_is_given_wins() -> None:
     assert env["PYTHONUNBUFFERED"] == ""
     assert job_environment(a_run(runtime="cpu"), WORKERS[0], {})["PJRT_DEVICE"] == "CPU"
     assert job_environment(a_run(), WORKERS[0], {"TPU_TUI_CORES": "4"})["TPU_TUI_CORES"] == "4"
+    assert job_environment(a_run(), WORKERS[0], {"TPU_NAME": "local"})["TPU_NAME"] == "local"
 
 
 def test_what_tells_a_job_its_place_is_not_given_by_hand() -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.sshd import make_key
-from tui.errors import UsageError
+from tests.ssh.iap_server import iap_server
+from tests.sshd import OpensshWorker, make_key, needs_sshd
 from tui.pod.worker import Worker
 from tui.ssh.config.access import Access
 from tui.ssh.config.ssh_command import shell_command
+from tui.ssh.errors import SshError
+
+Start = Callable[..., OpensshWorker]
 
 
 def _understood(command: list[str], config: str) -> list[str]:
@@ -55,6 +61,45 @@ def test_a_key_that_is_filed_under_another_name_is_found_by_ssh(tmp_path: Path) 
     assert "hostkeyalias pod-0" in _understood(shell_command(plain, access), str(config))
 
 
-def test_through_iap_another_command_is_named() -> None:
-    with pytest.raises(UsageError, match="IAP"):
+@needs_sshd
+async def test_ssh_reaches_a_worker_through_iap_and_checks_its_host_key(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    async with iap_server() as iap:
+        iap.machines["t1v-n-w-0", server.port] = (server.host, server.port)
+        iap.token = "50%/token"
+        instance = "projects/p/zones/us-central1-a/instances/t1v-n-w-0"
+        worker = replace(server.worker, internal_ip="192.0.2.1", instance=instance)
+        access = server.access(
+            route="iap", iap_url=iap.url, jump="nowhere.invalid", token_command=("printf", "%s", "50%/token")
+        )
+
+        async def answer(worker: Worker) -> tuple[int | None, bytes, bytes]:
+            command = [*shell_command(worker, access), "head -c 5; echo $((6 * 7))"]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            process = await asyncio.create_subprocess_exec(*command, **pipes)
+            out, errors = await process.communicate(b"hello and more")
+            return process.returncode, out, errors
+
+        assert (await answer(worker))[:2] == (0, b"hello42\n")
+        key = make_key(tmp_path / "other").rpartition(" ")[0]
+        code, out, errors = await answer(replace(worker, host_keys=(key,)))
+    assert (code, out) == (255, b"")
+    assert b"host key" in errors.lower()
+
+
+async def test_ssh_says_why_iap_leads_nowhere() -> None:
+    async with iap_server() as iap:
+        iap.status = 403
+        worker = Worker(2, internal_ip="192.0.2.1", instance="projects/p/zones/z/instances/gone", host_keys=())
+        words = shell_command(worker, Access(route="iap", iap_url=iap.url))
+        proxy = next(word for word in words if word.startswith("ProxyCommand=")).removeprefix("ProxyCommand=")
+        process = await asyncio.create_subprocess_shell(proxy, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert b"worker 2" in errors
+    assert b"Traceback" not in errors
+
+
+def test_through_iap_a_worker_without_an_instance_name_is_named() -> None:
+    with pytest.raises(SshError, match="IAP cannot find it"):
         shell_command(Worker(2, internal_ip="10.0.0.2"), Access(route="iap"))

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +72,29 @@ def test_repeat_takes_each_sample_so_many_times_spread_over_the_shards(tmp_path:
     assert {read.count(content) for content in read} == {3}
     assert read[:6] != read[6:12]
     assert sum(shard.samples for shard in manifest.splits["val"]) == 2
+
+
+def test_a_number_of_samples_takes_each_image_equally_often_or_once_more(tmp_path: Path) -> None:
+    """The blog's training set of 1,280,000 CIFAR images in 640 shards, at a thousandth."""
+    source = sources.shapes(50, 10, 16, seed=1)
+    made = command.make(
+        source, str(tmp_path), samples_per_shard=2, repeat={"val": 5}, seed=3, samples={"train": 1280}
+    )
+    assert [shard.samples for shard in made.splits["train"]] == [2] * 640
+    assert made.splits["train"][-1].name == "shapes-train-000639.tar"
+    assert sum(shard.samples for shard in made.splits["val"]) == 50
+    read = [s["ppm"].tobytes() for s in samples_of(tmp_path, made, "train")]  # type: ignore[attr-defined]
+    assert {read.count(content) for content in read} == {25, 26}
+
+
+def test_the_blogs_set_is_planned_as_640_shards_of_2000_samples() -> None:
+    source = replace(sources.shapes(1, 1, 16, seed=1), name="cifar", splits={"train": (50_000, None)})  # type: ignore[dict-item]
+    order = command._orders(source, 2000, {}, 42, {"train": 1_280_000})["train"]
+    tasks = command._tasks(source, "train", order, 2000)
+    assert len(tasks) == 640
+    assert {task.stop - task.start for task in tasks} == {2000}
+    assert (tasks[0].name, tasks[-1].name) == ("cifar-train-000000.tar", "cifar-train-000639.tar")
+    assert set(Counter(order).values()) == {25, 26}
 
 
 def test_any_number_of_processes_writes_the_same_bytes(tmp_path: Path) -> None:

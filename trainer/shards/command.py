@@ -103,6 +103,7 @@ def make(
     samples_per_shard: int,
     repeat: dict[str, int],
     seed: int,
+    samples: dict[str, int] | None = None,
     overwrite: bool = False,
     workers: int = 1,
     skip_bad: bool = False,
@@ -113,11 +114,12 @@ def make(
 
     A place that holds a manifest or other shards already is refused without `overwrite`; shards that an earlier run
     with the same arguments left unfinished are completed. A place where another process makes shards is refused.
-    `repeat` is how many times each split's samples are taken; all are shuffled together with `seed`. `skip_bad`
+    `repeat` is how many times each split's samples are taken; all are shuffled together with `seed`.
+    `samples` is how many each split shall have instead, with each image taken equally often, or once more. `skip_bad`
     leaves out images that cannot be decoded.
     """
     shown = display or Lines(notify)
-    orders = _orders(source, samples_per_shard, repeat, seed)
+    orders = _orders(source, samples_per_shard, repeat, seed, samples)
     tasks = [task for split, order in orders.items() for task in _tasks(source, split, order, samples_per_shard)]
     made_from = {
         "images": source.identity,
@@ -126,6 +128,7 @@ def make(
         "--seed": seed,
         "--on-bad-image": "skip" if skip_bad else "stop",
         "classes": list(source.classes),
+        **({"--samples": samples} if samples else {}),
     }
     own_names = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
     writes = re.compile(rf"{own_names.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}")
@@ -157,16 +160,30 @@ def pattern(out: str, name: str, split: str, shards: int) -> str:
     return objects.join(out, f"{name}-{split}-{{000000..{shards - 1:06d}}}.tar")
 
 
-def _orders(source: ImageSource, samples_per_shard: int, repeat: dict[str, int], seed: int) -> dict[str, list[int]]:
+def _orders(
+    source: ImageSource,
+    samples_per_shard: int,
+    repeat: dict[str, int],
+    seed: int,
+    samples: dict[str, int] | None = None,
+) -> dict[str, list[int]]:
     """Return for each split the numbers of its samples in the order in which shards take them."""
     if samples_per_shard < 1:
         raise TrainerError("--samples-per-shard must be at least 1")
     if any(times < 1 for times in repeat.values()):
         raise TrainerError("--repeat must be at least 1")
+    wanted = samples or {}
+    if any(number < 1 for number in wanted.values()):
+        raise TrainerError("--samples must be at least 1")
     orders = {}
     for split, (count, _) in source.splits.items():
-        order = list(range(count)) * repeat.get(split, 1)
-        random.Random(f"{seed} {split}").shuffle(order)
+        shuffling = random.Random(f"{seed} {split}")
+        if split in wanted and count:
+            order = list(range(count)) * (wanted[split] // count)
+            order += shuffling.sample(range(count), wanted[split] % count)
+        else:
+            order = list(range(count)) * repeat.get(split, 1)
+        shuffling.shuffle(order)
         if not order:
             raise TrainerError(f"The {split} split has no samples")
         orders[split] = order
@@ -244,6 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             samples_per_shard=options.samples_per_shard,
             repeat={"train": options.repeat, "val": options.val_repeat},
             seed=options.seed,
+            samples={"train": options.samples} if options.samples is not None else None,
             overwrite=options.overwrite,
             workers=options.workers,
             skip_bad=options.on_bad_image == "skip",
@@ -324,7 +342,9 @@ def _parser() -> argparse.ArgumentParser:
     for each in (cifar, classes, shapes):
         each.add_argument("--out", required=True, help="directory, or gs://bucket/prefix")
         each.add_argument("--samples-per-shard", type=int, default=2000)
-        each.add_argument("--repeat", type=int, default=1, help="times that each training sample is taken")
+        size = each.add_mutually_exclusive_group()
+        size.add_argument("--repeat", type=int, default=1, help="times that each training sample is taken")
+        size.add_argument("--samples", type=int, metavar="N", help="training samples in all, repeated as necessary")
         each.add_argument("--val-repeat", type=int, default=1)
         each.add_argument("--seed", type=int, default=42)
         each.add_argument("--overwrite", action="store_true", help="replace what --out holds")

@@ -25,8 +25,10 @@ COORDINATOR_PORT = 8476
 """PJRT's process and mesh controller."""
 MESH_PORT = 8477
 """The mesh service of xla_dist."""
-DEFAULT_PORTS = (22, 8470, 8471, COORDINATOR_PORT, MESH_PORT)
-"""SSH; TPU Node's gRPC; the TPU runtime; PJRT's controller; xla_dist's mesh service."""
+JAX_COORDINATOR_PORT = 8482
+"""JAX's coordinator since 0.8.1, which Google's automatic firewall rule does not open (jax#35905)."""
+DEFAULT_PORTS = (22, 8470, 8471, 8474, COORDINATOR_PORT, MESH_PORT, JAX_COORDINATOR_PORT)
+"""SSH; TPU Node's gRPC; the TPU runtime (8471, 8474); PJRT's controller; xla_dist's mesh service; JAX."""
 FULL_MATRIX_WORKERS = 32
 """Up to this many workers every pair is probed; beyond, worker 0 with all others, and a ring."""
 PROBE_SECONDS = 5.0

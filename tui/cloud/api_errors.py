@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 _PLUGIN_FAILED = "metadata from plugin failed"
 """gRPC's text when fetching an access token failed: an UNAVAILABLE for which a retry is useless."""
 _EVENT_ID = re.compile(r"\s*\[EID: [^\]]*\]")
+_IMPERSONATED = "impersonated credentials"
+"""google-auth's words where a token of an impersonated service account is refused."""
+_PERMISSION = re.compile(r"[Pp]ermission [\\'\"]*([a-z]+\.[A-Za-z]+\.[A-Za-z]+)")
 _NO_LOCATION = re.compile(r"Location \S+ is not found or access is unauthorized")
 _RATE_LIMIT = re.compile(r"\bper minute\b|\bper 100 seconds\b|[Rr]ate limit")
 _DISABLED = ("SERVICE_DISABLED", "API_DISABLED")
 _WRONG_PROJECT = ("CONSUMER_INVALID", "RESOURCE_PROJECT_INVALID", "CONSUMER_SUSPENDED")
-_QUOTA_PROJECT = ("USER_PROJECT_DENIED", "CONSUMER_QUOTA_PROJECT_REQUIRED")
+_USE_PROJECT = "serviceusage.services.use"
+"""The permission that lets a login bill requests to a project."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,24 @@ class ApiRequest:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Return whether a retry may help: UNAVAILABLE, but not for a token that cannot be fetched."""
+    """Return whether a retry may help: UNAVAILABLE or a rate limit, but not for a token that cannot be fetched."""
     from google.api_core import exceptions
 
+    if isinstance(error, exceptions.TooManyRequests):
+        return _is_rate_limit(error)
     return isinstance(error, exceptions.ServiceUnavailable) and _PLUGIN_FAILED not in str(error)
+
+
+def retry_delay_s(error: BaseException) -> float:
+    """Return the seconds that the API asks to wait before a retry (google.rpc.RetryInfo); 0 if it does not."""
+    for detail in getattr(error, "details", None) or ():
+        if (delay := getattr(detail, "retry_delay", None)) is not None:
+            return float(delay.ToTimedelta().total_seconds())
+    return 0.0
+
+
+def _is_rate_limit(error: exceptions.GoogleAPICallError) -> bool:
+    return error.reason == "RATE_LIMIT_EXCEEDED" or bool(_RATE_LIMIT.search(error.message or ""))
 
 
 def is_unknown_location(error: BaseException) -> bool:
@@ -66,7 +84,7 @@ def explain(error: Exception, request: ApiRequest, tried: float = 0.0) -> TpuTui
     if isinstance(error, GoogleAuthError) or _PLUGIN_FAILED in str(error):
         return _token(request, str(error))
     if not isinstance(error, exceptions.GoogleAPICallError):
-        return CloudError(request.what, why=_first_line(error))
+        return CloudError(request.what, why=first_line(error))
     if is_unknown_location(error):
         why = f"there is no such zone, or project {request.project} cannot use it"
         remedy = f"gcloud compute tpus locations list --project {request.project} lists the zones"
@@ -74,16 +92,27 @@ def explain(error: Exception, request: ApiRequest, tried: float = 0.0) -> TpuTui
     for kind in type(error).__mro__:
         if explained := _BY_KIND.get(kind.__name__):
             return explained(error, request, tried)
-    return CloudError(request.what, why=_first_line(error), remedy=_TRY_AGAIN)
+    return CloudError(request.what, why=first_line(error), remedy=_TRY_AGAIN)
 
 
-def _first_line(error: Exception) -> str:
-    """Return the API's message on one printable line, without the event ID for Google's support."""
-    text = getattr(error, "message", None) or str(error) or type(error).__name__
+def first_line(error: Exception) -> str:
+    """Return the API's message on one printable line."""
+    return without_event_id(getattr(error, "message", None) or str(error) or type(error).__name__)
+
+
+def without_event_id(text: str) -> str:
+    """Return a message of the API on one printable line, without the event ID for Google's support."""
     return _EVENT_ID.sub("", one_line(str(text)))
 
 
 def _token(request: ApiRequest, text: str) -> TpuTuiError:
+    if _IMPERSONATED in text:
+        return CloudError(
+            request.what,
+            why=f"this login may not act as the service account it impersonates{_permission_in(text)}",
+            remedy="ask for the role roles/iam.serviceAccountTokenCreator on that service account, "
+            f"or log in without impersonation: {LOGIN}",
+        )
     if any(word in text for word in ("invalid_grant", "Reauthentication", "expired")):
         why = "the login has expired or was revoked"
     else:
@@ -91,12 +120,17 @@ def _token(request: ApiRequest, text: str) -> TpuTuiError:
     return CloudError(request.what, why=why, remedy=LOGIN)
 
 
+def _permission_in(text: str) -> str:
+    found = _PERMISSION.search(text)
+    return f" (missing: {found[1]})" if found else ""
+
+
 def _unreachable(error: exceptions.GoogleAPICallError, request: ApiRequest, tried: float) -> TpuTuiError:
     where = f" at {request.endpoint}" if request.endpoint else ""
     remedy = "check the network, and https://status.cloud.google.com"
     if request.endpoint:
         remedy = "check that the local pod is up; tpu-tui local up starts one"
-    why = f"{request.api}{where} is down or cannot be reached (tried for {tried:.0f} s): {_first_line(error)}"
+    why = f"{request.api}{where} is down or cannot be reached (tried for {tried:.0f} s): {first_line(error)}"
     return CloudError(request.what, why=why, remedy=remedy)
 
 
@@ -118,23 +152,31 @@ def _unauthenticated(error: exceptions.GoogleAPICallError, request: ApiRequest, 
 
 
 def _forbidden(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried: float) -> TpuTuiError:
-    text = _first_line(error)
+    text = first_line(error)
+    if error.reason == "CONSUMER_QUOTA_PROJECT_REQUIRED" or "requires a quota project" in text:
+        return CloudError(
+            request.what,
+            why="the login has no project to bill requests to",
+            remedy=f"gcloud auth application-default set-quota-project {request.project}",
+        )
     if error.reason in _DISABLED or "it is disabled" in text:
         return CloudError(
             request.what,
             why=f"{request.api} is not enabled in project {request.project}",
             remedy=f"gcloud services enable {request.service} --project {request.project}",
         )
-    if error.reason in _QUOTA_PROJECT or "requires a quota project" in text:
+    if error.reason == "USER_PROJECT_DENIED" or _USE_PROJECT in text:
+        consumer = str((error.metadata or {}).get("consumer", "")).rpartition("/")[2] or "its quota project"
         return CloudError(
             request.what,
-            why="the login has no project to bill requests to",
-            remedy=f"gcloud auth application-default set-quota-project {request.project}",
+            why=f"this login may not bill requests to {consumer} (missing: {_USE_PROJECT})",
+            remedy="ask its owner for the role roles/serviceusage.serviceUsageConsumer, or choose another project: "
+            f"gcloud auth application-default set-quota-project {request.project}",
         )
     if error.reason in _WRONG_PROJECT:
         return UsageError(request.what, why=f"there is no project {request.project}", remedy=_ANOTHER_PROJECT)
     metadata: Any = error.metadata or {}
-    permission = f" (missing: {metadata['permission']})" if "permission" in metadata else ""
+    permission = f" (missing: {metadata['permission']})" if "permission" in metadata else _permission_in(text)
     return CloudError(
         request.what,
         why=f"project {request.project} does not exist, or this login is not allowed to do that{permission}: {text}",
@@ -146,23 +188,23 @@ _ANOTHER_PROJECT = "choose another project with --project (gcloud projects list 
 
 
 def _not_found(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried: float) -> TpuTuiError:
-    return UsageError(request.what, why=_first_line(error))
+    return UsageError(request.what, why=first_line(error))
 
 
 def _in_the_wrong_state(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried: float) -> TpuTuiError:
-    return UsageError(request.what, why=_first_line(error).rstrip("."), remedy="tpu-tui slices shows its state")
+    return UsageError(request.what, why=first_line(error).rstrip("."), remedy="tpu-tui slices shows its state")
 
 
 def _exists(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried: float) -> TpuTuiError:
-    return UsageError(request.what, why=_first_line(error), remedy="choose another name, or delete that one first")
+    return UsageError(request.what, why=first_line(error), remedy="choose another name, or delete that one first")
 
 
 _TRY_AGAIN = "try again; https://status.cloud.google.com lists known problems"
 
 
 def _exhausted(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried: float) -> TpuTuiError:
-    text = _first_line(error)
-    if error.reason == "RATE_LIMIT_EXCEEDED" or _RATE_LIMIT.search(text):
+    text = first_line(error)
+    if _is_rate_limit(error):
         return CloudError(
             request.what, why=text, remedy="wait a minute; the limit is shared by all programs of the project"
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tui.errors import TpuTuiError, UsageError, near_matches
+from tui.errors import TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.pod.slice import Slice
 
 _CANDIDATES_SHOWN = 8
@@ -61,7 +61,7 @@ def no_such_slice(name: str, zone: str | None, known: Sequence[Slice]) -> UsageE
         return UsageError(f"no such slice{where}: {name}", remedy=f"it is in another zone: {', '.join(elsewhere)}")
     near = near_matches(name, (slice_.name for slice_ in known))
     if near:
-        remedy = f"did you mean {' or '.join(near)}?"
+        remedy = did_you_mean(near)
     elif known:
         shown = sorted(slice_.path for slice_ in known)
         remedy = (

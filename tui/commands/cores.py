@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.log_source import add_ref, open_file, open_source, print_read_problem
+from tui.commands.log_source import add_ref, open_file, open_source, print_read_problem, worker_of
+from tui.commands.parser.argument_types import worker_or_address
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.text.printable import figure
@@ -27,6 +28,7 @@ def add_command(commands: Commands) -> None:
     add_ref(cores)
     cores.add_argument("--sort", choices=SORT_KEYS, default="core", help="sort column, ascending (default: core)")
     cores.add_argument("--reverse", action="store_true", help="sort descending; NaN and unknown stay last")
+    cores.add_argument("--worker", type=worker_or_address, metavar="N|ADDRESS", help="only the cores of this worker")
     cores.set_defaults(run=show_cores, run_on_file=show_cores_of_file)
 
 
@@ -34,7 +36,7 @@ async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) 
     """Print a row for every core."""
     source, code = await open_source(args, operator, out)
     rows = await operator.logs.core_rows(source, args.sort, reverse=args.reverse)
-    _print_cores(rows, out)
+    _print_cores(_of_worker(rows, worker_of(source, args.worker, operator.settings.home / "cache")), out)
     return print_read_problem(source, out) or code
 
 
@@ -45,8 +47,12 @@ def show_cores_of_file(args: argparse.Namespace, flags: Mapping[str, Any], out: 
         return None
     log, cache = open_source
     rows = log.core_rows(by=args.sort, reverse=args.reverse, cache=cache)
-    _print_cores(rows, out)
+    _print_cores(_of_worker(rows, worker_of(log, args.worker, cache)), out)
     return print_read_problem(log, out)
+
+
+def _of_worker(rows: Sequence[Mapping[str, Any]], worker: int | None) -> Sequence[Mapping[str, Any]]:
+    return rows if worker is None else [row for row in rows if row["worker"] == worker]
 
 
 def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output) -> None:

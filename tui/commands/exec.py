@@ -83,7 +83,12 @@ class LiveOutput:
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    execute = commands.add("exec", help="run a command on every worker; identical outputs are grouped")
+    execute = commands.add(
+        "exec",
+        help="run a command on every worker; identical outputs are grouped",
+        description="Run a command on every worker; identical outputs are grouped. "
+        "A command that is one word with blanks, e.g. -- 'ls | head', is run by sh.",
+    )
     execute.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and the command for its workers")
     execute.add_argument("--worker", default="all", metavar="N", help="workers to use, e.g. 0-3,7 (default: all)")
     execute.add_argument(
@@ -102,7 +107,8 @@ async def execute_command(args: argparse.Namespace, operator: Operator, out: Out
     progress = LiveOutput(out, live=args.live and not out.as_json)
     answers: dict[int, CommandResult] = {}
     problems: dict[int, TpuTuiError] = {}
-    answering = operator.slices.execute(slice_, args.argv, ranks, args.timeout, progress)
+    argv = _as_gcloud_runs_it(args.argv)
+    answering = operator.slices.execute(slice_, argv, ranks, args.timeout, progress)
 
     def missing() -> list[int]:
         return sorted({*ranks} - {*answers, *problems, *progress.running})
@@ -125,6 +131,12 @@ async def execute_command(args: argparse.Namespace, operator: Operator, out: Out
     if problems:
         return OutOfReachError.exit_code
     return 0 if all(answer.ok for answer in answers.values()) else ANSWER_IS_NO
+
+
+def _as_gcloud_runs_it(argv: Sequence[str]) -> Sequence[str]:
+    """Return the words to run: a single word with blanks, such as `'ls | head'`, is a command line for sh."""
+    is_line = len(argv) == 1 and any(letter.isspace() for letter in argv[0].strip())
+    return ("sh", "-c", argv[0]) if is_line else argv
 
 
 def _print_results(

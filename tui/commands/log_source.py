@@ -41,6 +41,24 @@ async def open_source(
     return source, OutOfReachError.exit_code
 
 
+def worker_of(source: RunDirectory | SavedLog, worker: int | str | None, cache: Path | None) -> int | None:
+    """Return a worker's number, also for its address or host name. Raises UsageError for an unknown address."""
+    if not isinstance(worker, str):
+        return worker
+    from tui.logs.saved_log import SavedLog
+
+    if isinstance(source, SavedLog):
+        name, found = source.name, source.worker_at(worker, cache)
+    else:
+        name = source.id
+        names = ((one.index, (one.internal_ip, one.external_ip, one.hostname)) for one in source.run.workers)
+        found = next((index for index, known in names if worker in known), None)
+    if found is None:
+        remedy = f"tpu-tui cores {name} shows workers and addresses"
+        raise UsageError(f"{name} has no worker at {worker}", remedy=remedy)
+    return found
+
+
 def print_read_problem(source: RunDirectory | SavedLog, out: Output) -> int:
     """Print why a saved log could not be read to its end, if so; return the resulting exit code."""
     problem: UsageError | None = getattr(source, "problem", None)

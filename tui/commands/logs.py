@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.log_source import add_ref, open_file, open_source
-from tui.commands.parser.argument_types import moment, whole
+from tui.commands.log_source import add_ref, open_file, open_source, worker_of
+from tui.commands.parser.argument_types import moment, whole, worker_or_address
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output, in_json
@@ -26,7 +26,9 @@ def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     logs = commands.add("logs", help="print a log in order, byte for byte")
     add_ref(logs)
-    logs.add_argument("--worker", type=whole, metavar="N", help="only this worker's log, byte for byte")
+    logs.add_argument(
+        "--worker", type=worker_or_address, metavar="N|ADDRESS", help="only this worker's log, byte for byte"
+    )
     logs.add_argument("--core", type=whole, metavar="N", help="only lines about this core")
     logs.add_argument("--merged", action="store_true", help="all workers' lines in order of arrival (the default)")
     logs.add_argument("-f", "--follow", action="store_true", help="continue until the run ends")
@@ -48,6 +50,7 @@ def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out
     from tui.logs.files.line_filter import Choice
 
     since = moment(args.since)
+    args.worker = worker_of(log, args.worker, cache)
     if args.follow:
         raise UsageError("a saved log cannot be followed", remedy=f"use tail -f {args.ref} for a file that grows")
     choice = Choice(args.worker, args.core, since)
@@ -70,6 +73,7 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     source, code = await open_source(args, operator, out)
     if not isinstance(source, RunDirectory):
         return _show_saved(source, operator.settings.home / "cache", args, out) or code
+    args.worker = worker_of(source, args.worker, None)
     _require_worker(source, args.worker)
     if len(source.run.workers) == 1 and args.worker is None:
         args.worker = source.run.workers[0].index

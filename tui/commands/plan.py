@@ -13,7 +13,7 @@ from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 
 if TYPE_CHECKING:
-    from tui.operator.scaling import ScalingReport
+    from tui.operator.reports import ScalingReport
     from tui.planning.scaling_ladder import Ladder
 
 _FORM = "tpu-tui plan --from v2-8 --to v2-32 --batch-size 1024, or tpu-tui plan --ladder [RUN …]"
@@ -32,6 +32,9 @@ def add_command(commands: Commands) -> None:
     plan.add_argument("--steps", type=whole, metavar="N", help="total steps of the training on the current slice")
     plan.add_argument("--epochs", type=_number, metavar="N", help="number of epochs, if the training counts epochs")
     plan.add_argument("--lr", type=_number, metavar="R", help="learning rate on the current slice")
+    plan.add_argument(
+        "--keep-global-batch", action="store_true", help="divide the same batch among the new cores, and keep steps"
+    )
     plan.add_argument(
         "--ladder",
         nargs="*",
@@ -54,14 +57,22 @@ def show_plan(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
 
     wanted = {"--from": args.source, "--to": args.target, "--batch-size": args.batch_size}
     if args.ladder is not None:
-        if any(value is not None for value in (*wanted.values(), args.steps, args.epochs, args.lr)):
+        if any(value is not None for value in (*wanted.values(), args.steps, args.epochs, args.lr)) or (
+            args.keep_global_batch
+        ):
             raise UsageError("--ladder cannot be combined with other options", remedy=_FORM)
         return asyncio.run(_show_ladders(args.ladder, flags, out))
     missing = [name for name, value in wanted.items() if value is None]
     if missing:
         raise UsageError(f"plan needs {', '.join(missing)}", remedy=_FORM)
     plan = make_plan(
-        args.source, args.target, batch_size=args.batch_size, steps=args.steps, lr=args.lr, epochs=args.epochs
+        args.source,
+        args.target,
+        batch_size=args.batch_size,
+        steps=args.steps,
+        lr=args.lr,
+        epochs=args.epochs,
+        keep_global_batch=args.keep_global_batch,
     )
     _print_plan(plan.to_json(), out)
     return 0

@@ -34,6 +34,7 @@ def add_command(commands: Commands) -> None:
         metavar="DIR",
         help="where to write (default: the run's directory, or here)",
     )
+    report.add_argument("--logs", action="store_true", help="also each worker's log, as text, byte for byte")
     report.add_argument("--force", action="store_true", help="also replace reports of other runs and logs")
     report.add_argument("--upload", type=given, metavar="gs://…", help="also copy the files to this folder")
     report.set_defaults(run=write_report)
@@ -47,11 +48,11 @@ async def write_report(args: argparse.Namespace, operator: Operator, out: Output
         operator.reports.check_destination(args.upload)
     source, code = await open_source(args, operator, out)
     formats = list(dict.fromkeys(args.format or ["md"]))
-    written = await operator.reports.write(source, formats, args.out, force=args.force)
+    written = await operator.reports.write(source, formats, args.out, logs=args.logs, force=args.force)
     files = [str(path) for path in written]
     if args.upload:
         try:
-            files += await operator.reports.upload(source, formats, written, args.upload, force=args.force)
+            files += await operator.reports.upload(source, written, args.upload, force=args.force)
         except TpuTuiError:
             out.note(f"Written here: {', '.join(files)}")
             raise

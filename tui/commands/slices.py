@@ -1,18 +1,18 @@
-"""`slices`: list, create, delete, start or stop slices."""
+"""`slices`: list, create, describe, delete, start or stop slices, and what zones offer."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import sys
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from tui.commands.parser.argument_types import SLICE, given
+from tui.commands.parser.argument_types import SLICE
 from tui.commands.parser.commands import Commands
-from tui.commands.parser.shell_completion import remember_slices
-from tui.commands.terminal.output import Output
-from tui.commands.terminal.prompts import agrees, ask, has_terminal
+from tui.commands.parser.shell_completion import remember_offers, remember_slices
+from tui.commands.slices_create import add_create
+from tui.commands.slices_queued import add_queue_actions, ask_for_name, delete_queued
+from tui.commands.terminal.output import Output, in_json
+from tui.commands.terminal.prompts import agrees, has_terminal
+from tui.commands.terminal.steps import print_steps
 from tui.errors import UsageError
 from tui.pod.slice_commands import can_stop
 
@@ -33,25 +33,7 @@ def add_command(commands: Commands) -> None:
     slices = commands.add("slices", help="list, create, delete, start or stop slices")
     slices.set_defaults(run=list_slices)
     actions = commands.actions_of(slices, required=False)
-    create = actions.add("create", help="create a slice and wait until it is ready")
-    create.add_argument("slice", metavar="NAME", help="NAME, or ZONE/NAME if several zones are configured")
-    create.add_argument(
-        "--type",
-        metavar="TYPE",
-        dest="accelerator_type",
-        required=True,
-        type=given,
-        help="accelerator type, e.g. v3-32",
-    )
-    create.add_argument(
-        "--version",
-        metavar="RUNTIME",
-        dest="runtime_version",
-        required=True,
-        type=given,
-        help="runtime version, e.g. tpu-ubuntu2204-base",
-    )
-    create.add_argument("--spot", action="store_true", help="cheaper, but can be preempted at any time")
+    add_create(actions)
     for action, text in (
         ("delete", "permanently delete a slice; asks for its name"),
         ("start", "start a stopped slice (one worker only)"),
@@ -60,9 +42,17 @@ def add_command(commands: Commands) -> None:
         parser = actions.add(action, help=text)
         parser.add_argument("slice", metavar="SLICE", help=SLICE)
         parser.add_argument("--yes", action="store_true", help=_YES[action])
-    for parser in slices.commands.values():
         parser.add_argument("--dry-run", action="store_true", help="show what would be done, without doing it")
         parser.set_defaults(run=change_slice, changes=True)
+    delete = slices.commands["delete"]
+    delete.add_argument("--queued", action="store_true", help="SLICE is the name of a queued resource: delete that")
+    delete.add_argument("--force", action="store_true", help="with --queued: delete its slices too")
+    add_queue_actions(actions)
+    types = actions.add("types", help="list the accelerator types and runtime versions of zones")
+    types.set_defaults(run=list_types)
+    describe = actions.add("describe", help="show everything that the API reports of a slice")
+    describe.add_argument("slice", metavar="SLICE", help=SLICE)
+    describe.set_defaults(run=describe_slice)
 
 
 async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -100,35 +90,47 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
 
 
 async def change_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Create, delete, start or stop a slice and wait, printing progress."""
-    if args.action == "create":
-        steps = operator.slices.create(
-            args.slice, args.accelerator_type, args.runtime_version, spot=args.spot, dry_run=args.dry_run
-        )
-    else:
-        slice_ = await operator.slices.get(args.slice)
-        steps = operator.slices.change(slice_, args.action, dry_run=args.dry_run)
-        if not (args.yes or args.dry_run):
-            await _ask_before(args.action, slice_)
-    printed = await _print_steps(steps, out)
-    if args.dry_run:
-        out.note("Nothing was changed.")
+    """Delete, start or stop a slice and wait, printing progress."""
+    if args.action == "delete":
+        if args.queued:
+            return await delete_queued(args, operator, out)
+        if args.force:
+            raise UsageError("--force is for queued resources", remedy="add --queued, or omit it")
+    slice_ = await operator.slices.get(args.slice)
+    steps = operator.slices.change(slice_, args.action, dry_run=args.dry_run)
+    if not (args.yes or args.dry_run):
+        await _ask_before(args.action, slice_)
+    return await print_steps(steps, args.slice, args.action, out, dry_run=args.dry_run)
+
+
+async def list_types(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print what every zone offers; zones that failed are reported after the others."""
+    listing = await operator.slices.offers()
+    remember_offers(operator.settings, listing.offers)
+    rows = [row for offer in listing.offers for row in offer.to_json()]
     if out.as_json:
-        out.document({"slice": args.slice, "action": args.action, "dry_run": args.dry_run, "steps": printed})
+        out.document(rows)
+    elif rows:
+        cells = [(row["zone"], row["type"], ", ".join(row["topologies"])) for row in rows]
+        out.table(("zone", "type", "topologies"), cells)
+        for offer in listing.offers:
+            out.text(f"{offer.zone} has the versions {', '.join(offer.versions)}")
+    for problem in listing.problems:
+        out.problem(problem)
+    return max((problem.exit_code for problem in listing.problems), default=0)
+
+
+async def describe_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print a slice's row and, as `resource`, the API's own document of it."""
+    slice_ = await operator.slices.get(args.slice)
+    resource = await operator.slices.describe(slice_)
+    if out.as_json:
+        out.document({**slice_.to_json(), "resource": resource})
+        return 0
+    facts = [(name, value) for name, value in slice_.to_json().items() if value not in (None, [], {}, "")]
+    out.facts([(name, in_json(value) if isinstance(value, dict | list) else value) for name, value in facts])
+    out.text(in_json(resource, indent=2))
     return 0
-
-
-async def _print_steps(steps: AsyncIterator[str], out: Output) -> list[str]:
-    printed: list[str] = []
-    try:
-        async for step in steps:
-            printed.append(step)
-            out.note(step)
-    except asyncio.CancelledError:
-        if printed:
-            out.note("Interrupted. The request continues in the cloud; check it with tpu-tui slices.")
-        raise
-    return printed
 
 
 async def _ask_before(action: str, slice_: Slice) -> None:
@@ -137,16 +139,9 @@ async def _ask_before(action: str, slice_: Slice) -> None:
     A script may stop a slice without --yes: unlike deletion, that loses no data.
     """
     if action == "delete":
-        await _ask_for_name(slice_.name)
+        effect = f"This permanently deletes {slice_.name} and the disks of its workers"
+        await ask_for_name(slice_.name, effect, "deleted")
     elif action == "stop" and can_stop(slice_) and has_terminal():
         effect = f"This stops {slice_.path}, releases its TPU and ends everything running there"
         if not await agrees(f"{effect}. Continue?"):
             raise UsageError(f"{slice_.name} was not stopped")
-
-
-async def _ask_for_name(name: str) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError(f"refusing to delete {name} without confirmation", remedy="add --yes")
-    typed = await ask(f"This permanently deletes {name} and the disks of its workers. Type its name to continue: ")
-    if typed.strip() != name:
-        raise UsageError(f"{name} was not deleted", why="the typed name does not match")

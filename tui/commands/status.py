@@ -107,6 +107,7 @@ def _print_status(
         ("step", document["step"]),
         ("loss", loss and _format_spread(loss)),
         ("rate", rate_in_words(document["rate_total"], document["rate_median"], document["rate_unit"])),
+        ("waited for data", _format_share(document["data_wait_share"])),
         ("cores", document["cores"]),
         ("missing", _format_missing(document)),
         *_found(document, status),
@@ -117,6 +118,10 @@ def _print_status(
         ("directory", directory.path),
     ]
     out.facts([row for row in rows if row[1] is not None])
+
+
+def _format_share(share: float | None) -> str | None:
+    return None if share is None else f"{share * 100:.1f} % of the newest epoch"
 
 
 def _format_missing(document: dict[str, Any]) -> str | None:

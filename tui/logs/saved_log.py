@@ -131,6 +131,11 @@ class SavedLog:
         entries = (worker for worker in owners.entries or () if worker is not None)
         return sorted({*owners.numbers.values(), *entries})
 
+    def worker_at(self, address: str, cache: Path | None = None) -> int | None:
+        """Return the worker whose lines carry this address or host name; None for an unknown one."""
+        numbers = self._owners(cache).numbers
+        return next((worker for (_, named), worker in numbers.items() if named == address), None)
+
     def _summary(self, cache: Path | None) -> LogSummary:
         """Return the summary of the log, from the cache or by reading the log through."""
         reading = [f"{each.name} {each.source!r} {each.hints}" for each in self._own_dialects]

@@ -151,7 +151,9 @@ class Snapshot:
     """Every worker the stream has named, ascending, with or without cores; a nameless one last, if it has cores."""
     epochs: tuple[EpochSummary, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Facts that the job printed once: `max_accuracy`, `total_train_time`, `average_global_rate`, `cluster`."""
+    """Facts that the job printed, the newest of each: `max_accuracy`, `total_train_time`, `average_global_rate`,
+    `data_wait_percent`, `cluster`.
+    """
     lines: int = 0
     bytes: int = 0
     samples: int = 0
@@ -255,6 +257,12 @@ class Snapshot:
         """Return the best accuracy that the job printed, in per cent."""
         value = self.facts.get("max_accuracy")
         return None if value is None else float(value)
+
+    @property
+    def data_wait_share(self) -> float | None:
+        """Return the share (0 to 1) of the newest epoch in which the job waited for its input, as it printed that."""
+        value = self.facts.get("data_wait_percent")
+        return None if value is None else float(value) / 100
 
     def address_of(self, index: int) -> str | None:
         """Return the address of the worker a row lives on."""

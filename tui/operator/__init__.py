@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tui.ssh.exec.command import RunningCommand as RunningCommand
     from tui.ssh.exec.command_result import CommandResult as CommandResult
     from tui.ssh.exec.port_probe import LoginResult as LoginResult
+    from tui.ssh.fetch.fetch_files import FetchedFile as FetchedFile
     from tui.ssh.sync.upload import SyncResult as SyncResult
 
 _NAMES = (
@@ -94,6 +95,7 @@ _NAMES = (
     "tui.ssh.exec.command.RunningCommand",
     "tui.ssh.exec.port_probe.LoginResult",
     "tui.ssh.exec.command_result.CommandResult",
+    "tui.ssh.fetch.fetch_files.FetchedFile",
     "tui.ssh.sync.upload.SyncResult",
 )
 """Where each name is defined; a module is loaded when one of its names is first used."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tui.operator.connections import Connections
 
 if TYPE_CHECKING:
+    from tui.operator.files import Files
     from tui.operator.keys import Keys
     from tui.operator.launches import Launches
     from tui.operator.logs import Logs
@@ -35,6 +36,13 @@ class Operator:
         from tui.operator.slices import Slices
 
         return Slices(self.connections)
+
+    @cached_property
+    def files(self) -> Files:
+        """Files of workers."""
+        from tui.operator.files import Files
+
+        return Files(self.connections)
 
     @cached_property
     def keys(self) -> Keys:

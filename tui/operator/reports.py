@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.logs.saved_log import SavedLog
@@ -14,13 +17,23 @@ from tui.logs.snapshot import Snapshot
 from tui.operator.connections import Connections
 from tui.operator.logs import Logs
 from tui.operator.runs import Runs
-from tui.operator.scaling import ScalingReport, report_scaling
+from tui.planning.scaling_ladder import Finished, Ladder, is_comparable, ladders
+from tui.pod.run import RunState
 from tui.reports.facts import source_of, summary_of_log, summary_of_run, title_of
 from tui.reports.status import status_document
 from tui.reports.summary import Summary
-from tui.reports.write import OWN, file_names, stem_of, write_report
+from tui.reports.worker_logs import worker_logs, write_worker_logs
+from tui.reports.write import OWN, stem_of, uploaded_name, write_report
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import RunStatus
+
+
+@dataclass(frozen=True)
+class ScalingReport:
+    """The scaling ladders, and the runs that are on none, each with the reason."""
+
+    ladders: tuple[Ladder, ...]
+    left_out: tuple[tuple[str, str], ...]
 
 
 class Reports:
@@ -60,18 +73,29 @@ class Reports:
         return await asyncio.to_thread(summarize, source)
 
     async def write(
-        self, source: RunDirectory | SavedLog, formats: Sequence[str], out: Path | None = None, *, force: bool = False
+        self,
+        source: RunDirectory | SavedLog,
+        formats: Sequence[str],
+        out: Path | None = None,
+        *,
+        logs: bool = False,
+        force: bool = False,
     ) -> list[Path]:
         """Write a report's files, by default into the run's directory (a saved log's: the current one).
 
         In the run's own directory they are called `report.<format>`; elsewhere they are named after the run or log,
-        and a file of another run or log is replaced with `force` only.
+        and a file of another run or log is replaced with `force` only. With `logs`, each worker's log, too.
         """
+        if logs:
+            await asyncio.to_thread(worker_logs, source)
         summary = await self.summarize(source)
         own = source.path if isinstance(source, RunDirectory) else None
         folder = out or own or Path()
         stem = OWN if own is not None and folder.absolute() == own.absolute() else stem_of(summary.facts.title)
-        return await asyncio.to_thread(write_report, summary, formats, folder, stem=stem, force=force)
+        files = await asyncio.to_thread(write_report, summary, formats, folder, stem=stem, force=force)
+        if logs:
+            files += await asyncio.to_thread(write_worker_logs, source, folder, stem=stem, force=force)
+        return files
 
     def check_destination(self, destination: str) -> None:
         """Raise UsageError for a destination of `upload` that is not a `gs://` URL."""
@@ -80,7 +104,6 @@ class Reports:
     async def upload(
         self,
         source: RunDirectory | SavedLog,
-        formats: Sequence[str],
         files: Sequence[Path],
         destination: str,
         *,
@@ -95,15 +118,61 @@ class Reports:
         folder = parse_url(destination)
         buckets = Buckets(self._connections.settings)
         try:
-            names = file_names(formats, stem_of(title_of(source)))
-            owner = source_of(source)
+            stem, owner = stem_of(title_of(source)), source_of(source)
             return [
-                str(await buckets.upload(path, folder / name, owner=owner, force=force))
-                for path, name in zip(files, names, strict=True)
+                str(await buckets.upload(path, folder / uploaded_name(path.name, stem), owner=owner, force=force))
+                for path in files
             ]
         finally:
             await buckets.close()
 
     async def scaling(self, refs: Sequence[str] = ()) -> ScalingReport:
         """Compare finished runs by slice size; without `refs`, all that have ended. Raises UsageError."""
-        return await report_scaling(self._runs, self._logs, refs)
+        return await _report_scaling(self._runs, self._logs, refs)
+
+
+async def _report_scaling(runs: Runs, logs: Logs, refs: Sequence[str]) -> ScalingReport:
+    """Compare runs by slice size; without `refs`, all that have ended. Raises UsageError for an unknown run."""
+    named = [await runs.find(ref) for ref in refs]
+    directories = named or [runs.directory_of(status) for status in reversed(runs.list_statuses())]
+    finished: list[Finished] = []
+    left_out: list[tuple[str, str]] = []
+    for directory in directories:
+        state = runs.status_of(directory).state
+        if not state.is_over:
+            left_out.append((directory.id, "it has not ended"))
+            continue
+        run = await _finished(directory, state, logs)
+        if is_comparable(run):
+            finished.append(run)
+        else:
+            left_out.append((run.run, "its number of cores is unknown"))
+    return ScalingReport(ladders(finished), tuple(left_out))
+
+
+async def _finished(directory: RunDirectory, state: RunState, logs: Logs) -> Finished:
+    run = directory.run
+    snapshot = await logs.snapshot(directory)
+    each = run.cores_per_worker
+    return Finished(
+        run.id,
+        run.accelerator_type,
+        state is RunState.SUCCEEDED,
+        steady_rate(snapshot),
+        each * len(run.workers) if each else len(snapshot) or None,
+    )
+
+
+def steady_rate(snapshot: Snapshot) -> float | None:
+    """Return the rate of the whole slice (examples/s), averaged over as long a time as the log allows.
+
+    That is the job's own average where it printed one, else the cores' averages since their epoch began, else the
+    sum of their newest rates.
+    """
+    average = snapshot.facts.get("average_global_rate")
+    if average is not None:
+        return float(average)
+    averages = snapshot.global_rate[~np.isnan(snapshot.global_rate)]
+    if len(averages) and len(averages) == len(snapshot):
+        return float(averages.sum())
+    return snapshot.rate_total

@@ -14,6 +14,9 @@ from tui.checks.slice_state import slice_rows
 from tui.cloud.inventory import Listing
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.connections import Connections, require_workers
+from tui.pod.creation.queued_request import QueuedListing
+from tui.pod.creation.slice_request import CreationStep, SliceRequest
+from tui.pod.creation.zone_offer import OfferListing
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.ssh.config.ssh_command import shell_command
@@ -84,21 +87,25 @@ class Slices:
 
         return list(await asyncio.gather(*map(reach, self._connections.with_host_keys(slice_).workers)))
 
-    def create(
-        self, ref: str, accelerator_type: str, runtime_version: str, *, spot: bool = False, dry_run: bool = False
-    ) -> AsyncIterator[str]:
-        """Create a slice (`name`, or `zone/name` where several zones are configured); yield its progress.
-
-        With `dry_run`, only yield what would be requested.
-        """
-        create, zones = self._tpu_api(changes=not dry_run).create, self._connections.settings.zones
+    def place_of(self, ref: str) -> tuple[str, str]:
+        """Return zone and name of a new slice or a queued resource: `name`, or `zone/name` among several zones."""
+        zones = self._connections.settings.zones
         zone, _, name = ref.rpartition("/")
         if not name:
-            raise UsageError("no name given for the slice", remedy="tpu-tui slices create NAME …")
+            raise UsageError("no name given", remedy="use NAME, or ZONE/NAME if several zones are configured")
         if not zone and len(zones) != 1:
-            raise UsageError("no zone given", remedy=f"add --zone ZONE, or use tpu-tui slices create ZONE/{name}")
-        where = zone or zones[0]
-        steps: AsyncIterator[str] = create(where, name, accelerator_type, runtime_version, spot=spot, dry_run=dry_run)
+            raise UsageError("no zone given", remedy=f"add --zone ZONE, or use ZONE/{name}")
+        return zone or zones[0], name
+
+    def create(
+        self, request: SliceRequest, *, dry_run: bool = False, waits: bool = True
+    ) -> AsyncIterator[CreationStep]:
+        """Create a slice, or several in the queue, and yield the steps; with `dry_run`, only what would be sent.
+
+        Without `waits` it ends when the API has accepted the request.
+        """
+        api = self._tpu_api(changes=not dry_run)
+        steps: AsyncIterator[CreationStep] = api.create(request, dry_run=dry_run, waits=waits)
         return steps
 
     def change(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
@@ -108,12 +115,42 @@ class Slices:
         steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)
         return steps
 
+    async def describe(self, slice_: Slice) -> dict[str, Any]:
+        """Return everything that the source of a slice reports of it, in the source's words."""
+        if slice_.source != "tpu_api":
+            return {"workers": [worker.to_json() for worker in slice_.workers]}
+        found: dict[str, Any] = await self._tpu_api(changes=False).describe(slice_)
+        return found
+
+    async def offers(self, zones: Sequence[str] = ()) -> OfferListing:
+        """Return the types and runtime versions of the zones, by default the configured ones, else all."""
+        listing: OfferListing = await self._tpu_api(changes=False).offers(zones)
+        return listing
+
+    async def queued(self) -> QueuedListing:
+        """Return the queued resources of every configured zone."""
+        listing: QueuedListing = await self._tpu_api(changes=False).queued_requests()
+        return listing
+
+    def delete_queued(self, ref: str, *, force: bool, dry_run: bool = False) -> AsyncIterator[str]:
+        """Delete a queued resource, with `force` its slices too; yield the progress until they are gone."""
+        api = self._tpu_api(changes=not dry_run)
+        steps: AsyncIterator[str] = api.delete_queued(*self.place_of(ref), force=force, dry_run=dry_run)
+        return steps
+
+    def reset_queued(self, ref: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+        """Put a queued resource back into the queue, which makes its slices anew; yield the progress."""
+        api = self._tpu_api(changes=not dry_run)
+        steps: AsyncIterator[str] = api.reset_queued(*self.place_of(ref), dry_run=dry_run)
+        return steps
+
     def _tpu_api(self, *, changes: bool) -> Any:
         if changes:
             self._connections.require_changes("changing slices")
         if self._connections.settings.hosts:
             raise UsageError(
-                "the machines of a hosts file cannot be created, deleted, started or stopped",
+                "the machines of a hosts file are not slices of the Cloud TPU API",
+                why="they cannot be created, queued, deleted, started or stopped",
                 remedy="run it without --hosts",
             )
         return self._connections.inventory

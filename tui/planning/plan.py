@@ -71,15 +71,18 @@ def make_plan(
     steps: int | None = None,
     lr: float | None = None,
     epochs: float | None = None,
+    keep_global_batch: bool = False,
 ) -> Plan:
     """Scale a training with this global batch size from `source` to `target`.
+
+    With `keep_global_batch` the batch is divided among the new cores; steps and learning rate stay as they are.
 
     `steps` counts the batches of the whole training. Raises UsageError for an unknown accelerator type and for
     numbers that are not positive.
     """
     old, new = known_type(source), known_type(target)
     _require_positive({"batch size": batch_size, "steps": steps, "learning rate": lr, "epochs": epochs})
-    per_core, warnings = _share(batch_size, old)
+    per_core, warnings = _share(batch_size, new if keep_global_batch else old)
     global_batch = per_core * new.devices
     scaled_steps, uneven = _scaled_steps(batch_size, steps, global_batch)
     scaled_lr = None if lr is None else float(Fraction(str(lr)) * global_batch / batch_size)
@@ -98,8 +101,18 @@ def make_plan(
         warm_up,
         warm_up_steps,
         (*warnings, *uneven, *_generation_warnings(old, new), *_batch_warnings(global_batch, lr)),
-        _notes(old, new, lr, scaled_lr, warm_up),
+        (
+            *_notes(old, new, lr, scaled_lr, warm_up),
+            *_global_batch_notes(batch_size, per_core, old, keep_global_batch),
+        ),
     )
+
+
+def _global_batch_notes(batch_size: int, per_core: int, old: Accelerator, keep: bool) -> list[str]:
+    if not keep:
+        return []
+    before = batch_size / old.devices
+    return [f"the global batch is kept: {per_core:,} per core instead of {before:,g}, so cores may be used less"]
 
 
 def known_type(name: str) -> Accelerator:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
 _NAME = re.compile(r"(?P<generation>v\d+[a-z]*|local)-(?P<number>[1-9]\d{0,5})")
 _CORES_PER_VM = 8
 _CHIPS_PER_VM = 4
+_CORES_PER_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5litepod": 1, "v5p": 2, "v6e": 1}
+"""What the number in a type's name counts per chip; also every generation of the Cloud TPU API."""
+GENERATIONS = tuple(_CORES_PER_CHIP)
 _MAX_CHIPS_ON_ONE_VM = 8
 """v5litepod and v6e slices of up to this many chips are one VM; larger ones have four chips per VM."""
 
@@ -62,3 +66,11 @@ def parse(name: str) -> Accelerator | None:
         workers = 1 if number <= _MAX_CHIPS_ON_ONE_VM else number // _CHIPS_PER_VM
         return Accelerator(name, generation, number, workers, number)
     return None
+
+
+def type_of_topology(generation: str, topology: str) -> str | None:
+    """Return the type of a generation's topology in chips: `v4-16` of `v4` and `2x2x2`; None for other text."""
+    sides = topology.split("x")
+    if generation not in _CORES_PER_CHIP or not all(side.isascii() and side.isdecimal() for side in sides):
+        return None
+    return f"{generation}-{_CORES_PER_CHIP[generation] * math.prod(int(side) for side in sides)}"

@@ -52,6 +52,7 @@ def to_document(summary: Summary) -> dict[str, Any]:
         "rate_total": json_figure(summary.rate_total),
         "rate_median": json_figure(summary.rate_median),
         "rate_unit": summary.rate_unit,
+        "data_wait_share": json_figure(summary.data_wait_share),
         "max_accuracy": json_number(summary.max_accuracy),
         "average_global_rate": json_number(summary.average_global_rate),
         "total_train_time": summary.total_train_time,

@@ -84,6 +84,8 @@ def _outcome(summary: Summary) -> Section:
         sentences.append(
             f"Rate of the last epoch, reported by the job: {number(summary.average_global_rate)} examples/s."
         )
+    if summary.data_wait_share is not None:
+        sentences.append(f"Waited for data in the last epoch: {summary.data_wait_share * 100:.1f} % of the time.")
     if summary.rate_check is not None and summary.rate_check.agree:
         check = summary.rate_check
         sentences.append(

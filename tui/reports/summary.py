@@ -141,6 +141,7 @@ class Summary:
     rate_unit: str | None
     """`examples/s`, `it/s` or `tokens/s`; None where it is unknown or not the same for all cores."""
     max_accuracy: float | None
+    data_wait_share: float | None
     average_global_rate: float | None
     total_train_time: float | None
     epochs: tuple[EpochSummary, ...]
@@ -167,7 +168,6 @@ def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
     workers = _workers(facts, snapshot)
     check = _rate_check(snapshot)
     findings = findings_of(facts.findings, snapshot, is_over=facts.is_over, first_failure=facts.first_failure)
-    log_facts = snapshot.facts
     return Summary(
         facts=facts,
         seconds=_seconds(facts.started, facts.ended),
@@ -178,8 +178,9 @@ def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
         rate_median=snapshot.rate_median,
         rate_unit=snapshot.rate_unit,
         max_accuracy=snapshot.max_accuracy,
-        average_global_rate=log_facts.get("average_global_rate"),
-        total_train_time=log_facts.get("total_train_time"),
+        data_wait_share=snapshot.data_wait_share,
+        average_global_rate=snapshot.facts.get("average_global_rate"),
+        total_train_time=snapshot.facts.get("total_train_time"),
         epochs=snapshot.epochs,
         rate_check=check,
         workers=workers,

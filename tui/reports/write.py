@@ -39,9 +39,9 @@ _LOOKED_AT_BYTES = 4096
 """Bytes at the beginning and end of a report that are searched for its source."""
 
 
-def file_names(formats: Iterable[str], stem: str = OWN) -> list[str]:
-    """Return the names of a report's files in order. Raises UsageError for an unknown format."""
-    return [name for name, _ in _files(formats, stem)]
+def uploaded_name(name: str, stem: str) -> str:
+    """Return the name in a bucket of a report's file, which in the run's own directory has no stem."""
+    return name if name.startswith(f"{stem}.") else f"{stem}.{name.removeprefix('report.')}"
 
 
 def _files(formats: Iterable[str], stem: str) -> Iterator[tuple[str, Writer]]:
@@ -70,16 +70,16 @@ def write_report(
     files = [(directory / name, write) for name, write in _files(formats, stem)]
     owner = None if force or not stem else report_of(summary)
     for path, _ in files if owner else ():
-        with _explained(path):
+        with explain_write_errors(path):
             _require_own(path, owner)
     for path, write in files:
-        with _explained(path):
+        with explain_write_errors(path):
             _write(path, write(summary), owner)
     return [path for path, _ in files]
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explain_write_errors(path: Path) -> Iterator[None]:
     """Convert an OSError to a UsageError that says which file cannot be written, and why."""
     try:
         yield

@@ -6,15 +6,21 @@ Google's libraries are imported by the first request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tui.cloud.inventory import Listing, no_such_slice, pick_slice
 from tui.cloud.tpu import tpu_messages
+from tui.cloud.tpu.queued_requests import QueuedRequests
+from tui.cloud.tpu.slice_creation import SliceCreation
 from tui.cloud.tpu.slice_lifecycle import Lifecycle
-from tui.cloud.tpu.slice_names import check_slice_name
 from tui.cloud.tpu.tpu_client import TpuConnection, UnknownZone, request_options, unreadable
-from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, near_matches
+from tui.cloud.tpu.zone_offers import ZoneOffers
+from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, did_you_mean, near_matches
+from tui.pod.creation.queued_request import QueuedListing, QueuedRequest
+from tui.pod.creation.request_checks import check_slice_request
+from tui.pod.creation.slice_request import CreationStep, SliceRequest
+from tui.pod.creation.zone_offer import OfferListing
 from tui.pod.slice import Slice
 from tui.settings import Settings
 
@@ -33,6 +39,9 @@ class TpuApi:
         self._zones = settings.zones
         self._api = TpuConnection(settings, patience)
         self._life = Lifecycle(self._api)
+        self._creation = SliceCreation(self._api)
+        self._requests = QueuedRequests(self._api)
+        self._offers = ZoneOffers(self._api)
 
     async def slices(self) -> Listing:
         """Return the slices of the configured zones, or of all. Raises CloudError only without a connection."""
@@ -92,32 +101,15 @@ class TpuApi:
         return tpu_messages.with_guest_attributes(slice_, list(answer.guest_attributes))
 
     async def create(
-        self,
-        zone: str,
-        name: str,
-        accelerator_type: str,
-        runtime_version: str,
-        *,
-        spot: bool = False,
-        dry_run: bool = False,
-        labels: Mapping[str, str] | None = None,
-        metadata: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[str]:
-        """Create a slice and yield its progress until it is ready. Stopping early does not undo it."""
-        check_slice_name(name, f"slice {name} cannot be created in {zone}")
-        await self._api.open()
-        from google.cloud import tpu_v2
+        self, request: SliceRequest, *, dry_run: bool = False, waits: bool = True
+    ) -> AsyncIterator[CreationStep]:
+        """Create a slice, or several in the queue, and yield the steps; stopping early undoes nothing.
 
-        node = tpu_v2.Node(
-            accelerator_type=accelerator_type,
-            runtime_version=runtime_version,
-            network_config=tpu_v2.NetworkConfig(enable_external_ips=True),
-            scheduling_config=tpu_v2.SchedulingConfig(spot=spot),
-            labels=dict(labels or {}),
-            metadata=dict(metadata or {}),
-        )
-        async for progress in self._life.create(zone, name, node, dry_run=dry_run):
-            yield progress
+        Raises UsageError for a request that the API would refuse, before it is sent.
+        """
+        check_slice_request(request)
+        async for step in self._creation.create(request, dry_run=dry_run, waits=waits):
+            yield step
 
     def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete a slice, and a queued resource that belongs to it alone."""
@@ -130,6 +122,53 @@ class TpuApi:
     def stop(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Stop a slice: this keeps its disk and releases its TPU."""
         return self._life.stop(zone, name, dry_run=dry_run)
+
+    async def offers(self, zones: Sequence[str] = ()) -> OfferListing:
+        """Return what the zones offer, by default the configured ones, else all."""
+        await self._api.open()
+        return await self._offers.of_zones(zones or self._zones)
+
+    async def describe(self, slice_: Slice) -> dict[str, Any]:
+        """Return everything that the API reports of a slice's node, or of its queued resource, in the API's JSON."""
+        await self._api.open()
+        zone = slice_.zone or ""
+        if (node := await self._node(slice_.name, zone)) is not None:
+            return tpu_messages.document(node)
+        name = f"{self._parent(zone)}/queuedResources/{slice_.queued_resource}"
+        queued = await self._api.ask(
+            f"slice {slice_.name} cannot be read",
+            lambda client, timeout: client.get_queued_resource(name=name, **request_options(timeout)),
+        )
+        return tpu_messages.document(queued)
+
+    async def queued_requests(self) -> QueuedListing:
+        """Return the queued resources of the configured zones, or of all, and the zones that failed."""
+        await self._api.open()
+        answers = await asyncio.gather(
+            *(self._queued(zone) for zone in self._zones or (EVERY_ZONE,)), return_exceptions=True
+        )
+        rows: list[QueuedRequest] = []
+        problems: list[TpuTuiError] = []
+        for answer in answers:
+            if isinstance(answer, TpuTuiError):
+                problems.append(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                rows += map(tpu_messages.queued_request, answer[0])
+                problems += map(_did_not_answer, answer[1])
+        rows.sort(key=lambda row: (row.zone, row.name))
+        return QueuedListing(tuple(rows), tuple(problems))
+
+    def delete_queued(
+        self, zone: str, name: str, *, force: bool = False, dry_run: bool = False
+    ) -> AsyncIterator[str]:
+        """Delete a queued resource, with `force` its slices too, and wait until they are gone."""
+        return self._requests.delete(zone, name, force=force, dry_run=dry_run)
+
+    def reset_queued(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+        """Put a queued resource back into the queue; its slices are made anew."""
+        return self._requests.reset(zone, name, dry_run=dry_run)
 
     async def metadata(self, slice_: Slice) -> dict[str, str]:
         """Return a slice's present metadata."""
@@ -162,7 +201,7 @@ class TpuApi:
     async def _list_zone(self, zone: str) -> _ZoneAnswer:
         found, queued = await asyncio.gather(self._nodes(zone), self._queued(zone), return_exceptions=True)
         answer = _ZoneAnswer()
-        for result, rows in ((found, answer.nodes), (queued, answer.queued)):
+        for result in (found, queued):
             if isinstance(result, UnknownZone):
                 answer.problems = [await self._with_near_zones(result, zone)]
                 break
@@ -171,8 +210,11 @@ class TpuApi:
             elif isinstance(result, BaseException):
                 raise result
             else:
-                rows.extend(result[0])
                 answer.problems.extend(_did_not_answer(place) for place in result[1])
+        if not isinstance(found, BaseException):
+            answer.nodes = found[0]
+        if not isinstance(queued, BaseException):
+            answer.queued = [row for one in queued[0] for row in tpu_messages.slices_of_queued(one)]
         return answer
 
     async def _nodes(self, zone: str) -> tuple[list[Slice], list[str]]:
@@ -186,7 +228,7 @@ class TpuApi:
         rows = [tpu_messages.slice_of_node(node, local=self._api.is_local) for page in pages for node in page.nodes]
         return rows, [place for page in pages for place in page.unreachable]
 
-    async def _queued(self, zone: str) -> tuple[list[Slice], list[str]]:
+    async def _queued(self, zone: str) -> tuple[list[tpu_v2.QueuedResource], list[str]]:
         from google.cloud import tpu_v2
 
         def call(client: TpuAsyncClient, token: str, timeout: float) -> Awaitable[Any]:
@@ -194,9 +236,7 @@ class TpuApi:
             return client.list_queued_resources(request, **request_options(timeout))
 
         pages = await self._pages(zone, call)
-        rows = [
-            row for page in pages for queued in page.queued_resources for row in tpu_messages.slices_of_queued(queued)
-        ]
+        rows = [queued for page in pages for queued in page.queued_resources]
         return rows, [place for page in pages for place in page.unreachable]
 
     async def _pages(self, zone: str, call: Callable[[TpuAsyncClient, str, float], Awaitable[Any]]) -> list[Any]:
@@ -229,18 +269,12 @@ class TpuApi:
         """Return the error for a zone that does not exist, with the zones that do."""
         remedy = "tpu-tui slices without --zone lists every zone"
         try:
-            answer = await self._api.ask(
-                "zones cannot be listed",
-                lambda client, timeout: client.list_locations(
-                    {"name": f"projects/{self._api.project}"}, **request_options(timeout)
-                ),
-            )
+            zones = await self._offers.zones()
         except TpuTuiError:
             return UsageError(f"no such zone: {zone}", why=error.why, remedy=remedy)
-        zones = sorted(location.location_id for location in answer.locations)
         near = near_matches(zone, zones) or [name for name in zones if name.rpartition("-")[0] == zone]
         if near:
-            remedy = f"did you mean {' or '.join(near)}?"
+            remedy = did_you_mean(near)
         elif zones:
             remedy = f"the zones are: {', '.join(zones[:_ZONES_SHOWN])}{' …' if len(zones) > _ZONES_SHOWN else ''}"
         return UsageError(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location
+from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location, retry_delay_s
 from tui.cloud.credentials import find_credentials, silence_libraries
-from tui.errors import CloudError, UsageError
+from tui.errors import CloudError, TpuTuiError, UsageError
 from tui.procs.lazy_imports import without
 from tui.settings import Settings
 
@@ -66,39 +67,45 @@ class TpuConnection:
                 self._client = self._open_local() if self.is_local else await self._open_google()
             return self._client
 
-    async def ask(self, what: str, call: Callable[[TpuAsyncClient, float], Awaitable[Answer]]) -> Answer:
-        """Call the API, again while it is unavailable; `call` gets the client and the seconds it may take.
+    async def ask(
+        self,
+        what: str,
+        call: Callable[[TpuAsyncClient, float], Awaitable[Answer]],
+        on_repeat: Callable[[], None] = lambda: None,
+    ) -> Answer:
+        """Call the API, again while it is unavailable or busy; `call` gets the client and the seconds it may take.
 
+        A wait that the API asks for is kept, if it fits into the time. `on_repeat` is called before each repetition.
         Raises CloudError or UsageError, among them UnknownZone, with this `what` ("slice x cannot be read").
         """
         client = await self.open()
         from google.api_core.exceptions import GoogleAPIError
-        from google.api_core.retry import AsyncRetry
         from google.auth.exceptions import GoogleAuthError
 
         clock = asyncio.get_running_loop().time
         started = clock()
-        retry = AsyncRetry(
-            predicate=is_passing,
-            initial=_FIRST_PAUSE_S,
-            maximum=_LONGEST_PAUSE_S,
-            timeout=self._retry_s,
-        )
-
-        async def once() -> Answer:
-            return await call(client, max(1.0, started + self._retry_s - clock()))
-
-        try:
-            answer = await retry(once)()
-        except (GoogleAPIError, GoogleAuthError) as error:
-            request = ApiRequest(what, self.project, endpoint=self._endpoint)
-            explained = explain(error, request, clock() - started)
-            if is_unknown_location(error):
-                raise UnknownZone(explained.what, why=explained.why, remedy=explained.remedy) from error
-            raise explained from error
+        longest_pause = _FIRST_PAUSE_S
+        while True:
+            left = started + self._retry_s - clock()
+            try:
+                answer = await call(client, max(1.0, left))
+                break
+            except (GoogleAPIError, GoogleAuthError) as error:
+                pause = max(retry_delay_s(error), random.uniform(0, longest_pause))
+                if not is_passing(error) or pause >= left:
+                    raise self._explained(error, what, clock() - started) from error
+            await asyncio.sleep(pause)
+            longest_pause = min(2 * longest_pause, _LONGEST_PAUSE_S)
+            on_repeat()
         if answer is None:
             raise unreadable(what)
         return answer
+
+    def _explained(self, error: Exception, what: str, tried_s: float) -> TpuTuiError:
+        explained = explain(error, ApiRequest(what, self.project, endpoint=self._endpoint), tried_s)
+        if is_unknown_location(error):
+            return UnknownZone(explained.what, why=explained.why, remedy=explained.remedy)
+        return explained
 
     async def close(self) -> None:
         """Close the channel."""
@@ -147,7 +154,7 @@ def unreadable(what: str) -> CloudError:
 def _import_google() -> None:
     silence_libraries()
     with without(_ASYNC_REST):
-        for name in ("grpc.aio", "google.cloud.tpu_v2", "google.api_core.retry", "google.auth.exceptions"):
+        for name in ("grpc.aio", "google.cloud.tpu_v2", "google.auth.exceptions"):
             importlib.import_module(name)
 
 

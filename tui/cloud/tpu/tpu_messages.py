@@ -5,14 +5,15 @@ Source: Cloud TPU API v2 reference (Node, QueuedResource, GuestAttributes); gclo
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from tui.cloud.api_errors import without_event_id
 from tui.pod import accelerator
+from tui.pod.creation.queued_request import QueuedRequest
 from tui.pod.slice import Slice, Symptom
 from tui.pod.worker import SSH_PORT, Worker
 
@@ -25,8 +26,9 @@ CORES_LABEL = "cores-per-worker"
 _HOSTNAME_INDEX = re.compile(r"-w-(\d+)$")
 _KEY_TYPE = re.compile(r"[a-z0-9@.-]+")
 _KEY = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_TWO_CORES_PER_CHIP = {"V2": "v2", "V3": "v3", "V4": "v4", "V5P": "v5p"}
-_NUMBER_COUNTS_CHIPS = {"V5LITE_POD": "v5litepod", "V6E": "v6e"}
+CONFIG_TYPES = {"v2": "V2", "v3": "V3", "v4": "V4", "v5litepod": "V5LITE_POD", "v5p": "V5P", "v6e": "V6E"}
+"""AcceleratorConfig.Type by generation."""
+_GENERATIONS = {config: generation for generation, config in CONFIG_TYPES.items()}
 
 
 def slice_of_node(node: tpu_v2.Node, *, local: bool = False) -> Slice:
@@ -91,6 +93,55 @@ def slices_of_queued(queued: tpu_v2.QueuedResource) -> list[Slice]:
     return rows
 
 
+def queued_request(queued: tpu_v2.QueuedResource) -> QueuedRequest:
+    """Convert a queued resource to a row of its own."""
+    _, zone, name = split_name(queued.name)
+    node = queued.tpu.node_spec[0].node if queued.tpu.node_spec else None
+    return QueuedRequest(
+        name=name,
+        zone=zone or "",
+        state=enum_name(queued.state.state),
+        reason=queued_reason(queued),
+        nodes=tuple(queued_node_ids(queued)),
+        accelerator_type=_accelerator_type(node) if node is not None else None,
+        runtime_version=(node.runtime_version or None) if node is not None else None,
+        created=_time(queued.create_time),
+        spot="spot" in queued,
+        valid_until=_valid_until(queued),
+        labels=dict(node.labels) if node is not None else {},
+    )
+
+
+def queued_reason(queued: tpu_v2.QueuedResource) -> str | None:
+    """Return why a queued resource is in its state; None where nothing has to be explained."""
+    state, zone = queued.state, split_name(queued.name)[1]
+    name = enum_name(state.state)
+    if name == "FAILED" and "failed_data" in state:
+        return without_event_id(state.failed_data.error.message) or None
+    if name in ("SUSPENDED", "SUSPENDING"):
+        by_user = enum_name(state.state_initiator) == "USER"
+        return "a user deleted its slices" if by_user else "its slices were preempted, or their time was over"
+    if name == "WAITING_FOR_RESOURCES":
+        return f"{zone} has no capacity for it yet"
+    return "it waits for its turn" if name == "ACCEPTED" else None
+
+
+def queued_node_ids(queued: tpu_v2.QueuedResource) -> list[str]:
+    """Return the names of the slices that a queued resource makes."""
+    name = split_name(queued.name)[2]
+    return [node_id for spec in queued.tpu.node_spec for node_id in _node_ids(spec, name)]
+
+
+def _valid_until(queued: tpu_v2.QueuedResource) -> str | None:
+    """Return when a request stops waiting; None if it never does."""
+    policy = queued.queueing_policy
+    if "valid_until_duration" in policy:
+        return _time(queued.create_time + policy.valid_until_duration)
+    if "valid_until_time" in policy:
+        return _time(policy.valid_until_time)
+    return _time(policy.valid_interval.end_time) if "valid_interval" in policy else None
+
+
 def merge(nodes: Iterable[Slice], queued: Iterable[Slice]) -> tuple[Slice, ...]:
     """Return the nodes, and the queued rows whose node does not exist, sorted by zone and name."""
     found = {(slice_.zone, slice_.name): slice_ for slice_ in nodes}
@@ -132,6 +183,14 @@ def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttribute
     return replace(slice_, workers=tuple(workers))
 
 
+def document(message: Any) -> dict[str, Any]:
+    """Return one of the API's messages in the API's JSON."""
+    from google.protobuf.json_format import MessageToDict
+
+    found: dict[str, Any] = MessageToDict(type(message).pb(message))
+    return found
+
+
 def split_name(name: str) -> tuple[str | None, str | None, str]:
     """Return project, zone and last part of `projects/P/locations/Z/nodes/N`."""
     parts = name.split("/")
@@ -165,13 +224,7 @@ def _accelerator_type(node: tpu_v2.Node) -> str | None:
     if "accelerator_config" not in node:
         return None
     config = node.accelerator_config
-    kind, sides = enum_name(config.type_) or "", config.topology.split("x")
-    if not all(side.isdecimal() for side in sides):
-        return None
-    chips = math.prod(int(side) for side in sides)
-    if kind in _TWO_CORES_PER_CHIP:
-        return f"{_TWO_CORES_PER_CHIP[kind]}-{2 * chips}"
-    return f"{_NUMBER_COUNTS_CHIPS[kind]}-{chips}" if kind in _NUMBER_COUNTS_CHIPS else None
+    return accelerator.type_of_topology(_GENERATIONS.get(enum_name(config.type_) or "", ""), config.topology)
 
 
 def _cores(node: tpu_v2.Node, kind: str | None, workers: int) -> int | None:

@@ -53,6 +53,11 @@ def whole(text: str) -> int:
     return int(bare)
 
 
+def worker_or_address(text: str) -> int | str:
+    """Parse a worker's number, or take its address or host name as it is."""
+    return whole(text) if _WHOLE.fullmatch(text) else given(text)
+
+
 def given(text: str) -> str:
     """Refuse an empty text, so that an option followed by an unset variable is not taken for an absent one."""
     if not text:

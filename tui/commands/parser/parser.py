@@ -19,7 +19,7 @@ _HELP = "help"
 """`tpu-tui help launch` is `tpu-tui launch --help`, as other tools have it."""
 
 _GROUPS = {
-    "slices": ("slices", "workers", "check", "exec", "sync", "keys"),
+    "slices": ("slices", "workers", "check", "ssh", "exec", "sync", "fetch", "keys", "buckets"),
     "runs": ("launch", "runs", "status", "attach", "open", "stop"),
     "logs and reports": ("cores", "logs", "dialect", "replay", "report", "compare", "plan"),
     "this machine": ("local", "demo", "serve", "config", "completion"),
@@ -120,7 +120,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     args.argv = [as_text(word) for word in words[cut + 1 :]]
     args.everywhere = everywhere
     if args.argv and not getattr(args, "takes_job", False):
-        parser.error(f"{args.command or 'the console'} does not take a command after --")
+        remedy = "tpu-tui exec SLICE -- CMD" if args.command == "ssh" else ""
+        parser.refuse(f"{args.command or 'the console'} does not take a command after --", remedy)
     return args
 
 

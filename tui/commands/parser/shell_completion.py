@@ -17,6 +17,7 @@ from tui.text.bounded_json import parse_json
 
 if TYPE_CHECKING:
     from tui.commands.parser.commands import Parser
+    from tui.pod.creation.zone_offer import ZoneOffer
     from tui.pod.slice import Slice
     from tui.settings import Settings
 
@@ -105,6 +106,8 @@ def _kind_of(argument: argparse.Action) -> str:
         return "logs" if "FILE" in metavar else "words" if "SLICE" in metavar else "runs"
     if metavar.startswith("SLICE"):
         return "slices"
+    if metavar in ("TYPE", "RUNTIME"):
+        return "types" if metavar == "TYPE" else "runtimes"
     if argument.dest == "profile":
         return "profiles"
     if argument.type is directory:
@@ -142,15 +145,27 @@ def remember_slices(settings: Settings, slices: Iterable[Slice]) -> None:
     names = [slice_.name for slice_ in slices]
     words = sorted(slice_.name if names.count(slice_.name) == 1 else slice_.path for slice_ in slices)
     with contextlib.suppress(OSError):
-        path = _slices_file(settings)
+        path = _cache_file(settings, "slices")
         make_private(path.parent)
         path.write_text("".join(f"{word}\n" for word in words))
 
 
-def _slices_file(settings: Settings) -> Path:
-    """Return the file with the slices last listed for this profile and project."""
+def remember_offers(settings: Settings, offers: Iterable[ZoneOffer]) -> None:
+    """Save the types and runtime versions just listed, for completion; a failure is ignored."""
+    rows = [row for offer in offers for row in offer.to_json()]
+    with contextlib.suppress(OSError):
+        path = _cache_file(settings, "types")
+        make_private(path.parent)
+        types = sorted({f"{row['type']}\n" for row in rows})
+        versions = sorted({f"{version}\n" for row in rows for version in row["versions"]})
+        path.write_text("".join(types))
+        _cache_file(settings, "runtimes").write_text("".join(versions))
+
+
+def _cache_file(settings: Settings, kind: str) -> Path:
+    """Return the file with the names of one kind last listed for this profile and project."""
     owner = _UNSAFE_IN_NAME.sub("-", f"{settings.profile or ''}@{settings.project or ''}")
-    return settings.home / "cache" / f"slices-{owner}.txt"
+    return settings.home / "cache" / f"{kind}-{owner}.txt"
 
 
 def _profiles(settings: Settings) -> Iterator[str]:
@@ -174,12 +189,24 @@ def _slices(settings: Settings) -> Iterator[str]:
         yield slice_name(settings.hosts)
         return
     with contextlib.suppress(OSError):
-        yield from _slices_file(settings).read_text().split()
+        yield from _cache_file(settings, "slices").read_text().split()
     for run in list(_runs(settings))[:_RECENT_RUNS]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             record = parse_json((settings.runs_home / run / "run.json").read_bytes())
             if record.get("profile") == settings.profile:
                 yield str(record["slice"])
+
+
+def _types(settings: Settings) -> Iterator[str]:
+    """Yield the accelerator types that `slices types` listed last."""
+    with contextlib.suppress(OSError):
+        yield from _cache_file(settings, "types").read_text().split()
+
+
+def _runtimes(settings: Settings) -> Iterator[str]:
+    """Yield the runtime versions that `slices types` listed last."""
+    with contextlib.suppress(OSError):
+        yield from _cache_file(settings, "runtimes").read_text().split()
 
 
 def _words(settings: Settings) -> Iterator[str]:
@@ -193,6 +220,8 @@ _LISTS: dict[str, Callable[[Settings], Iterator[str]]] = {
     "runs": _runs,
     "logs": _runs,
     "slices": _slices,
+    "types": _types,
+    "runtimes": _runtimes,
     "words": _words,
     "profiles": _profiles,
 }

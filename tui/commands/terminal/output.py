@@ -63,9 +63,11 @@ class Output:
         if sys.stdout.isatty():
             self.document(list(rows))
             return
-        for place, row in enumerate(rows):
-            _print((", " if place else "[") + in_json(row), end="")
-        _print("]")
+        before = "["
+        for row in rows:
+            _print(before + in_json(row), end="")
+            before = ", "
+        _print("[]" if before == "[" else "]")
 
     def remote_text(self, data: bytes, *, on_stderr: bool = False) -> None:
         """Print what a worker wrote, piece by piece, ending with a newline."""

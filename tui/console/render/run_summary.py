@@ -118,6 +118,8 @@ def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None = No
     are_missing = reporting < expected and feed.caught_up
     noun = "cores" if not len(snapshot) or (snapshot.core != UNKNOWN).any() else "workers"
     cells.append(Cell(f"{reporting} of {expected} {noun}", "warn" if are_missing else ""))
+    if snapshot.data_wait_share is not None:
+        cells.append(Cell(f"waited for data {snapshot.data_wait_share * 100:.1f} %"))
     if snapshot.max_accuracy is not None:
         cells.append(Cell(f"best accuracy {format_number(snapshot.max_accuracy, 2)} %"))
     return cells

@@ -23,6 +23,20 @@ class ServiceFaults:
     """The number of workers that a project may have; a request for more is refused at once."""
     worker_capacity: int | None = None
     """The number of workers in a zone; beyond it, operations fail and queued resources wait. None: no limit."""
+    reserved_capacity: int | None = None
+    """The number of workers that reservations hold; beyond it, reserved nodes fail. None: no limit."""
+    offered_types: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The accelerator types of a zone that has not all of them."""
+    refusals: dict[str, list[rpc_errors.ApiError]] = field(default_factory=dict)
+    """By method, the errors that its further requests get, one each, before anything is done."""
+    lost_answers: dict[str, int] = field(default_factory=dict)
+    """By method, the number of further requests that are carried out and whose answer is UNAVAILABLE all the same."""
+    creation_failures: list[rpc_errors.ApiError] = field(default_factory=list)
+    """The errors with which the next operations end that create a node."""
+    rate_limited: int = 0
+    """The number of further requests that get RESOURCE_EXHAUSTED, as above a rate limit (`FOREVER` for all)."""
+    retry_after_seconds: int = 0
+    """The wait that rate limits and unavailable zones ask for; 0: they name none."""
     unavailable: dict[str, int] = field(default_factory=dict)
     """By zone, the number of further requests that get UNAVAILABLE (`FOREVER` for all)."""
     expired_token: int = 0
@@ -50,6 +64,33 @@ class ServiceFaults:
         """Wait for the configured latency."""
         if self.latency_seconds > 0:
             await asyncio.sleep(self.latency_seconds)
+
+    def check_rate(self) -> None:
+        """Raise RESOURCE_EXHAUSTED while the rate limit counts as exceeded."""
+        if self.rate_limited:
+            self.rate_limited -= self.rate_limited > 0
+            raise rpc_errors.rate_limited(self.retry_after_seconds)
+
+    def check_refusals(self, method: str) -> None:
+        """Raise the next error that the method's requests have to get."""
+        if waiting := self.refusals.get(method):
+            raise waiting.pop(0)
+
+    def check_creation(self) -> None:
+        """Raise the next error with which a creation has to fail."""
+        if self.creation_failures:
+            raise self.creation_failures.pop(0)
+
+    def loses_answer(self, method: str) -> bool:
+        """Return whether this answer has to be lost, and count it."""
+        left = self.lost_answers.get(method, 0)
+        if left > 0:
+            self.lost_answers[method] = left - 1
+        return left != 0
+
+    def offers(self, zone: str, accelerator_type: str) -> bool:
+        """Return whether the zone has the accelerator type."""
+        return accelerator_type in self.offered_types.get(zone, (accelerator_type,))
 
     def check_token(self) -> None:
         """Raise UNAUTHENTICATED while the token counts as expired."""

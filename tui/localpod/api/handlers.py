@@ -81,13 +81,17 @@ class ApiHandlers:
     def list_accelerator_types(self, request: tpu.ListAcceleratorTypesRequest) -> tpu.ListAcceleratorTypesResponse:
         """Return one page of the accelerator types on offer."""
         _refuse_filter(request)
-        types, token = page(catalogue.accelerator_types(parse_place(request.parent)), request)
+        types, token = page(self._types(parse_place(request.parent)), request)
         return tpu.ListAcceleratorTypesResponse(accelerator_types=types, next_page_token=token)
 
     def get_accelerator_type(self, request: tpu.GetAcceleratorTypeRequest) -> tpu.AcceleratorType:
         """Return one accelerator type."""
         id_of(request.name, "acceleratorTypes")
-        return _named(catalogue.accelerator_types(parse_place(request.name)), request.name)
+        return _named(self._types(parse_place(request.name)), request.name)
+
+    def _types(self, place: ResourceLocation) -> list[tpu.AcceleratorType]:
+        types = catalogue.accelerator_types(place)
+        return [one for one in types if self.faults.offers(place.zone, one.type_)]
 
     def list_runtime_versions(self, request: tpu.ListRuntimeVersionsRequest) -> tpu.ListRuntimeVersionsResponse:
         """Return one page of the runtime versions on offer."""

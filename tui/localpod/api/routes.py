@@ -65,13 +65,16 @@ METHODS: tuple[ApiMethod, ...] = (
         TPU,
         tpu.CreateQueuedResourceRequest,
         "tpu.queuedResources.create",
-        lambda api, one: api.queued.create(parse_place(one.parent), one.queued_resource_id, one.queued_resource),
+        lambda api, one: api.operations.once(
+            one.request_id,
+            lambda: api.queued.create(parse_place(one.parent), one.queued_resource_id, one.queued_resource),
+        ),
     ),
     ApiMethod(
         TPU,
         tpu.DeleteQueuedResourceRequest,
         "tpu.queuedResources.delete",
-        lambda api, one: api.queued.delete(one.name, one.force),
+        lambda api, one: api.operations.once(one.request_id, lambda: api.queued.delete(one.name, one.force)),
     ),
     ApiMethod(
         TPU, tpu.ResetQueuedResourceRequest, "tpu.queuedResources.reset", lambda api, one: api.queued.reset(one.name)
@@ -124,11 +127,17 @@ class ApiRouter:
 
     async def call(self, method: ApiMethod, request: Any) -> Any:
         """Return the answer, a proto-plus or protobuf message. Raises ApiError."""
-        await self._handlers.faults.delay()
-        self._handlers.faults.check_token()
+        faults = self._handlers.faults
+        await faults.delay()
+        faults.check_token()
+        faults.check_rate()
         self._authorise(method, resource_of(request))
+        faults.check_refusals(method.name)
         answer = method.run(self._handlers, request)
-        return await answer if inspect.isawaitable(answer) else answer
+        answer = await answer if inspect.isawaitable(answer) else answer
+        if faults.loses_answer(method.name):
+            raise rpc_errors.unavailable(faults.retry_after_seconds)
+        return answer
 
     def _authorise(self, method: ApiMethod, resource: str) -> None:
         """Raise unless the resource is in the pod's project and in a zone that exists and answers."""
@@ -143,7 +152,7 @@ class ApiRouter:
         if zone not in self._handlers.zones:
             raise rpc_errors.unknown_location(zone)
         if self._handlers.faults.is_unavailable(zone):
-            raise rpc_errors.unavailable()
+            raise rpc_errors.unavailable(self._handlers.faults.retry_after_seconds)
 
 
 def resource_of(request: Any) -> str:

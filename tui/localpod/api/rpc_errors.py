@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from google.protobuf import any_pb2, json_format
+from google.protobuf import any_pb2, duration_pb2, json_format
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 SERVICE = "tpu.googleapis.com"
@@ -116,9 +116,77 @@ def no_capacity(zone: str) -> ApiError:
     )
 
 
-def unavailable() -> ApiError:
-    """Return the error of a service that is down for a moment; clients retry."""
-    return ApiError("UNAVAILABLE", "The service is currently unavailable.")
+def insufficient_reservation() -> ApiError:
+    """Return the error of a reservation that has too little capacity (words: skypilot#4579)."""
+    what = "Insufficient reserved capacity. Contact customer support to increase your reservation."
+    return precondition(what)
+
+
+def unavailable(retry_after_seconds: int = 0) -> ApiError:
+    """Return the error of a service that is down for a moment; clients retry, after the wait if it names one."""
+    return ApiError("UNAVAILABLE", "The service is currently unavailable.", _retry_info(retry_after_seconds))
+
+
+def rate_limited(retry_after_seconds: int = 0) -> ApiError:
+    """Return the error of too many requests in a minute."""
+    metric = "tpu.googleapis.com/default_requests"
+    message = (
+        f"Quota exceeded for quota metric 'Requests' and limit 'Requests per minute' of service '{SERVICE}' for "
+        "consumer 'project_number:1'."
+    )
+    info = error_details_pb2.ErrorInfo(
+        reason="RATE_LIMIT_EXCEEDED",
+        domain="googleapis.com",
+        metadata={"service": SERVICE, "quota_metric": metric, "consumer": "projects/1"},
+    )
+    return ApiError("RESOURCE_EXHAUSTED", message, [info, *_retry_info(retry_after_seconds)])
+
+
+def service_disabled(project: str) -> ApiError:
+    """Return the error of a project that has not enabled the API."""
+    page = f"https://console.developers.google.com/apis/api/{SERVICE}/overview?project={project}"
+    info = error_details_pb2.ErrorInfo(
+        reason="SERVICE_DISABLED",
+        domain="googleapis.com",
+        metadata={"service": SERVICE, "consumer": f"projects/{project}"},
+    )
+    message = (
+        f"Cloud TPU API has not been used in project {project} before or it is disabled. Enable it by visiting "
+        f"{page} then retry. If you enabled this API recently, wait a few minutes for the action to propagate to "
+        "our systems and retry."
+    )
+    return ApiError("PERMISSION_DENIED", message, [info])
+
+
+def quota_project_denied(project: str) -> ApiError:
+    """Return the error of a login that may not bill requests to its quota project."""
+    role, permission = "roles/serviceusage.serviceUsageConsumer", "serviceusage.services.use"
+    info = error_details_pb2.ErrorInfo(
+        reason="USER_PROJECT_DENIED",
+        domain="googleapis.com",
+        metadata={"service": SERVICE, "consumer": f"projects/{project}"},
+    )
+    message = (
+        f"Caller does not have required permission to use project {project}. Grant the caller the {role} role, or a "
+        f"custom role with the {permission} permission, by visiting "
+        f"https://console.developers.google.com/iam-admin/iam/project?project={project} and then retry."
+    )
+    return ApiError("PERMISSION_DENIED", message, [info])
+
+
+def quota_project_required() -> ApiError:
+    """Return the error of a login of a user that names no quota project."""
+    message = (
+        "Your application is authenticating by using local Application Default Credentials. The tpu.googleapis.com "
+        "API requires a quota project, which is not set by default. To learn how to set your quota project, see "
+        "https://cloud.google.com/docs/authentication/adc-troubleshooting/user-creds ."
+    )
+    info = error_details_pb2.ErrorInfo(
+        reason="SERVICE_DISABLED",
+        domain="googleapis.com",
+        metadata={"service": SERVICE, "consumer": "projects/764086051850"},
+    )
+    return ApiError("PERMISSION_DENIED", message, [info])
 
 
 def token_expired() -> ApiError:
@@ -140,6 +208,16 @@ def not_the_owner(code: str, reason: str, message: str) -> ApiError:
 def unimplemented(what: str) -> ApiError:
     """Return the error of a feature that the real service has and this one lacks."""
     return ApiError("UNIMPLEMENTED", what)
+
+
+def retry_after(error: ApiError) -> str | None:
+    """Return the seconds of the header Retry-After; None for an error that names no wait."""
+    infos = [detail for detail in error.details if isinstance(detail, error_details_pb2.RetryInfo)]
+    return str(infos[0].retry_delay.seconds) if infos else None
+
+
+def _retry_info(seconds: int) -> list[Any]:
+    return [error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=seconds))] if seconds else []
 
 
 def _resource_info(resource: str) -> Any:

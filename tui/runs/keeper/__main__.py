@@ -160,7 +160,7 @@ async def _write_report(directory: RunDirectory, folder: str) -> list[str]:
     operator = Operator(slice_settings(directory))
     try:
         files = await operator.reports.write(directory, REPORT_FORMATS)
-        uploaded = await operator.reports.upload(directory, REPORT_FORMATS, files, folder) if folder else []
+        uploaded = await operator.reports.upload(directory, files, folder) if folder else []
     finally:
         await operator.close()
     return [*(path.name for path in files), *uploaded]

@@ -72,7 +72,7 @@ def job_environment(run: Run, worker: Worker, env: Mapping[str, str]) -> dict[st
     """Return the job's variables on one worker; the user's take precedence except over tpu-tui's own names."""
     first = run.workers[0]
     coordinator = first.internal_ip or first.hostname or first.external_ip or "localhost"
-    given = {"PYTHONUNBUFFERED": "1", **_runtime_environment(run, worker), **env}
+    given = {"PYTHONUNBUFFERED": "1", "TPU_NAME": run.slice, **_runtime_environment(run, worker), **env}
     leader = f"{_bracketed(coordinator)}:{COORDINATOR_PORT}"
     place = (run.id, run.slice, str(worker.index), str(len(run.workers)), leader)
     cores = {} if run.cores_per_worker is None else {"TPU_TUI_CORES": str(run.cores_per_worker)}

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from pathlib import Path
 
-from tui.errors import UsageError
 from tui.pod.worker import Worker
 from tui.settings.home import make_private
 from tui.ssh.config.access import Access, address_of, login_to
+from tui.ssh.errors import IAP_UNNAMED
 from tui.ssh.keys.known_hosts import HostKeys, host_key_name
 
+IAP_PIPE = "tui.ssh.transport.iap_pipe"
+"""The module that ssh runs as its ProxyCommand."""
 VOUCHED_FILE = "vouched_hosts"
 """A file beside tpu-tui's known_hosts: host keys from the API, in OpenSSH's format, for `ssh` to read."""
 
 
 def shell_command(worker: Worker, access: Access) -> list[str]:
-    """Return the `ssh …` command for one worker, with the API's host key if there is one.
+    """Return the `ssh …` command line for one worker, with the API's host key if there is one.
 
-    Raises UsageError for a route whose tunnel `ssh` cannot open by itself.
+    Through IAP, ssh starts tpu-tui's tunnel. Raises SshError for a worker whose instance name is unknown.
     """
-    if access.route == "iap":
-        raise UsageError(
-            "ssh cannot connect through IAP by itself",
-            worker=worker.index,
-            remedy=f"gcloud compute tpus tpu-vm ssh NAME --worker={worker.index} --tunnel-through-iap",
-        )
     login = login_to(worker, access)
     words = ["ssh", "-p", str(login.port), "-l", login.user]
     if access.identity:
         words += ["-i", access.identity, "-o", "IdentitiesOnly=yes"]
     jump = access.jump or login.jump
-    if jump:
+    if access.route == "iap":
+        words += ["-o", f"ProxyCommand={_iap_command(worker, login.port, access)}"]
+    elif jump:
         words += ["-J", jump]
     known = HostKeys(access)
     files, alias = list(known.files(login)), known.alias_of(login)
@@ -44,6 +44,13 @@ def shell_command(worker: Worker, access: Access) -> list[str]:
     words += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in files)]
     # The name in the configuration: ssh reads there how to reach it, as tpu-tui did.
     return [*words, address_of(worker, access.route) or login.host]
+
+
+def _iap_command(worker: Worker, port: int, access: Access) -> str:
+    if not worker.instance:
+        raise IAP_UNNAMED.error(worker.index)
+    words = [sys.executable, "-m", IAP_PIPE, worker.instance, str(port), str(worker.index), access.iap_url or ""]
+    return shlex.join([*words, "--", *access.token_command]).replace("%", "%%")
 
 
 def _file_vouched(path: Path, alias: str, worker: Worker) -> Path:

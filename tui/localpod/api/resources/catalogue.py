@@ -67,10 +67,14 @@ def requested_shape(place: ResourceLocation, node: tpu.Node) -> SliceShape:
         requested = node.accelerator_type.rpartition("/")[2] or _DEFAULT_TYPE
         shape = shapes().get(requested)
     if shape is None:
-        raise rpc_errors.invalid(
-            f"the accelerator {requested} was not found in zone {place.zone}", "node.accelerator_type"
-        )
+        raise no_such_accelerator(place, requested)
     return shape
+
+
+def no_such_accelerator(place: ResourceLocation, requested: str) -> rpc_errors.ApiError:
+    """Return the error of a type that the zone does not have."""
+    what = f"the accelerator {requested} was not found in zone {place.zone}"
+    return rpc_errors.invalid(what, "node.accelerator_type")
 
 
 def check_runtime_version(place: ResourceLocation, version: str) -> None:

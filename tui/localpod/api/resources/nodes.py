@@ -14,7 +14,7 @@ from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
 from tui.localpod.api.resources import node_fields
 from tui.localpod.api.resources.accelerator_types import SliceShape
-from tui.localpod.api.resources.catalogue import requested_shape
+from tui.localpod.api.resources.catalogue import no_such_accelerator, requested_shape
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, id_of
 from tui.pod import accelerator
@@ -115,6 +115,8 @@ class Nodes:
         check_id(node_id, field_name)
         name = place.child(COLLECTION, node_id)
         shape = requested_shape(place, wanted)
+        if not self._faults.offers(place.zone, shape.name):
+            raise no_such_accelerator(place, shape.name)
         node_fields.new_node(place, name, wanted, shape, node_fields.requested_cores(wanted, shape, self._cores))
         if name in self._nodes:
             raise rpc_errors.already_exists(name)
@@ -133,6 +135,11 @@ class Nodes:
         used = sum(hosted.shape.workers for hosted in in_use if hosted.node.state != State.STOPPED)
         return used + workers <= self._faults.worker_capacity
 
+    def _has_reserved_capacity(self) -> bool:
+        reserved = (one for one in self._nodes.values() if one.node.scheduling_config.reserved)
+        limit = self._faults.reserved_capacity
+        return limit is None or sum(one.shape.workers for one in reserved) <= limit
+
     def admit(self, place: ResourceLocation, node_id: str, wanted: tpu.Node, queued_resource: str = "") -> HostedNode:
         """Add a new node as CREATING, reserved for `bring_up`."""
         shape = self.check_new(place, node_id, wanted, "node_id")
@@ -149,6 +156,9 @@ class Nodes:
         try:
             if not self.has_capacity(hosted.place, 0):
                 raise rpc_errors.no_capacity(hosted.place.zone)
+            if hosted.node.scheduling_config.reserved and not self._has_reserved_capacity():
+                raise rpc_errors.insufficient_reservation()
+            self._faults.check_creation()
             await self._run_machines(hosted)
         except BaseException:
             self.discard(hosted)

@@ -40,6 +40,7 @@ class Operations:
         self._faults = faults
         self._entries: dict[str, _Entry] = {}
         self._background: set[asyncio.Task[None]] = set()
+        self._by_request: dict[str, str] = {}
 
     def start(self, place: ResourceLocation, verb: str, target: str, work: Work) -> Any:
         """Start an operation: `work` runs after its delay; its result, or ApiError, becomes the operation's."""
@@ -49,6 +50,15 @@ class Operations:
         self._entries[entry.operation.name] = entry
         entry.task = self.background(self._run(entry, work))
         return _copy(entry.operation)
+
+    def once(self, request_id: str, begin: Callable[[], Any]) -> Any:
+        """Return the operation that `begin` starts, or the one that the same request has started (AIP-155)."""
+        if request_id in self._by_request:
+            return self.get(self._by_request[request_id])
+        operation = begin()
+        if request_id:
+            self._by_request[request_id] = operation.name
+        return operation
 
     def background(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a coroutine in the background until it ends or the service closes."""

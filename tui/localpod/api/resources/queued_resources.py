@@ -243,6 +243,8 @@ def _node_requests(place: ResourceLocation, resource_id: str, wanted: tpu.Queued
         node = tpu.Node(spec.node)
         if "spot" in wanted:
             node.scheduling_config.spot = True
+        if wanted.reservation_name:
+            node.scheduling_config.reserved = True
         if "multislice_params" in spec:
             if spec.multislice_params.node_count < 2:
                 raise rpc_errors.invalid(

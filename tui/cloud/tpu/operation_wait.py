@@ -1,0 +1,114 @@
+"""Wait for long-running operations and queued resources, and report their states with the elapsed time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tui.cloud.api_errors import ApiRequest, explain
+from tui.cloud.tpu import tpu_messages
+from tui.cloud.tpu.tpu_client import TpuConnection, request_options
+from tui.errors import TpuTuiError, UsageError
+from tui.text.durations import format_duration
+
+if TYPE_CHECKING:
+    from google.cloud import tpu_v2
+    from google.cloud.tpu_v2 import TpuAsyncClient
+    from google.longrunning.operations_pb2 import Operation
+
+Answer = TypeVar("Answer")
+
+_FIRST_POLL_S = 0.25
+_LONGEST_POLL_S = 5.0
+_POLL_GROWTH = 1.5
+_REPEAT_S = 15.0
+"""A state that lasts is reported again after this time, with its age."""
+
+
+class StateReports:
+    """Paces the polls of something that changes, and words its states."""
+
+    def __init__(self) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._began = self._reported_at = self._clock()
+        self._pause = _FIRST_POLL_S
+        self._last: str | None = None
+
+    async def pause(self) -> None:
+        """Wait until the next poll; the pauses grow."""
+        await asyncio.sleep(self._pause)
+        self._pause = min(self._pause * _POLL_GROWTH, _LONGEST_POLL_S)
+
+    def report(self, state: str | None) -> str | None:
+        """Return a line about the state if it is new, or has lasted; else None."""
+        if not state or (state == self._last and self._clock() - self._reported_at < _REPEAT_S):
+            return None
+        self._last, self._reported_at = state, self._clock()
+        return f"{state}, {format_duration(int(self._clock() - self._began))}"
+
+
+class OperationWait:
+    """Reads operations, nodes and queued resources until an operation is done."""
+
+    def __init__(self, api: TpuConnection) -> None:
+        self._api = api
+
+    async def finish(self, operation: Operation, what: str, path: str | None) -> AsyncIterator[str]:
+        """Poll until the operation is done and yield each new state of the node at `path`.
+
+        Raises the operation's error, with the API's own as its cause.
+        """
+        reports = StateReports()
+        while not operation.done:
+            await reports.pause()
+            operation = await self._operation(operation.name, what)
+            if path and not operation.done and (line := reports.report(await self.state(path))):
+                yield line
+        if operation.HasField("error"):
+            raise self.failure(operation.error, what)
+
+    def failure(self, status: Any, what: str) -> TpuTuiError:
+        """Return the error of a google.rpc.Status, explained like the error of a call and caused by that."""
+        from google.api_core.exceptions import from_grpc_status
+
+        cause = from_grpc_status(status.code, status.message)  # type: ignore[no-untyped-call]
+        error = explain(cause, ApiRequest(what, self._api.project))
+        error.__cause__ = cause
+        return error
+
+    async def state(self, path: str) -> str | None:
+        """Return the state of a node; None if it does not exist."""
+        node = await self.node(path)
+        return None if node is None else tpu_messages.enum_name(node.state)
+
+    async def node(self, path: str) -> tpu_v2.Node | None:
+        """Return a node; None if it does not exist."""
+        return await self._unless_missing(
+            f"slice {path.rpartition('/')[2]} cannot be read",
+            lambda client, timeout: client.get_node(name=path, **request_options(timeout)),
+        )
+
+    async def queued_resource(self, path: str) -> tpu_v2.QueuedResource | None:
+        """Return a queued resource; None if it does not exist."""
+        return await self._unless_missing(
+            f"queued resource {path.rpartition('/')[2]} cannot be read",
+            lambda client, timeout: client.get_queued_resource(name=path, **request_options(timeout)),
+        )
+
+    async def _operation(self, name: str, what: str) -> Operation:
+        return await self._api.ask(
+            what, lambda client, timeout: client.get_operation({"name": name}, **request_options(timeout))
+        )
+
+    async def _unless_missing(
+        self, what: str, call: Callable[[TpuAsyncClient, float], Awaitable[Answer]]
+    ) -> Answer | None:
+        from google.api_core.exceptions import NotFound
+
+        try:
+            return await self._api.ask(what, call)
+        except UsageError as error:
+            if isinstance(error.__cause__, NotFound):
+                return None
+            raise

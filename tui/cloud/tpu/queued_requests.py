@@ -1,0 +1,139 @@
+"""Queued resources: list, reset and delete them, and wait until they and their slices are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from tui.cloud.tpu import tpu_messages
+from tui.cloud.tpu.operation_wait import OperationWait, StateReports
+from tui.cloud.tpu.tpu_client import TpuConnection, request_options
+from tui.errors import CloudError, TpuTuiError, UsageError
+
+if TYPE_CHECKING:
+    from google.cloud import tpu_v2
+
+GONE_TIMEOUT_S = 600.0
+"""How long a deleted request or its slices may still be listed after the operation."""
+
+
+class QueuedRequests:
+    """Reads and changes the queued resources of a project."""
+
+    def __init__(self, api: TpuConnection) -> None:
+        self._api = api
+        self._wait = OperationWait(api)
+
+    async def delete(self, zone: str, name: str, *, force: bool, dry_run: bool = False) -> AsyncIterator[str]:
+        """Delete a request, with `force` its slices first; yield the progress until all of them are gone.
+
+        Raises UsageError for a request that does not exist, or that has slices and no `force`.
+        """
+        what = f"queued resource {name} cannot be deleted"
+        path = await self._path(zone, name)
+        queued = await self._required(path, what)
+        nodes = await self._existing(queued)
+        if nodes and not force:
+            remedy = "add --force to delete them too"
+            raise UsageError(what, why=f"it has {', '.join(nodes)}", remedy=remedy)
+        if dry_run:
+            also = f", and {', '.join(nodes)} with the disks of their workers" if nodes else ""
+            yield f"would delete queued resource {name} in {zone}, now {_state(queued)}{also}"
+            return
+        async for line in delete_queued(self._api, path, f"queued resource {name}", force=force):
+            yield line
+
+    async def reset(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+        """Put a request back into the queue: its slices are deleted and created again; yield the progress."""
+        from google.cloud import tpu_v2
+
+        what = f"queued resource {name} cannot be reset"
+        path = await self._path(zone, name)
+        queued = await self._required(path, what)
+        if dry_run:
+            nodes = ", ".join(tpu_messages.queued_node_ids(queued))
+            yield f"would reset queued resource {name} in {zone}, now {_state(queued)}: {nodes} would be made anew"
+            return
+        request = tpu_v2.ResetQueuedResourceRequest(name=path)
+        started = await self._api.ask(
+            what, lambda client, timeout: client.reset_queued_resource(request, **request_options(timeout))
+        )
+        yield f"requested the reset of queued resource {name}"
+        async for line in self._wait.finish(started.operation, what, None):
+            yield line
+        now = await self._wait.queued_resource(path)
+        yield f"queued resource {name} is {_state(now) if now is not None else 'gone'}"
+
+    async def _path(self, zone: str, name: str) -> str:
+        await self._api.open()
+        return f"projects/{self._api.project}/locations/{zone}/queuedResources/{name}"
+
+    async def _required(self, path: str, what: str) -> tpu_v2.QueuedResource:
+        queued = await self._wait.queued_resource(path)
+        if queued is None:
+            raise UsageError(what, why="there is no such queued resource", remedy="tpu-tui slices queued lists them")
+        return queued
+
+    async def _existing(self, queued: tpu_v2.QueuedResource) -> list[str]:
+        """Return the names of its slices that exist."""
+        return [name for name, path in _node_paths(queued) if await self._wait.node(path) is not None]
+
+
+async def delete_queued(api: TpuConnection, path: str, described: str, *, force: bool) -> AsyncIterator[str]:
+    """Delete a queued resource and wait until it and its slices are gone; one request, however often it is sent."""
+    from google.api_core.exceptions import NotFound
+    from google.cloud import tpu_v2
+
+    wait, what = OperationWait(api), f"{described} cannot be deleted"
+    queued = await wait.queued_resource(path)
+    request = tpu_v2.DeleteQueuedResourceRequest(name=path, force=force, request_id=str(uuid.uuid4()))
+    try:
+        started = await api.ask(
+            what, lambda client, timeout: client.delete_queued_resource(request, **request_options(timeout))
+        )
+    except TpuTuiError as error:
+        if queued is None or not isinstance(error.__cause__, NotFound):
+            raise
+    else:
+        yield f"requested the deletion of {described}"
+        async for line in wait.finish(started.operation, what, None):
+            yield line
+    nodes = _node_paths(queued) if queued is not None and force else []
+    async for line in _wait_until_gone(wait, path, nodes, what):
+        yield line
+    yield f"{described} is deleted"
+
+
+async def _wait_until_gone(
+    wait: OperationWait, path: str, nodes: list[tuple[str, str]], what: str
+) -> AsyncIterator[str]:
+    """Poll until neither the request nor its slices exist. Raises CloudError after `GONE_TIMEOUT_S`."""
+    clock, reports = asyncio.get_running_loop().time, StateReports()
+    began = clock()
+    while True:
+        queued = await wait.queued_resource(path)
+        left = [name for name, node_path in nodes if _belongs(await wait.node(node_path), path)]
+        if queued is None and not left:
+            return
+        still = [f"the request is {_state(queued)}"] if queued is not None else []
+        line = ", ".join([*still, *(f"{name} still exists" for name in left)])
+        if clock() - began > GONE_TIMEOUT_S:
+            raise CloudError(what, why=line, remedy="tpu-tui slices queued shows its state; try again later")
+        if report := reports.report(line):
+            yield report
+        await reports.pause()
+
+
+def _belongs(node: tpu_v2.Node | None, path: str) -> bool:
+    return node is not None and node.queued_resource.rpartition("/")[2] == path.rpartition("/")[2]
+
+
+def _node_paths(queued: tpu_v2.QueuedResource) -> list[tuple[str, str]]:
+    place = queued.name.rpartition("/queuedResources/")[0]
+    return [(name, f"{place}/nodes/{name}") for name in tpu_messages.queued_node_ids(queued)]
+
+
+def _state(queued: tpu_v2.QueuedResource) -> str:
+    return tpu_messages.enum_name(queued.state.state) or "in an unknown state"

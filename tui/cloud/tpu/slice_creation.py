@@ -1,0 +1,220 @@
+"""Create slices, at once or through the queue; each step is yielded until they are ready.
+
+A creation whose answer is lost makes no second slice: CreateNode of the API's v2 has no request ID, so a repeated
+request that finds the name taken looks for the operation of the first; queued resources have a request ID.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from tui.cloud.tpu import tpu_messages
+from tui.cloud.tpu.creation_errors import explain_creation
+from tui.cloud.tpu.operation_wait import OperationWait, StateReports
+from tui.cloud.tpu.request_messages import node_of, queued_resource_of, request_document
+from tui.cloud.tpu.tpu_client import TpuConnection, request_options
+from tui.cloud.tpu.zone_offers import ZoneOffers
+from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError
+from tui.pod.creation.slice_request import CREATED_BY, CreationStep, SliceRequest
+from tui.pod.slice_commands import delete_command
+
+if TYPE_CHECKING:
+    from google.cloud import tpu_v2
+    from google.longrunning.operations_pb2 import Operation
+
+_ENDED_STATES = ("FAILED", "SUSPENDING", "SUSPENDED", "DELETING")
+"""States in which a queued resource waits for nothing any more."""
+
+
+class SliceCreation:
+    """Requests slices and waits for them."""
+
+    def __init__(self, api: TpuConnection) -> None:
+        self._api = api
+        self._wait = OperationWait(api)
+        self._offers = ZoneOffers(api)
+
+    async def create(
+        self, request: SliceRequest, *, dry_run: bool = False, waits: bool = True
+    ) -> AsyncIterator[CreationStep]:
+        """Create what a checked request names. Without `waits`, return when the API has accepted the request.
+
+        Raises UsageError (name taken, no such type or runtime) or CloudError (quota, capacity, permission …).
+        """
+        await self._api.open()
+        place = f"projects/{self._api.project}/locations/{request.zone}"
+        what = f"slice {request.name} cannot be created in {request.zone}"
+        document = request_document(request, place)
+        if dry_run:
+            await self._check(request, place, what)
+            yield CreationStep(f"would request {request.summary}", request=document)
+            return
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            started = await self._request(request, place, what)
+            yield CreationStep(f"requested {request.summary}", started.name, clock() - began, document)
+            if not waits and request.queue is None:
+                return
+            async for line in self._progress(started, request, place, what, waits=waits):
+                yield CreationStep(line, started.name, clock() - began)
+        except TpuTuiError as error:
+            raise await self._explained(error, request) from error.__cause__
+
+    async def _explained(self, error: TpuTuiError, request: SliceRequest) -> TpuTuiError:
+        return await explain_creation(error, request, self._offers, self._api.project)
+
+    async def _check(self, request: SliceRequest, place: str, what: str) -> None:
+        """Raise UsageError for what the API would refuse, as far as a dry run can know."""
+        await self._refuse_taken_names(request, place, what)
+        if missing := await self._offers.missing(request.zone, request.type_name, request.runtime_version):
+            raise UsageError(what, why=missing[0], remedy=missing[1])
+
+    async def _refuse_taken_names(self, request: SliceRequest, place: str, what: str) -> None:
+        """Raise UsageError if a name is taken already, so that a later conflict can only be with this request."""
+        for name in request.node_ids:
+            if (state := await self._wait.state(f"{place}/nodes/{name}")) is not None:
+                remedy = f"choose another name, or delete it first: {delete_command(name, request.zone)}"
+                raise UsageError(what, why=f"a slice {name} exists already, and is {state}", remedy=remedy)
+
+    async def _request(self, request: SliceRequest, place: str, what: str) -> Operation:
+        """Send the request and return its operation."""
+        await self._refuse_taken_names(request, place, what)
+        try:
+            if request.queue is not None:
+                return await self._queue(request, place, what)
+            return await self._create_node(request, place, what)
+        except OutOfReachError as error:
+            raise _perhaps_requested(error, request) from error.__cause__
+
+    async def _create_node(self, request: SliceRequest, place: str, what: str) -> Operation:
+        from google.api_core.exceptions import AlreadyExists
+
+        node, repeats = node_of(request), []
+        try:
+            started = await self._api.ask(
+                what,
+                lambda client, timeout: client.create_node(
+                    parent=place, node=node, node_id=request.name, **request_options(timeout)
+                ),
+                on_repeat=lambda: repeats.append(True),
+            )
+        except UsageError as error:
+            operation = None
+            if repeats and isinstance(error.__cause__, AlreadyExists):
+                operation = await self._lost_operation(request, place, what)
+            if operation is None:
+                raise
+            return operation
+        found: Operation = started.operation
+        return found
+
+    async def _lost_operation(self, request: SliceRequest, place: str, what: str) -> Operation | None:
+        """Return the operation of a request whose answer was lost; None if the node is another's."""
+        from google.cloud import tpu_v2
+
+        path = f"{place}/nodes/{request.name}"
+        node = await self._wait.node(path)
+        if node is None or node.labels.get(CREATED_BY[0]) != CREATED_BY[1] or not _is_alike(node, request):
+            return None
+        answer = await self._api.ask(
+            what, lambda client, timeout: client.list_operations({"name": place}, **request_options(timeout))
+        )
+        creations: list[tuple[float, Operation]] = []
+        for operation in answer.operations:
+            metadata = tpu_v2.OperationMetadata()
+            operation.metadata.Unpack(tpu_v2.OperationMetadata.pb(metadata))
+            if (metadata.target, metadata.verb) == (path, "create"):
+                created: Any = metadata.create_time
+                creations.append((created.timestamp(), operation))
+        return max(creations, key=lambda one: one[0])[1] if creations else None
+
+    async def _queue(self, request: SliceRequest, place: str, what: str) -> Operation:
+        from google.cloud import tpu_v2
+
+        message = tpu_v2.CreateQueuedResourceRequest(
+            parent=place,
+            queued_resource_id=request.name,
+            queued_resource=queued_resource_of(request, place),
+            request_id=str(uuid.uuid4()),
+        )
+        started = await self._api.ask(
+            what, lambda client, timeout: client.create_queued_resource(message, **request_options(timeout))
+        )
+        found: Operation = started.operation
+        return found
+
+    async def _progress(
+        self, started: Operation, request: SliceRequest, place: str, what: str, *, waits: bool
+    ) -> AsyncIterator[str]:
+        path = f"{place}/nodes/{request.name}"
+        async for line in self._wait.finish(started, what, path if request.queue is None else None):
+            yield line
+        if request.queue is not None:
+            async for line in self._follow_queue(request, place, what, waits=waits):
+                yield line
+        if not waits:
+            return
+        for name in request.node_ids:
+            state = await self._wait.state(f"{place}/nodes/{name}")
+            if state != "READY":
+                raise _not_ready(name, request, state)
+            yield f"{name} is READY"
+
+    async def _follow_queue(self, request: SliceRequest, place: str, what: str, *, waits: bool) -> AsyncIterator[str]:
+        """Yield each state of a queued resource until it is ACTIVE, or only the first. Raises why it failed."""
+        reports = StateReports()
+        while True:
+            queued = await self._wait.queued_resource(f"{place}/queuedResources/{request.name}")
+            if queued is None:
+                raise CloudError(what, why="its queued resource was deleted while it waited")
+            state = tpu_messages.enum_name(queued.state.state)
+            if not waits:
+                yield f"queued resource {request.name} is {state}"
+                return
+            if state == "ACTIVE":
+                return
+            if state in _ENDED_STATES:
+                raise self._ended(queued, state, request, what)
+            if line := reports.report(state):
+                yield line
+            await reports.pause()
+
+    def _ended(
+        self, queued: tpu_v2.QueuedResource, state: str | None, request: SliceRequest, what: str
+    ) -> TpuTuiError:
+        if "failed_data" in queued.state and queued.state.failed_data.error.code:
+            return self._wait.failure(queued.state.failed_data.error, what)
+        reset = f"tpu-tui slices reset {request.zone}/{request.name}"
+        reason = tpu_messages.queued_reason(queued)
+        why = f"its queued resource is {state}" + (f": {reason}" if reason else "")
+        return CloudError(what, why=why, remedy=f"{reset} puts it back into the queue")
+
+
+def _is_alike(node: tpu_v2.Node, request: SliceRequest) -> bool:
+    kind = tpu_messages.slice_of_node(node).accelerator_type
+    return (kind, node.runtime_version) == (request.type_name, request.runtime_version)
+
+
+def _perhaps_requested(error: OutOfReachError, request: SliceRequest) -> TpuTuiError:
+    """Return the error of an API that did not answer, with a warning that the slice may have been requested."""
+    from google.api_core import exceptions
+
+    if not isinstance(error.__cause__, exceptions.ServiceUnavailable | exceptions.DeadlineExceeded):
+        return error
+    lists = "tpu-tui slices" if request.queue is None else "tpu-tui slices queued"
+    remedy = f"{error.remedy}; {lists} shows whether {request.name} was requested all the same"
+    return type(error)(error.what, why=error.why, remedy=remedy)
+
+
+def _not_ready(name: str, request: SliceRequest, state: str | None) -> CloudError:
+    """Return the error of a slice that was created and is lost already."""
+    preempted = " (spot capacity can be taken back at any time)" if request.spot or request.preemptible else ""
+    return CloudError(
+        f"slice {name} was created in {request.zone} but is not ready",
+        why=f"it is {state}{preempted}" if state else f"it is gone already{preempted}",
+        remedy=f"{delete_command(name, request.zone)}, then create it again",
+    )

@@ -1,0 +1,114 @@
+"""The accelerator types and runtime versions of zones, and which zones have a type."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tui.cloud.tpu.tpu_client import TpuConnection, request_options
+from tui.errors import TpuTuiError, did_you_mean, near_matches
+from tui.pod.creation.zone_offer import OfferListing, ZoneOffer
+from tui.text.numbers import parse_integer
+
+if TYPE_CHECKING:
+    from google.cloud.tpu_v2 import TpuAsyncClient
+
+MAX_REQUESTS = 16
+"""Zones that are read at the same time; Cloud TPU has some 40."""
+SEARCH_S = 15.0
+"""The time for finding other zones that have a type, for a remedy."""
+
+
+class ZoneOffers:
+    """Reads what zones offer."""
+
+    def __init__(self, api: TpuConnection) -> None:
+        self._api = api
+
+    async def zones(self) -> list[str]:
+        """Return the zones of the project, sorted."""
+        zones: list[str] = []
+        token = ""
+        while True:
+            request = {"name": f"projects/{self._api.project}", "page_token": token}
+            answer = await self._api.ask("zones cannot be listed", _listing_locations(request))
+            zones += (location.location_id for location in answer.locations)
+            token = answer.next_page_token
+            if not token:
+                return sorted(zones)
+
+    async def of_zone(self, zone: str) -> ZoneOffer:
+        """Return what one zone offers."""
+        what, parent = f"types of {zone} cannot be listed", f"projects/{self._api.project}/locations/{zone}"
+        types = await self._api.ask(
+            what, lambda client, timeout: client.list_accelerator_types(parent=parent, timeout=timeout)
+        )
+        versions = await self._api.ask(
+            what, lambda client, timeout: client.list_runtime_versions(parent=parent, timeout=timeout)
+        )
+        found = {item.type_: tuple(config.topology for config in item.accelerator_configs) async for item in types}
+        return ZoneOffer(
+            zone, dict(sorted(found.items(), key=_by_size)), tuple([item.version async for item in versions])
+        )
+
+    async def of_zones(self, zones: Sequence[str]) -> OfferListing:
+        """Return what the zones offer, those of the project where none is given; a zone that fails is a problem."""
+        slots = asyncio.Semaphore(MAX_REQUESTS)
+
+        async def read(zone: str) -> ZoneOffer:
+            async with slots:
+                return await self.of_zone(zone)
+
+        answers = await asyncio.gather(*map(read, zones or await self.zones()), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, TpuTuiError):
+                raise answer
+        return OfferListing(
+            tuple(answer for answer in answers if isinstance(answer, ZoneOffer)),
+            tuple(answer for answer in answers if isinstance(answer, TpuTuiError)),
+        )
+
+    async def zones_with(self, type_name: str, besides: str) -> list[str]:
+        """Return the other zones that have a type; none where that cannot be found out in time."""
+        try:
+            listing = await asyncio.wait_for(self.of_zones(()), SEARCH_S)
+        except (TpuTuiError, asyncio.TimeoutError):
+            return []
+        return [offer.zone for offer in listing.offers if type_name in offer.types and offer.zone != besides]
+
+    async def missing(self, zone: str, type_name: str, version: str) -> tuple[str, str] | None:
+        """Return why a zone cannot create such a slice, and the remedy; None if it can, or if that is unknown."""
+        try:
+            offer = await self.of_zone(zone)
+        except TpuTuiError:
+            return None
+        if offer.types and type_name not in offer.types:
+            elsewhere = await self.zones_with(type_name, zone)
+            remedy = f"{type_name} is in {_some(elsewhere)}" if elsewhere else _choices(type_name, list(offer.types))
+            return f"there is no accelerator type {type_name} in {zone}", remedy
+        if offer.versions and version not in offer.versions:
+            return f"there is no runtime version {version} in {zone}", _choices(version, offer.versions)
+        return None
+
+
+def _listing_locations(request: dict[str, str]) -> Callable[[TpuAsyncClient, float], Awaitable[Any]]:
+    return lambda client, timeout: client.list_locations(request, **request_options(timeout))
+
+
+def _by_size(item: tuple[str, object]) -> tuple[str, int]:
+    """Sort v3-8 before v3-32."""
+    generation, _, size = item[0].rpartition("-")
+    return generation, parse_integer(size) or 0
+
+
+def _choices(wanted: str, known: Sequence[str]) -> str:
+    near = near_matches(wanted, known)
+    return did_you_mean(near) if near else f"use one of {', '.join(known)}"
+
+
+_SHOWN = 8
+
+
+def _some(zones: Sequence[str]) -> str:
+    return f"{', '.join(zones[:_SHOWN])}{' …' if len(zones) > _SHOWN else ''}"

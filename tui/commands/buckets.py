@@ -1,0 +1,88 @@
+"""`buckets`: create a bucket in a slice's region, or delete one with everything in it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from tui.commands.parser.argument_types import SLICE, given
+from tui.commands.parser.commands import Commands
+from tui.commands.terminal import stdio
+from tui.commands.terminal.output import Output
+from tui.commands.terminal.prompts import ask
+from tui.errors import UsageError
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    buckets = commands.add("buckets", help="create a bucket in a slice's region, or delete one")
+    actions = commands.actions_of(buckets)
+    create = actions.add("create", help="create a bucket in the region of a slice")
+    create.add_argument("bucket", metavar="gs://BUCKET", type=given, help="its name; no one else may use the same")
+    create.add_argument("--for", dest="slice", metavar="SLICE", required=True, help=SLICE)
+    create.set_defaults(run=create_bucket)
+    delete = actions.add("delete", help="permanently delete a bucket and all its objects; asks for its name")
+    delete.add_argument("bucket", metavar="gs://BUCKET", type=given, help="the bucket")
+    delete.add_argument("--yes", action="store_true", help="do not ask for the bucket's name")
+    delete.set_defaults(run=delete_bucket)
+    for parser in buckets.commands.values():
+        parser.add_argument("--dry-run", action="store_true", help="show what would be done, without doing it")
+        parser.set_defaults(changes=True)
+
+
+async def create_bucket(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Create the bucket and print where it is."""
+    slice_ = await operator.slices.get(args.slice)
+    location = operator.files.region_for(slice_)
+    if args.dry_run:
+        out.note(f"Would create {args.bucket} in {location}, the region of {slice_.name}. Nothing was changed.")
+    else:
+        location = await operator.files.create_bucket(args.bucket, slice_)
+        out.note(f"Created {args.bucket} in {location}, the region of {slice_.name}.")
+    if out.as_json:
+        out.document({"bucket": args.bucket, "location": location, "slice": slice_.name, "dry_run": args.dry_run})
+    return 0
+
+
+async def delete_bucket(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Delete the bucket, with a line of progress at a terminal."""
+    from tui.operator.files import bucket_url
+
+    name = str(bucket_url(args.bucket))
+    if args.dry_run:
+        out.note(f"Would delete {name} with all its objects. Nothing was changed.")
+        objects = None
+    else:
+        if not args.yes:
+            await _ask_for_name(name)
+        objects = await _delete(name, operator)
+        out.note(f"Deleted {name} and {objects:,} object{'' if objects == 1 else 's'}.")
+    if out.as_json:
+        out.document({"bucket": name, "objects": objects, "dry_run": args.dry_run})
+    return 0
+
+
+async def _delete(name: str, operator: Operator) -> int:
+    shows = stdio.understands_controls(sys.stderr)
+
+    def show(deleted: int) -> None:
+        if shows:
+            print(f"\r\x1b[K{deleted:,} objects deleted", end="", file=sys.stderr, flush=True)
+
+    try:
+        return await operator.files.delete_bucket(name, show)
+    finally:
+        if shows:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+async def _ask_for_name(name: str) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(f"refusing to delete {name} without confirmation", remedy="add --yes")
+    typed = await ask(f"This permanently deletes {name} and all its objects. Type its name to continue: ")
+    if typed.strip() not in (name, name.removeprefix("gs://")):
+        raise UsageError(f"{name} was not deleted", why="the typed name does not match")

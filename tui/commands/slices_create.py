@@ -1,0 +1,231 @@
+"""`slices create`: create a slice, or several through the queue, and wait until they are ready."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.parser.argument_types import given, whole
+from tui.commands.parser.commands import Commands, Parser
+from tui.commands.parser.gcloud_types import disk, duration, items, moment, pairs
+from tui.commands.terminal.output import Output, in_json
+from tui.errors import UsageError
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+    from tui.pod.creation.slice_request import CreationStep, QueueRequest, SliceRequest
+
+_QUEUE_OPTIONS = {
+    "valid_for_s": "--valid-for",
+    "valid_until": "--valid-until",
+    "nodes": "--nodes",
+    "node_prefix": "--node-prefix",
+    "node_id": "--node-id",
+}
+"""The options that need --queued, by their names in `QueueRequest`."""
+
+
+def add_create(actions: Commands) -> None:
+    """Add the action's parser, with gcloud's names for its options."""
+    create = actions.add("create", help="create a slice and wait until it is ready")
+    create.add_argument("slice", metavar="NAME", help="NAME, or ZONE/NAME if several zones are configured")
+    _add_slice_options(create)
+    _add_queue_options(create)
+    create.add_argument("--detach", "--async", action="store_true", help="return as soon as the request is accepted")
+    create.add_argument(
+        "--dry-run", action="store_true", help="show the request and the same command of gcloud; send nothing"
+    )
+    create.set_defaults(run=create_slice, changes=True)
+
+
+def _add_slice_options(create: Parser) -> None:
+    add = create.add_argument
+    add("--type", metavar="TYPE", type=given, help="v3-32 (a type), or v4 (a generation, with --topology)")
+    add("--accelerator-type", metavar="TYPE", type=given, help="accelerator type, e.g. v3-32")
+    add("--topology", metavar="AxB[xC]", type=given, help="chips per side, e.g. 2x2x2")
+    add(
+        "--version",
+        "--runtime-version",
+        metavar="RUNTIME",
+        dest="runtime_version",
+        type=given,
+        help="runtime version, e.g. tpu-ubuntu2204-base",
+    )
+    add("--spot", action="store_true", help="cheaper, but can be preempted at any time")
+    add("--preemptible", action="store_true", help="like --spot, and at most for 24 hours")
+    add("--reserved", action="store_true", help="use the project's reservations")
+    add("--network", metavar="NETWORK", type=given, help="VPC network (default: default)")
+    add("--subnetwork", metavar="NETWORK", type=given, help="subnetwork of the region")
+    add("--internal-ips", action="store_true", help="give the workers no external addresses")
+    add("--service-account", metavar="EMAIL", type=given, help="account that the workers act as")
+    add("--scopes", metavar="SCOPE,…", type=items, help="access scopes of that account")
+    add("--tags", metavar="TAG,…", type=items, help="network tags, for firewall rules")
+    add("--labels", metavar="K=V,…", type=pairs, action="append", help="labels; created-by=tpu-tui is added")
+    add("--metadata", metavar="K=V,…", type=pairs, action="append", help="metadata of the workers")
+    add(
+        "--metadata-from-file",
+        metavar="K=FILE,…",
+        type=pairs,
+        action="append",
+        help="metadata from files",
+    )
+    add(
+        "--data-disk",
+        metavar="source=PATH[,mode=MODE]",
+        type=disk,
+        action="append",
+        help="a disk to attach, read-write or read-only; repeatable",
+    )
+    add("--description", metavar="TEXT", help="a description")
+    add("--range", metavar="CIDR", dest="cidr_range", type=given, help="address range of the workers")
+    add("--queue-count", metavar="N", type=whole, help="network queues of each worker")
+    add("--shielded-secure-boot", dest="secure_boot", action="store_true", help="start the workers with secure boot")
+
+
+def _add_queue_options(create: Parser) -> None:
+    add = create.add_argument
+    add("--queued", action="store_true", help="wait for capacity as a queued resource, for days if need be")
+    add(
+        "--valid-for",
+        "--valid-until-duration",
+        metavar="TIME",
+        dest="valid_for_s",
+        type=duration,
+        help="leave the queue after this time, e.g. 6h",
+    )
+    add(
+        "--valid-until",
+        "--valid-until-time",
+        metavar="TIME",
+        type=moment,
+        help="leave the queue at this time, e.g. 2026-01-31T18:00:00Z",
+    )
+    add("--nodes", "--node-count", metavar="N", type=whole, help="create N slices, called PREFIX-0 and so on")
+    add("--node-prefix", metavar="PREFIX", type=given, help="default: NAME")
+    add("--node-id", metavar="NAME", type=given, help="name of the slice, if not that of the queued resource")
+
+
+async def create_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Create what the arguments name and print its steps; for --json the slice at the end."""
+    request = _request(args, operator)
+    steps = await _print_steps(request, args, operator, out)
+    last, first = steps[-1], steps[0]
+    answer = {"action": "create", "dry_run": args.dry_run, "steps": [step.text for step in steps]}
+    answer |= {"operation": last.operation, "request": first.request, "elapsed_s": round(last.elapsed_s, 1)}
+    if args.dry_run:
+        from tui.pod.creation.gcloud_commands import create_command_of_gcloud
+
+        command = create_command_of_gcloud(request, _project(first))
+        out.note("Nothing was changed.")
+        if out.as_json:
+            out.document({"slice": args.slice, **answer, "gcloud": command})
+        else:
+            out.text(in_json(first.request, indent=2))
+            out.text(command)
+    elif out.as_json:
+        slices = [await _found(operator, f"{request.zone}/{name}") for name in request.node_ids]
+        out.document({**slices[0], "slice": args.slice, **answer, "startup": [], "slices": slices})
+    return 0
+
+
+async def _print_steps(
+    request: SliceRequest, args: argparse.Namespace, operator: Operator, out: Output
+) -> list[CreationStep]:
+    """Print each step and return all. Raises what went wrong; an interruption is explained first."""
+    steps: list[CreationStep] = []
+    lists = "tpu-tui slices" if request.queue is None else "tpu-tui slices queued"
+    try:
+        async for step in operator.slices.create(request, dry_run=args.dry_run, waits=not args.detach):
+            steps.append(step)
+            out.note(step.text)
+    except asyncio.CancelledError:
+        if steps:
+            out.note(
+                f"Interrupted. The creation of {request.name} continues in the cloud ({steps[-1].operation}), "
+                f"and costs money once it is ready: {lists} shows it."
+            )
+        elif not args.dry_run:
+            out.note(f"Interrupted before the API answered: {lists} shows whether {request.name} was requested.")
+        raise
+    return steps
+
+
+async def _found(operator: Operator, ref: str) -> dict[str, Any]:
+    return (await operator.slices.get(ref)).to_json()
+
+
+def _project(step: CreationStep) -> str:
+    """Return the project in the parent of a request, `projects/P/locations/Z`."""
+    return str((step.request or {})["parent"]).split("/")[1]
+
+
+def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
+    """Return the request that the arguments name. Raises UsageError for options that do not go together."""
+    from tui.pod.creation.slice_request import DataDisk, SliceRequest
+
+    zone, name = operator.slices.place_of(args.slice)
+    metadata, files = _merged(args.metadata), _merged(args.metadata_from_file)
+    if both := sorted(metadata.keys() & files.keys()):
+        raise UsageError(f"metadata {both[0]} was given as text and as a file", remedy="give it once")
+    metadata |= {key: _text_of(Path(path).expanduser()) for key, path in files.items()}
+    word = (args.type or "").lower()
+    is_generation = "-" not in word
+    if args.accelerator_type and word and not is_generation:
+        raise UsageError("--type and --accelerator-type were both given", remedy="give one of them")
+    return SliceRequest(
+        name=name,
+        zone=zone,
+        accelerator_type=(args.accelerator_type or "").lower() or ("" if is_generation else word),
+        generation=word if is_generation else "",
+        topology=(args.topology or "").lower(),
+        labels=_merged(args.labels),
+        metadata=metadata,
+        metadata_files=files,
+        data_disks=tuple(DataDisk(source, mode) for source, mode in args.data_disk or ()),
+        queue=_queue(args),
+        **{name: value for name in _SAME_NAMES if (value := getattr(args, name)) is not None},
+    )
+
+
+_SAME_NAMES = (
+    "runtime_version",
+    "description",
+    "network",
+    "subnetwork",
+    "internal_ips",
+    "queue_count",
+    "cidr_range",
+    "service_account",
+    "scopes",
+    "tags",
+    "spot",
+    "preemptible",
+    "reserved",
+    "secure_boot",
+)
+"""The arguments that `SliceRequest` takes as they are."""
+
+
+def _queue(args: argparse.Namespace) -> QueueRequest | None:
+    from tui.pod.creation.slice_request import QueueRequest
+
+    options = {name: getattr(args, name) for name in _QUEUE_OPTIONS if getattr(args, name) is not None}
+    if not args.queued and options:
+        option = _QUEUE_OPTIONS[next(iter(options))]
+        raise UsageError(f"{option} is for queued slices", remedy="add --queued")
+    return QueueRequest(**options) if args.queued else None
+
+
+def _merged(given_pairs: list[dict[str, str]] | None) -> dict[str, str]:
+    return {key: value for one in given_pairs or () for key, value in one.items()}
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8 text", remedy="metadata can hold text only") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read", why=error.strerror or str(error)) from None

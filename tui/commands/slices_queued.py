@@ -1,0 +1,86 @@
+"""`slices queued` and `slices reset`: list queued resources, and put one back into the queue."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from tui.commands.parser.commands import Commands
+from tui.commands.terminal.output import Output
+from tui.commands.terminal.prompts import ask
+from tui.commands.terminal.steps import print_steps
+from tui.errors import UsageError
+from tui.text.durations import format_elapsed
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+    from tui.pod.creation.queued_request import QueuedRequest
+
+QUEUED_REQUEST = "a queued resource: NAME, or ZONE/NAME if several zones are configured"
+
+
+def add_queue_actions(actions: Commands) -> None:
+    """Add the parsers of the actions on queued resources."""
+    queued = actions.add("queued", help="list queued resources, with state, reason and age")
+    queued.set_defaults(run=list_queued)
+    reset = actions.add("reset", help="put a queued resource back into the queue; asks for its name")
+    reset.add_argument("request", metavar="NAME", help=QUEUED_REQUEST)
+    reset.add_argument("--yes", action="store_true", help="do not ask for the name")
+    reset.add_argument("--dry-run", action="store_true", help="show what would be done, without doing it")
+    reset.set_defaults(run=reset_queued, changes=True)
+
+
+async def list_queued(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print every queued resource, and what remains to be deleted or reset."""
+    listing = await operator.slices.queued()
+    rows = listing.requests
+    if out.as_json:
+        out.document([row.to_json() for row in rows])
+    elif rows:
+        cells = [
+            (one.name, one.zone, one.state, format_elapsed(one.age_s), one.accelerator_type, _some(one), one.reason)
+            for one in rows
+        ]
+        out.table(("name", "zone", "state", "age", "type", "slices", "reason"), cells, right=("age",))
+    elif not listing.problems:
+        out.note(f"No queued resources in {operator.slices.where}.")
+    if leftovers := [row.path for row in rows if row.is_leftover]:
+        out.note(f"Leftovers, which may use quota: {', '.join(leftovers)}")
+        out.note(f"  → tpu-tui slices delete --queued {leftovers[0]}, or tpu-tui slices reset {leftovers[0]}")
+    for problem in listing.problems:
+        out.problem(problem)
+    return max((problem.exit_code for problem in listing.problems), default=0)
+
+
+async def reset_queued(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Reset a queued resource after asking for its name: its slices lose their disks."""
+    name = operator.slices.place_of(args.request)[1]
+    if not (args.yes or args.dry_run):
+        await ask_for_name(name, f"This makes the slices of {name} anew: their disks are lost", "reset")
+    steps = operator.slices.reset_queued(args.request, dry_run=args.dry_run)
+    return await print_steps(steps, args.request, "reset", out, dry_run=args.dry_run)
+
+
+async def delete_queued(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Delete a queued resource after asking for its name, with --force its slices too."""
+    name = operator.slices.place_of(args.slice)[1]
+    if not (args.yes or args.dry_run):
+        also = ", its slices and the disks of their workers" if args.force else ""
+        await ask_for_name(name, f"This permanently deletes queued resource {name}{also}", "deleted")
+    steps = operator.slices.delete_queued(args.slice, force=args.force, dry_run=args.dry_run)
+    return await print_steps(steps, args.slice, "delete", out, dry_run=args.dry_run)
+
+
+async def ask_for_name(name: str, effect: str, done: str) -> None:
+    """Ask for the name of what is lost. Raises UsageError for another answer, or without a terminal."""
+    if not sys.stdin.isatty():
+        verb = {"deleted": "delete"}.get(done, done)
+        raise UsageError(f"refusing to {verb} {name} without confirmation", remedy="add --yes")
+    if (await ask(f"{effect}. Type its name to continue: ")).strip() != name:
+        raise UsageError(f"{name} was not {done}", why="the typed name does not match")
+
+
+def _some(request: QueuedRequest) -> str:
+    nodes = request.nodes
+    return nodes[0] if len(nodes) == 1 else f"{len(nodes)}: {nodes[0]} …" if nodes else "-"

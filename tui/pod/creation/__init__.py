@@ -1,0 +1,1 @@
+"""New slices: requests, their checks, the queue, what zones offer, and the commands of gcloud."""

@@ -1,0 +1,33 @@
+"""What a zone offers: accelerator types and runtime versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tui.errors import TpuTuiError
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneOffer:
+    """The accelerator types of one zone, each with its topologies, and the zone's runtime versions."""
+
+    zone: str
+    types: Mapping[str, tuple[str, ...]]
+    versions: tuple[str, ...]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the rows that `slices types --json` prints (names are stable)."""
+        return [
+            {"zone": self.zone, "type": name, "topologies": list(topologies), "versions": list(self.versions)}
+            for name, topologies in self.types.items()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferListing:
+    """The offers of several zones, and the problems of zones that are missing."""
+
+    offers: tuple[ZoneOffer, ...] = ()
+    problems: tuple[TpuTuiError, ...] = ()

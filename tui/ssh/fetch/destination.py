@@ -1,0 +1,186 @@
+"""The directory that fetched files go to: nothing is written outside it, whatever names a worker sends."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tui.errors import TpuTuiError, UsageError
+from tui.ssh.fetch.placement import STAGING, Place
+from tui.text.printable import one_line
+
+_BLOCK_BYTES = 1 << 20
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_IN_THE_WAY = (errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY)
+
+
+class LocalFileError(TpuTuiError):
+    """A fetched file could not be written on this machine."""
+
+
+class IncompleteFile:
+    """A file while it arrives: its bytes so far lie in the staging directory, where the next fetch finds them."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file = file
+        self.size, self._digest = _hash_start(file, size)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the bytes so far, in hexadecimal."""
+        return str(self._digest.hexdigest())
+
+    def append(self, data: bytes) -> None:
+        """Write more bytes."""
+        with _named_errors("a fetched file cannot be written"):
+            self._file.write(data)
+        self._digest.update(data)
+        self.size += len(data)
+
+    def clear(self) -> None:
+        """Begin again."""
+        with _named_errors("a fetched file cannot be written"):
+            self._file.seek(0)
+            self._file.truncate()
+        self.size, self._digest = 0, hashlib.sha256()
+
+    def close(self) -> None:
+        """Write out what is buffered."""
+        with _named_errors("a fetched file cannot be written"):
+            self._file.close()
+
+
+class Destination:
+    """An open directory and its staging directory, locked against another fetch. Use it as a context manager.
+
+    Every component below it is opened without following symbolic links.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Make the directory if it is missing. Raises UsageError where it cannot be used."""
+        self.directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+            self._staging = self._subdirectory(self._root, STAGING)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise UsageError(f"{directory} cannot be used", why=why, remedy="choose another --to") from error
+        try:
+            fcntl.flock(self._staging, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._close()
+            raise UsageError(f"another fetch writes to {directory}", remedy="wait for it, or stop it") from None
+
+    def __enter__(self) -> Destination:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            os.rmdir(STAGING, dir_fd=self._root)
+        self._close()
+
+    def digest_of(self, place: Place, size: int) -> str:
+        """Return the SHA-256 of the file that lies there if it has this size, else an empty text. Blocks."""
+        try:
+            parent = self._open_parent(place, make=False)
+            try:
+                file = os.open(place[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
+            finally:
+                os.close(parent)
+            with os.fdopen(file, "rb") as opened:
+                found = os.fstat(file)
+                if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+                    return ""
+                return str(_hash_start(opened, size)[1].hexdigest())
+        except OSError:
+            return ""
+
+    def find_incomplete(self, worker: int, source: bytes, size: int) -> IncompleteFile | None:
+        """Return what an earlier fetch left of a file, up to `size` bytes; None if it left nothing. Blocks."""
+        try:
+            return self._open_staged(worker, source, 0, size)
+        except OSError:
+            return None
+
+    def make_incomplete(self, worker: int, source: bytes) -> IncompleteFile:
+        """Return a new, empty file."""
+        with _named_errors("a fetched file cannot be written"):
+            return self._open_staged(worker, source, os.O_CREAT | os.O_TRUNC, 0)
+
+    def _open_staged(self, worker: int, source: bytes, flags: int, size: int) -> IncompleteFile:
+        opened = os.open(_staged(worker, source), os.O_RDWR | os.O_NOFOLLOW | flags, 0o666, dir_fd=self._staging)
+        return IncompleteFile(os.fdopen(opened, "r+b"), size)
+
+    def discard(self, worker: int, source: bytes) -> None:
+        """Remove what arrived of a file."""
+        with contextlib.suppress(OSError):
+            os.unlink(_staged(worker, source), dir_fd=self._staging)
+
+    def publish(self, worker: int, source: bytes, place: Place) -> None:
+        """Move a complete file to its place; it replaces the file that lies there."""
+        with _named_errors(f"{one_line(self.path_of(place))} cannot be written"):
+            parent = self._open_parent(place, make=True)
+            try:
+                os.rename(_staged(worker, source), place[-1], src_dir_fd=self._staging, dst_dir_fd=parent)
+            finally:
+                os.close(parent)
+
+    def path_of(self, place: Place) -> str:
+        """Return a place as text; bytes that are no UTF-8 are replaced."""
+        return b"/".join((os.fsencode(self.directory), *place)).decode("utf-8", "replace")
+
+    def _open_parent(self, place: Place, *, make: bool) -> int:
+        opened = os.dup(self._root)
+        try:
+            for part in place[:-1]:
+                inner = self._subdirectory(opened, part) if make else os.open(part, _DIRECTORY, dir_fd=opened)
+                os.close(opened)
+                opened = inner
+        except BaseException:
+            os.close(opened)
+            raise
+        return opened
+
+    @staticmethod
+    def _subdirectory(parent: int, name: bytes) -> int:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=parent)
+        return os.open(name, _DIRECTORY, dir_fd=parent)
+
+    def _close(self) -> None:
+        os.close(self._staging)
+        os.close(self._root)
+
+
+def _staged(worker: int, source: bytes) -> str:
+    return hashlib.sha256(b"%d %s" % (worker, source)).hexdigest()[:32]
+
+
+def _hash_start(file: BinaryIO, size: int) -> tuple[int, Any]:
+    """Hash the first `size` bytes of a file and cut the rest off if it can be written; return how many there are."""
+    digest, read = hashlib.sha256(), 0
+    while block := file.read(min(size - read, _BLOCK_BYTES)):
+        digest.update(block)
+        read += len(block)
+    if file.writable():
+        file.seek(read)
+        file.truncate()
+    return read, digest
+
+
+@contextlib.contextmanager
+def _named_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        is_taken = error.errno in _IN_THE_WAY
+        remedy = "a link, file or directory is in its place: move it, or choose another --to" if is_taken else ""
+        raise LocalFileError(what, why=error.strerror or str(error), remedy=remedy) from error

@@ -1,0 +1,311 @@
+"""Fetch files from many workers: list them on all, decide where they go, copy what is not here yet.
+
+Every file is compared by SHA-256. After a broken connection, and in the next fetch, a file goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from tui.aio.backoff import backoff
+from tui.aio.fan_out import for_each_worker
+from tui.errors import TpuTuiError, UsageError, WorkerError
+from tui.ssh.errors import SshError, quote_remote
+from tui.ssh.exec.script_protocol import Answer
+from tui.ssh.fetch.destination import Destination, IncompleteFile
+from tui.ssh.fetch.fetch_stream import FetchStream, StreamBrokenError
+from tui.ssh.fetch.placement import Place, place_files
+from tui.ssh.fetch.remote_path import RemoteFile, RemotePattern
+from tui.text.printable import one_line
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+
+_Result = TypeVar("_Result")
+MAX_FILES = 1_000_000
+"""Most files that one worker may list; it bounds memory."""
+_ATTEMPTS = 5
+"""Broken connections in a row, without a byte in between, after which a worker is given up."""
+_TRIES_PER_FILE = 3
+"""Copies of a file that changes while it is read."""
+_REQUESTS_AHEAD = 32
+_NAMED_AT_MOST = 3
+_SIZE_DIGITS = 18
+
+OnReceived = Callable[[int, int, int], None]
+"""Called with a worker's index, the bytes that it has sent or that were here already, and the bytes in total."""
+
+
+@dataclass(frozen=True)
+class FetchedFile:
+    """A file of a worker that lies at `path` now. `skipped`: it lay there already."""
+
+    worker: int
+    path: str
+    bytes: int
+    hash: str
+    skipped: bool
+
+
+@dataclass
+class _Listing:
+    files: dict[bytes, RemoteFile] = field(default_factory=dict)
+    found: set[str] = field(default_factory=set)
+    left_out: list[str] = field(default_factory=list)
+
+
+async def fetch_files(
+    fleet: Fleet,
+    indices: Iterable[int],
+    remotes: Sequence[str],
+    directory: Path,
+    on_received: OnReceived | None = None,
+) -> AsyncGenerator[FetchedFile | TpuTuiError, None]:
+    """Copy files, directories or globs of workers into a directory; yield each file or error as it becomes known.
+
+    Raises UsageError for a remote name or a directory that cannot be used, and for names that no worker has.
+    """
+    patterns = [RemotePattern(text) for text in remotes]
+    with Destination(directory) as destination:
+        listings: dict[int, _Listing] = {}
+        async for index, listing in for_each_worker(indices, lambda index: _list(fleet, index, patterns)):
+            if isinstance(listing, TpuTuiError):
+                yield listing
+            else:
+                listings[index] = listing
+                for problem in _left_out(index, listing):
+                    yield problem
+        places = place_files({index: [*one.files.values()] for index, one in sorted(listings.items())})
+
+        async def copy(index: int) -> list[FetchedFile | TpuTuiError]:
+            return await _WorkerCopy(fleet, index, listings[index], destination, places, on_received).run()
+
+        async for _, rows in for_each_worker([index for index in listings if listings[index].files], copy):
+            for row in [rows] if isinstance(rows, TpuTuiError) else rows:
+                yield row
+    missing = [text for text in dict.fromkeys(remotes) if not any(text in one.found for one in listings.values())]
+    if missing and listings:
+        names = ", ".join(map(one_line, missing))
+        yield UsageError(f"no worker has {names}", remedy="names are relative to the worker's home; quote globs")
+
+
+def _left_out(index: int, listing: _Listing) -> list[TpuTuiError]:
+    problems: list[TpuTuiError] = []
+    for kind, why in (("unreadable", "permission denied"), ("special", "not a file, or a link to a directory")):
+        names = [text.partition(" ")[2] for text in listing.left_out if text.startswith(kind)]
+        if names:
+            more = len(names) - _NAMED_AT_MOST
+            listed = ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+            problems.append(TpuTuiError(f"not fetched: {listed}", worker=index, why=why))
+    return problems
+
+
+async def _list(fleet: Fleet, index: int, patterns: Sequence[RemotePattern]) -> _Listing:
+    """Return what one worker has of the patterns. Raises WorkerError."""
+
+    async def read() -> _Listing:
+        async with FetchStream(fleet, index, "list") as stream:
+            return await _read_listing(stream, index, patterns)
+
+    return await _Reconnecting(index).run(read)
+
+
+async def _read_listing(stream: FetchStream, index: int, patterns: Sequence[RemotePattern]) -> _Listing:
+    listing = _Listing()
+    for pattern in patterns:
+        stream.request(name=pattern.sent)
+    for pattern in patterns:
+        _expect(await stream.answer(), index, "here")
+        async for record in stream.records():
+            size, _, source = record.partition(b"\t")
+            file = pattern.match(source, int(size)) if size.isdigit() and len(size) <= _SIZE_DIGITS else None
+            if file is None or len(listing.files) >= MAX_FILES:
+                why = f"it lists {quote_remote(source)} for {pattern.text}" if file is None else "too many files"
+                raise WorkerError("its list of files is refused", worker=index, why=why)
+            listing.files.setdefault(source, file)
+            listing.found.add(pattern.text)
+        while (answer := await stream.answer()).word == "left":
+            listing.left_out.append(answer.text)
+            listing.found.add(pattern.text)
+        _expect(answer, index, "listed")
+    return listing
+
+
+def _expect(answer: Answer, index: int, *words: str) -> Answer:
+    if answer.word not in words:
+        why = f"it answers: {answer.word} {answer.text}"
+        raise WorkerError("the files did not arrive", worker=index, why=why)
+    return answer
+
+
+class _Reconnecting:
+    """Repeats work on one worker after broken connections, until several in a row bring nothing."""
+
+    def __init__(self, worker: int) -> None:
+        self._worker = worker
+        self._failures = 0
+        self._waits = backoff()
+        self._has_begun = False
+
+    def progressed(self) -> None:
+        """Take note that something arrived."""
+        self._failures = 0
+
+    async def run(self, work: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Return what the work returns. Raises WorkerError when the connection stays broken."""
+        while True:
+            try:
+                return await work()
+            except StreamBrokenError as broken:
+                why = str(broken)
+            except SshError as error:
+                if not self._has_begun:
+                    raise
+                why = error.why or error.what
+            if not self._failures:
+                self._waits = backoff()
+            self._has_begun = True
+            self._failures += 1
+            if self._failures >= _ATTEMPTS:
+                remedy = "check the network to that worker, and fetch again: it continues where it ended"
+                raise WorkerError("the files did not arrive", worker=self._worker, why=why, remedy=remedy)
+            await asyncio.sleep(next(self._waits))
+
+
+@dataclass
+class _Request:
+    """A file that a worker is asked for: `have` bytes with this SHA-256 are here, at its place or incomplete."""
+
+    file: RemoteFile
+    place: Place
+    have: int = 0
+    digest: str = ""
+    incomplete: IncompleteFile | None = None
+
+
+class _WorkerCopy:
+    """Copies the files of one worker, in order, over one stream at a time."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        index: int,
+        listing: _Listing,
+        destination: Destination,
+        places: Mapping[tuple[int, bytes], Place],
+        on_received: OnReceived | None,
+    ) -> None:
+        self._fleet = fleet
+        self._index = index
+        self._destination = destination
+        self._places = places
+        self._on_received = on_received
+        self._pending = deque(listing.files.values())
+        self._total = sum(file.size for file in self._pending)
+        self._done = 0
+        self._tries: Counter[bytes] = Counter()
+        self._rows: list[FetchedFile | TpuTuiError] = []
+        self._reconnecting = _Reconnecting(index)
+
+    async def run(self) -> list[FetchedFile | TpuTuiError]:
+        """Copy all files and return a row or an error for each, and the error that ended the copy, if one did."""
+        for file in [file for file in self._pending if (self._index, file.source) not in self._places]:
+            self._pending.remove(file)
+            self._reject(file, "another of its files goes to the same place")
+        try:
+            await self._reconnecting.run(self._copy_pending)
+        except TpuTuiError as error:
+            self._rows.append(error)
+        return self._rows
+
+    async def _copy_pending(self) -> None:
+        """Request files some ahead, and receive them in order. What was not received is pending again at the end."""
+        requested: deque[_Request] = deque()
+        async with FetchStream(self._fleet, self._index, "send") as stream:
+            try:
+                while self._pending or requested:
+                    while self._pending and len(requested) < _REQUESTS_AHEAD:
+                        requested.append(await asyncio.to_thread(self._prepare, self._pending[0]))
+                        one = requested[-1]
+                        self._pending.popleft()
+                        stream.request(one.file.size, one.have, one.digest or "-", name=one.file.source)
+                    await self._receive(stream, requested[0])
+                    requested.popleft()
+            finally:
+                for one in requested:
+                    if one.incomplete is not None:
+                        one.incomplete.close()
+                self._pending.extendleft(one.file for one in reversed(requested))
+
+    def _prepare(self, file: RemoteFile) -> _Request:
+        """Return the request for a file, with what is here of it. Blocks."""
+        place = self._places[self._index, file.source]
+        if digest := self._destination.digest_of(place, file.size):
+            return _Request(file, place, file.size, digest)
+        incomplete = self._destination.find_incomplete(self._index, file.source, file.size)
+        if incomplete is None:
+            return _Request(file, place)
+        return _Request(file, place, incomplete.size, incomplete.digest, incomplete)
+
+    async def _receive(self, stream: FetchStream, request: _Request) -> None:
+        """Receive one file and note its outcome, unless it has changed meanwhile and shall be tried again."""
+        answer = _expect(await stream.answer(), self._index, "data", "no")
+        file, start = request.file, answer.number_at(0)
+        if answer.word == "no":
+            self._reject(file, answer.text)
+            return
+        if start not in (0, request.have):
+            raise WorkerError(
+                "the files did not arrive", worker=self._index, why=f"it sends {file.size} from {start}"
+            )
+        is_here = request.incomplete is None and request.digest != "" and start == request.have
+        digest = request.digest if is_here else await self._receive_content(stream, request, start)
+        if _expect(await stream.answer(), self._index, "end").text != digest:
+            self._retry(file)
+            return
+        if not is_here:
+            self._destination.publish(self._index, file.source, request.place)
+        path = self._destination.path_of(request.place)
+        self._finished(file, FetchedFile(self._index, path, file.size, digest, is_here))
+
+    async def _receive_content(self, stream: FetchStream, request: _Request, start: int) -> str:
+        """Write a file's bytes from `start` on; return the SHA-256 of all."""
+        incomplete = request.incomplete or self._destination.make_incomplete(self._index, request.file.source)
+        request.incomplete = None
+        try:
+            if incomplete.size != start:
+                incomplete.clear()
+            async for block in stream.content(request.file.size - start):
+                incomplete.append(block)
+                self._reconnecting.progressed()
+                self._report(incomplete.size)
+            return incomplete.digest
+        finally:
+            incomplete.close()
+
+    def _retry(self, file: RemoteFile) -> None:
+        self._destination.discard(self._index, file.source)
+        self._tries[file.source] += 1
+        if self._tries[file.source] < _TRIES_PER_FILE:
+            self._pending.append(file)
+        else:
+            self._reject(file, "it changes while it is read")
+
+    def _reject(self, file: RemoteFile, why: str) -> None:
+        name = quote_remote(file.source.removeprefix(b"./"))
+        self._finished(file, TpuTuiError(f"not fetched: {name}", worker=self._index, why=why))
+
+    def _finished(self, file: RemoteFile, row: FetchedFile | TpuTuiError) -> None:
+        self._rows.append(row)
+        self._done += file.size
+        self._reconnecting.progressed()
+        self._report(0)
+
+    def _report(self, more: int) -> None:
+        if self._on_received is not None:
+            self._on_received(self._index, self._done + more, self._total)

@@ -1,0 +1,141 @@
+"""One command of fetch.sh on a worker: requests go in, answers and files' bytes come out, in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeAlias
+
+from tui.errors import WorkerError
+from tui.ssh.errors import quote_remote
+from tui.ssh.exec.script_protocol import START_UP_FILES, Answer, Call, channel_errors, parse_line
+
+if TYPE_CHECKING:
+    import asyncssh
+
+    from tui.ssh.fleet import Fleet
+
+    Process: TypeAlias = asyncssh.SSHClientProcess[bytes]
+
+SCRIPT = Path(__file__).with_name("fetch.sh")
+BLOCK_BYTES = 1 << 16
+_MAX_LINE_BYTES = 1 << 16
+_MAX_RECORD_BYTES = 1 << 14
+"""Longest record of a listing: a path has up to 4096 bytes."""
+_MAX_CHATTER_BYTES = 1 << 20
+"""What a login shell may print before the script answers."""
+
+
+@dataclass(frozen=True)
+class FetchTimeouts:
+    """How long a transfer waits, in seconds."""
+
+    begin_s: float = 90.0
+    """For the login shell to reach the script."""
+    progress_s: float = 600.0
+    """For anything to arrive: hashing gigabytes on a slow disk takes minutes."""
+
+
+TIMEOUTS = FetchTimeouts()
+
+
+class StreamBrokenError(Exception):
+    """The connection or the command ended too early; the text says why."""
+
+
+class FetchStream:
+    """The streams of one command; an async context manager. Raises StreamBrokenError when they end too early."""
+
+    def __init__(self, fleet: Fleet, worker: int, action: str) -> None:
+        self._fleet = fleet
+        self._worker = worker
+        nonce = secrets.token_hex(8)
+        self._call = Call(SCRIPT.read_bytes(), f"{nonce} {action}", nonce)
+        self._buffer = bytearray()
+        self._process: Process | None = None
+        self._within_s = TIMEOUTS.begin_s
+
+    async def __aenter__(self) -> FetchStream:
+        self._process = await self._fleet.process(self._worker, self._call.command)
+        with contextlib.suppress(BrokenPipeError):  # what the command printed says why it ended
+            self._process.stdin.write(self._call.input)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process is not None
+        self._process.close()
+
+    def request(self, *fields: object, name: bytes) -> None:
+        """Send one request: fields on a line, the length of a name and the name. The worker answers in order."""
+        assert self._process is not None
+        line = " ".join(map(str, (*fields, len(name))))
+        try:
+            self._process.stdin.write(f"{line}\n".encode() + name)
+        except channel_errors() as error:
+            raise StreamBrokenError(quote_remote(str(error))) from error
+
+    async def answer(self) -> Answer:
+        """Return the next answer; what a login shell prints before it is skipped. Raises WorkerError for too much."""
+        skipped = 0
+        while skipped < _MAX_CHATTER_BYTES:
+            line = await self._until(b"\n", _MAX_LINE_BYTES)
+            skipped += len(line)
+            if answer := parse_line(self._call.nonce, line):
+                self._within_s = TIMEOUTS.progress_s
+                return answer
+        raise self._foreign("its login shell prints too much", "let its start-up files (~/.bashrc) print less")
+
+    async def records(self) -> AsyncIterator[bytes]:
+        """Yield records that end with a NUL, up to an empty one."""
+        while record := (await self._until(b"\0", _MAX_RECORD_BYTES))[:-1]:
+            yield record
+
+    async def content(self, size: int) -> AsyncIterator[bytes]:
+        """Yield exactly `size` bytes, in blocks."""
+        while size > 0:
+            if not self._buffer:
+                await self._fill()
+            block = bytes(self._buffer[:size])
+            del self._buffer[:size]
+            size -= len(block)
+            yield block
+
+    async def _until(self, end: bytes, limit: int) -> bytes:
+        """Return the bytes up to and including `end`, or a piece of `limit` bytes without it."""
+        searched = 0
+        while (found := self._buffer.find(end, searched)) < 0 and len(self._buffer) < limit:
+            searched = len(self._buffer)
+            await self._fill()
+        if found < 0 and end == b"\0":
+            raise self._foreign("it sends names that are no paths", "check what its sh and du are")
+        size = limit if found < 0 else found + 1
+        piece = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return piece
+
+    async def _fill(self) -> None:
+        """Wait for more bytes; unlike `wait_for` of Python 3.11, `wait` never swallows a cancellation."""
+        assert self._process is not None
+        reading = asyncio.ensure_future(self._process.stdout.read(BLOCK_BYTES))
+        try:
+            done, _ = await asyncio.wait({reading}, timeout=self._within_s)
+            if not done:
+                raise self._foreign(f"nothing came for {self._within_s:g} s", START_UP_FILES)
+            block = reading.result()
+        except channel_errors() as error:
+            raise StreamBrokenError(quote_remote(str(error)) or "the connection broke") from error
+        finally:
+            reading.cancel()
+        if not block:
+            raise StreamBrokenError("the worker broke off")
+        self._buffer += block
+
+    def _foreign(self, why: str, remedy: str) -> WorkerError:
+        return WorkerError("the files did not arrive", worker=self._worker, why=why, remedy=remedy)
