@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.widgets import Static
 
 from tests.console.driving import until
 from tests.logs.shapes import training
@@ -39,7 +40,9 @@ class Showing(App[None]):
         return sum(chart.has_curve for chart in self.query(Chart))
 
 
-async def test_both_charts_are_drawn_once_there_is_a_curve_and_none_denies_the_samples() -> None:
+async def test_both_charts_are_drawn_once_there_is_a_curve_and_none_denies_the_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     app = Showing()
     async with app.run_test(size=(100, 30)) as pilot:
         app.panes.redraw_soon()
@@ -60,6 +63,18 @@ async def test_both_charts_are_drawn_once_there_is_a_curve_and_none_denies_the_s
 
         await until(pilot, both_are_drawn)
         assert app.says() == []
+        updates: list[object] = []
+        monkeypatch.setattr(Static, "update", lambda *arguments, **_: updates.append(arguments))
+        drawn = sum(chart.draws for chart in app.query(Chart))
+        app.panes.redraw_soon()
+        app.feed(2)
+
+        def both_are_drawn_again() -> bool:
+            app.take()
+            return sum(chart.draws for chart in app.query(Chart)) >= drawn + 2
+
+        await until(pilot, both_are_drawn_again)
+        assert updates == [], "each one would lay out the whole screen"
 
 
 async def test_a_chart_that_was_not_drawn_yet_does_not_say_that_there_are_no_samples() -> None:

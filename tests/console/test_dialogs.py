@@ -69,6 +69,7 @@ async def test_problems_of_a_launch_are_shown_before_it_with_a_remedy(operator: 
         assert "→ stop that process" in told
         assert "1 check passed" in told
         assert str(launch.label) == "Launch anyway"
+        assert "tpu-tui launch europe-west4-a/my-tpu --skip-checks -- true" in told
         await until(pilot, lambda: launch.region.width > len("Launch anyway"))
         operator.rows = operator.rows[:1]
         app.screen.query_one("#command", Input).value = "sleep 9"
@@ -77,6 +78,7 @@ async def test_problems_of_a_launch_are_shown_before_it_with_a_remedy(operator: 
         await pilot.press("enter")
         await until(pilot, lambda: not launch.disabled)
         assert str(launch.label) == "Launch"
+        assert "tpu-tui launch europe-west4-a/my-tpu -- sleep 9" in dialog_text(app)
 
 
 async def test_a_name_that_an_id_cannot_hold_is_refused_and_one_with_marks_is_made_readable(

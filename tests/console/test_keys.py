@@ -7,16 +7,18 @@ from textual.command import CommandPalette
 from textual.events import Key, Paste
 from textual.widgets import Input
 
-from tests.console.driving import FULL, SMALL, dialog_text, running, table, until
+from tests.console.driving import FULL, SMALL, dialog_text, running, shown, table, until
 from tests.console.stage import StageOperator, train
 from tui.console.actions.command_palette import list_entries
 from tui.console.app import ConsoleApp
 from tui.console.intents import OpenRunRequested
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import TextDialog, WaitDialog
+from tui.console.screens.equivalents import EquivalentsDialog
 from tui.console.screens.help import TEXTUAL_BINDINGS, format_help, list_bindings
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.run import RunScreen
+from tui.console.screens.stop import StopDialog
 from tui.console.widgets.footer import KeyFooter
 from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
@@ -50,7 +52,7 @@ async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator:
         await until(pilot, lambda: "31 lines with" in log.summary)
 
 
-async def test_n_steps_through_a_filtered_log_and_is_a_new_run_without_one(operator: StageOperator) -> None:
+async def test_n_in_a_log_steps_through_what_was_found_and_never_launches(operator: StageOperator) -> None:
     directory = running(operator)
     train(directory, range(0, 20, 5))
     app = ConsoleApp(operator, open_run=directory)
@@ -62,7 +64,10 @@ async def test_n_steps_through_a_filtered_log_and_is_a_new_run_without_one(opera
         await pilot.press("n")
         await until(pilot, lambda: "of 31 lines" in log.summary)
         assert isinstance(app.screen, RunScreen)
-        await pilot.press("slash", "escape", "n")
+        await pilot.press("slash", "escape", "n", "N", "m")
+        await until(pilot, lambda: any("Press / to search" in note.message for note in app._notifications))
+        assert isinstance(app.screen, RunScreen)
+        await pilot.press("1", "n")
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
 
 
@@ -149,6 +154,30 @@ async def test_the_palette_offers_what_fits_the_state(operator: StageOperator) -
         await until(pilot, lambda: not isinstance(app.screen, RunScreen))
         await pilot.press(*"worker 2", "enter", "enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.chosen_worker() == 2)
+
+
+async def test_what_keys_do_is_copied_as_commands(operator: StageOperator, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[str] = []
+    monkeypatch.setattr(ConsoleApp, "copy_to_clipboard", lambda _, text: copied.append(text))
+    directory = running(operator)
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "runs").row_count() and table(app, "slices").row_count())
+        await pilot.press("y")
+        await until(pilot, lambda: isinstance(app.screen, EquivalentsDialog) and app.screen.is_mounted)
+        assert f"tpu-tui stop {directory.id}" in shown(table(app, "commands"))
+        await pilot.press("y", "down", "enter")
+        await until(pilot, lambda: len(copied) == 2)
+        assert copied == [f"tpu-tui open {directory.id}", f"tpu-tui status {directory.id}"]
+        await pilot.press("escape", "x")
+        await until(pilot, lambda: isinstance(app.screen, StopDialog) and app.screen.is_mounted)
+        await pilot.press("ctrl+y")
+        await until(pilot, lambda: copied[2:] == [f"tpu-tui stop {directory.id}"])
+        assert copied[2] in str(app.screen.query_one("#dialog").border_subtitle)
+        await pilot.press("escape", "n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog) and app.screen.is_mounted)
+        await pilot.press("ctrl+y", *"a b", "ctrl+y")
+        await until(pilot, lambda: copied[3:] == ["tpu-tui launch europe-west4-a/my-tpu -- a b"])
 
 
 async def test_help_names_every_key_of_the_screen(operator: StageOperator) -> None:

@@ -76,6 +76,43 @@ async def test_checks_are_gathered_and_enter_shows_one_whole_with_the_ports_as_a
         assert listed == [f"worker {one} → worker {other}" for one, other in pairs if 2 in (one, other)]
 
 
+async def test_checks_that_all_passed_take_one_line_until_they_are_asked_for_or_one_fails(
+    operator: StageOperator,
+) -> None:
+    operator.rows = [CheckRow(check, None, None, None, "pass", None, "well") for check in ("slice", "health")]
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        checks, workers = app.screen.query_one("#pane-checks"), app.screen.query_one("#pane-workers")
+        await until(pilot, lambda: not checks.region and "✓ 2 checks passed" in str(workers.border_subtitle))
+        assert "HEALTHY" in shown(table(app, "slices"))
+        assert "v3-32" in shown(table(app, "slices"))
+        await pilot.press("3")
+        await until(pilot, lambda: checks.region and table(app, "checks").has_focus)
+        assert "well" in shown(table(app, "checks"))
+        await pilot.press("1")
+        await until(pilot, lambda: not checks.region)
+        operator.rows = [CheckRow("slice", None, None, None, "warn", None, "about to be preempted")]
+        await pilot.press("c", "1")
+        await until(pilot, lambda: checks.region and "preempted" in shown(table(app, "checks")))
+        assert "checks passed" not in str(workers.border_subtitle)
+
+
+PREEMPTION = "about to be preempted: Google Cloud wants it back"
+
+
+@pytest.mark.parametrize("size", [SMALL, (110, 30), (120, 40), (200, 60)])
+async def test_a_wider_screen_cuts_neither_slices_nor_checks(operator: StageOperator, size: tuple[int, int]) -> None:
+    operator.rows = [CheckRow("slice", None, None, None, "warn", None, PREEMPTION)]
+    app = ConsoleApp(operator)
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("3")
+        await until(pilot, lambda: PREEMPTION in shown(table(app, "checks")))
+        await pilot.press("1")
+        await until(pilot, lambda: table(app, "slices").region)
+        header = shown(table(app, "slices")).splitlines()[0]
+        assert header.split()[:6] == ["slice", "state", "health", "type", "wkrs", "cores"]
+
+
 @pytest.mark.py310
 async def test_a_failing_source_shows_its_error_and_keeps_the_old_answer(operator: StageOperator) -> None:
     app = ConsoleApp(operator)

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 import tui.console.app
-from tests.console.stage import Answered, a_slice, make_run, training_line
+from tests.console.stage import Answered, StageOperator, a_slice, make_run, training_line
 from tui.console.data.launch_form import LaunchForm
 from tui.console.data.line_index import FileLines
 from tui.console.data.ongoing_work import DeleteProgress, StopProgress
@@ -47,6 +47,7 @@ class Showing(App[None]):
     def __init__(self, made: Callable[[], Widget]) -> None:
         super().__init__()
         self._made = made
+        self.operator = StageOperator(Path("/nowhere"))
 
     def compose(self) -> ComposeResult:
         widget = self._made()
@@ -152,7 +153,9 @@ MADE: dict[str, Callable[[], Widget]] = {
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
 @pytest.mark.parametrize("name", MADE)
 def test_it_looks_as_it_did(snap_compare: Any, name: str, size: tuple[int, int]) -> None:
-    assert snap_compare(Showing(MADE[name]), terminal_size=size)
+    app = Showing(MADE[name])
+    assert snap_compare(app, terminal_size=size)
+    assert app.return_code == 0, "a crashed app has a picture, too"
 
 
 def test_a_hostile_log_looks_harmless(snap_compare: Any, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.console.stage import training_line
 pytestmark = pytest.mark.timing
 
 DEADLINE = 60.0
-NEVER_CHANGES = b"loss trend"
+NEVER_CHANGES = b"vs median"
 """A column's title, which no tick paints again."""
 
 

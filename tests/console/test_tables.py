@@ -12,7 +12,7 @@ from tui.console.widgets.tables.core_table_widget import COLUMNS as CORE_COLUMNS
 from tui.console.widgets.tables.core_table_widget import WIDEST_TREND, CoreTableWidget, filter_cores, sort_cores
 from tui.console.widgets.tables.line_table import LineTable
 from tui.console.widgets.tables.row_table import RowTable, TableRow
-from tui.console.widgets.tables.sparkline import draw_sparkline
+from tui.console.widgets.tables.sparkline import draw_deviations, draw_sparkline
 from tui.console.widgets.tables.table_columns import Cell, Column, fit_columns
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
@@ -89,7 +89,7 @@ async def test_a_core_that_became_slow_shows_it_in_the_curve_of_its_rate() -> No
     table = CoreTableWidget()
     async with Holding(table).run_test(size=(298, 8)):
         table.show(demux.snapshot(now=1_790_000_020.0))
-        assert "█" * 10 + "▁" * 10 in shown(table)[1]
+        assert "█" * 10 + "▂" * 10 in shown(table)[1]
 
 
 @pytest.mark.parametrize(
@@ -227,14 +227,16 @@ async def test_one_changed_core_repaints_one_row() -> None:
     table = CoreTableWidget()
     async with Holding(table).run_test(size=(100, 30)) as pilot:
         demux = Demux()
-        table.show(cores(16_384, demux=demux))
+        cores(16_384, demux=demux)
+        # The next sample makes the history's cells wider, which changes the medians, and with them every row.
+        table.show(cores(16_384, step=11, changed=16_000, demux=demux))
         await pilot.pause()
         before = table.rows_drawn
         table.show(cores(16_384, step=11, changed=5, demux=demux))
         await pilot.pause()
         assert table.rows_drawn - before == 1
         before = table.rows_drawn
-        table.show(cores(16_384, step=11, changed=16_000, demux=demux))
+        table.show(cores(16_384, step=12, changed=16_000, demux=demux))
         await pilot.pause()
         assert table.rows_drawn - before == 0
 
@@ -302,3 +304,28 @@ def test_a_flat_series_looks_flat_and_a_falling_one_falls() -> None:
     assert draw_sparkline([1.0, math.nan, 2.0], 5) == "  ▁×█"
     assert draw_sparkline(range(100), 5)[0] == "▁"
     assert draw_sparkline([], 3) == "   "
+    assert draw_sparkline([0, 50, 100, 200], 4, high=100.0) == "▁▅██"
+
+
+def test_deviations_share_a_scale_with_none_in_the_middle() -> None:
+    assert draw_deviations([0.0, 0.01, -0.01], 3, 1.0) == "▄▄▄"
+    assert draw_deviations([1.0, 9.0, -1.0, math.nan], 4, 1.0) == "██▁×"
+
+
+async def test_a_falling_loss_looks_flat_and_a_core_apart_from_the_others_does_not() -> None:
+    demux = Demux()
+    for step in range(20):
+        for core in range(16):
+            loss = 5.0 - step * 0.2 + (step * 0.05 if core == 9 else 0.0)
+            demux.feed(core // 8, training_line(core, 1, step, loss, 100.0), now=1_790_000_000.0 + step)
+    table = CoreTableWidget()
+    async with Holding(table).run_test(size=(110, 24)) as pilot:
+        table.show(demux.snapshot(now=1_790_000_021.0))
+        await pilot.pause()
+        trends = [
+            table.row_cells(row)[[column.key for column in CORE_COLUMNS].index("trend")].text for row in range(16)
+        ]
+        assert "vs median" in shown(table)[0]
+        assert {trend.strip() for row, trend in enumerate(trends) if row != 9} == {"▄" * len(trends[0].strip())}
+        assert trends[9].strip()[0] == "▄"
+        assert trends[9].strip()[-1] == "█"

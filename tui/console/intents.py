@@ -115,5 +115,14 @@ class TextRequested(Intent):
 
 
 @dataclass(frozen=True)
+class EquivalentsRequested(Intent):
+    """Show what can be done with a slice and a run as commands for a shell."""
+
+    slice_: Slice | None
+    directory: RunDirectory | None
+    worker: int | None
+
+
+@dataclass(frozen=True)
 class QuitRequested(Intent):
     """Say what goes on without the console, then quit."""

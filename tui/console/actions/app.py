@@ -10,7 +10,9 @@ from tui.console.actions.remote_shell import RemoteShell
 from tui.console.actions.runs import RunActions
 from tui.console.actions.slices import SliceActions
 from tui.console.data.pollers import RUNS
+from tui.console.render.equivalent_commands import list_commands, make_command_rows
 from tui.console.screens.dialog import LossyQuitDialog, QuitDialog, TextDialog
+from tui.console.screens.equivalents import EquivalentsDialog
 
 if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
@@ -59,6 +61,12 @@ class Actions:
                 self.remote_shell.ask_command(target)
             case intents.TextRequested(title, text):
                 self._context.push_screen(TextDialog(title, text))
+            case intents.EquivalentsRequested(slice_, directory, worker):
+                settings = self._context.operator.settings
+                run = None if directory is None else directory.run
+                code = self._context.ongoing.code_sources.get(run.id) if run else None
+                commands = list_commands(settings, slice_, run, worker, code)
+                self._context.push_screen(EquivalentsDialog(make_command_rows(commands)))
             case intents.QuitRequested():
                 self.ask_quit()
             case _:

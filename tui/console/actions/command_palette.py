@@ -40,6 +40,7 @@ def list_entries(console: ConsoleContext, screen: MainScreen) -> Iterator[Entry]
         if run is None or status.run.id != run.id:
             yield f"Open {status.run.id}", str(status.state), partial(_open_run, console, status.run.id)
     yield "Refresh slices", "", console.pollers.refresh
+    yield "Equivalent commands", "what the keys do, as commands to copy", screen.action_equivalents
     is_light = console.theme == LIGHT
     yield (
         f"{'Dark' if is_light else 'Light'} colours",
@@ -70,6 +71,8 @@ def _run_entries(console: ConsoleContext, screen: MainScreen, run: RunDirectory)
         yield f"Open {run.id}", "cores, charts, logs", partial(perform, intents.OpenRunRequested(run))
     if not console.read_only and not console.operator.runs.status_of(run).state.is_over:
         yield f"Stop {run.id}", "asks first; every worker confirms", partial(perform, intents.StopRunRequested(run))
+    if not console.read_only and isinstance(screen, RunScreen):
+        yield f"New run like {run.id}", "shows a preview first", partial(perform, intents.RepeatRunRequested(run))
     report = "writes HTML, Markdown, text and JSON into its directory"
     yield f"Report of {run.id}", report, partial(perform, intents.ReportRequested(run))
 

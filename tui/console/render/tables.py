@@ -30,7 +30,7 @@ SLICE_COLUMNS = (
     Column("cores", "cores", 6, right=True, rank=4),
     Column("zone", "zone", 14, rank=6),
     Column("spot", "spot", 5, rank=7),
-    Column("runtime", "runtime", 18, rank=8),
+    Column("runtime", "runtime", 18, rank=8, flexible=1),
 )
 WORKER_COLUMNS = (
     Column("index", "wkr", 4, right=True),
@@ -275,6 +275,12 @@ def format_check_hint(slice_: Slice | None) -> str:
     if slice_.state == "STOPPED":
         return f"The slice is stopped. Start it with tpu-tui slices start {escape_line(slice_.name)}"
     return "Press c to check this slice"
+
+
+def format_passed(found: Digest, age: float | None) -> str:
+    """Return the line that stands for checks that have all passed, `age` seconds ago."""
+    passed = found.counts["pass"]
+    return f"✓ {passed} check{'s' * (passed != 1)} passed {format_elapsed(age)} ago · c checks again · 3 lists them"
 
 
 def make_worker_rows(slice_: Slice | None, tried: Sequence[Worker] | None) -> list[TableRow]:

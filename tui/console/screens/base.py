@@ -10,7 +10,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from tui.console.context import get_context
-from tui.console.intents import ReportRequested, TextRequested
+from tui.console.intents import EquivalentsRequested, ReportRequested, TextRequested
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.tables.line_table import LineTable
@@ -80,6 +80,7 @@ class MainScreen(Screen[None]):
         Binding("question_mark", "app.show_help", "Help", key_display="?", id="help"),
         Binding("e", "export", "Export", tooltip="Export a report of the run", id="export"),
         Binding("d", "describe", "Describe", tooltip="Describe: show all details", id="describe"),
+        Binding("y", "equivalents", "As command", tooltip="As command: what keys do here, to copy", id="equivalents"),
         Binding("q", "app.ask_quit", "Quit", tooltip="Quit; asks first", id="quit"),
     ]
 
@@ -143,6 +144,11 @@ class MainScreen(Screen[None]):
     def action_export(self) -> None:
         """Write a report of the run."""
         self.console.perform(ReportRequested(self.reportable()))
+
+    def action_equivalents(self) -> None:
+        """Show the commands that do in a shell what keys do here."""
+        worker = self.chosen_worker() if self.chosen_slice() is None else None
+        self.console.perform(EquivalentsRequested(self.chosen_slice(), self.chosen_run(), worker))
 
     def action_describe(self) -> None:
         """Show everything known about the item under the cursor."""

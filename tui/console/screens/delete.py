@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
+from tui.console.render.equivalent_commands import command_line
 from tui.console.screens.dialog import LiveDialog, make_plain_text
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class DeleteDialog(LiveDialog[None]):
             Input(id="name", compact=True),
             self._progress_text,
         ]
+
+    def equivalent(self) -> str:
+        """Return the command that deletes the slice."""
+        return command_line(self.console.operator.settings, "slices", "delete", self._slice.path)
 
     def buttons(self) -> Sequence[Button]:
         """Return the two answers, the harmless one first."""

@@ -40,6 +40,7 @@ class Dialog(ModalScreen[Answer]):
         Binding("escape", "leave", "Back", id="dialog.leave"),
         Binding("left,up", "app.focus_previous", "Previous", show=False, id="dialog.previous"),
         Binding("right,down", "app.focus_next", "Next", show=False, id="dialog.next"),
+        Binding("ctrl+y", "copy_equivalent", "Copy the command", show=False, id="dialog.copy", priority=True),
     ]
     default_answer: Answer | None = None
     _owed: tuple[Answer | None] | None = None
@@ -58,6 +59,9 @@ class Dialog(ModalScreen[Answer]):
         apply_breakpoints(self)
         with Vertical(id="dialog") as frame:
             frame.border_title = Text(escape_line(self.title or ""))
+            frame.border_subtitle = (
+                Text(escape_line(f"^y copies: {command}")) if (command := self.equivalent()) else None
+            )
             yield from self.body()
             with Horizontal(id="buttons"):
                 yield from self.buttons()
@@ -66,6 +70,16 @@ class Dialog(ModalScreen[Answer]):
     def console(self) -> ConsoleContext:
         """Return what the console offers to its screens."""
         return get_context(self)
+
+    def equivalent(self) -> str:
+        """Return the command that does the same in a shell; empty if there is none."""
+        return ""
+
+    def action_copy_equivalent(self) -> None:
+        """Copy the equivalent command to the terminal's clipboard."""
+        if command := self.equivalent():
+            self.app.copy_to_clipboard(command)
+            self.notify(f"Copied (if your terminal supports it): {command}", markup=False, timeout=4)
 
     @property
     def is_open(self) -> bool:

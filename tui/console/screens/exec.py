@@ -11,6 +11,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Static
 
+from tui.console.render.equivalent_commands import command_line
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import LiveDialog
 from tui.console.widgets.command_line import CommandLine
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from tui.console.data.exec_progress import ExecProgress
     from tui.pod.slice import Slice
 
-ASK = "Enter runs the command with sh on all of these workers at once. Up recalls earlier commands."
+ASK = (
+    "Enter runs the command with sh on all of these workers at once. Up recalls earlier commands. "
+    "^y copies the equivalent tpu-tui command."
+)
 
 
 class ExecAnswers(Static):
@@ -82,6 +86,16 @@ class ExecDialog(LiveDialog[None]):
             Horizontal(Label("workers"), Input("all", id="workers", compact=True), classes="field"),
             VerticalScroll(self._answers, id="reading", can_focus=True),
         ]
+
+    def equivalent(self) -> str:
+        """Return the command that runs the same on the same workers."""
+        if not self.is_mounted:
+            return ""
+        workers = self.query_one("#workers", Input).value.strip()
+        command = self._command.value.strip() or (self._execution.command if self._execution else "COMMAND")
+        where = () if workers in ("", "all") else ("--worker", workers)
+        words = ("exec", self._slice.path, *where, "--", "sh", "-c", command)
+        return command_line(self.console.operator.settings, *words)
 
     def buttons(self) -> Sequence[Button]:
         """Return the buttons, Close first."""

@@ -22,6 +22,7 @@ from tui.console.data.launch_form import (
     option_text,
     parse_words,
 )
+from tui.console.render.equivalent_commands import launch_command
 from tui.console.render.launch_notes import format_checks, format_scaling, warn_about_shell
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import Dialog, make_plain_text
@@ -42,6 +43,7 @@ PLAN = "planning the launch"
 LAUNCH = "the launch"
 CHECKS_SHOWN_INTERVAL_S = 0.2
 """Seconds between two updates while checks run: a large pod answers with thousands of rows."""
+SAME_IN_A_SHELL = "The same in a shell (^y copies it):"
 ASK = "Press Enter to preview what will run. Nothing starts yet."
 
 
@@ -62,6 +64,8 @@ class LaunchDialog(Dialog["str | None"]):
         super().__init__()
         self._draft = draft
         self._spec: LaunchSpec | None = None
+        self._skips_checks = False
+        """Whether a check failed that the launch skips ("Launch anyway")."""
         self._checks = ""
         self._script = ASK
 
@@ -156,6 +160,24 @@ class LaunchDialog(Dialog["str | None"]):
             sync=self._sync(),
         )
 
+    def equivalent(self) -> str:
+        """Return the command that launches what the form asks for; empty while a field is invalid."""
+        try:
+            request = self.request() if self.is_mounted else None
+        except TpuTuiError:
+            return ""
+        if request is None:
+            return ""
+        settings = self.console.operator.settings
+        return launch_command(
+            settings,
+            request.slice_.path,
+            request.job,
+            request.name,
+            request.sync,
+            skips_checks=self._skips_checks,
+        )
+
     def _option_text(self, name: str) -> str:
         """Return what the field of one of the job's options holds."""
         field = self.query_one(f"#{_field_id(name)}")
@@ -191,26 +213,29 @@ class LaunchDialog(Dialog["str | None"]):
         self._spec = spec
         note = warn_about_shell(request.job.argv)
         script = self.console.operator.launches.describe(spec)
-        script = f"{note}\n\n{script}" if note else script
-        rows = await self._check(request, script)
+        await self._check(request, f"{note}\n\n{script}" if note else script)
         button = self.query_one("#launch", Button)
-        button.label = "Launch anyway" if any(row.hinders for row in rows) else "Launch"
+        button.label = "Launch anyway" if self._skips_checks else "Launch"
         button.disabled = False
         button.refresh(layout=True)  # Textual leaves it as wide as its first label
         button.focus()
 
-    async def _check(self, request: LaunchRequest, script: str) -> list[CheckRow]:
+    async def _check(self, request: LaunchRequest, script: str) -> None:
         """Check what could fail the launch; show the results as they come."""
         rows: list[CheckRow] = []
         due = 0.0
-        self._show_preview(script, format_checks(rows, done=False))
+        self._show_plan(script, rows, done=False)
         async for row in self.console.operator.launches.check(request):
             rows.append(row)
+            self._skips_checks = self._skips_checks or row.hinders
             if (now := time.monotonic()) >= due:
-                self._show_preview(script, format_checks(rows, done=False))
+                self._show_plan(script, rows, done=False)
                 due = now + CHECKS_SHOWN_INTERVAL_S
-        self._show_preview(script, format_checks(rows, done=True))
-        return rows
+        self._show_plan(script, rows, done=True)
+
+    def _show_plan(self, script: str, rows: Sequence[CheckRow], *, done: bool) -> None:
+        """Show the results so far, the equivalent command, and what would run."""
+        self._show_preview(f"{SAME_IN_A_SHELL}\n{self.equivalent()}\n\n{script}", format_checks(rows, done=done))
 
     def action_page(self, by: int) -> None:
         """Scroll the preview, whichever field has the focus."""
@@ -221,6 +246,7 @@ class LaunchDialog(Dialog["str | None"]):
         """Cancel the plan and disable Launch."""
         self.console.tasks.cancel(PLAN)
         self._spec = None
+        self._skips_checks = False
         self.query_one("#launch", Button).disabled = True
 
     def _failed(self, problem: TpuTuiError) -> None:

@@ -17,7 +17,14 @@ from tui.console.data.store import DataSource
 from tui.console.render import tables
 from tui.console.render.describe import format_document
 from tui.console.render.run_summary import list_status_fields
-from tui.console.screens.base import NARROW, REMOTE_SHELL_BINDINGS, MainScreen, apply_breakpoints, is_on_top
+from tui.console.screens.base import (
+    FRAMELESS,
+    NARROW,
+    REMOTE_SHELL_BINDINGS,
+    MainScreen,
+    apply_breakpoints,
+    is_on_top,
+)
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.footer import KeyFooter
 from tui.console.widgets.headline import Headline
@@ -33,6 +40,8 @@ from tui.pod.slice import Slice
 if TYPE_CHECKING:
     from tui.operator import Digest, LatestFigures, RunDirectory, RunStatus
 
+PASSED = "-passed"
+"""The class of the screen while every check of the slice has passed: one line beneath its workers stands for them."""
 UPPER_PANES = ("slices", "workers", "checks")
 EMPTY = "-empty"
 """The class of the screen while there is no slice: the list of slices, which explains why, takes the upper half."""
@@ -73,6 +82,8 @@ class PodScreen(MainScreen):
         self._shows_every_run = False
         self._run_rows: dict[str, tuple[RunStatus, LatestFigures | None, TableRow]] = {}
         self._checks: Digest | None = None
+        self._lists_passed = False
+        """Whether the user asked for the checks of this slice: they are listed although all have passed."""
         self._seen: dict[str, tuple[object, ...]] = {}
         self._headline = Headline(id="headline")
         self._tables = {
@@ -86,7 +97,7 @@ class PodScreen(MainScreen):
         self._slices_and_workers = Container(self._panes["slices"], self._panes["workers"], id="left")
 
     def compose(self) -> ComposeResult:
-        """Lay out three panes side by side, two of them stacked, or behind tabs, by size; the runs beneath."""
+        """Lay out the runs, and above them three panes: beside or above one another, or behind tabs, by size."""
         apply_breakpoints(self)
         yield self._headline
         yield TabBar([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
@@ -161,7 +172,11 @@ class PodScreen(MainScreen):
         self._tables["checks"].set_empty(tables.format_check_hint(chosen))
         self._tables["workers"].show(tables.make_worker_rows(chosen, reading.value))
         self._panes["workers"].set_title(f"workers of {chosen.name}" if chosen else "workers")
-        self._panes["workers"].show_reading(reading, now)
+        note = ""
+        if self.has_class(PASSED) and self._checks is not None:
+            note = tables.format_passed(self._checks, self.console.store.get(checks_of(chosen)).age(now))
+            reading = replace(reading, at=None)
+        self._panes["workers"].show_reading(reading, now, note)
 
     def _take_checks(self, chosen: Slice | None, now: float) -> None:
         checks = checks_of(chosen)
@@ -169,8 +184,23 @@ class PodScreen(MainScreen):
             return
         reading = self.console.store.get(checks)
         self._checks = found = digest(reading.value) if reading.value else None
+        self._collapse_checks()
         self._tables["checks"].show(tables.make_check_rows(found) if found else [])
         self._panes["checks"].show_reading(reading, now, found.summary if found else "")
+
+    def _collapse_checks(self) -> None:
+        """Reduce the checks to a line if all have passed, unless the user asked for them; expand them on trouble."""
+        reading = self.console.store.get(checks_of(self.chosen_slice()))
+        findings = self._checks.findings if self._checks and not (reading.busy or reading.problems) else ()
+        has_passed = bool(findings) and all(finding.status == "pass" for finding in findings)
+        has_frames = not (self.has_class(NARROW) or self.has_class(FRAMELESS))
+        self.set_class(has_passed and has_frames and not self._lists_passed, PASSED)
+        self._seen.pop("workers", None)
+
+    def _list_checks(self, lists: bool) -> None:
+        """List passed checks too, or no longer."""
+        self._lists_passed = lists
+        self._collapse_checks()
 
     def _take_runs(self, now: float) -> None:
         if not self._is_new("runs", now, RUNS):
@@ -234,10 +264,14 @@ class PodScreen(MainScreen):
 
     def action_pane(self, name: str) -> None:
         """Focus a pane; on a narrow screen, bring it up."""
+        self._list_checks(name == "checks")
         if name in UPPER_PANES:
             self.query_one(TabBar).choose(name)
             self._show_upper(name)
-        self.set_focus(self._tables[name])
+        if self._panes[name].display:
+            self.set_focus(self._tables[name])
+        else:
+            self.call_after_refresh(self._tables[name].focus)
 
     @on(TabBar.TabChosen)
     def _bring_up(self, event: TabBar.TabChosen) -> None:
@@ -257,10 +291,12 @@ class PodScreen(MainScreen):
     @on(LineTable.RowHighlighted)
     def _look_closer(self, event: LineTable.RowHighlighted) -> None:
         if event.table.id == "slices":
+            self._list_checks(False)
             self.console.perform(intents.SliceHighlighted(self.chosen_slice()))
 
     def action_check(self) -> None:
         """Check the chosen slice."""
+        self._list_checks(True)
         self.console.perform(intents.CheckRequested(self.chosen_slice()))
         self._show_upper("checks")
         self.query_one(TabBar).choose("checks")

@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Button, Static
 
+from tui.console.render.equivalent_commands import command_line
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import LiveDialog, make_plain_text
 from tui.console.widgets.tables.row_table import RowTable, TableRow
@@ -81,6 +82,10 @@ class StopDialog(LiveDialog["str | None"]):
             self._table,
             self._progress_text,
         ]
+
+    def equivalent(self) -> str:
+        """Return the command that stops the run."""
+        return command_line(self.console.operator.settings, "stop", self._run.id)
 
     def buttons(self) -> Sequence[Button]:
         """Return the two answers, the harmless one first."""

@@ -1,4 +1,4 @@
-"""The footer: as many keys as fit, the most useful first, none of them cut."""
+"""The footer: as many keys as fit, the most used first, none of them cut, and last the key that shows all of them."""
 
 from __future__ import annotations
 
@@ -17,24 +17,28 @@ KEY_GAP_COLUMNS = 2
 ACTION_ORDER = (
     "open",
     "back",
-    "app.show_help",
     "new_run",
     "stop_run",
-    "check",
     "logs",
+    "check",
     "filter",
-    "follow",
-    "app.ask_quit",
-    "describe",
-    "next_sort",
-    "shell",
-    "execute",
-    "export",
     "app.command_palette",
+    "follow",
+    "describe",
+    "execute",
+    "shell",
+    "export",
     "zoom",
+    "app.ask_quit",
+    "next_sort",
+    "equivalents",
     "delete_slice",
 )
 """Actions in the order in which their keys are shown; others come after them."""
+ALL_KEYS_ACTION = "app.show_help"
+"""The action whose key has the last place, however little room there is."""
+MORE = "More"
+"""What that key is called while some keys are not shown."""
 
 
 class ShownKey(NamedTuple):
@@ -88,15 +92,20 @@ class KeyFooter(Widget):
         for active in self.screen.active_bindings.values():
             if active.binding.show:
                 bindings.setdefault(active.binding.action, active)
-        room = self.app.size.width
-        keys: list[ShownKey] = []
-        for _, binding, is_enabled, _ in sorted(bindings.values(), key=_get_place):
-            key = ShownKey(binding.key, self.app.get_key_display(binding), binding.description, is_enabled)
-            room -= key.width
-            if room < -1:  # the blank after the last one may be missing
-                break
-            keys.append(key)
-        return tuple(keys)
+        last = [self._make_key(active) for active in [bindings.pop(ALL_KEYS_ACTION, None)] if active]
+        keys = [self._make_key(active) for active in sorted(bindings.values(), key=_get_place)]
+        room = self.app.size.width + 1  # the blank after the last one may be missing
+        if sum(key.width for key in keys + last) <= room:
+            return (*keys, *last)
+        last = [key._replace(description=MORE) for key in last]
+        room -= sum(key.width for key in last)
+        while keys and sum(key.width for key in keys) > room:
+            keys.pop()
+        return (*keys, *last)
+
+    def _make_key(self, active: ActiveBinding) -> ShownKey:
+        binding = active.binding
+        return ShownKey(binding.key, self.app.get_key_display(binding), binding.description, active.enabled)
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002
         """Draw the line."""

@@ -196,6 +196,19 @@ class History:
             trail[0] = self._first[row]
         return trail
 
+    def loss_medians(self, rows: Ints) -> Floats:
+        """Return the median of some rows' newest losses at the end of each cell, by cell; NaN where none is used."""
+        medians, used = np.full(BUCKETS, np.nan), self._grid.used
+        rows = rows[self.counts[rows] > 0]
+        medians[used] = median_of(np.ascontiguousarray(self._newest_values(rows, used)[:, :, 0]))
+        return medians
+
+    def loss_deviations(self, row: int, medians: Floats) -> Floats:
+        """Return how far a core's losses are above `loss_medians`, oldest first."""
+        cells = self._full(row)
+        deviations: Floats = self._pairs[row, cells, 0] - medians[cells]
+        return deviations
+
     def rates(self, row: int) -> Trail:
         """Return a core's rate, oldest first."""
         trail: Trail = self._pairs[row, self._full(row), 1]

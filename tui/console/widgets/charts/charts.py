@@ -91,9 +91,10 @@ class Chart(Vertical):
         values = np.concatenate([line[np.isfinite(line)] for line, _ in lines]) if lines else x
         self.has_curve = plot.display = len(x) > 1 and len(values) > 0
         self._empty.display = not self.has_curve
-        self._empty.update(
-            "no samples yet" if not len(x) else "no figures yet" if not len(values) else "only one point so far"
-        )
+        if not self.has_curve:
+            self._empty.update(
+                "no samples yet" if not len(x) else "no figures yet" if not len(values) else "only one point so far"
+            )
         plot.clear()
         if isinstance(self.parent, Pane):
             self.parent.set_subtitle(label)

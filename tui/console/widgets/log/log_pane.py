@@ -310,15 +310,11 @@ class LogPane(LineView):
         self.scroll_to(y=min(max(0, top), self._last_top()), animate=False)
         self._announce()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Enable the keys for matches only with a filter; else they belong to the screen."""
-        if action in ("match", "around"):
-            return self._found is not None
-        return super().check_action(action, parameters)
-
     def action_match(self, by: int) -> None:
         """Show the next or previous match in context; at first a visible one."""
         if self._found is None or not self._found.count:
+            text = "No lines match" if self.filter_text else "Press / to search; n and N step through what it finds"
+            self.notify(text, timeout=3)
             return
         last = self._found.count - 1
         place = (last if self.follow else self.scroll_offset.y) if self._match is None else self._match + by

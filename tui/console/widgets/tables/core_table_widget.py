@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,14 +12,31 @@ from textual.binding import Binding, BindingType
 from tui.console.render import state_styles
 from tui.console.render.safe_text import format_number
 from tui.console.widgets.tables.line_table import LineTable
-from tui.console.widgets.tables.sparkline import draw_sparkline
+from tui.console.widgets.tables.sparkline import draw_deviations, draw_sparkline
 from tui.console.widgets.tables.table_columns import Cell, Column
-from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, SORT_KEYS, UNKNOWN, CoreState, Ints, Snapshot
+from tui.logs.snapshot import (
+    HAS_GLOBAL_RATE,
+    HAS_LOSS,
+    HAS_RATE,
+    SORT_KEYS,
+    UNKNOWN,
+    CoreState,
+    Floats,
+    Ints,
+    Snapshot,
+)
 
 TREND = "trend"
 RATE_TREND = "rate_trend"
 TREND_WIDTH, WIDEST_TREND = 10, 64
 """Columns of a trend: at most as many as a core's history has points."""
+MIN_CORES_TO_COMPARE = 3
+"""Cores from which a core's losses are compared with the pod's median: fewer show their own trend."""
+MEDIAN_SAMPLE_CORES = 256
+"""Cores that the pod's median is taken of at most, evenly spread: it is worked out for every snapshot."""
+MIN_DEVIATION_SCALE = 0.05
+"""Share of the median loss that fills the scale of deviations at least: small noise must not look like a storm."""
+LOSS_TREND, LOSS_DEVIATION = "loss trend", "vs median"
 LOSS_WIDTH, RATE_WIDTH, RATES_WIDTH = 9, 8, 9
 
 COLUMNS = (
@@ -31,7 +49,7 @@ COLUMNS = (
     Column("loss", "loss", LOSS_WIDTH, right=True),
     Column("rate", "rate", RATE_WIDTH, right=True, rank=1),
     Column("global_rate", "global", RATES_WIDTH, right=True, rank=6),
-    Column(TREND, "loss trend", TREND_WIDTH, right=True, rank=3, flexible=1, most=WIDEST_TREND),
+    Column(TREND, LOSS_TREND, TREND_WIDTH, right=True, rank=3, flexible=1, most=WIDEST_TREND),
     Column(RATE_TREND, "rate trend", WIDEST_TREND, right=True, rank=10, leaves=WIDEST_TREND - TREND_WIDTH),
     Column("clock", "clock", 9, right=True, rank=7),
     Column("device", "device", 8, rank=8),
@@ -64,6 +82,9 @@ class CoreTableWidget(LineTable):
         self._reading = False
         self._is_launching = False
         self._failed_worker: int | None = None
+        self._medians: Floats | None = None
+        """The pod's median losses over the run, once a row of this snapshot needed them."""
+        self._scale = 1.0
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -90,8 +111,18 @@ class CoreTableWidget(LineTable):
         if snapshot is not self._snapshot or state != before:
             self._snapshot = snapshot
             self._unseen, self._reading, self._is_launching, self._failed_worker = state
+            self._medians = None
+            self._name_trend(LOSS_DEVIATION if len(snapshot) >= MIN_CORES_TO_COMPARE else LOSS_TREND)
             self.reorder()
             self.rows_changed()
+
+    def _name_trend(self, title: str) -> None:
+        """Set the title of the column of losses over time."""
+        columns = tuple(replace(column, title=title) if column.key == TREND else column for column in self.columns)
+        if columns != self.columns:
+            self.columns = columns
+            self._layout_width = -1
+            self.refresh()
 
     def reorder(self) -> None:
         """Sort and filter on the columns; no row is made."""
@@ -162,16 +193,34 @@ class CoreTableWidget(LineTable):
         )
 
     def _trend(self, snapshot: Snapshot, place: int) -> str:
-        if snapshot.history is None:
-            return ""
         width = self.width_of(TREND)
-        return draw_sparkline(snapshot.history.losses(int(snapshot.row[place])), width) if width else ""
+        if not width or snapshot.history is None:
+            return ""
+        row = int(snapshot.row[place])
+        if len(snapshot) < MIN_CORES_TO_COMPARE:
+            return draw_sparkline(snapshot.history.losses(row), width)
+        if self._medians is None:
+            step = -(-len(snapshot) // MEDIAN_SAMPLE_CORES)
+            self._medians = snapshot.history.loss_medians(snapshot.row[::step])
+            self._scale = deviation_scale(snapshot)
+        return draw_deviations(snapshot.history.loss_deviations(row, self._medians), width, self._scale)
 
     def _rate_trend(self, snapshot: Snapshot, place: int) -> str:
         width = self.width_of(RATE_TREND)
         if not width or snapshot.history is None:
             return ""
-        return draw_sparkline(snapshot.history.rates(int(snapshot.row[place])), width)
+        rates = snapshot.history.rates(int(snapshot.row[place]))
+        highest = max(float(one[np.isfinite(one)].max(initial=0.0)) for one in (rates, snapshot.rate))
+        return draw_sparkline(rates, width, high=highest or None)
+
+
+def deviation_scale(snapshot: Snapshot) -> float:
+    """Return the deviation of a loss from the median that fills the scale: the largest one there is now."""
+    known = snapshot.loss[np.isfinite(snapshot.loss)]
+    if not len(known):
+        return 1.0
+    median = float(np.median(known))
+    return max(float(np.abs(known - median).max()), MIN_DEVIATION_SCALE * abs(median))
 
 
 _LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
