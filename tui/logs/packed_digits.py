@@ -158,4 +158,4 @@ def decimal(digits: Words, decimals: int) -> Floats:
     whole = digits & FIRST[7 - decimals]
     whole <<= BYTE
     whole |= digits & LAST[decimals]
-    return eight_digits(whole) / 10.0**decimals
+    return eight_digits(whole).view(np.int64) / 10.0**decimals
