@@ -11,6 +11,7 @@ from tui.logs._compat_numpy import Floats, Ints, np, npt, places_of
 from tui.logs.history.grid import BUCKETS, SeriesGrid
 from tui.logs.history.grouping import MOST_ROWS, RowGroups, ends_of
 from tui.logs.history.time_axis import Clocks, SeriesAxis
+from tui.logs.packed_digits import Figures
 
 __all__ = ["BUCKETS", "MOST_ROWS", "CoreSeries", "History", "PodSeries", "median_of"]
 
@@ -101,8 +102,8 @@ class History:
     def add(
         self,
         runs: RowGroups,
-        loss: Floats,
-        rate: Floats,
+        loss: Figures,
+        rate: Figures,
         epoch: Ints,
         step: Ints,
         time: Floats,
