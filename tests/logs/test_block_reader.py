@@ -177,7 +177,7 @@ def test_plain_lines_are_taken_by_the_fast_way_and_no_others() -> None:
     assert found.left.tolist() == [1, 3, 4, 5]
     samples = found.samples
     assert (samples.slot.tolist(), samples.core.tolist(), samples.epoch.tolist()) == ([5, 6], [3, 9], [1, -1])
-    assert (samples.device.tolist(), samples.loss.tolist(), samples.rate.tolist()) == (
+    assert (samples.device.tolist(), samples.loss[:].tolist(), samples.rate[:].tolist()) == (
         [0, 10],
         [6.875, 6.875],
         [258.47, 258.47],

@@ -7,6 +7,7 @@ shows in a byte's high bit once the complement is added.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tui.logs._compat_numpy import Floats, Ints, Words, np, places_of
 
@@ -158,4 +159,25 @@ def decimal(digits: Words, decimals: int) -> Floats:
     whole = digits & FIRST[7 - decimals]
     whole <<= BYTE
     whole |= digits & LAST[decimals]
-    return eight_digits(whole) / 10.0**decimals
+    return eight_digits(whole).view(np.int64) / 10.0**decimals
+
+
+@dataclass(frozen=True, eq=False)
+class Decimals:
+    """A column of decimal numbers that are still digits: only those asked for are parsed."""
+
+    digits: Words
+    decimals: int
+
+    def __len__(self) -> int:
+        return len(self.digits)
+
+    def __getitem__(self, places: Any) -> Floats:
+        return decimal(self.digits[places], self.decimals)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.asarray(self[:], dtype)
+
+
+Figures = Floats | Decimals
+"""Losses or rates. Most of a long log are superseded within their block: parsing all costs 2 % of reading it."""

@@ -90,7 +90,7 @@ class SummaryCache:
         temporary = place.with_suffix(f".{os.getpid()}")
         mark = _fingerprint(before, reader)
         with suppress(OSError):
-            changed = _fingerprint(os.stat(log), reader) != mark  # noqa: PTH116
+            changed = _file_version(os.stat(log)) != _file_version(before)  # noqa: PTH116
             if changed or time.time() - before.st_mtime < _SETTLED_AFTER_S:
                 return
             make_private(self.directory)
@@ -123,16 +123,23 @@ def _hash_edges(log: Path) -> str:
 
 def _fingerprint(stat: os.stat_result, reader: Iterable[str]) -> list[Any]:
     """Return what must be the same for a summary to be valid."""
-    return [__version__, _hash_reader(), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, *reader]
+    return [__version__, _hash_reader(), *_file_version(stat), *reader]
+
+
+def _file_version(stat: os.stat_result) -> tuple[int, ...]:
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _hash_reader() -> str:
     """Return a digest of every file's path, size and time of change below `READER_DIRECTORY`, patterns included."""
     digest = hashlib.sha256()
     with suppress(OSError):
-        for path in sorted(READER_DIRECTORY.rglob("*")):
-            if "__pycache__" not in path.parts and not path.is_dir():
-                stat = path.stat()
+        # `Path.rglob` costs four times as much, for every log that is opened.
+        for folder, folders, names in os.walk(READER_DIRECTORY):
+            folders[:] = sorted(name for name in folders if name != "__pycache__")
+            for name in sorted(names):
+                path = f"{folder}/{name}"
+                stat = os.stat(path)  # noqa: PTH116
                 digest.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 

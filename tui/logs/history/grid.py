@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tui.logs._compat_numpy import Floats, Ints, np, places_of
+import math
+
+from tui.logs._compat_numpy import Ints, np, places_of
 from tui.logs.history.time_axis import Placed
 
 BUCKETS = 64
@@ -14,12 +16,12 @@ class SeriesGrid:
 
     def __init__(self) -> None:
         self.shift = 0
-        self.time: Floats = np.full(BUCKETS, np.nan)
+        # Lists: they are read and written cell by cell.
+        self.time = [math.nan] * BUCKETS
         """The moment of the newest sample in each cell."""
-        self.epoch: Ints = np.full(BUCKETS, -1, np.int64)
-        self.step: Ints = np.full(BUCKETS, -1, np.int64)
+        self.epoch, self.step = [-1] * BUCKETS, [-1] * BUCKETS
         """Epoch and step of the core that had come furthest."""
-        self.samples: Ints = np.zeros(BUCKETS, np.int64)
+        self.samples = [0] * BUCKETS
         self._is_empty = True
         self._base = self._low = self._high = 0
         """The first cell's place on the axis, counted in cells; the first and last tick of all samples."""
@@ -27,7 +29,7 @@ class SeriesGrid:
     @property
     def used(self) -> Ints:
         """Return the cells that have samples."""
-        return places_of(self.samples > 0)
+        return places_of(np.array(self.samples) > 0)
 
     def fit(self, placed: Placed) -> Ints | None:
         """Make the cells reach over these samples too; where each old cell's content goes, None where it stays."""
@@ -53,10 +55,12 @@ class SeriesGrid:
         return target
 
     def _move(self, target: Ints) -> None:
-        old = [(cell, self.time[cell], self.epoch[cell], self.step[cell], self.samples[cell]) for cell in self.used]
-        self.time[:], self.epoch[:], self.step[:], self.samples[:] = np.nan, -1, -1, 0
+        old = zip(target.tolist(), self.time, self.epoch, self.step, self.samples, strict=True)
+        self.time = [math.nan] * BUCKETS
+        self.epoch, self.step, self.samples = [-1] * BUCKETS, [-1] * BUCKETS, [0] * BUCKETS
         for cell, time, epoch, step, samples in old:
-            self._add(int(target[cell]), time, int(epoch), int(step), int(samples))
+            if samples:
+                self._add(cell, time, epoch, step, samples)
 
     def cells(self, placed: Placed) -> Ints | int:
         """Return the cell of each sample; one number where it is the same for all."""
@@ -71,14 +75,17 @@ class SeriesGrid:
             steps = step if furthest == epoch.min() else step[epoch == furthest]
             self._add(cells, placed.newest, furthest, int(steps.max()), len(step))
             return
-        order = cells.argsort(kind="stable")
-        ordered, epoch, step = cells[order], epoch[order], step[order]
-        starts = np.append(0, places_of(ordered[1:] != ordered[:-1]) + 1)
+        moments = placed.moments
+        if (cells[1:] < cells[:-1]).any():
+            order = cells.argsort(kind="stable")
+            cells, moments, epoch, step = cells[order], moments[order], epoch[order], step[order]
+        starts = np.append(0, places_of(cells[1:] != cells[:-1]) + 1)
         sizes = np.diff(starts, append=len(cells))
         most = np.maximum.reduceat
         furthest_of = most(epoch, starts)
-        steps = most(np.where(epoch == furthest_of.repeat(sizes), step, -1), starts)
-        columns = ordered[starts], most(placed.moments[order], starts), furthest_of, steps, sizes
+        if furthest_of.max() > epoch.min():
+            step = np.where(epoch == furthest_of.repeat(sizes), step, -1)
+        columns = cells[starts], most(moments, starts), furthest_of, most(step, starts), sizes
         for row in zip(*(column.tolist() for column in columns), strict=True):
             self._add(*row)
 

@@ -11,6 +11,7 @@ from tui.logs._compat_numpy import Floats, Ints, np, npt, places_of
 from tui.logs.history.grid import BUCKETS, SeriesGrid
 from tui.logs.history.grouping import MOST_ROWS, RowGroups, ends_of
 from tui.logs.history.time_axis import Clocks, SeriesAxis
+from tui.logs.packed_digits import Figures
 
 __all__ = ["BUCKETS", "MOST_ROWS", "CoreSeries", "History", "PodSeries", "median_of"]
 
@@ -101,8 +102,8 @@ class History:
     def add(
         self,
         runs: RowGroups,
-        loss: Floats,
-        rate: Floats,
+        loss: Figures,
+        rate: Figures,
         epoch: Ints,
         step: Ints,
         time: Floats,
@@ -126,26 +127,27 @@ class History:
         cells = self._grid.cells(placed)
         self._grid.note(cells, placed, epoch, step)
         at, last = self._last_of_each(runs, cells)
+        pairs = np.empty((len(last), 2), np.float32)
         with np.errstate(over="ignore"):
-            self._pairs[at] = np.stack((loss[last], rate[last]), axis=1)
+            pairs[:, 0], pairs[:, 1] = loss[last], rate[last]
+        self._cells.reshape(-1)[at] = pairs.view(np.uint64)[:, 0]
         for whole, values in zip(self._own, (epoch, step, time), strict=False):
-            whole[at] = values[last]
+            whole.reshape(-1)[at] = values[last]
 
-    def _last_of_each(self, runs: RowGroups, cells: Ints | int) -> tuple[tuple[Ints, Ints], Ints]:
-        """Return each row's last sample in each cell: row and cell, and the sample's place in the batch."""
+    def _last_of_each(self, runs: RowGroups, cells: Ints | int) -> tuple[Ints, Ints]:
+        """Return each row's last sample in each cell: the cell's place among all rows', the sample's in the batch."""
         rows = runs.rows
         if isinstance(cells, int):
             newest = np.maximum(self._last[rows], cells).astype(np.int64)
             self._last[rows] = newest
-            return (rows, newest), runs.order[runs.ends]
-        ordered = cells[runs.order]
-        ordered[runs.starts] = np.maximum(ordered[runs.starts], self._last[rows])
-        ordered += (np.arange(len(rows)) * BUCKETS).repeat(runs.sizes)
-        ordered = np.maximum.accumulate(ordered)
-        ends = ends_of(ordered)
-        self._last[rows] = ordered[runs.ends] % BUCKETS
-        which, cell = np.divmod(ordered[ends], BUCKETS)
-        return (rows[which], cell), runs.order[ends]
+            return rows * BUCKETS + newest, runs.order[runs.ends]
+        places: Ints = cells.take(runs.order)
+        places[runs.starts] = np.maximum(places[runs.starts], self._last[rows])
+        places += runs.ordered.astype(np.int64) * BUCKETS
+        np.maximum.accumulate(places, out=places)
+        self._last[rows] = places[runs.ends] % BUCKETS
+        ends = ends_of(places)
+        return places[ends], runs.order[ends]
 
     def _begin(self, rows: Ints, losses: Floats) -> None:
         """Make room for rows without samples before, and keep the first loss of each."""
@@ -186,8 +188,8 @@ class History:
         used, cores = self._grid.used, np.count_nonzero(self.counts[: self._rows])
         if not self._axis.is_time or len(used) < 2 or self.counts.max() < 2:
             return float("nan")
-        passed = np.diff(self._grid.time[used])
-        return float(np.median(passed * cores / self._grid.samples[used[1:]]))
+        passed = np.diff(np.array(self._grid.time)[used])
+        return float(np.median(passed * cores / np.array(self._grid.samples)[used[1:]]))
 
     def losses(self, row: int) -> Trail:
         """Return a core's loss, oldest first; the very first sample stands at the front."""
@@ -241,9 +243,9 @@ class History:
         loss = np.ascontiguousarray(values[:, :, 0])
         return PodSeries(
             began=self._axis.origin,
-            time=self._grid.time[used],
-            epoch=self._grid.epoch[used],
-            step=self._grid.step[used],
+            time=np.array(self._grid.time)[used],
+            epoch=np.array(self._grid.epoch, np.int64)[used],
+            step=np.array(self._grid.step, np.int64)[used],
             loss_median=median_of(loss),
             loss_min=np.fmin.reduce(loss, axis=1, initial=np.nan).astype(np.float64),
             loss_max=np.fmax.reduce(loss, axis=1, initial=np.nan).astype(np.float64),

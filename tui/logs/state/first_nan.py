@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tui.logs._compat_numpy import Ints, np, npt, places_of
+from tui.logs.packed_digits import Decimals
 from tui.logs.snapshot import HAS_LOSS, UNKNOWN, FirstNanColumns
 from tui.logs.state.samples import Samples
 
@@ -34,6 +35,8 @@ class FirstNans:
 
     def may_take(self, samples: Samples) -> bool:
         """Whether these samples could change any record."""
+        if isinstance(samples.loss, Decimals):
+            return self._are_broken
         if not self._are_broken and np.isfinite(samples.loss).all():
             return False
         return self._are_broken or not np.isfinite(samples.loss[(samples.known & HAS_LOSS) > 0]).all()

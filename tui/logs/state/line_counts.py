@@ -53,7 +53,7 @@ class LineCounts:
         if are_samples:
             self._samples[: len(counts)] += counts
         self._is_wall |= is_wall
-        self._newest[: len(counts)] = np.fmax(self._newest[: len(counts)], _newest_of(slots, seen, len(counts)))
+        self._newest[: len(counts)] = np.fmax(self._newest[: len(counts)], _newest_of(slots, seen, counts))
 
     def settle(self, slots: Sequence[LogSource]) -> None:
         """Give the slots what was counted."""
@@ -64,10 +64,12 @@ class LineCounts:
         self._is_wall = False
 
 
-def _newest_of(slots: Ints, seen: Floats, size: int) -> Floats:
-    """Return the newest time of each of so many slots; NaN none."""
-    newest = np.full(size, np.nan)
-    if (seen[1:] >= seen[:-1]).all():
+def _newest_of(slots: Ints, seen: Floats, slot_counts: Ints) -> Floats:
+    """Return the newest time of each slot (NaN none); `slot_counts` says how many lines each has."""
+    newest = np.full(len(slot_counts), np.nan)
+    if (seen == seen[:1]).all():
+        newest[slot_counts > 0] = seen[:1]
+    elif (seen[1:] >= seen[:-1]).all():
         # Of several values for one place numpy keeps the last.
         newest[slots] = seen
     else:

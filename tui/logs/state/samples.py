@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tui.logs._compat_numpy import Floats, Ints, np, npt
-from tui.logs.packed_digits import clock_seconds
+from tui.logs.packed_digits import Figures, clock_seconds
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE
 
 CLOCK_BYTES = 24
@@ -24,9 +24,9 @@ class Samples:
     device: Ints
     epoch: Ints
     step: Ints
-    loss: Floats
-    rate: Floats
-    global_rate: Floats
+    loss: Figures
+    rate: Figures
+    global_rate: Figures
     known: npt.NDArray[np.uint8]
     clock: npt.NDArray[np.bytes_]
     time: Floats

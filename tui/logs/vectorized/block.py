@@ -161,7 +161,7 @@ class _Block:
         """
         owners = self._owners(starts)
         slots = self._default_slots(owners, prefix == 0)
-        times = self._nows[owners]
+        times = self._nows.take(owners)
         places = places_of(prefix > 0)
         if not len(places):
             return slots, times, slots >= 0, (_NAN, _NAN)
@@ -219,12 +219,11 @@ class _Block:
 
     def _default_slots(self, owners: Ints, bare: Bools) -> Ints:
         """Return the slot of each line where its stream has lines without a prefix; else -1."""
-        streams = self._stream_of[owners]
         homes = np.full(len(self._streams), -1, np.int64)
-        for place in places_of(np.bincount(streams[bare]) > 0).tolist():
+        for place in places_of(np.bincount(self._stream_of[owners[bare]]) > 0).tolist():
             slot = self._streams[place].slot
             homes[place] = self._unnamed_slot() if slot is None else slot
-        slots: Ints = homes[streams]
+        slots: Ints = homes[self._stream_of].take(owners)
         return slots
 
     def _find(self, owners: Ints, tails: Words) -> Ints:

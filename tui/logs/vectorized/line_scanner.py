@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tui.logs._compat_numpy import Bools, Floats, Ints, Words, np, npt, places_of
+from tui.logs._compat_numpy import Bools, Ints, Words, np, npt, places_of
 from tui.logs.files.block_buffer import PAD, BlockBuffer
 from tui.logs.packed_digits import (
     BYTE,
@@ -20,8 +20,9 @@ from tui.logs.packed_digits import (
     LOSS_DECIMALS,
     RATE_DECIMALS,
     TEN,
+    Decimals,
     DigitField,
-    decimal,
+    Figures,
     expected,
     field_of,
     strange_bytes,
@@ -70,9 +71,9 @@ class TrainingLines:
     device: Ints
     epoch: Ints
     step: Ints
-    loss: Floats
-    rate: Floats
-    global_rate: Floats
+    loss: Figures
+    rate: Figures
+    global_rate: Figures
     clock: npt.NDArray[np.bytes_]
 
     def part(self, chosen: Bools) -> TrainingLines:
@@ -234,12 +235,12 @@ class _Fields:
         self.skip(field.length if wanted is None else np.where(wanted, field.length, 0))
         return field
 
-    def decimal(self, decimals: int) -> Floats:
+    def decimal(self, decimals: int) -> Decimals:
         """Read numbers of at most eight characters with so many decimals."""
         field = field_of(self._words(), _POINTED[decimals])
         self.good &= field.length >= decimals + len("0.")
         self.skip(field.length)
-        return decimal(field.digits, decimals)
+        return Decimals(field.digits, decimals)
 
     def clock(self) -> npt.NDArray[np.bytes_]:
         """Read clocks."""
