@@ -120,6 +120,16 @@ async def test_a_creation_whose_answer_is_lost_makes_one_slice_and_is_waited_for
     assert len(operations) == 1
 
 
+async def test_a_lost_creation_is_found_on_any_page_of_operations(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.localpod.api.resources.paging.MAX_PAGE_SIZE", 1)
+    await created(cloud, name="earlier")
+    cloud.service.faults.lost_answers["CreateNode"] = 1
+
+    assert (await created(cloud))[-1].text == "pod is READY"
+
+
 async def test_a_slice_of_another_person_is_never_taken_for_a_lost_one(cloud: Cloud) -> None:
     await created(cloud, kind="v2-32")
     cloud.service.faults.lost_answers["CreateNode"] = 1

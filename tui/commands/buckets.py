@@ -36,15 +36,18 @@ def add_command(commands: Commands) -> None:
 
 async def create_bucket(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Create the bucket and print where it is."""
+    from tui.operator.files import bucket_url
+
+    name = str(bucket_url(args.bucket))
     slice_ = await operator.slices.get(args.slice)
     location = operator.files.region_for(slice_)
     if args.dry_run:
-        out.note(f"Would create {args.bucket} in {location}, the region of {slice_.name}. Nothing was changed.")
+        out.note(f"Would create {name} in {location}, the region of {slice_.name}. Nothing was changed.")
     else:
-        location = await operator.files.create_bucket(args.bucket, slice_)
-        out.note(f"Created {args.bucket} in {location}, the region of {slice_.name}.")
+        location = await operator.files.create_bucket(name, slice_)
+        out.note(f"Created {name} in {location}, the region of {slice_.name}.")
     if out.as_json:
-        out.document({"bucket": args.bucket, "location": location, "slice": slice_.name, "dry_run": args.dry_run})
+        out.document({"bucket": name, "location": location, "slice": slice_.name, "dry_run": args.dry_run})
     return 0
 
 

@@ -120,17 +120,27 @@ class SliceCreation:
         node = await self._wait.node(path)
         if node is None or node.labels.get(CREATED_BY[0]) != CREATED_BY[1] or not _is_alike(node, request):
             return None
-        answer = await self._api.ask(
-            what, lambda client, timeout: client.list_operations({"name": place}, **request_options(timeout))
-        )
         creations: list[tuple[float, Operation]] = []
-        for operation in answer.operations:
+        async for operation in self._operations(place, what):
             metadata = tpu_v2.OperationMetadata()
             operation.metadata.Unpack(tpu_v2.OperationMetadata.pb(metadata))
             if (metadata.target, metadata.verb) == (path, "create"):
                 created: Any = metadata.create_time
                 creations.append((created.timestamp(), operation))
         return max(creations, key=lambda one: one[0])[1] if creations else None
+
+    async def _operations(self, place: str, what: str) -> AsyncIterator[Operation]:
+        """Yield the zone's operations; the client's method returns single pages."""
+        page = {"name": place}
+        while True:
+            answer = await self._api.ask(
+                what, lambda client, timeout: client.list_operations(page, **request_options(timeout))
+            )
+            for operation in answer.operations:
+                yield operation
+            page["page_token"] = answer.next_page_token
+            if not answer.next_page_token:
+                return
 
     async def _queue(self, request: SliceRequest, place: str, what: str) -> Operation:
         from google.cloud import tpu_v2

@@ -134,22 +134,14 @@ def rate_limited(retry_after_seconds: int = 0) -> ApiError:
         f"Quota exceeded for quota metric 'Requests' and limit 'Requests per minute' of service '{SERVICE}' for "
         "consumer 'project_number:1'."
     )
-    info = error_details_pb2.ErrorInfo(
-        reason="RATE_LIMIT_EXCEEDED",
-        domain="googleapis.com",
-        metadata={"service": SERVICE, "quota_metric": metric, "consumer": "projects/1"},
-    )
+    info = _service_info("RATE_LIMIT_EXCEEDED", quota_metric=metric, consumer="projects/1")
     return ApiError("RESOURCE_EXHAUSTED", message, [info, *_retry_info(retry_after_seconds)])
 
 
 def service_disabled(project: str) -> ApiError:
     """Return the error of a project that has not enabled the API."""
     page = f"https://console.developers.google.com/apis/api/{SERVICE}/overview?project={project}"
-    info = error_details_pb2.ErrorInfo(
-        reason="SERVICE_DISABLED",
-        domain="googleapis.com",
-        metadata={"service": SERVICE, "consumer": f"projects/{project}"},
-    )
+    info = _service_info("SERVICE_DISABLED", consumer=f"projects/{project}")
     message = (
         f"Cloud TPU API has not been used in project {project} before or it is disabled. Enable it by visiting "
         f"{page} then retry. If you enabled this API recently, wait a few minutes for the action to propagate to "
@@ -161,11 +153,7 @@ def service_disabled(project: str) -> ApiError:
 def quota_project_denied(project: str) -> ApiError:
     """Return the error of a login that may not bill requests to its quota project."""
     role, permission = "roles/serviceusage.serviceUsageConsumer", "serviceusage.services.use"
-    info = error_details_pb2.ErrorInfo(
-        reason="USER_PROJECT_DENIED",
-        domain="googleapis.com",
-        metadata={"service": SERVICE, "consumer": f"projects/{project}"},
-    )
+    info = _service_info("USER_PROJECT_DENIED", consumer=f"projects/{project}")
     message = (
         f"Caller does not have required permission to use project {project}. Grant the caller the {role} role, or a "
         f"custom role with the {permission} permission, by visiting "
@@ -181,11 +169,7 @@ def quota_project_required() -> ApiError:
         "API requires a quota project, which is not set by default. To learn how to set your quota project, see "
         "https://cloud.google.com/docs/authentication/adc-troubleshooting/user-creds ."
     )
-    info = error_details_pb2.ErrorInfo(
-        reason="SERVICE_DISABLED",
-        domain="googleapis.com",
-        metadata={"service": SERVICE, "consumer": "projects/764086051850"},
-    )
+    info = _service_info("SERVICE_DISABLED", consumer="projects/764086051850")
     return ApiError("PERMISSION_DENIED", message, [info])
 
 
@@ -201,8 +185,14 @@ def token_expired() -> ApiError:
 
 def not_the_owner(code: str, reason: str, message: str) -> ApiError:
     """Return the error of a request that is not the pod owner's."""
-    info = error_details_pb2.ErrorInfo(reason=reason, domain="googleapis.com", metadata={"service": SERVICE})
-    return ApiError(code, message, [info])
+    return ApiError(code, message, [_service_info(reason)])
+
+
+def _service_info(reason: str, **metadata: str) -> error_details_pb2.ErrorInfo:
+    """Return why the service refuses a request, for programs."""
+    return error_details_pb2.ErrorInfo(
+        reason=reason, domain="googleapis.com", metadata={"service": SERVICE, **metadata}
+    )
 
 
 def unimplemented(what: str) -> ApiError:
