@@ -134,18 +134,24 @@ class Pod:
 def children(pid: int) -> list[int]:
     """Of all its threads, of which some may end meanwhile."""
     found: list[int] = []
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):
-            found += map(int, (thread / "children").read_text().split())
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found += map(int, (thread / "children").read_text().split())
     return found
+
+
+def proc_file(pid: int, name: str) -> bytes:
+    """A file of a process in /proc; empty when the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
 
 
 def called(pid: int) -> bytes:
     """A process's command line; forked ones have that of whom they were forked from, unlike what forks loaders."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    return proc_file(pid, "cmdline")
 
 
 def is_alive(pid: int) -> bool:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
 for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from tests.trainer.conftest import Pod, children, is_alive
+from tests.trainer.conftest import Pod, called, children, is_alive
 
 OPTIONS = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--epochs", "100000", "--loader-workers", "1"]
 
@@ -22,7 +21,7 @@ def below(pid: int) -> list[int]:
 
 def servers(pid: int) -> list[int]:
     """Processes that were started to fork loaders: what they fork is called as they are."""
-    own = [each for each in below(pid) if b"trainer.data.pipeline" in Path(f"/proc/{each}/cmdline").read_bytes()]
+    own = [each for each in below(pid) if b"trainer.data.pipeline" in called(each)]
     return [each for each in own if each not in [child for server in own for child in children(server)]]
 
 
