@@ -106,13 +106,34 @@ class SliceRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerStartup:
+    """The startup script of one worker, as far as it is known.
+
+    `exit_code` is None until the script has ended; `detail` says what it waits for, or why it failed; `lines` are the
+    last lines of its output, as the worker wrote them.
+    """
+
+    slice_name: str
+    worker: int
+    exit_code: int | None = None
+    detail: str = ""
+    lines: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row of `slices create --json`."""
+        return {"worker": self.worker, "exit_code": self.exit_code, "detail": self.detail}
+
+
+@dataclass(frozen=True, slots=True)
 class CreationStep:
     """One line of progress, with what is known by then: the operation's name and the seconds since its request.
 
-    `request` is the document that is, or would be, sent; the first step has it.
+    `request` is the document that is, or would be, sent; the first step has it. `startup` has every worker's startup
+    script, once the workers exist; a step whose `text` is empty only renews it.
     """
 
     text: str
     operation: str | None = None
     elapsed_s: float = 0.0
     request: dict[str, Any] | None = None
+    startup: tuple[WorkerStartup, ...] = ()
