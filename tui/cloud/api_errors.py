@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tui.cloud.credentials import LOGIN
-from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.errors import CloudError, MissingError, TpuTuiError, UsageError
 from tui.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -77,6 +77,13 @@ def is_unknown_location(error: BaseException) -> bool:
     from google.api_core import exceptions
 
     return isinstance(error, exceptions.GoogleAPICallError) and bool(_NO_LOCATION.search(error.message or ""))
+
+
+def is_missing(error: TpuTuiError) -> bool:
+    """Return whether an error means that what the request names does not exist."""
+    from google.api_core import exceptions
+
+    return isinstance(error, MissingError) or isinstance(error.__cause__, exceptions.NotFound)
 
 
 def explain(error: Exception, request: ApiRequest, tried: float = 0.0) -> TpuTuiError:

@@ -31,7 +31,7 @@ class CloudResource:
     """One resource. What the API does not report is None, never a guess.
 
     `zone` is the region of a regional disk and of a bucket, and None for an image. `created` is RFC 3339. `used_by`
-    names runs, slices and machines; for a slice, a queued resource or a bucket, only runs.
+    names runs, slices and machines; for a slice, a queued resource or a bucket, only runs. None is unknown.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class CloudResource:
     created: str | None = None
     chips: int | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    used_by: tuple[str, ...] = ()
+    used_by: tuple[str, ...] | None = ()
     made_by_us: bool = False
     cost_relevant: bool | None = None
     size_gb: float | None = None
@@ -66,7 +66,7 @@ class CloudResource:
     @property
     def is_unused(self) -> bool:
         """Whether `--unused` may delete it: tpu-tui made it, nothing uses it, and nothing is stored in it."""
-        return self.made_by_us and not self.used_by and (self.kind != BUCKET or self.is_empty is True)
+        return self.made_by_us and self.used_by == () and (self.kind != BUCKET or self.is_empty is True)
 
     def age_s(self, now: datetime | None = None) -> int | None:
         """Return the seconds since it was created."""
@@ -86,7 +86,7 @@ class CloudResource:
             "age_s": self.age_s(),
             "chips": self.chips,
             "labels": dict(self.labels),
-            "used_by": list(self.used_by),
+            "used_by": None if self.used_by is None else list(self.used_by),
             "made_by_us": self.made_by_us,
             "cost_relevant": self.cost_relevant,
             "size_gb": self.size_gb,
@@ -122,10 +122,29 @@ def in_order_of_cost(resources: Iterable[CloudResource]) -> list[CloudResource]:
 def in_order_of_deletion(resources: Iterable[CloudResource]) -> list[list[CloudResource]]:
     """Return the stages of a deletion; slices that go with a queued resource of the same deletion are left out."""
     found = list(resources)
-    queued = {one.path for one in found if one.kind == QUEUED}
-    left = [one for one in found if one.kind != SLICE or one.belongs_to not in queued]
+    left = [one for one in found if holder_of(one, found) is one]
     stages = ([one for one in left if one.kind in kinds] for kinds in DELETION_ORDER)
     return [stage for stage in stages if stage]
+
+
+def holder_of(resource: CloudResource, chosen: Iterable[CloudResource]) -> CloudResource:
+    """Return the queued resource of a deletion with which a slice goes, else the resource itself."""
+    queued = (one for one in chosen if resource.kind == SLICE and one.kind == QUEUED)
+    return next((one for one in queued if one.path == resource.belongs_to), resource)
+
+
+def find_unused(resources: Sequence[CloudResource]) -> list[CloudResource]:
+    """Return what `--unused` deletes: what nothing uses, and disks that only slices of the same deletion use."""
+    unused = [one for one in resources if one.is_unused]
+    going = {one.path for one in unused if one.kind in (SLICE, QUEUED)}
+    return unused + [
+        one
+        for one in resources
+        if one.kind == DISK
+        and one.made_by_us
+        and one.used_by
+        and all(f"{one.zone}/{user}" in going for user in one.used_by)
+    ]
 
 
 def find_resources(names: Sequence[str], listing: ResourceListing) -> list[CloudResource]:
@@ -157,3 +176,30 @@ def _find(name: str, listing: ResourceListing) -> CloudResource:
 
 def _names_of(resource: CloudResource) -> tuple[str, ...]:
     return resource.name, resource.path, f"{resource.kind}/{resource.name}", resource.ref
+
+
+def describe_effect(chosen: Sequence[CloudResource], known: Iterable[CloudResource]) -> list[str]:
+    """Return a line for each resource of a deletion, in its order, with what goes or ends with it."""
+    slices = [one for one in known if one.kind == SLICE]
+    return [
+        _effect(one, [slice_ for slice_ in slices if slice_ is not one and holder_of(slice_, (one,)) is one])
+        for stage in in_order_of_deletion(chosen)
+        for one in stage
+    ]
+
+
+def _effect(resource: CloudResource, slices: Sequence[CloudResource]) -> str:
+    parts = [resource.ref]
+    if resource.state:
+        parts.append(resource.state)
+    if slices:
+        parts.append(f"with its slices {', '.join(one.name for one in slices)} and their disks")
+    elif resource.kind == SLICE:
+        parts.append("with the disks of its workers")
+    elif resource.kind == BUCKET and not resource.is_empty:
+        parts.append("with everything that is stored in it")
+    if resource.used_by:
+        parts.append(f"used by {', '.join(resource.used_by)}")
+    if not resource.made_by_us:
+        parts.append("not made by tpu-tui")
+    return " · ".join(parts)

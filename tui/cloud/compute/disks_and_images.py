@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
+from tui.cloud.api_errors import is_missing
 from tui.cloud.compute.compute_client import ComputeClient
 from tui.errors import CloudError, TpuTuiError
 from tui.pod.resources import DISK, IMAGE, CloudResource, is_made_by_us
@@ -41,7 +42,7 @@ class DisksAndImages:
         self._settings = settings
         self._patience = patience
 
-    async def disks(self) -> tuple[list[CloudResource], list[TpuTuiError]]:
+    async def disks(self) -> tuple[list[CloudResource], list[CloudError]]:
         """Return the disks, and an error for each place that did not answer. Raises CloudError."""
         pages = await self._ask(
             "disks cannot be listed",
@@ -65,8 +66,6 @@ class DisksAndImages:
 
     async def delete(self, resource: CloudResource) -> AsyncIterator[str]:
         """Delete a disk or an image and yield the progress; one that is gone already is no error."""
-        from google.api_core.exceptions import NotFound
-
         described = f"{resource.kind} {resource.name}"
         what = f"{described} cannot be deleted"
         place, path = _paths(resource)
@@ -77,7 +76,7 @@ class DisksAndImages:
                 what, permission, lambda client: client.delete(f"{client.project}/{path}", requestId=request_id)
             )
         except TpuTuiError as error:
-            if not isinstance(error.__cause__, NotFound):
+            if not is_missing(error):
                 raise
             yield f"{described} is gone already"
             return
@@ -149,13 +148,19 @@ def _row(kind: str, found: Mapping[str, Any], **more: Any) -> CloudResource:
     )
 
 
-def attach_slices(disks: Iterable[CloudResource], users: Mapping[str, Iterable[str]]) -> list[CloudResource]:
-    """Return the disks with the slices and queued resources that name them; `users` is by `zone/name`."""
-    return [replace(disk, used_by=_users(disk, sorted(set(users.get(disk.path, ()))))) for disk in disks]
+def attach_slices(
+    disks: Iterable[CloudResource], users: Mapping[str, Iterable[str]], *, slices_known: bool
+) -> list[CloudResource]:
+    """Return the disks with the slices and queued resources that name them; `users` is by `zone/name`.
+
+    Unless all slices are known, a disk without a user may have one.
+    """
+    found = [replace(disk, used_by=_users(disk, sorted(set(users.get(disk.path, ()))))) for disk in disks]
+    return [disk if disk.used_by or slices_known else replace(disk, used_by=None) for disk in found]
 
 
 def _users(disk: CloudResource, slices: list[str]) -> tuple[str, ...]:
-    machines = [user for user in disk.used_by if not (slices and user.startswith(_TENANT_MACHINE))]
+    machines = [user for user in disk.used_by or () if not (slices and user.startswith(_TENANT_MACHINE))]
     return (*slices, *(machine for machine in machines if machine not in slices))
 
 

@@ -119,6 +119,15 @@ class BucketLifecycle(Buckets):
                 return deleted
         raise CloudError(what, why="objects keep appearing in it", remedy="stop the jobs that write to it")
 
+    async def delete_empty(self, url: BucketUrl) -> None:
+        """Delete a bucket in which nothing is stored. Raises UsageError if something is."""
+        what = f"{url} cannot be deleted"
+        client = await self._open()
+        bucket = client.bucket(url.bucket)
+        delete = partial(bucket.delete, **self._options(self._retry_s))
+        if not await self._is_empty(client, bucket) or not await self._ask(what, partial(_succeeds, delete), _ADMIN):
+            raise UsageError(what, why="something is stored in it", remedy=f"name it to delete it: {url}")
+
     async def _empty(self, client: Any, bucket: Any, what: str, deleted: int, on_deleted: OnDeleted | None) -> int:
         turn = asyncio.Semaphore(_DELETIONS_AT_ONCE)
         options = self._options(self._retry_s)
