@@ -42,7 +42,7 @@ class UsageError(TpuTuiError):
     exit_code = 2
 
 
-class MissingError(UsageError):
+class NoSuchResourceError(UsageError):
     """What a request names does not exist."""
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tui.cloud.credentials import LOGIN
-from tui.errors import CloudError, MissingError, TpuTuiError, UsageError
+from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def is_missing(error: TpuTuiError) -> bool:
     """Return whether an error means that what the request names does not exist."""
     from google.api_core import exceptions
 
-    return isinstance(error, MissingError) or isinstance(error.__cause__, exceptions.NotFound)
+    return isinstance(error, NoSuchResourceError) or isinstance(error.__cause__, exceptions.NotFound)
 
 
 def explain(error: Exception, request: ApiRequest, tried: float = 0.0) -> TpuTuiError:

@@ -67,8 +67,8 @@ async def delete_bucket(args: argparse.Namespace, operator: Operator, out: Outpu
         objects = await _delete(name, operator)
         out.note(f"Deleted {name} and {objects:,} object{'' if objects == 1 else 's'}.")
         if objects and facts.retention_s:
-            kept = format_duration(facts.retention_s)
-            out.note(f"Cloud Storage keeps deleted objects of this bucket for {kept}, and charges for them.")
+            duration = format_duration(facts.retention_s)
+            out.note(f"Cloud Storage keeps deleted objects of this bucket for {duration}, and charges for them.")
     if out.as_json:
         out.document({"bucket": name, "objects": objects, "dry_run": args.dry_run})
     return 0

@@ -66,7 +66,7 @@ class PodScreen(MainScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "check", "Check", tooltip="Check the slice and its workers", id="check"),
         Binding("l", "logs", "Open the run at its logs", show=False, id="logs"),
-        Binding("dollar_sign", "resources", "Costs", tooltip="Resources: what costs money", id="resources"),
+        Binding("dollar_sign", "resources", "Resources", tooltip="Resources: what costs money", id="resources"),
         Binding("r", "refresh", "Refresh slices", show=False, id="refresh"),
         Binding("a", "every_run", "Show or hide runs of other projects", show=False, id="runs.all"),
         Binding("1", "pane('slices')", "Slices", show=False, id="pane.slices"),

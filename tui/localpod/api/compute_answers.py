@@ -11,6 +11,8 @@ from aiohttp import web
 ROOT = "https://www.googleapis.com/compute/v1/"
 """Begins the addresses of resources."""
 PROJECT = "/compute/v1/projects/{project}"
+DEFAULT_PAGE = 500
+"""The size of a page, in items, where a request names none."""
 _JSON = "application/json"
 _REASONS = {400: "invalid", 403: "forbidden", 404: "notFound", 409: "alreadyExists", 412: "conditionNotMet"}
 
@@ -58,7 +60,7 @@ async def read_document(request: web.Request) -> dict[str, Any]:
 
 def page_of(request: web.Request, rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Return one page of the rows, which are in order, and its fields; a token is the place of the next row."""
-    size, token = request.query.get("maxResults", "500"), request.query.get("pageToken", "0") or "0"
+    size, token = request.query.get("maxResults") or str(DEFAULT_PAGE), request.query.get("pageToken", "0") or "0"
     if not (size.isdecimal() and token.isdecimal()):
         raise ComputeError(400, f"Invalid value for field 'pageToken': '{token}'.")
     first, last = int(token), int(token) + int(size)
