@@ -111,7 +111,7 @@ class Deletion:
         work = asyncio.ensure_future(self._emptied(buckets, url, counts))
         try:
             while (deleted := await counts.get()) >= 0:
-                yield f"{deleted:,} objects of {url} are deleted"
+                yield f"{deleted:,} object{'s are' if deleted != 1 else ' is'} deleted from {url}"
             await work
         finally:
             work.cancel()
