@@ -147,7 +147,7 @@ async def test_a_resource_is_deleted_by_one_request_once_its_name_is_typed(stage
         await pilot.press(*"my-tp", "enter")
         await until(pilot, lambda: any("my-tp is not its name" in one.message for one in app._notifications))
         assert stage.requests == []
-        await pilot.press("u", "enter", "enter", "enter")
+        await pilot.press("u", "enter", "enter")
         await until(pilot, lambda: lists_resources(app))
         await pilot.press("delete")
         await until(pilot, lambda: "requested the deletion of my-tpu" in dialog_text(app))

@@ -184,7 +184,7 @@ MADE: dict[str, Callable[[], Widget]] = {
     "trouble": in_trouble,
     "delete": lambda: DeleteDialog(a_slice(), ["resnet-20261121-090000-a1b2"], lambda: DeleteProgress(a_slice())),
     "resources": resources,
-    "delete resource": deleting_resource,
+    "deletion": deleting_resource,
     "trust": lambda: TrustDialog("t1v-n-5f3a91c2-w-0", "ssh-ed25519", "SHA256:2oPjqDWlRcEJcbQvbdDSdXVlZkOG"),
     "quit": lambda: QuitDialog("Runs go on without this console:\n\n  resnet-20261121-090000-a1b2"),
 }
