@@ -42,6 +42,10 @@ class UsageError(TpuTuiError):
     exit_code = 2
 
 
+class NoSuchResourceError(UsageError):
+    """What a request names does not exist."""
+
+
 class OutOfReachError(TpuTuiError):
     """The cloud or a worker could not be reached, or refused the login."""
 

@@ -27,10 +27,12 @@ from tests.chaos.launches import (
     time_a_command,
     time_a_launch,
 )
+from tests.chaos.leftovers import LeftoverHunt
 from tests.chaos.losses import FAULTS, possible_faults
 from tests.chaos.mirrors import ProxiedPod, storm
 from tests.chaos.proxy import proxies
 from tests.chaos.races import race
+from tests.pods import pod_process_in
 from tests.runs.ssh_pod import Pod
 from tests.sshd import MISSING, OpensshWorker, bare_path
 from tui.runs.launch.launch_spec import Preflight
@@ -43,7 +45,7 @@ STORM_LOST_AFTER_S = 600.0
 """No fault of a storm lasts so long: a run that is given up as lost all the same is a defect."""
 LOST_AFTER_S = 60.0
 """Seconds in which a new keeper reaches all workers, on a machine under load."""
-PARTS = ("phases", "commands", "kills", "aimed", "frozen", "races", "losses", "storm")
+PARTS = ("phases", "commands", "kills", "aimed", "frozen", "races", "losses", "leftovers", "storm")
 
 
 def phases(pod: Pod, root: Path, until: float) -> str:
@@ -124,6 +126,19 @@ def losses(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) 
     return f"{done.total()} runs ({struck}): state, exit codes and mirrors true"
 
 
+def leftovers(root: Path, rng: random.Random, rounds: int, until: float) -> str:
+    """Commands that create, queue and clean up killed at random moments; what they leave is listed and removed."""
+    home = root / "leftovers"
+    with pod_process_in(home) as pod:
+        hunt = LeftoverHunt(home, pod.announcement, rng)
+        while hunt.killed.total() < rounds and time.monotonic() < until:
+            hunt.round()
+        hunt.clean()
+        hunt.close()
+    killed = ", ".join(f"{count} × {name}" for name, count in hunt.killed.items())
+    return f"{hunt.killed.total()} commands killed ({killed}), {hunt.left} had changed something: all of it listed"
+
+
 def storms(servers: list[OpensshWorker], home: Path, rng: random.Random, rounds: int, until: float) -> str:
     """Runs followed under faults, as many as the time allows, `rounds` faults in all at most."""
     struck: Counter[str] = Counter()
@@ -176,6 +191,7 @@ def main() -> None:
                 "frozen": lambda end: frozen(checking, end),
                 "races": lambda end: races(pod, root, rng, options.rounds, end),
                 "losses": lambda end: losses(pod, root, rng, options.rounds, end),
+                "leftovers": lambda end: leftovers(root, rng, options.rounds, end),
                 "storm": lambda end: storms(servers, root / "home", rng, options.faults, end),
             }
             share = options.minutes * 60 / len(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import threading
@@ -87,6 +88,44 @@ async def test_a_name_that_is_taken_and_a_bucket_that_is_missing_are_sentences(b
         await buckets.delete(URL)
 
 
+@needs_store
+async def test_only_buckets_of_tpu_tui_are_listed_with_whether_they_are_empty(
+    buckets: BucketLifecycle, tmp_path: Path
+) -> None:
+    await buckets.create(URL, "europe-west4", {"slice": "pod"})
+    full = parse_url("gs://full-runs")
+    await buckets.create(full, "europe-west4", {})
+    (tmp_path / "x").write_text("x")
+    await buckets.upload(tmp_path / "x", full / "x")
+
+    rows = {row.name: row for row in await buckets.list_own()}
+
+    assert rows.keys() == {"night-runs", "full-runs"}, "the store's own bucket, shards, has no label"
+    empty, used = rows["night-runs"], rows["full-runs"]
+    assert (empty.kind, empty.zone, empty.made_by_us) == ("bucket", "europe-west4", True)
+    assert (empty.is_empty, empty.cost_relevant, used.is_empty, used.cost_relevant) == (True, False, False, True)
+    assert empty.labels["slice"] == "pod"
+    assert empty.age_s() in range(60)
+    assert (await buckets.facts(URL)).is_own
+    assert not (await buckets.facts(parse_url("gs://shards"))).is_own
+
+
+@needs_store
+async def test_an_unused_bucket_is_deleted_only_while_it_is_empty(buckets: BucketLifecycle, tmp_path: Path) -> None:
+    await buckets.create(URL, "europe-west4", {})
+    (tmp_path / "x").write_text("x")
+    await buckets.upload(tmp_path / "x", URL / "x")
+
+    with pytest.raises(UsageError, match="something is stored in it"):
+        await buckets.delete_empty(URL)
+
+    assert await buckets.exists(URL / "x")
+    client = await buckets._open()
+    await asyncio.to_thread(client.bucket(URL.bucket).blob("x").delete)
+    await buckets.delete_empty(URL)
+    assert not await buckets.exists(URL)
+
+
 class _Service(BaseHTTPRequestHandler):
     """Stores the bucket that is posted and loses the first answer; a bucket of another project is refused."""
 
@@ -118,16 +157,83 @@ class _Service(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
+class _LosesDeletion(BaseHTTPRequestHandler):
+    """Has one bucket that keeps old versions and deleted objects, and loses the answer to its deletion."""
+
+    deletions: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        if "/o?" in self.path:
+            kept = [{"name": "old", "generation": "7"}] if "softdeleted=true" in self.path.lower() else []
+            self._answer(200, {"items": kept})
+        elif "/b?" in self.path:
+            if "pageToken=first" in self.path and not self.deletions:
+                self.deletions.append("token")
+                self._answer(400, {"error": {"code": 400, "message": "the page token has expired"}})
+            elif "pageToken" in self.path:
+                self._answer(200, {"items": [_BUCKET]})
+            else:
+                self._answer(200, {"items": [], "nextPageToken": "first"})
+        else:
+            self._answer(200, _BUCKET)
+
+    def do_DELETE(self) -> None:
+        self.deletions.append(self.path)
+        status = 503 if len(self.deletions) == 1 else 404
+        self._answer(status, {"error": {"code": status, "message": "gone"}})
+
+    _answer = _Service._answer
+    log_message = _Service.log_message
+
+
+_BUCKET = {
+    "name": "night-runs",
+    "location": "EU",
+    "labels": {"created-by": "tpu-tui"},
+    "softDeletePolicy": {"retentionDurationSeconds": "604800"},
+}
+
+
 @pytest.fixture
-def service() -> Iterator[str]:
-    _Service.posted = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Service)
+def loses_deletion(tmp_path: Path) -> Iterator[BucketLifecycle]:
+    _LosesDeletion.deletions = []
+    with _serving(_LosesDeletion) as endpoint:
+        yield BucketLifecycle(Settings(home=tmp_path, project="p", endpoints={"storage": endpoint}), patience=10)
+
+
+async def test_a_deletion_whose_answer_is_lost_has_succeeded(loses_deletion: BucketLifecycle) -> None:
+    assert await loses_deletion.delete(URL) == 0
+    assert len(_LosesDeletion.deletions) == 2
+    await loses_deletion.close()
+
+
+async def test_soft_deleted_objects_are_stored_and_charged_and_an_expired_page_begins_again(
+    loses_deletion: BucketLifecycle,
+) -> None:
+    (row,) = await loses_deletion.list_own()
+    assert (row.name, row.is_empty, row.cost_relevant) == ("night-runs", False, True)
+    assert _LosesDeletion.deletions == ["token"]
+    facts = await loses_deletion.facts(URL)
+    assert (facts.is_own, facts.retention_s) == (True, 604_800)
+    await loses_deletion.close()
+
+
+@contextlib.contextmanager
+def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def service() -> Iterator[str]:
+    _Service.posted = []
+    with _serving(_Service) as endpoint:
+        yield endpoint
 
 
 async def test_the_request_names_place_maker_and_slice_and_a_lost_answer_is_no_conflict(

@@ -15,12 +15,13 @@ from google.auth.transport.requests import Request
 from google.cloud.tpu_v2 import TpuAsyncClient
 from google.cloud.tpu_v2.services.tpu.transports.grpc_asyncio import TpuGrpcAsyncIOTransport
 
-from tests.cloud.conftest import Cloud
+from tests.cloud.conftest import Cloud, a_request
 from tests.localpod.api_clients import until
 from tui.cloud.open_inventory import open_inventory
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import CloudError, UsageError
 from tui.localpod.api.faults import FOREVER
+from tui.pod.creation.slice_request import QueueRequest
 from tui.pod.slice import Slice
 from tui.settings import Settings
 
@@ -89,6 +90,26 @@ async def test_every_page_of_a_long_list_is_read(cloud: Cloud, monkeypatch: pyte
 
     assert await names(cloud.api) == [f"local-a/pod-{number}" for number in range(5)]
     assert len(asked) == 3
+
+
+async def test_a_list_begins_again_when_its_page_token_expires(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.localpod.api.resources.paging.MAX_PAGE_SIZE", 2)
+    await asyncio.gather(*(cloud.make(f"pod-{number}") for number in range(5)))
+    cloud.service.faults.expired_page_tokens = 2
+
+    assert [slice_.name for slice_ in (await cloud.api.nodes()).slices] == [f"pod-{number}" for number in range(5)]
+
+    cloud.service.faults.expired_page_tokens = FOREVER
+    (problem,) = (await cloud.api.nodes()).problems
+    assert "the page_token has expired" in problem.sentence
+
+
+async def test_slices_that_are_only_requested_are_no_nodes(cloud: Cloud) -> None:
+    cloud.service.faults.worker_capacity = 0
+    _ = [step async for step in cloud.api.create(a_request(queue=QueueRequest()), waits=False)]
+
+    assert [slice_.name for slice_ in (await cloud.api.slices()).slices] == ["pod"]
+    assert (await cloud.api.nodes()).slices == ()
 
 
 async def test_only_configured_zones_are_listed_and_none_means_all(cloud: Cloud) -> None:

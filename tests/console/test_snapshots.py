@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,13 @@ from tests.console.stage import Answered, StageOperator, a_slice, make_run, trai
 from tui.console.data.launch_form import LaunchForm
 from tui.console.data.line_index import FileLines
 from tui.console.data.ongoing_work import DeleteProgress, StopProgress
+from tui.console.data.resources import ResourceDeletion
 from tui.console.render import run_summary, tables
+from tui.console.render.resource_rows import RESOURCE_COLUMNS, make_resource_row
 from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.dialog import QuitDialog, TrustDialog
 from tui.console.screens.launch import LaunchDialog
+from tui.console.screens.resource_deletion import ResourceDeletionDialog
 from tui.console.screens.stop import StopDialog
 from tui.console.widgets.headline import Headline
 from tui.console.widgets.log.log_pane import LogPane
@@ -33,6 +38,7 @@ from tui.console.widgets.tables.table_columns import Cell
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
 from tui.pod.job_options import JobOptions
+from tui.pod.resources import CloudResource, describe_effect
 
 MOMENT = 1_790_000_000.0
 HOME = Path(tui.console.app.__file__).parent
@@ -137,6 +143,38 @@ def launching() -> LaunchDialog:
     return LaunchDialog(draft)
 
 
+POD = CloudResource(
+    "slice",
+    "my-tpu",
+    "europe-west4-a",
+    "READY",
+    "2026-11-21T09:00:00Z",
+    16,
+    used_by=("resnet-20261121-090000-a1b2",),
+    made_by_us=True,
+    cost_relevant=True,
+)
+
+
+def resources() -> Widget:
+    table = RowTable(RESOURCE_COLUMNS)
+    shown = [
+        POD,
+        replace(
+            POD, kind="disk", name="\x1b[31m[bold]odd", used_by=None, chips=None, size_gb=2000.0, made_by_us=False
+        ),
+        replace(POD, kind="queued-resource", name="night", state="FAILED", used_by=(), cost_relevant=False),
+        replace(POD, kind="bucket", name="runs", state=None, used_by=(), chips=None, cost_relevant=None),
+    ]
+    now = datetime(2026, 11, 24, 18, tzinfo=timezone.utc)
+    table.call_later(table.show, [make_resource_row(one, now) for one in shown])
+    return Pane("resources", table)
+
+
+def deleting_resource() -> ResourceDeletionDialog:
+    return ResourceDeletionDialog(POD, describe_effect([POD], [POD])[0], lambda: ResourceDeletion(POD))
+
+
 MADE: dict[str, Callable[[], Widget]] = {
     "cores": core_table,
     "slices": slices,
@@ -145,6 +183,8 @@ MADE: dict[str, Callable[[], Widget]] = {
     "launch": launching,
     "trouble": in_trouble,
     "delete": lambda: DeleteDialog(a_slice(), ["resnet-20261121-090000-a1b2"], lambda: DeleteProgress(a_slice())),
+    "resources": resources,
+    "deletion": deleting_resource,
     "trust": lambda: TrustDialog("t1v-n-5f3a91c2-w-0", "ssh-ed25519", "SHA256:2oPjqDWlRcEJcbQvbdDSdXVlZkOG"),
     "quit": lambda: QuitDialog("Runs go on without this console:\n\n  resnet-20261121-090000-a1b2"),
 }

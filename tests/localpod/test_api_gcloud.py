@@ -9,6 +9,7 @@ import shlex
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ import pytest
 
 from tests.localpod.api_clients import serving, until
 from tests.localpod.api_hosts import SocketHosts
+from tui.cloud.compute.disks_and_images import DisksAndImages
 from tui.cloud.tpu.tpu_api import TpuApi
+from tui.errors import UsageError
+from tui.localpod.api.compute_api import ComputeService
 from tui.localpod.api.server import TpuService
 from tui.pod.creation.gcloud_commands import create_command_of_gcloud
 from tui.pod.creation.slice_request import DataDisk, QueueRequest, SliceRequest
@@ -44,6 +48,7 @@ class Gcloud:
             "CLOUDSDK_CONFIG": str(config),
             "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token),
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"http://127.0.0.1:{service.rest_port}/",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"http://127.0.0.1:{service.rest_port}/compute/v1/",
             "CLOUDSDK_CORE_PROJECT": "local",
             "CLOUDSDK_CORE_DISABLE_PROMPTS": "true",
             "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
@@ -78,7 +83,8 @@ async def gcloud(config: Path) -> AsyncIterator[Gcloud]:
 
 
 VM = ("compute", "tpus", "tpu-vm")
-NEW = ("--accelerator-type=v2-8", "--version=tpu-ubuntu2204-base")
+VERSION = "tpu-ubuntu2204-base"
+NEW = ("--accelerator-type=v2-8", f"--version={VERSION}")
 
 
 async def test_gcloud_lists_creates_describes_changes_and_deletes_a_slice(tmp_path: Path) -> None:
@@ -176,3 +182,39 @@ async def test_the_gcloud_command_of_a_request_makes_the_same_slice(
 
         same_fields(ours, await until(theirs))
         await api.close()
+
+
+async def test_gcloud_makes_and_deletes_what_tpu_tui_lists_as_costing_money(tmp_path: Path) -> None:
+    compute = ComputeService(list, zone="local-a")
+    compute.faults.operation_seconds = 0.02
+    source = "projects/local/zones/local-a/disks/data"
+    async with serving(rest_routes=compute.routes(), store=compute.store) as (service, hosts):
+        run = Gcloud(tmp_path, service, hosts)
+        endpoints = {"compute": f"http://127.0.0.1:{service.rest_port}", "tpu": f"127.0.0.1:{service.grpc_port}"}
+        settings = Settings(home=tmp_path, project="local", endpoints=endpoints, token=service.token)
+        ours = DisksAndImages(settings)
+
+        await run.json("compute", "disks", "create", "data", "--size=20GB", "--labels=created-by=tpu-tui")
+        image = ("compute", "images", "create", "base", "--source-disk=data", "--source-disk-zone=local-a")
+        (made,) = await run.json(*image)
+        (disk,), _ = await ours.disks()
+        assert (disk.name, disk.size_gb, disk.made_by_us, disk.used_by) == ("data", 20.0, True, ())
+        assert [one.name for one in await ours.images()] == [made["name"]] == ["base"]
+
+        api = TpuApi(settings)
+        request = SliceRequest(
+            "pod", "local-a", accelerator_type="v2-8", runtime_version=VERSION, data_disks=(DataDisk(source),)
+        )
+        _ = [step async for step in api.create(request)]
+        code, _, errors = await run("compute", "disks", "delete", "data")
+        assert (code, f"The disk resource '{source}' is already being used by" in errors) == (1, True)
+        _ = [line async for line in api.delete("local-a", "pod")]
+        missing = replace(request, data_disks=(DataDisk(source.replace("data", "none")),))
+        with pytest.raises(UsageError, match="none' was not found"):
+            _ = [step async for step in api.create(missing)]
+        await api.close()
+
+        _ = [line for one in (disk, *await ours.images()) async for line in ours.delete(one)]
+        assert await run.json("compute", "disks", "list") == []
+        assert await run.json("compute", "images", "list", "--no-standard-images") == []
+    await compute.close()

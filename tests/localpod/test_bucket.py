@@ -154,3 +154,25 @@ def test_a_server_on_the_path_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(module, "_PACKAGE", "no_such_package_here")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_binary() == tmp_path / "fake-gcs-server"
+
+
+async def test_labels_of_buckets_are_given_listed_changed_and_gone_with_the_bucket(bucket: Bucket) -> None:
+    def work() -> list[dict[str, str]]:
+        client = client_of(bucket)
+        made = client.bucket("labelled")
+        made.labels = {"created-by": "tpu-tui", "team": "x"}
+        client.create_bucket(made, location="local")
+        seen = [dict(client.get_bucket("labelled").labels)]
+        seen += [dict(one.labels) for one in client.list_buckets() if one.name == "labelled"]
+        changed = client.get_bucket("labelled")
+        changed.labels = {"team": "y"}
+        changed.patch()
+        seen.append(dict(client.get_bucket("labelled").labels))
+        changed.blob("x").upload_from_string(b"x")
+        assert changed.blob("x").download_as_bytes() == b"x"
+        changed.delete(force=True)
+        client.create_bucket("labelled", location="local")
+        return [*seen, dict(client.get_bucket("labelled").labels)]
+
+    first = {"created-by": "tpu-tui", "team": "x"}
+    assert await asyncio.to_thread(work) == [first, first, {"team": "y"}, {}]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.localpod.bucket.request_gate import MAX_HEAD_BYTES, Headers, Refusal, RequestGate
+from tui.localpod.bucket.request_gate import MAX_HEAD_BYTES, Headers, Refusal, RequestGate, WholeRequest
 
 GET = b"GET /a HTTP/1.1\r\nHost: h\r\nOrigin:\thttp://x \r\n\r\n"
 PUT = b"PUT /b?c=d HTTP/1.1\r\nhost: h\r\nContent-Length: 5\r\n\r\nGET /"
@@ -35,7 +35,8 @@ def passed(*pieces: bytes) -> tuple[bytes, int]:
     """What goes on of the pieces, and how many requests were judged."""
     judge = Judge()
     gate = RequestGate(judge)
-    return b"".join(part for piece in pieces for part in gate.feed(piece)), len(judge.seen)
+    parts = [part for piece in pieces for part in gate.feed(piece)]
+    return b"".join(part for part in parts if isinstance(part, bytes)), len(judge.seen)
 
 
 @given(cuts=st.lists(st.integers(0, len(GET + PUT + CHUNKED + GET)), max_size=12))
@@ -101,3 +102,35 @@ def test_what_could_be_read_in_two_ways_is_refused(sent: bytes) -> None:
         passed(sent)
     assert refused.value.status is HTTPStatus.BAD_REQUEST
     assert refused.value.to_bytes().startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+def test_a_request_that_is_taken_is_whole_and_the_next_one_goes_on() -> None:
+    judge = Judge()
+    gate = RequestGate(judge, lambda method, target: (method, target) == ("POST", "/b"))
+    taken = b"POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody"
+    for cut in range(len(taken) + 1):
+        parts = [part for piece in (GET + taken[:cut], taken[cut:] + PUT) for part in gate.feed(piece)]
+        whole = WholeRequest("POST", "/b", b"body", is_last=False)
+        place = parts.index(whole)
+        assert b"".join(part for part in parts[:place] if isinstance(part, bytes)) == GET
+        assert b"".join(part for part in parts[place + 1 :] if isinstance(part, bytes)) == PUT
+
+
+@pytest.mark.parametrize(
+    ("head", "is_last"),
+    [
+        (b"GET /b HTTP/1.0\r\nHost: h\r\n\r\n", True),
+        (b"GET /b HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", False),
+        (b"GET /b HTTP/1.1\r\nConnection: Close\r\n\r\n", True),
+        (b"GET /b HTTP/1.1\r\n\r\n", False),
+    ],
+)
+def test_a_taken_request_knows_whether_its_client_expects_the_end(head: bytes, is_last: bool) -> None:
+    (taken,) = RequestGate(Judge(), lambda *_: True).feed(head)
+    assert taken == WholeRequest("GET", "/b", b"", is_last)
+
+
+def test_a_taken_request_without_a_usable_length_is_refused() -> None:
+    gate = RequestGate(Judge(), lambda *_: True)
+    with pytest.raises(Refusal):
+        list(gate.feed(b"POST /b HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tui.cloud.credentials import LOGIN
-from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -56,11 +56,16 @@ def is_passing(error: BaseException) -> bool:
 
 
 def retry_delay_s(error: BaseException) -> float:
-    """Return the seconds that the API asks to wait before a retry (google.rpc.RetryInfo); 0 if it does not."""
+    """Return the seconds that the API asks to wait before a retry; 0 if it does not.
+
+    It asks with google.rpc.RetryInfo, or over HTTP with the header Retry-After.
+    """
     for detail in getattr(error, "details", None) or ():
         if (delay := getattr(detail, "retry_delay", None)) is not None:
             return float(delay.ToTimedelta().total_seconds())
-    return 0.0
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    seconds = str(headers.get("Retry-After", ""))
+    return float(seconds) if seconds.isascii() and seconds.isdecimal() else 0.0
 
 
 def _is_rate_limit(error: exceptions.GoogleAPICallError) -> bool:
@@ -72,6 +77,13 @@ def is_unknown_location(error: BaseException) -> bool:
     from google.api_core import exceptions
 
     return isinstance(error, exceptions.GoogleAPICallError) and bool(_NO_LOCATION.search(error.message or ""))
+
+
+def is_missing(error: TpuTuiError) -> bool:
+    """Return whether an error means that what the request names does not exist."""
+    from google.api_core import exceptions
+
+    return isinstance(error, NoSuchResourceError) or isinstance(error.__cause__, exceptions.NotFound)
 
 
 def explain(error: Exception, request: ApiRequest, tried: float = 0.0) -> TpuTuiError:
@@ -225,5 +237,6 @@ _BY_KIND = {
     "TooManyRequests": _exhausted,
     "FailedPrecondition": _in_the_wrong_state,
     "InvalidArgument": _not_found,
+    "BadRequest": _not_found,
 }
 """By class of google.api_core.exceptions. gRPC's are subclasses of HTTP's: PERMISSION_DENIED is a Forbidden."""

@@ -10,8 +10,9 @@ from tui.commands.parser.argument_types import SLICE, given
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output
-from tui.commands.terminal.prompts import ask
+from tui.commands.terminal.prompts import ask, has_terminal
 from tui.errors import UsageError
+from tui.text.durations import format_duration
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -27,7 +28,7 @@ def add_command(commands: Commands) -> None:
     create.set_defaults(run=create_bucket)
     delete = actions.add("delete", help="permanently delete a bucket and all its objects; asks for its name")
     delete.add_argument("bucket", metavar="gs://BUCKET", type=given, help="the bucket")
-    delete.add_argument("--yes", action="store_true", help="do not ask for the bucket's name")
+    delete.add_argument("--yes", action="store_true", help="do not ask for the name of a bucket that tpu-tui created")
     delete.set_defaults(run=delete_bucket)
     for parser in buckets.commands.values():
         parser.add_argument("--dry-run", action="store_true", help="show what would be done, without doing it")
@@ -56,14 +57,18 @@ async def delete_bucket(args: argparse.Namespace, operator: Operator, out: Outpu
     from tui.operator.files import bucket_url
 
     name = str(bucket_url(args.bucket))
+    facts = await operator.files.bucket_facts(name)
     if args.dry_run:
         out.note(f"Would delete {name} with all its objects. Nothing was changed.")
         objects = None
     else:
-        if not args.yes:
-            await _ask_for_name(name)
+        if not (args.yes and facts.is_own):
+            await _ask_for_name(name, is_own=facts.is_own)
         objects = await _delete(name, operator)
         out.note(f"Deleted {name} and {objects:,} object{'' if objects == 1 else 's'}.")
+        if objects and facts.retention_s:
+            duration = format_duration(facts.retention_s)
+            out.note(f"Cloud Storage keeps deleted objects of this bucket for {duration}, and charges for them.")
     if out.as_json:
         out.document({"bucket": name, "objects": objects, "dry_run": args.dry_run})
     return 0
@@ -83,9 +88,17 @@ async def _delete(name: str, operator: Operator) -> int:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-async def _ask_for_name(name: str) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError(f"refusing to delete {name} without confirmation", remedy="add --yes")
-    typed = await ask(f"This permanently deletes {name} and all its objects. Type its name to continue: ")
+async def _ask_for_name(name: str, *, is_own: bool) -> None:
+    """Ask for the bucket's name. Raises UsageError for another answer, or without a terminal."""
+    others = "" if is_own else ", which tpu-tui did not create"
+    if not has_terminal():
+        if is_own:
+            raise UsageError(f"refusing to delete {name} without confirmation", remedy="add --yes")
+        raise UsageError(
+            f"refusing to delete {name} without its name typed at a terminal",
+            why="tpu-tui did not create it",
+            remedy=f"run this at a terminal, or gcloud storage rm --recursive {name}",
+        )
+    typed = await ask(f"This permanently deletes {name}{others}, and all its objects. Type its name to continue: ")
     if typed.strip() not in (name, name.removeprefix("gs://")):
         raise UsageError(f"{name} was not deleted", why="the typed name does not match")

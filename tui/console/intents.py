@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
     from tui.operator import RunDirectory
+    from tui.pod.resources import CloudResource
     from tui.pod.slice import Slice
 
 
@@ -121,6 +122,28 @@ class EquivalentsRequested(Intent):
     slice_: Slice | None
     directory: RunDirectory | None
     worker: int | None
+
+
+@dataclass(frozen=True)
+class ResourcesRequested(Intent):
+    """Show what costs money."""
+
+
+@dataclass(frozen=True)
+class ResourcesRefreshRequested(Intent):
+    """List the resources at once."""
+
+
+@dataclass(frozen=True)
+class ResourcesClosed(Intent):
+    """Leave the screen of resources."""
+
+
+@dataclass(frozen=True)
+class ResourceDeletionRequested(Intent):
+    """Ask for the name of a resource, then delete it."""
+
+    resource: CloudResource | None
 
 
 @dataclass(frozen=True)

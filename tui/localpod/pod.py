@@ -78,7 +78,7 @@ class LocalPod:
         self._bucket: Bucket | None = None
         self._service: TpuService | None = None
         self.compute: ComputeService | None = None
-        """The Compute Engine API with the pod's firewall rules, which tests change; None before the start."""
+        """The Compute Engine API with the pod's firewall rules, disks and images; None before the start."""
 
     @property
     def token_file(self) -> Path:
@@ -147,7 +147,13 @@ class LocalPod:
         self.compute = ComputeService(self._instances, zone=ZONE)
         routes = self.compute.routes()
         self._service = TpuService(
-            self.machines, project=PROJECT, zone=ZONE, cores=cores, rest_routes=routes, token=self.token
+            self.machines,
+            project=PROJECT,
+            zone=ZONE,
+            cores=cores,
+            rest_routes=routes,
+            token=self.token,
+            store=self.compute.store,
         )
         await self._service.start()
         return self._service
@@ -203,6 +209,8 @@ class LocalPod:
         try:
             if service is not None:
                 await service.close()
+            if self.compute is not None:
+                await self.compute.close()
         finally:
             if guardian is not None:
                 await guardian.close()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tui.operator.launches import Launches
     from tui.operator.logs import Logs
     from tui.operator.reports import Reports
+    from tui.operator.resources.resources import Resources
     from tui.operator.runs import Runs
     from tui.operator.slices import Slices
     from tui.settings import Settings
@@ -71,6 +72,13 @@ class Operator:
         from tui.operator.runs import Runs
 
         return Runs(self.connections, lambda: self.logs)
+
+    @cached_property
+    def resources(self) -> Resources:
+        """What costs money: list and delete it."""
+        from tui.operator.resources.resources import Resources
+
+        return Resources(self.connections, self.runs)
 
     @cached_property
     def reports(self) -> Reports:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from tui.checks.bucket_region import region_of
-from tui.cloud.storage.bucket_lifecycle import BucketLifecycle, OnDeleted
+from tui.cloud.storage.bucket_lifecycle import BucketFacts, BucketLifecycle, OnDeleted
 from tui.cloud.storage.buckets import BucketUrl, parse_url
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.connections import Connections
@@ -52,6 +52,14 @@ class Files:
         finally:
             await buckets.close()
         return location.lower()
+
+    async def bucket_facts(self, text: str) -> BucketFacts:
+        """Return who made the bucket `gs://NAME`, and how long its deleted objects are kept."""
+        buckets = BucketLifecycle(self._connections.settings)
+        try:
+            return await buckets.facts(bucket_url(text))
+        finally:
+            await buckets.close()
 
     async def delete_bucket(self, text: str, on_deleted: OnDeleted | None = None) -> int:
         """Delete the bucket `gs://NAME` with everything in it; return how many objects that were."""

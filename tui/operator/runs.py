@@ -160,6 +160,20 @@ class Runs:
                     import_run(run, settings.runs_home, profile=settings.profile)
         return problems
 
+    async def live_on_workers(self, slice_: Slice) -> list[str]:
+        """Return the IDs of the runs that live on a slice's workers, from whichever machine they were launched.
+
+        Raises what prevented a worker from answering.
+        """
+        from tui.runs.discovery import discover
+
+        fleet = await self._connections.fleet(slice_)
+        found = await discover(fleet, self._connections.settings.run_root, slice_name=slice_.name)
+        live = [one.run.id for one in found.runs if one.is_alive]
+        if found.problems and not live:
+            raise found.problems[0]
+        return live
+
     # ── state and figures ────────────────────────────────────────────────────────────────────────
 
     def status_of(self, directory: RunDirectory) -> RunStatus:

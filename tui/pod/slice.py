@@ -56,6 +56,8 @@ class Slice:
     network: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     symptoms: tuple[Symptom, ...] = ()
+    data_disks: tuple[str, ...] = ()
+    """Attached disks, as `projects/P/zones/Z/disks/NAME`."""
 
     @property
     def path(self) -> str:

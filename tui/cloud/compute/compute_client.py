@@ -5,58 +5,136 @@ It blocks, so use it in a thread. Google's libraries are imported when a session
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterator
 from typing import Any
 
+from tui.cloud.api_errors import ApiRequest, explain, retry_delay_s
 from tui.cloud.credentials import find_credentials
+from tui.errors import CloudError, TpuTuiError
 from tui.settings import Settings
 
+RETRY_S = 15.0
+"""How long one request is repeated while the service is unavailable."""
+LOCAL_RETRY_S = 4.0
 _COMPUTE = "https://compute.googleapis.com"
+_SERVICE = "compute.googleapis.com"
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 4.0
+_LISTING_RESTARTS = 2
+_RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded")
+"""Reasons of a 403 for which Compute Engine asks to wait."""
 
 
 class ComputeClient:
     """A session with the API, or with a local pod's, which requires the pod's token; a context manager closes it.
 
     Opening one raises CloudError without credentials. `project` is that of the settings, else of the credentials.
+    All requests raise GoogleAPICallError for a refusal, RequestException without an answer, GoogleAuthError.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
         self.endpoint = settings.endpoints.get("compute", "")
         self._session, its_project = _local_session(settings.token) if self.endpoint else _session()
+        self._retry_s = patience or (LOCAL_RETRY_S if self.endpoint else RETRY_S)
         self.project = settings.project or its_project or ("local" if self.endpoint else "")
 
-    def get(self, path: str, *, patience: float, **query: str) -> dict[str, Any]:
-        """Return the resource at `path`, without its `projects/`; one request, which may take `patience` seconds.
+    def get(self, path: str, **query: str) -> dict[str, Any]:
+        """Return the resource at `path`, without its `projects/`."""
+        return self._send("GET", path, query)
 
-        Raises GoogleAPICallError for a refusal, RequestException without an answer, GoogleAuthError.
-        """
+    def delete(self, path: str, **query: str) -> dict[str, Any]:
+        """Delete the resource at `path` and return the operation; with the same `requestId` it is done once."""
+        return self._send("DELETE", path, query)
+
+    def items(self, path: str) -> Iterator[dict[str, Any]]:
+        """Yield the items of a list."""
+        for page in self.pages(path):
+            yield from page.get("items", ())
+
+    def pages(self, path: str, **query: str) -> list[dict[str, Any]]:
+        """Return the pages of a list; it is read again from its beginning if a page token expires."""
+        from google.api_core.exceptions import BadRequest
+
+        pages: list[dict[str, Any]] = []
+        token, restarts = "", 0
+        while token or not pages:
+            try:
+                pages.append(self.get(path, **query, **({"pageToken": token} if token else {})))
+            except BadRequest:
+                if not token or restarts == _LISTING_RESTARTS:
+                    raise
+                pages, token, restarts = [], "", restarts + 1
+                continue
+            token = pages[-1].get("nextPageToken", "")
+        return pages
+
+    def _send(self, verb: str, path: str, query: dict[str, str]) -> dict[str, Any]:
+        """Make a request, again while the service is unavailable or busy; a wait that it asks for is kept."""
+        from google.api_core.exceptions import GoogleAPICallError
+        from requests.exceptions import RequestException
+
+        url = f"{self.endpoint or _COMPUTE}/compute/v1/projects/{path}"
+        end = time.monotonic() + self._retry_s
+        longest_pause = _FIRST_PAUSE_S
+        while True:
+            try:
+                return self._send_once(verb, url, query, max(1.0, end - time.monotonic()))
+            except (GoogleAPICallError, RequestException) as error:
+                pause = max(retry_delay_s(error), random.uniform(0, longest_pause))
+                if not _is_passing(error) or time.monotonic() + pause >= end:
+                    raise
+            time.sleep(pause)
+            longest_pause = min(2 * longest_pause, _LONGEST_PAUSE_S)
+
+    def _send_once(self, verb: str, url: str, query: dict[str, str], timeout_s: float) -> dict[str, Any]:
         from google.api_core.exceptions import from_http_response
         from requests.exceptions import InvalidJSONError
 
-        url = f"{self.endpoint or _COMPUTE}/compute/v1/projects/{path}"
-        answer = self._session.get(url, params=query, timeout=patience)
+        answer = self._session.request(verb, url, params=query, timeout=timeout_s)
         if not answer.ok:
-            raise from_http_response(answer)  # type: ignore[no-untyped-call]
+            error = from_http_response(answer)  # type: ignore[no-untyped-call]
+            error.message = error.message.removeprefix(f"{verb} {answer.request.url}: ")
+            raise error
         document = answer.json()
         if not isinstance(document, dict):
             raise InvalidJSONError(f"{url} does not answer with an object")
         return document
 
-    def items(self, path: str, *, patience: float) -> Iterator[dict[str, Any]]:
-        """Yield the items of a list, page by page."""
-        query: dict[str, str] = {}
-        while True:
-            page = self.get(path, patience=patience, **query)
-            yield from page.get("items", ())
-            if not (token := page.get("nextPageToken")):
-                return
-            query["pageToken"] = token
+    def explain(
+        self, error: Exception, what: str, *, role: str, permission: str, tried_s: float, project: str = ""
+    ) -> TpuTuiError:
+        """Return an error of a request as a sentence that names the missing permission."""
+        from google.api_core.exceptions import Forbidden
+        from requests.exceptions import RequestException
+
+        if isinstance(error, RequestException):
+            where = f" at {self.endpoint}" if self.endpoint else ""
+            why = f"Compute Engine{where} is down or cannot be reached (tried for {tried_s:.0f} s)"
+            return CloudError(what, why=why)
+        request = ApiRequest(what, project or self.project, _SERVICE, "the Compute Engine API", role, self.endpoint)
+        explained = explain(error, request, tried_s)
+        if isinstance(error, Forbidden) and permission not in explained.why:
+            why = f"{explained.why} (requires {permission})"
+            return type(explained)(explained.what, why=why, remedy=explained.remedy)
+        return explained
 
     def __enter__(self) -> ComputeClient:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
+
+
+def _is_passing(error: Exception) -> bool:
+    """Return whether a retry may help."""
+    from google.api_core.exceptions import Forbidden
+    from google.api_core.retry import if_transient_error
+
+    if isinstance(error, Forbidden):
+        return any(one.get("reason") in _RATE_LIMITS for one in error.errors if isinstance(one, dict))
+    return bool(if_transient_error(error))
 
 
 def _local_session(token: str | None) -> tuple[Any, None]:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tui.cloud.api_errors import ApiRequest, explain
 from tui.cloud.compute.compute_client import ComputeClient
 from tui.cloud.compute.firewall_messages import depends_on_order, effective_rules, vpc_rules
 from tui.cloud.compute.firewall_types import Ruleset
@@ -25,10 +24,6 @@ ORDER_PERMISSION = "compute.networks.get"
 RULES_PERMISSION = "compute.firewalls.list"
 ROLE = "roles/compute.networkViewer"
 """Includes all four permissions."""
-RETRY_S = 15.0
-"""How long one request is repeated while the service is unavailable."""
-LOCAL_RETRY_S = 4.0
-_SERVICE = "compute.googleapis.com"
 _WHAT = "firewall rules cannot be read"
 _URL = "https://www.googleapis.com/compute/v1/"
 _POLICIES_FIRST = "BEFORE_CLASSIC_FIREWALL"
@@ -39,7 +34,7 @@ class FirewallRules:
 
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
         self._settings = settings
-        self._retry_s = patience or (LOCAL_RETRY_S if "compute" in settings.endpoints else RETRY_S)
+        self._patience = patience
 
     async def read(self, network: str | None, project: str | None = None, region: str | None = None) -> Ruleset:
         """Return the rules now in force for a network (its name or any form of its address; None: `default`).
@@ -50,17 +45,16 @@ class FirewallRules:
         return await asyncio.to_thread(self._read, network or "default", project, region)
 
     def _read(self, network: str, project: str | None, region: str | None) -> Ruleset:
-        with ComputeClient(self._settings) as compute:
+        with ComputeClient(self._settings, patience=self._patience) as compute:
             owner = _project_of(network) or project or compute.project
-            return _FirewallQuery(compute, self._retry_s, owner, network.rpartition("/")[2]).read(region)
+            return _FirewallQuery(compute, owner, network.rpartition("/")[2]).read(region)
 
 
 class _FirewallQuery:
     """The requests about one network."""
 
-    def __init__(self, compute: ComputeClient, retry_s: float, owner: str, network: str) -> None:
+    def __init__(self, compute: ComputeClient, owner: str, network: str) -> None:
         self._compute = compute
-        self._retry_s = retry_s
         self._owner = owner
         self._network = f"{owner}/global/networks/{network}"
 
@@ -71,7 +65,7 @@ class _FirewallQuery:
         if not isinstance(found, CloudError):
             return self._ruleset(found)
         path = f"{self._owner}/global/firewalls"
-        listed = self._get_or_error(lambda: list(self._compute.items(path, patience=self._retry_s)), RULES_PERMISSION)
+        listed = self._get_or_error(lambda: list(self._compute.items(path)), RULES_PERMISSION)
         if isinstance(listed, CloudError):
             why = f"{listed.why}; {permission} would be enough"
             raise CloudError(listed.what, why=why, remedy=listed.remedy)
@@ -80,60 +74,43 @@ class _FirewallQuery:
 
     def _effective(self, region: str | None) -> dict[str, Any]:
         if region is None:
-            return self._get(f"{self._network}/getEffectiveFirewalls")
+            return self._compute.get(f"{self._network}/getEffectiveFirewalls")
         path = f"{self._owner}/regions/{region}/firewallPolicies/getEffectiveFirewalls"
-        return self._get(path, network=f"{_URL}projects/{self._network}")
+        return self._compute.get(path, network=f"{_URL}projects/{self._network}")
 
     def _ruleset(self, found: dict[str, Any]) -> Ruleset:
         gaps: list[CloudError] = []
         vpc_first = True
         if depends_on_order(found):
-            network = self._get_or_error(lambda: self._get(self._network), ORDER_PERMISSION)
+            network = self._get_or_error(lambda: self._compute.get(self._network), ORDER_PERMISSION)
             if isinstance(network, CloudError):
                 gaps.append(_gap(network, "the order of network policies and VPC rules (assumed: VPC rules first)"))
             else:
                 vpc_first = network.get("networkFirewallPolicyEnforcementOrder") != _POLICIES_FIRST
         return Ruleset(effective_rules(found, f"projects/{self._network}", vpc_first=vpc_first), tuple(gaps))
 
-    def _get(self, path: str, **query: str) -> dict[str, Any]:
-        return self._compute.get(path, patience=self._retry_s, **query)
-
     def _get_or_error(self, get: Callable[[], Answer], permission: str) -> Answer | CloudError:
-        """Make a request, again while the service is unavailable; return the error if it is not allowed.
+        """Make a request; return the error if it is not allowed.
 
         Raises CloudError for any other failure.
         """
         from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound
-        from google.api_core.retry import Retry
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import RequestException
 
         started = time.monotonic()
         try:
-            answer: Answer = Retry(initial=0.2, maximum=4.0, timeout=self._retry_s)(get)()
+            return get()
         except (Forbidden, NotFound) as error:  # NotFound: a stand-in for Google's API may lack the method
             return self._explained(error, permission, time.monotonic() - started)
         except (GoogleAPIError, GoogleAuthError, RequestException) as error:
             raise self._explained(error, permission, time.monotonic() - started) from error
-        return answer
 
     def _explained(self, error: Exception, permission: str, tried: float) -> CloudError:
-        from google.api_core.exceptions import Forbidden, RetryError
-        from requests.exceptions import RequestException
-
-        endpoint = self._compute.endpoint
-        cause = error.cause if isinstance(error, RetryError) else error
-        if isinstance(cause, RequestException):
-            where = f" at {endpoint}" if endpoint else ""
-            return CloudError(
-                _WHAT, why=f"Compute Engine{where} is down or cannot be reached (tried for {tried:.0f} s)"
-            )
-        request = ApiRequest(_WHAT, self._owner, _SERVICE, "the Compute Engine API", ROLE, endpoint)
-        explained = explain(error, request, tried)
-        missing = (
-            f" (requires {permission})" if isinstance(cause, Forbidden) and permission not in explained.why else ""
+        found = self._compute.explain(
+            error, _WHAT, role=ROLE, permission=permission, tried_s=tried, project=self._owner
         )
-        return CloudError(explained.what, why=explained.why + missing, remedy=explained.remedy)
+        return CloudError(found.what, why=found.why, remedy=found.remedy)
 
 
 def _gap(error: CloudError, what: str) -> CloudError:

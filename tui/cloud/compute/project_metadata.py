@@ -23,9 +23,9 @@ def _read(settings: Settings) -> dict[str, str] | None:
     from google.auth.exceptions import GoogleAuthError
     from requests.exceptions import RequestException
 
-    with ComputeClient(settings) as compute:
+    with ComputeClient(settings, patience=TIMEOUT_S) as compute:
         try:
-            found = compute.get(compute.project, patience=TIMEOUT_S, fields="commonInstanceMetadata")
+            found = compute.get(compute.project, fields="commonInstanceMetadata")
         except (GoogleAPICallError, GoogleAuthError, RequestException):
             return None
     items = found.get("commonInstanceMetadata", {}).get("items", [])

@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tui.cloud.storage.buckets import Buckets, BucketUrl
 from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.pod.creation.slice_request import CREATED_BY
+from tui.pod.resources import BUCKET, CloudResource, is_made_by_us
 
-CREATED_BY = ("created-by", "tpu-tui")
-"""The label of everything that tpu-tui creates."""
 _REQUEST = "tpu-tui-request"
 """The label that tells a bucket of this request from another one's after a lost answer."""
 _ADMIN = "roles/storage.admin"
@@ -26,8 +27,57 @@ OnDeleted = Callable[[int], None]
 """Called with the number of deleted objects so far."""
 
 
+@dataclass(frozen=True, slots=True)
+class BucketFacts:
+    """Whether tpu-tui created a bucket, and for how many seconds the service keeps deleted objects."""
+
+    is_own: bool
+    retention_s: int
+
+
 class BucketLifecycle(Buckets):
     """The project's buckets as a whole; each call raises UsageError or CloudError."""
+
+    async def list_own(self) -> list[CloudResource]:
+        """Return the project's buckets that tpu-tui created, each with whether nothing is stored in it."""
+        client = await self._open()
+        options = self._options(self._retry_s)
+        found = await self._ask("buckets cannot be listed", partial(_again_from_start, client, options), _ADMIN)
+        own = [bucket for bucket in found if is_made_by_us(bucket.labels)]
+        return list(await asyncio.gather(*(self._row(client, bucket) for bucket in own)))
+
+    async def _row(self, client: Any, bucket: Any) -> CloudResource:
+        is_empty = await self._is_empty(client, bucket)
+        return CloudResource(
+            BUCKET,
+            bucket.name,
+            zone=str(bucket.location).lower(),
+            created=bucket.time_created.strftime("%Y-%m-%dT%H:%M:%SZ") if bucket.time_created else None,
+            labels=dict(bucket.labels),
+            made_by_us=True,
+            cost_relevant=None if is_empty is None else not is_empty,
+            is_empty=is_empty,
+        )
+
+    async def _is_empty(self, client: Any, bucket: Any) -> bool | None:
+        """Return whether a bucket stores nothing, neither old versions nor soft-deleted objects; None if unknown."""
+        options = self._options(self._retry_s) | {"max_results": 1}
+        what = f"objects of gs://{bucket.name} cannot be listed"
+        try:
+            for kind in ("versions", "soft_deleted") if _retention_s(bucket) else ("versions",):
+                one = partial(client.list_blobs, bucket, **options, **{kind: True})
+                if await self._ask(what, lambda one=one: list(one())):  # type: ignore[misc]
+                    return False
+        except TpuTuiError:
+            return None
+        return True
+
+    async def facts(self, url: BucketUrl) -> BucketFacts:
+        """Return who made a bucket and what its deletion leaves."""
+        client = await self._open()
+        read = partial(client.get_bucket, url.bucket, **self._options(self._retry_s))
+        bucket = await self._ask(f"{url} cannot be read", read, _ADMIN)
+        return BucketFacts(is_made_by_us(bucket.labels), _retention_s(bucket))
 
     async def create(self, url: BucketUrl, location: str, labels: Mapping[str, str]) -> str:
         """Create a bucket with uniform access in a region and return its location, in capitals."""
@@ -64,10 +114,19 @@ class BucketLifecycle(Buckets):
         deleted = 0
         for _ in range(_ROUNDS):
             deleted = await self._empty(client, bucket, what, deleted, on_deleted)
-            delete = partial(bucket.delete, **self._options(self._retry_s))
+            delete = partial(_unless_missing, partial(bucket.delete, **self._options(self._retry_s)))
             if await self._ask(what, partial(_succeeds, delete), _ADMIN):
                 return deleted
         raise CloudError(what, why="objects keep appearing in it", remedy="stop the jobs that write to it")
+
+    async def delete_empty(self, url: BucketUrl) -> None:
+        """Delete a bucket in which nothing is stored. Raises UsageError if something is."""
+        what = f"{url} cannot be deleted"
+        client = await self._open()
+        bucket = client.bucket(url.bucket)
+        delete = partial(bucket.delete, **self._options(self._retry_s))
+        if not await self._is_empty(client, bucket) or not await self._ask(what, partial(_succeeds, delete), _ADMIN):
+            raise UsageError(what, why="something is stored in it", remedy=f"name it to delete it: {url}")
 
     async def _empty(self, client: Any, bucket: Any, what: str, deleted: int, on_deleted: OnDeleted | None) -> int:
         turn = asyncio.Semaphore(_DELETIONS_AT_ONCE)
@@ -87,6 +146,21 @@ class BucketLifecycle(Buckets):
             if on_deleted is not None:
                 on_deleted(deleted)
         return deleted
+
+
+def _again_from_start(client: Any, options: Mapping[str, Any]) -> list[Any]:
+    """Return the project's buckets; a page token that expires makes the listing begin again, once."""
+    from google.api_core.exceptions import BadRequest
+
+    try:
+        return list(client.list_buckets(**options))
+    except BadRequest:
+        return list(client.list_buckets(**options))
+
+
+def _retention_s(bucket: Any) -> int:
+    """Return how long the service keeps, and charges, deleted objects."""
+    return int(bucket.soft_delete_policy.retention_duration_seconds or 0)
 
 
 def _succeeds(call: Callable[[], object]) -> bool:

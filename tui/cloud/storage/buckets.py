@@ -19,7 +19,7 @@ from typing import IO, Any, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain
 from tui.cloud.credentials import find_credentials, silence_libraries
-from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.settings import Settings
 
 Answer = TypeVar("Answer")
@@ -316,7 +316,7 @@ class Buckets:
                 else "check the network, and https://status.cloud.google.com",
             )
         if isinstance(cause, NotFound):
-            return UsageError(what, why="there is no such bucket", remedy=_LIST_BUCKETS)
+            return NoSuchResourceError(what, why="there is no such bucket", remedy=_LIST_BUCKETS)
         request = ApiRequest(what, self._project or "", _SERVICE, "Cloud Storage", role, self._endpoint)
         return explain(error, request, tried)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.operation_wait import OperationWait, StateReports
 from tui.cloud.tpu.tpu_client import TpuConnection, request_options
-from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
@@ -73,7 +73,8 @@ class QueuedRequests:
     async def _required(self, path: str, what: str) -> tpu_v2.QueuedResource:
         queued = await self._wait.queued_resource(path)
         if queued is None:
-            raise UsageError(what, why="there is no such queued resource", remedy="tpu-tui slices queued lists them")
+            why, remedy = "there is no such queued resource", "tpu-tui slices queued lists them"
+            raise NoSuchResourceError(what, why=why, remedy=remedy)
         return queued
 
     async def _existing(self, queued: tpu_v2.QueuedResource) -> list[str]:

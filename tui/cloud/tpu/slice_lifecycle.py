@@ -10,7 +10,7 @@ from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.operation_wait import OperationWait
 from tui.cloud.tpu.queued_requests import delete_queued
 from tui.cloud.tpu.tpu_client import TpuConnection, request_options
-from tui.errors import TpuTuiError, UsageError
+from tui.errors import NoSuchResourceError, TpuTuiError, UsageError
 from tui.pod.slice_commands import CANNOT_STOP, can_stop, delete_command, make_anew
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ class Lifecycle:
         node = await self._wait.node(path)
         queued = await self._queued_for(node, path, name)
         if node is None and queued is None:
-            raise UsageError(what, why=f"there is no slice {name} in {zone}", remedy="tpu-tui slices lists them")
+            raise NoSuchResourceError(
+                what, why=f"there is no slice {name} in {zone}", remedy="tpu-tui slices lists them"
+            )
         others = await self._other_nodes(queued, path) if queued is not None else []
         if node is None and queued is not None and others:
             raise _held_by_others(what, queued, others)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tui.cloud.inventory import Listing, no_such_slice, pick_slice
 from tui.cloud.tpu import tpu_messages
@@ -17,7 +17,7 @@ from tui.cloud.tpu.slice_lifecycle import Lifecycle
 from tui.cloud.tpu.tpu_client import TpuConnection, UnknownZone, request_options, unreadable
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, did_you_mean, near_matches
-from tui.pod.creation.queued_request import QueuedListing, QueuedRequest
+from tui.pod.creation.queued_request import QueuedListing
 from tui.pod.creation.request_checks import check_slice_request
 from tui.pod.creation.slice_request import CreationStep, SliceRequest
 from tui.pod.creation.zone_offer import OfferListing
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from google.cloud import tpu_v2
     from google.cloud.tpu_v2 import TpuAsyncClient
 
+Row = TypeVar("Row")
+
 EVERY_ZONE = "-"
 _ZONES_SHOWN = 8
+_LISTING_RESTARTS = 2
 
 
 class TpuApi:
@@ -141,13 +144,24 @@ class TpuApi:
         )
         return tpu_messages.document(queued)
 
+    async def nodes(self) -> Listing:
+        """Return the slices that exist in the configured zones, or in all, without those that are only requested."""
+        rows, problems = await self._in_every_zone(self._nodes)
+        return Listing(tuple(sorted(rows, key=lambda row: row.path)), problems)
+
     async def queued_requests(self) -> QueuedListing:
         """Return the queued resources of the configured zones, or of all, and the zones that failed."""
+        rows, problems = await self._in_every_zone(self._queued)
+        found = sorted(map(tpu_messages.queued_request, rows), key=lambda row: (row.zone, row.name))
+        return QueuedListing(tuple(found), problems)
+
+    async def _in_every_zone(
+        self, read: Callable[[str], Awaitable[tuple[list[Row], list[str]]]]
+    ) -> tuple[list[Row], tuple[TpuTuiError, ...]]:
+        """Return what all zones have, and the errors of those that failed."""
         await self._api.open()
-        answers = await asyncio.gather(
-            *(self._queued(zone) for zone in self._zones or (EVERY_ZONE,)), return_exceptions=True
-        )
-        rows: list[QueuedRequest] = []
+        answers = await asyncio.gather(*map(read, self._zones or (EVERY_ZONE,)), return_exceptions=True)
+        rows: list[Row] = []
         problems: list[TpuTuiError] = []
         for answer in answers:
             if isinstance(answer, TpuTuiError):
@@ -155,10 +169,9 @@ class TpuApi:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                rows += map(tpu_messages.queued_request, answer[0])
+                rows += answer[0]
                 problems += map(_did_not_answer, answer[1])
-        rows.sort(key=lambda row: (row.zone, row.name))
-        return QueuedListing(tuple(rows), tuple(problems))
+        return rows, tuple(problems)
 
     def delete_queued(
         self, zone: str, name: str, *, force: bool = False, dry_run: bool = False
@@ -240,12 +253,23 @@ class TpuApi:
         return rows, [place for page in pages for place in page.unreachable]
 
     async def _pages(self, zone: str, call: Callable[[TpuAsyncClient, str, float], Awaitable[Any]]) -> list[Any]:
-        """Return every page of a list; each page is a request with retries of its own."""
+        """Return every page of a list; each is a request with retries of its own.
+
+        A page token expires: the list is read again from its beginning then, at most `_LISTING_RESTARTS` times.
+        """
+        from google.api_core.exceptions import InvalidArgument
+
         pages: list[Any] = []
-        token = ""
+        token, restarts = "", 0
         while token or not pages:
-            pager = await self._api.ask(_cannot_list(zone), _of_page(call, token))
-            page = await pager.pages.__anext__()
+            try:
+                pager = await self._api.ask(_cannot_list(zone), _of_page(call, token))
+                page = await pager.pages.__anext__()
+            except UsageError as error:
+                if not token or restarts == _LISTING_RESTARTS or not isinstance(error.__cause__, InvalidArgument):
+                    raise
+                pages, token, restarts = [], "", restarts + 1
+                continue
             if page is None:
                 raise unreadable(_cannot_list(zone))
             pages.append(page)

@@ -59,6 +59,7 @@ def slice_of_node(node: tpu_v2.Node, *, local: bool = False) -> Slice:
         network=_network(node),
         labels=dict(node.labels),
         symptoms=tuple(_symptom(symptom) for symptom in node.symptoms),
+        data_disks=_data_disks(node),
     )
 
 
@@ -109,6 +110,7 @@ def queued_request(queued: tpu_v2.QueuedResource) -> QueuedRequest:
         spot="spot" in queued,
         valid_until=_valid_until(queued),
         labels=dict(node.labels) if node is not None else {},
+        data_disks=_data_disks(node) if node is not None else (),
     )
 
 
@@ -240,6 +242,10 @@ def _network(node: tpu_v2.Node) -> str | None:
     """Return the network of the first interface, as the API names it."""
     config = node.network_configs[0] if node.network_configs else node.network_config
     return config.network or None
+
+
+def _data_disks(node: tpu_v2.Node) -> tuple[str, ...]:
+    return tuple(disk.source_disk for disk in node.data_disks)
 
 
 def _symptom(symptom: tpu_v2.Symptom) -> Symptom:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tui.console import intents
 from tui.console.actions.launching import LaunchActions
 from tui.console.actions.remote_shell import RemoteShell
+from tui.console.actions.resources import ResourceActions
 from tui.console.actions.runs import RunActions
 from tui.console.actions.slices import SliceActions
 from tui.console.data.pollers import RUNS
@@ -28,6 +29,7 @@ class Actions:
         self.runs = RunActions(context)
         self.launching = LaunchActions(context)
         self.remote_shell = RemoteShell(context)
+        self.resources = ResourceActions(context)
 
     def perform(self, intent: Intent) -> None:
         """Carry out an intent."""
@@ -67,6 +69,14 @@ class Actions:
                 code = self._context.ongoing.code_sources.get(run.id) if run else None
                 commands = list_commands(settings, slice_, run, worker, code)
                 self._context.push_screen(EquivalentsDialog(make_command_rows(commands)))
+            case intents.ResourcesRequested():
+                self.resources.open()
+            case intents.ResourcesRefreshRequested():
+                self.resources.refresh()
+            case intents.ResourcesClosed():
+                self.resources.close()
+            case intents.ResourceDeletionRequested(resource):
+                self.resources.delete(resource)
             case intents.QuitRequested():
                 self.ask_quit()
             case _:

@@ -13,6 +13,8 @@ from tui.console.context import get_context
 from tui.console.data.pollers import RUNS
 from tui.console.data.run_feed import MERGED
 from tui.console.screens.base import MainScreen
+from tui.console.screens.pod import PodScreen
+from tui.console.screens.resources import ResourcesScreen
 from tui.console.screens.run import RunScreen
 
 if TYPE_CHECKING:
@@ -40,6 +42,15 @@ def list_entries(console: ConsoleContext, screen: MainScreen) -> Iterator[Entry]
         if run is None or status.run.id != run.id:
             yield f"Open {status.run.id}", str(status.state), partial(_open_run, console, status.run.id)
     yield "Refresh slices", "", console.pollers.refresh
+    if isinstance(screen, PodScreen):
+        yield "Resources", "what costs money, and who uses it", partial(console.perform, intents.ResourcesRequested())
+    if (
+        isinstance(screen, ResourcesScreen)
+        and (chosen := screen.chosen_resource()) is not None
+        and not console.read_only
+    ):
+        delete = partial(console.perform, intents.ResourceDeletionRequested(chosen))
+        yield f"Delete {chosen.ref}", "asks for its name", delete
     yield "Equivalent commands", "what the keys do, as commands to copy", screen.action_equivalents
     is_light = console.theme == LIGHT
     yield (

@@ -17,6 +17,7 @@ SIDEWAYS = ("scroll_", "page_")
 """Prefixes of actions that Textual binds for sideways scrolling, which these panes do not use."""
 _SIGNS = {
     "slash": "/",
+    "dollar_sign": "$",
     "exclamation_mark": "!",
     "colon": ":",
     "question_mark": "?",

@@ -66,6 +66,7 @@ class PodScreen(MainScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "check", "Check", tooltip="Check the slice and its workers", id="check"),
         Binding("l", "logs", "Open the run at its logs", show=False, id="logs"),
+        Binding("dollar_sign", "resources", "Resources", tooltip="Resources: what costs money", id="resources"),
         Binding("r", "refresh", "Refresh slices", show=False, id="refresh"),
         Binding("a", "every_run", "Show or hide runs of other projects", show=False, id="runs.all"),
         Binding("1", "pane('slices')", "Slices", show=False, id="pane.slices"),
@@ -311,6 +312,10 @@ class PodScreen(MainScreen):
         """Show or hide the runs of other projects and hosts files."""
         self._shows_every_run = not self._shows_every_run
         self._seen.pop("runs", None)
+
+    def action_resources(self) -> None:
+        """Show what costs money."""
+        self.console.perform(intents.ResourcesRequested())
 
     def action_refresh(self) -> None:
         """List the slices at once."""

@@ -23,6 +23,7 @@ ACTION_ORDER = (
     "check",
     "filter",
     "app.command_palette",
+    "delete_resource",
     "follow",
     "describe",
     "execute",
@@ -33,6 +34,7 @@ ACTION_ORDER = (
     "next_sort",
     "equivalents",
     "delete_slice",
+    "resources",
 )
 """Actions in the order in which their keys are shown; others come after them."""
 ALL_KEYS_ACTION = "app.show_help"

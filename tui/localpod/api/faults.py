@@ -39,6 +39,8 @@ class ServiceFaults:
     """The wait that rate limits and unavailable zones ask for; 0: they name none."""
     unavailable: dict[str, int] = field(default_factory=dict)
     """By zone, the number of further requests that get UNAVAILABLE (`FOREVER` for all)."""
+    expired_page_tokens: int = 0
+    """The number of further requests whose page token has expired (`FOREVER` for all)."""
     expired_token: int = 0
     """The number of further requests that get UNAUTHENTICATED, as for an expired token (`FOREVER` for all)."""
 
@@ -97,6 +99,12 @@ class ServiceFaults:
         if self.expired_token:
             self.expired_token -= self.expired_token > 0
             raise rpc_errors.token_expired()
+
+    def check_page_token(self, token: str) -> None:
+        """Raise INVALID_ARGUMENT for a page token that counts as expired."""
+        if token and self.expired_page_tokens:
+            self.expired_page_tokens -= self.expired_page_tokens > 0
+            raise rpc_errors.invalid("the page_token has expired", "page_token")
 
     def is_unavailable(self, zone: str) -> bool:
         """Return whether this request to the zone has to fail, and count it."""

@@ -13,6 +13,7 @@ from tui.localpod.api.host_protocol import WorkerHosts
 from tui.localpod.api.owner import make_token
 from tui.localpod.api.resources import accelerator_types
 from tui.localpod.api.resources.catalogue import default_runtime
+from tui.localpod.api.resources.disks import DisksAndImagesStore
 from tui.localpod.api.resources.node_fields import CORES_LABEL
 from tui.localpod.api.resources.nodes import COLLECTION, Health, Nodes
 from tui.localpod.api.resources.operations import Operations
@@ -28,7 +29,7 @@ class TpuService:
 
     `zone` is the pod's own; `more_zones` exist beside it. `cores` is the default number of devices per worker of a
     `local-N` node. Port 0 takes a free one; `grpc_port` and `rest_port` have it after `start`. `faults` can be set at
-    any time. Requests must carry `token`; the default is a new one.
+    any time. Requests must carry `token`; the default is a new one. Data disks must be in `store`, if there is one.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class TpuService:
         rest_port: int = 0,
         rest_routes: Sequence[Any] = (),
         token: str | None = None,
+        store: DisksAndImagesStore | None = None,
     ) -> None:
         self.token = token or make_token()
         self.project = project
@@ -51,6 +53,8 @@ class TpuService:
         self.faults = faults or ServiceFaults()
         self._operations = Operations(self.faults)
         self._nodes = Nodes(hosts, self._operations, self.faults, first_zone=zone, cores=cores)
+        if store is not None:
+            self._nodes.disk_exists, store.users_of = store.exists, self._nodes.machines_with
         self._queued = QueuedResources(self._nodes, self._operations, self.faults)
         calls = ApiHandlers(project, (zone, *more_zones), self._nodes, self._queued, self._operations, self.faults)
         api = ApiRouter(calls)

@@ -21,8 +21,9 @@ from http import HTTPStatus
 from typing import cast
 
 from tui.localpod.api.owner import NotTheOwner, check_site, check_token
+from tui.localpod.bucket.bucket_labels import BucketLabels, is_about_buckets
 from tui.localpod.bucket.network_namespace import enter_namespace, refusal_reason
-from tui.localpod.bucket.request_gate import Headers, Refusal, RequestGate
+from tui.localpod.bucket.request_gate import Headers, Refusal, RequestGate, WholeRequest
 from tui.localpod.bucket.socket_owner import SocketOwners
 
 _TRIES = 5
@@ -69,12 +70,14 @@ class OwnerCheck:
 class _Client(asyncio.Protocol):
     """A client's connection; the one to the server opens with the first request that is allowed."""
 
-    def __init__(self, owner_check: OwnerCheck) -> None:
+    def __init__(self, owner_check: OwnerCheck, labels: BucketLabels) -> None:
         self._owner_check = owner_check
-        self._gate = RequestGate(self._check)
+        self._labels = labels
+        self._gate = RequestGate(self._check, is_about_buckets)
         self._is_owners: bool | None = None
         self._waiting: list[bytes] = []
         self._opening: asyncio.Task[None] | None = None
+        self._answering: asyncio.Task[None] | None = None
         self._is_refused = False
         self._is_at_end = False
         self._server: _Server | None = None
@@ -93,9 +96,30 @@ class _Client(asyncio.Protocol):
             return
         try:
             for part in self._gate.feed(data):
+                if isinstance(part, WholeRequest):
+                    self.transport.pause_reading()
+                    self._answering = asyncio.ensure_future(self._answer(part))
+                    return
                 self._forward(part)
         except Refusal as refused:
             self.refuse(refused)
+
+    async def _answer(self, request: WholeRequest) -> None:
+        """Answer a request about buckets, then go on with what the client has sent after it."""
+        try:
+            answer = await self._labels.answer(request, self._owner_check.port)
+        except OSError:
+            self.refuse(_UNAVAILABLE)
+            return
+        self._answering = None
+        if self.transport.is_closing():
+            return
+        self.transport.write(answer)
+        if request.is_last or (self._is_at_end and self._opening is None):
+            self.transport.close()
+        else:
+            self.transport.resume_reading()
+            self.data_received(b"")
 
     def _forward(self, part: bytes) -> None:
         if self._server is not None:
@@ -140,7 +164,7 @@ class _Client(asyncio.Protocol):
         self._is_at_end = True
         if self._server is not None and not self._server.transport.is_closing():
             self._server.transport.write_eof()
-        return self._opening is not None and not self._is_refused
+        return (self._opening or self._answering) is not None and not self._is_refused
 
     def server_lost(self) -> None:
         """Close once the client has received everything that the server sent."""
@@ -235,8 +259,9 @@ async def _answers(port: int) -> bool:
 
 async def _serve(listener: socket.socket, command: Sequence[str], owner_check: OwnerCheck) -> None:
     process, owner_check.port = await _start_server(command)
+    labels = BucketLabels()
     try:
-        server = await asyncio.get_running_loop().create_server(lambda: _Client(owner_check), sock=listener)
+        server = await asyncio.get_running_loop().create_server(lambda: _Client(owner_check, labels), sock=listener)
         async with server:
             await _end_of_input()
     finally:

@@ -9,11 +9,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
+from typing import NamedTuple
 
 MAX_HEAD_BYTES = 1 << 16
 _MAX_LINE_BYTES = 1 << 12
 """The longest line of a chunk's size and extensions, or of one trailer."""
-_REQUEST_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ (/[^ \r\n]*|\*) HTTP/1\.[01]")
+MAX_WHOLE_BYTES = 1 << 20
+"""The longest body of a request that is taken whole."""
+_REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) (/[^ \r\n]*|\*) HTTP/1\.[01]")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*?)[ \t]*")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 _LENGTH = re.compile(r"[0-9]{1,18}")
@@ -46,16 +49,32 @@ class Refusal(Exception):
         return head.encode() + body
 
 
-class RequestGate:
-    """Splits a client's bytes into requests and passes the headers of each to `check`, which may raise Refusal."""
+class WholeRequest(NamedTuple):
+    """A request that is answered instead of being forwarded."""
 
-    def __init__(self, check: Callable[[Headers], None]) -> None:
+    method: str
+    target: str
+    body: bytes
+    is_last: bool
+    """Whether the client expects the connection to close after the answer."""
+
+
+class RequestGate:
+    """Splits a client's bytes into requests and passes the headers of each to `check`, which may raise Refusal.
+
+    A request for which `takes` (of method and target) is true is yielded whole.
+    """
+
+    def __init__(
+        self, check: Callable[[Headers], None], takes: Callable[[str, str], bool] = lambda _method, _target: False
+    ) -> None:
         self._check = check
+        self._takes = takes
         self._buffer = b""
         self._body_left = 0
-        self._read: Callable[[], bytes | None] = self._read_head
+        self._read: Callable[[], bytes | WholeRequest | None] = self._read_head
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
+    def feed(self, data: bytes) -> Iterator[bytes | WholeRequest]:
         """Yield the bytes that may be forwarded, in order. Raises Refusal for a request that may not."""
         self._buffer = self._buffer + data if self._buffer else data
         while self._buffer:
@@ -75,7 +94,7 @@ class RequestGate:
     def _cut(self, size: int) -> tuple[bytes, bytes]:
         return self._buffer[:size], self._buffer[size:]
 
-    def _read_head(self) -> bytes | None:
+    def _read_head(self) -> bytes | WholeRequest | None:
         end = self._buffer.find(_END, 0, MAX_HEAD_BYTES)
         if end < 0:
             if len(self._buffer) >= MAX_HEAD_BYTES:
@@ -83,8 +102,23 @@ class RequestGate:
             return None
         headers = _headers(self._buffer[:end])
         self._check(headers)
+        method, target = self._buffer[:end].decode("latin-1").split(" ", 2)[:2]
+        if "transfer-encoding" not in headers and self._takes(method, target):
+            return self._read_whole(end + len(_END), headers, method, target)
         self._expect_body(headers, is_old=self._buffer.partition(b"\r\n")[0].endswith(b" HTTP/1.0"))
         return self._take(end + len(_END))
+
+    def _read_whole(self, start: int, headers: Headers, method: str, target: str) -> WholeRequest | None:
+        lengths = headers.get("content-length", ("0",))
+        if len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]) or int(lengths[0]) > MAX_WHOLE_BYTES:
+            raise _bad("the length of the body is not a number, or too large")
+        end = start + int(lengths[0])
+        if len(self._buffer) < end:
+            return None
+        is_old = self._buffer.partition(b"\r\n")[0].endswith(b" HTTP/1.0")
+        wishes = [word.strip().lower() for value in headers.get("connection", ()) for word in value.split(",")]
+        is_last = "close" in wishes or (is_old and "keep-alive" not in wishes)
+        return WholeRequest(method, target, self._take(end)[start:], is_last)
 
     def _expect_body(self, headers: Headers, *, is_old: bool) -> None:
         codings, lengths = headers.get("transfer-encoding", ()), headers.get("content-length", ())

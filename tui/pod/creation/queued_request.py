@@ -27,6 +27,8 @@ class QueuedRequest:
     spot: bool
     valid_until: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    data_disks: tuple[str, ...] = ()
+    """The disks that its slices will have, as `projects/P/zones/Z/disks/NAME`."""
 
     @property
     def path(self) -> str:

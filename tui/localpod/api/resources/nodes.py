@@ -56,10 +56,21 @@ class Nodes:
         self._first_zone = first_zone
         self._cores = cores
         self._nodes: dict[str, HostedNode] = {}
+        self.disk_exists: Callable[[str], bool] = lambda _: True
+        """Returns whether a data disk exists, by its path; without a Compute Engine API every one does."""
 
     def in_place(self, place: ResourceLocation) -> list[tpu.Node]:
         """Return the place's nodes as they are now."""
         return [self._settled(hosted).node for hosted in self._nodes.values() if hosted.place == place]
+
+    def machines_with(self, disk: str) -> list[str]:
+        """Return the paths of the machines that a disk is attached to; of a slice in creation, the slice's own."""
+        return [
+            f"projects/{hosted.place.project}/zones/{hosted.place.zone}/instances/{machine}"
+            for hosted in self._nodes.values()
+            if any(one.source_disk == disk for one in hosted.node.data_disks)
+            for machine in [worker.hostname for worker in hosted.workers] or [hosted.slice_name]
+        ]
 
     def get(self, name: str) -> HostedNode:
         """Return one node as it is now. Raises NOT_FOUND."""
@@ -117,6 +128,9 @@ class Nodes:
         shape = requested_shape(place, wanted)
         if not self._faults.offers(place.zone, shape.name):
             raise no_such_accelerator(place, shape.name)
+        for disk in wanted.data_disks:
+            if not self.disk_exists(disk.source_disk):
+                raise rpc_errors.invalid(f"the disk '{disk.source_disk}' was not found", "node.data_disks")
         node_fields.new_node(place, name, wanted, shape, node_fields.requested_cores(wanted, shape, self._cores))
         if name in self._nodes:
             raise rpc_errors.already_exists(name)

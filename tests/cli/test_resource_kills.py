@@ -1,0 +1,26 @@
+"""Commands that are killed leave nothing that `resources` does not list. `make chaos` does it a hundred times."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.leftovers import LeftoverHunt
+from tests.pods import pod_process_in
+from tests.stores import needs_store
+
+ROUNDS = 8
+
+
+@needs_store
+@pytest.mark.timing
+def test_whatever_a_killed_command_leaves_is_listed_and_removed(tmp_path: Path) -> None:
+    with pod_process_in(tmp_path) as pod:
+        hunt = LeftoverHunt(tmp_path, pod.announcement, random.Random(27))
+        for _ in range(ROUNDS):
+            hunt.round()
+        hunt.clean()
+        hunt.close()
+    assert hunt.killed.total() == ROUNDS

@@ -1,0 +1,166 @@
+"""`resources`: list what costs money, and delete it in the right order."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.parser.argument_types import given
+from tui.commands.parser.commands import Commands
+from tui.commands.terminal.output import Output
+from tui.commands.terminal.prompts import ask, has_terminal
+from tui.errors import TpuTuiError, UsageError
+from tui.pod.resources import (
+    CloudResource,
+    ResourceListing,
+    describe_effect,
+    find_resources,
+    find_unused,
+    holder_of,
+    in_order_of_deletion,
+)
+from tui.text.durations import format_elapsed
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+
+_COSTS = {True: "yes", False: "no", None: "unknown"}
+
+
+def add_command(commands: Commands) -> None:
+    """Add the command's parser."""
+    resources = commands.add("resources", help="list what costs money, with who uses it, and delete it")
+    resources.set_defaults(run=list_resources)
+    actions = commands.actions_of(resources, required=False)
+    delete = actions.add(
+        "delete",
+        help="permanently delete resources; asks for their names",
+        description="Permanently delete resources: queued resources with their slices, then slices, then images and "
+        "disks, then buckets. One that fails does not stop the others.",
+    )
+    delete.add_argument(
+        "names", metavar="NAME", type=given, nargs="*", help="NAME, ZONE/NAME, KIND/NAME or gs://BUCKET, as listed"
+    )
+    delete.add_argument(
+        "--unused",
+        action="store_true",
+        help="all that tpu-tui made and nothing uses: no live run, no slice, no stored object",
+    )
+    delete.add_argument("--yes", action="store_true", help="do not ask for the names")
+    delete.add_argument("--dry-run", action="store_true", help="show what would be done, without doing it")
+    delete.set_defaults(run=delete_resources, changes=True, many="names")
+
+
+async def list_resources(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print every resource, what costs first; zones and APIs that failed are reported after the others."""
+    listing = await operator.resources.list_all()
+    rows = listing.resources
+    if out.as_json:
+        out.document([row.to_json() for row in rows])
+    elif rows:
+        columns = ("costs", "kind", "name", "zone", "state", "age", "chips", "size", "used by", "by tpu-tui")
+        out.table(columns, map(_cells, rows), right=("age", "chips", "size"))
+        if unused := find_unused(rows):
+            out.note(f"Made by tpu-tui and unused: {', '.join(one.ref for one in unused)}")
+            out.note("  → tpu-tui resources delete --unused")
+    elif not listing.problems:
+        out.note(f"No resources in {operator.slices.where}.")
+    out.problems(listing.problems)
+    return max((problem.exit_code for problem in listing.problems), default=0)
+
+
+def _cells(row: CloudResource) -> tuple[Any, ...]:
+    return (
+        _COSTS[row.cost_relevant],
+        row.kind,
+        row.name,
+        row.zone,
+        row.state,
+        format_elapsed(row.age_s()),
+        row.chips,
+        None if row.size_gb is None else f"{row.size_gb:,.0f} GB",
+        "unknown" if row.used_by is None else ", ".join(row.used_by) or None,
+        row.made_by_us,
+    )
+
+
+async def delete_resources(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Show what goes, ask for the names, delete it, and list what is left."""
+    if bool(args.names) == args.unused:
+        what = "give either names or --unused, not both" if args.names else "no resources given"
+        raise UsageError(what, remedy="tpu-tui resources delete NAME …, or tpu-tui resources delete --unused")
+    listing = await operator.resources.list_all()
+    chosen = _unused(listing, out) if args.unused else find_resources(args.names, listing)
+    left: dict[str, TpuTuiError] = {}
+    acts = bool(chosen) and not args.dry_run
+    for line in describe_effect(chosen, listing.resources):
+        out.note(f"{'Would delete' if args.dry_run else 'Deleting'} {line}" if args.yes or args.dry_run else line)
+    if acts:
+        if not args.yes:
+            await _ask_for_names(chosen)
+        left = await _delete(chosen, operator, out, only_unused=args.unused)
+    else:
+        out.note("Nothing was deleted.")
+    if out.as_json:
+        out.document([_row(one, left.get(holder_of(one, chosen).ref), is_done=acts) for one in chosen])
+    if left:
+        out.note(f"Left: {', '.join(left)}")
+    failures = [*left.values(), *(listing.problems if args.unused else ())]
+    if args.unused:
+        out.problems(listing.problems)
+    return max((max(1, problem.exit_code) for problem in failures), default=0)
+
+
+def _unused(listing: ResourceListing, out: Output) -> list[CloudResource]:
+    """Return what `--unused` deletes; print what tpu-tui made and something uses."""
+    unused = find_unused(listing.resources)
+    for one in listing.resources:
+        if one.made_by_us and one not in unused:
+            users = "unknown users" if one.used_by is None else ", ".join(one.used_by) or "what is stored in it"
+            out.note(f"Kept: {one.ref}, used by {users}")
+    return unused
+
+
+async def _ask_for_names(chosen: Sequence[CloudResource]) -> None:
+    """Ask for the names of what is lost. Raises UsageError for other answers, or without a terminal."""
+    names = sorted({one.name for one in chosen})
+    count = "1 resource" if len(chosen) == 1 else f"{len(chosen)} resources"
+    if not has_terminal():
+        raise UsageError(f"refusing to delete {count} without confirmation", remedy="add --yes")
+    which = "its name" if len(names) == 1 else "their names"
+    typed = await ask(f"This permanently deletes {count}. Type {which} ({' '.join(names)}) to continue: ")
+    if {word.removeprefix("gs://") for word in typed.replace(",", " ").split()} != set(names):
+        raise UsageError("nothing was deleted", why="the typed names do not match")
+
+
+async def _delete(
+    chosen: Sequence[CloudResource], operator: Operator, out: Output, *, only_unused: bool
+) -> dict[str, TpuTuiError]:
+    """Delete the resources, printing each step; return the errors of those that are left, by their refs."""
+    left = {
+        one.ref: TpuTuiError(f"{one.kind} {one.name} was not deleted")
+        for stage in in_order_of_deletion(chosen)
+        for one in stage
+    }
+    try:
+        async for step in operator.resources.delete(chosen, only_unused=only_unused):
+            if step.is_gone:
+                del left[step.resource.ref]
+            elif step.problem is not None:
+                left[step.resource.ref] = step.problem
+                out.problem(step.problem)
+            else:
+                out.note(step.text)
+    except asyncio.CancelledError:
+        out.note("Interrupted. What was requested continues in the cloud; check it with tpu-tui resources.")
+        raise
+    return left
+
+
+def _row(resource: CloudResource, problem: TpuTuiError | None, *, is_done: bool) -> dict[str, Any]:
+    detail = problem.sentence if problem is not None else None
+    is_gone = is_done and problem is None
+    row = {"kind": resource.kind, "name": resource.name, "zone": resource.zone}
+    return {**row, "deleted": is_gone, "detail": detail}

@@ -1,0 +1,127 @@
+"""The screen of resources: what costs money, what uses it, and a key that deletes it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from tui.console import intents
+from tui.console.data.resources import RESOURCES
+from tui.console.render.describe import format_document
+from tui.console.render.equivalent_commands import command_line, make_command_rows
+from tui.console.render.resource_rows import RESOURCE_COLUMNS, count_resources, make_resource_row
+from tui.console.screens.base import MainScreen, apply_breakpoints, is_on_top
+from tui.console.screens.equivalents import EquivalentsDialog
+from tui.console.widgets.filter_bar import FilterBar
+from tui.console.widgets.footer import KeyFooter
+from tui.console.widgets.headline import Headline
+from tui.console.widgets.log.log_pane import LogPane
+from tui.console.widgets.panes.pane import Pane
+from tui.console.widgets.tables.line_table import LineTable
+from tui.console.widgets.tables.row_table import RowTable
+from tui.pod.resources import CloudResource
+
+
+class ResourcesScreen(MainScreen):
+    """Slices, queued resources, disks, images and buckets; what costs money comes first. Keys change nothing."""
+
+    TITLE = "resources"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", id="back"),
+        Binding("r", "refresh", "Refresh", tooltip="Refresh the list of resources", id="refresh"),
+        Binding("dollar_sign", "back", "Back", show=False, id="resources.back"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._resources: dict[str, CloudResource] = {}
+        self._seen: tuple[int, int] | None = None
+        self._headline = Headline(id="headline")
+        self._table = RowTable(RESOURCE_COLUMNS, empty="Listing resources…", id="resources")
+        self._pane = Pane("resources", self._table, id="pane-resources")
+
+    def compose(self) -> ComposeResult:
+        """Lay out one table."""
+        apply_breakpoints(self)
+        yield self._headline
+        yield self._pane
+        yield FilterBar()
+        yield KeyFooter()
+
+    def on_mount(self) -> None:
+        """Focus the table."""
+        self._table.focus()
+        self.ready = True
+        self.tick()
+
+    def tick(self) -> None:
+        """Show a new listing; once per second also the resources' ages."""
+        now = self.console.store.clock()
+        self._headline.show(self.console.headline())
+        reading = self.console.store.get(RESOURCES)
+        mark = (int(now), reading.revision)
+        if mark == self._seen:
+            return
+        self._seen = mark
+        found = reading.value or ()
+        self._resources = {one.ref: one for one in found}
+        if reading.at is not None or reading.problems:
+            self._table.set_empty("The resources could not be listed." if reading.problems else "No resources")
+        self._table.show([make_resource_row(one) for one in found])
+        self._pane.show_reading(reading, now, count_resources(found))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Hide the key that exports a run's report."""
+        return False if action == "export" else super().check_action(action, parameters)
+
+    def chosen_resource(self) -> CloudResource | None:
+        """Return the resource under the cursor."""
+        return self._resources.get(str(self._table.cursor_key))
+
+    def filter_target(self) -> LineTable | LogPane | None:
+        """Return the table."""
+        return self._table
+
+    def description(self) -> tuple[str, str]:
+        """Return the resource under the cursor in full."""
+        chosen = self.chosen_resource()
+        return ("No resource selected", "") if chosen is None else (chosen.ref, format_document(chosen.to_json()))
+
+    def action_equivalents(self) -> None:
+        """Show the commands that do in a shell what keys do here."""
+        settings, chosen = self.console.operator.settings, self.chosen_resource()
+        commands = [("list", command_line(settings, "resources"))]
+        if not settings.read_only:
+            if chosen is not None:
+                commands.append(("delete", command_line(settings, "resources", "delete", chosen.ref)))
+            commands.append(("clean up", command_line(settings, "resources", "delete", "--unused")))
+        self.console.push_screen(EquivalentsDialog(make_command_rows(iter(commands))))
+
+    @on(LineTable.RowOpened)
+    def _open(self) -> None:
+        if is_on_top(self):
+            self.action_describe()
+
+    def action_refresh(self) -> None:
+        """List the resources at once."""
+        self.console.perform(intents.ResourcesRefreshRequested())
+
+    def action_back(self) -> None:
+        """Clear the filter, else go back to the screen before."""
+        if not self.drop_filter() and is_on_top(self):
+            self.console.perform(intents.ResourcesClosed())
+
+
+class ActingResourcesScreen(ResourcesScreen):
+    """The screen with the key that deletes: not used with `--read-only`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+d,delete", "delete_resource", "Delete", tooltip="Delete the resource; asks first", id="delete"),
+    ]
+
+    def action_delete_resource(self) -> None:
+        """Ask for the name of the chosen resource, then delete it."""
+        self.console.perform(intents.ResourceDeletionRequested(self.chosen_resource()))

@@ -1,0 +1,113 @@
+"""`Resources`: list what costs money, and delete it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from tui.cloud.compute.disks_and_images import DisksAndImages, attach_slices
+from tui.cloud.storage.bucket_lifecycle import BucketLifecycle
+from tui.errors import TpuTuiError, UsageError
+from tui.operator.connections import Connections
+from tui.operator.resources.deletion import Deletion, DeletionStep
+from tui.operator.resources.usage import bucket_rows, disk_users, queued_rows, runs_on, slice_rows
+from tui.operator.runs import Runs
+from tui.pod.creation.queued_request import QueuedListing
+from tui.pod.resources import CloudResource, ResourceListing, in_order_of_cost
+
+Answer = TypeVar("Answer")
+
+
+class Resources:
+    """Slices, queued resources, disks, images, and the buckets that tpu-tui created."""
+
+    def __init__(self, connections: Connections, runs: Runs) -> None:
+        self._connections = connections
+        self._runs = runs
+
+    async def list_all(self) -> ResourceListing:
+        """Return every resource, what costs first; a zone or an API that fails is among the problems.
+
+        Raises UsageError with a hosts file, whose machines are no resources of Google Cloud.
+        """
+        inventory = self._inventory()
+        disks_and_images, buckets = DisksAndImages(self._connections.settings), self._buckets()
+        problems: list[TpuTuiError] = []
+
+        async def read(call: Callable[[], Awaitable[Answer]]) -> Answer | None:
+            try:
+                return await call()
+            except TpuTuiError as error:
+                problems.append(error)
+                return None
+
+        try:
+            slices, queued, disks, images, own_buckets, statuses = await asyncio.gather(
+                read(inventory.nodes),
+                read(inventory.queued_requests),
+                read(disks_and_images.disks),
+                read(disks_and_images.images),
+                read(buckets.list_own),
+                asyncio.to_thread(self._runs.list_statuses),
+            )
+        finally:
+            await buckets.close()
+        known = slices.slices if slices else ()
+        requests = (queued or QueuedListing()).requests
+        for part in (slices, queued):
+            problems += part.problems if part else ()
+        is_whole = bool(slices and queued) and not (slices.problems or queued.problems)
+        problems += disks[1] if disks else ()
+        rows = slice_rows(known, [status.run for status in statuses if not status.state.is_over])
+        rows += queued_rows(requests, rows, is_whole)
+        rows += attach_slices(disks[0] if disks else (), disk_users(known, requests), slices_known=is_whole)
+        rows += images or ()
+        rows += bucket_rows(own_buckets or (), [status.run for status in statuses])
+        return ResourceListing(tuple(in_order_of_cost(rows)), _each_once(problems))
+
+    def delete(self, resources: Sequence[CloudResource], *, only_unused: bool = False) -> AsyncIterator[DeletionStep]:
+        """Delete resources of the last listing, those that use others first; yield the progress of each.
+
+        One that fails does not stop the others. With `only_unused`, nothing is deleted on which a run lives by now:
+        the workers of slices are asked, too.
+        """
+        self._connections.require_changes("deleting resources")
+        deletion = Deletion(
+            self._inventory(),
+            DisksAndImages(self._connections.settings),
+            self._buckets,
+            self._live_runs if only_unused else None,
+        )
+        return deletion.run(resources)
+
+    async def _live_runs(self, resource: CloudResource) -> list[str]:
+        """Return the runs that live now on a slice, or on the slices of a queued resource.
+
+        Raises OutOfReachError where that cannot be known.
+        """
+        listing = await self._inventory().nodes()
+        slices = [one for one in listing.slices if resource.path in (one.path, f"{one.zone}/{one.queued_resource}")]
+        if listing.problems and not slices:
+            raise listing.problems[0]
+        statuses = await asyncio.to_thread(self._runs.list_statuses)
+        live = [status.run for status in statuses if not status.state.is_over]
+        found = {run for slice_ in slices for run in runs_on(slice_, live)}
+        for slice_ in slices:
+            if not found and slice_.is_ready and slice_.workers:
+                found.update(await self._runs.live_on_workers(slice_))
+        return sorted(found)
+
+    def _buckets(self) -> BucketLifecycle:
+        return BucketLifecycle(self._connections.settings)
+
+    def _inventory(self) -> Any:
+        if self._connections.settings.hosts:
+            raise UsageError(
+                "the machines of a hosts file are not resources of Google Cloud", remedy="run it without --hosts"
+            )
+        return self._connections.inventory
+
+
+def _each_once(problems: Sequence[TpuTuiError]) -> tuple[TpuTuiError, ...]:
+    return tuple({str(problem): problem for problem in problems}.values())

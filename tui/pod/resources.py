@@ -1,0 +1,205 @@
+"""What exists in the cloud and may cost money: its rows, what each costs, and the order in which it is deleted. Pure.
+
+Sources for the cost: Cloud TPU pricing (a node is charged while it is READY, and its disks also while it is stopped),
+Compute Engine disk and image pricing (by size, used or not), Cloud Storage pricing (by stored bytes, soft-deleted
+objects included).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from tui.errors import TpuTuiError, UsageError, did_you_mean, near_matches
+from tui.pod.creation.slice_request import CREATED_BY
+
+SLICE, QUEUED, IMAGE, DISK, BUCKET = "slice", "queued-resource", "image", "disk", "bucket"
+KINDS = (SLICE, QUEUED, "group", "template", IMAGE, DISK, "policy", BUCKET)
+"""Every kind of row; groups, templates and policies are not listed yet."""
+DELETION_ORDER = ((QUEUED,), (SLICE,), (IMAGE, DISK), (BUCKET,))
+"""The kinds that are deleted together, the ones that use others first."""
+DESCRIPTION_PREFIX = "tpu-tui:"
+"""Begins the description of what tpu-tui creates, where a resource has no labels."""
+_SLICES_WITHOUT_COST = ("CREATING", "PREEMPTED", "TERMINATED", "DELETING")
+"""States in which a slice is not charged; a stopped one has disks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloudResource:
+    """One resource. What the API does not report is None, never a guess.
+
+    `zone` is the region of a regional disk and of a bucket, and None for an image. `created` is RFC 3339. `used_by`
+    names runs, slices and machines; for a slice, a queued resource or a bucket, only runs. None is unknown.
+    """
+
+    kind: str
+    name: str
+    zone: str | None = None
+    state: str | None = None
+    created: str | None = None
+    chips: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    used_by: tuple[str, ...] | None = ()
+    made_by_us: bool = False
+    cost_relevant: bool | None = None
+    size_gb: float | None = None
+    """Of disks and images."""
+    is_empty: bool | None = None
+    """Of buckets: whether nothing is stored in it."""
+    belongs_to: str | None = None
+    """Of slices: the path of the queued resource that created it."""
+
+    @property
+    def path(self) -> str:
+        """`zone/name`, or the bare name; a bucket is `gs://name`."""
+        if self.kind == BUCKET:
+            return f"gs://{self.name}"
+        return f"{self.zone}/{self.name}" if self.zone else self.name
+
+    @property
+    def ref(self) -> str:
+        """The path with the kind in front, which is unique; `resources delete` accepts it."""
+        return self.path if self.kind == BUCKET else f"{self.kind}/{self.path}"
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether `--unused` may delete it: tpu-tui made it, nothing uses it, and nothing is stored in it."""
+        return self.made_by_us and self.used_by == () and (self.kind != BUCKET or self.is_empty is True)
+
+    def age_s(self, now: datetime | None = None) -> int | None:
+        """Return the seconds since it was created."""
+        if self.created is None:
+            return None
+        created = datetime.fromisoformat(self.created.replace("Z", "+00:00"))
+        return max(0, int(((now or datetime.now(timezone.utc)) - created).total_seconds()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row that `resources --json` prints (names are stable)."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "zone": self.zone,
+            "state": self.state,
+            "created": self.created,
+            "age_s": self.age_s(),
+            "chips": self.chips,
+            "labels": dict(self.labels),
+            "used_by": None if self.used_by is None else list(self.used_by),
+            "made_by_us": self.made_by_us,
+            "cost_relevant": self.cost_relevant,
+            "size_gb": self.size_gb,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceListing:
+    """The resources found, the most expensive and oldest first, and the problems that may hide others."""
+
+    resources: tuple[CloudResource, ...] = ()
+    problems: tuple[TpuTuiError, ...] = ()
+
+
+def is_made_by_us(labels: Mapping[str, str], description: str = "") -> bool:
+    """Return whether tpu-tui created a resource, by its label or, without labels, by its description."""
+    if labels:
+        return labels.get(CREATED_BY[0]) == CREATED_BY[1]
+    return description.startswith(DESCRIPTION_PREFIX)
+
+
+def slice_costs(state: str | None) -> bool | None:
+    """Return whether a slice in this state is charged; None where the state is unknown."""
+    return None if state is None else state not in _SLICES_WITHOUT_COST
+
+
+def in_order_of_cost(resources: Iterable[CloudResource]) -> list[CloudResource]:
+    """Return the resources: what costs first, then unknown cost, then the rest; within each the oldest first."""
+    rank = {True: 0, None: 1, False: 2}
+    return sorted(resources, key=lambda one: (rank[one.cost_relevant], one.created or "~", one.ref))
+
+
+def in_order_of_deletion(resources: Iterable[CloudResource]) -> list[list[CloudResource]]:
+    """Return the stages of a deletion; slices that go with a queued resource of the same deletion are left out."""
+    found = list(resources)
+    left = [one for one in found if holder_of(one, found) is one]
+    stages = ([one for one in left if one.kind in kinds] for kinds in DELETION_ORDER)
+    return [stage for stage in stages if stage]
+
+
+def holder_of(resource: CloudResource, chosen: Iterable[CloudResource]) -> CloudResource:
+    """Return the queued resource of a deletion with which a slice goes, else the resource itself."""
+    queued = (one for one in chosen if resource.kind == SLICE and one.kind == QUEUED)
+    return next((one for one in queued if one.path == resource.belongs_to), resource)
+
+
+def find_unused(resources: Sequence[CloudResource]) -> list[CloudResource]:
+    """Return what `--unused` deletes: what nothing uses, and disks that only slices of the same deletion use."""
+    unused = [one for one in resources if one.is_unused]
+    going = {one.path for one in unused if one.kind in (SLICE, QUEUED)}
+    return unused + [
+        one
+        for one in resources
+        if one.kind == DISK
+        and one.made_by_us
+        and one.used_by
+        and all(f"{one.zone}/{user}" in going for user in one.used_by)
+    ]
+
+
+def find_resources(names: Sequence[str], listing: ResourceListing) -> list[CloudResource]:
+    """Return the resources of these names: `NAME`, `ZONE/NAME`, `KIND/…` or `gs://NAME`, each once.
+
+    Raises UsageError for a name of none or of several, and a problem of the listing that may hide it.
+    """
+    found = {one.ref: one for name in names for one in [_find(name, listing)]}
+    return list(found.values())
+
+
+def _find(name: str, listing: ResourceListing) -> CloudResource:
+    found = [one for one in listing.resources if name in _names_of(one)]
+    queued = [one for one in found if one.kind == QUEUED]
+    if len(queued) == 1 and all(one is queued[0] or one.belongs_to == queued[0].path for one in found):
+        return queued[0]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        refs = ", ".join(sorted(one.ref for one in found))
+        raise UsageError(f"{name} is the name of several resources", remedy=f"name one of: {refs}")
+    if listing.problems:
+        raise listing.problems[0]
+    near = near_matches(name, (one.name for one in listing.resources))
+    raise UsageError(
+        f"no such resource: {name}", remedy=did_you_mean(near) if near else "tpu-tui resources lists them"
+    )
+
+
+def _names_of(resource: CloudResource) -> tuple[str, ...]:
+    return resource.name, resource.path, f"{resource.kind}/{resource.name}", resource.ref
+
+
+def describe_effect(chosen: Sequence[CloudResource], known: Iterable[CloudResource]) -> list[str]:
+    """Return a line for each resource of a deletion, in its order, with what goes or ends with it."""
+    slices = [one for one in known if one.kind == SLICE]
+    return [
+        _effect(one, [slice_ for slice_ in slices if slice_ is not one and holder_of(slice_, (one,)) is one])
+        for stage in in_order_of_deletion(chosen)
+        for one in stage
+    ]
+
+
+def _effect(resource: CloudResource, slices: Sequence[CloudResource]) -> str:
+    parts = [resource.ref]
+    if resource.state:
+        parts.append(resource.state)
+    if slices:
+        parts.append(f"with its slices {', '.join(one.name for one in slices)} and their disks")
+    elif resource.kind == SLICE:
+        parts.append("with the disks of its workers")
+    elif resource.kind == BUCKET and not resource.is_empty:
+        parts.append("with everything that is stored in it")
+    if resource.used_by:
+        parts.append(f"used by {', '.join(resource.used_by)}")
+    if not resource.made_by_us:
+        parts.append("not made by tpu-tui")
+    return " · ".join(parts)
