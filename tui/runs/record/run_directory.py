@@ -32,7 +32,7 @@ from tui.runs.record.event_log import (
     without_workers_parts,
 )
 from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus, read_keeper_status
-from tui.settings.home import make_private
+from tui.settings.home import make_private, replace_file
 from tui.text.bounded_json import parse_json
 
 EVENTS_FILE = "events.jsonl"
@@ -104,7 +104,7 @@ class RunDirectory:
             raise UsageError(f"cannot make run {run.id}", why=f"{path} exists already") from None
         directory = cls(path, run.without_secrets())
         try:
-            directory._write_whole(RUN_FILE, _to_lines(run.to_json()))
+            directory._write_record(run)
             directory.reserve_space()
             for name in (EVENTS_FILE, ARRIVALS_FILE):
                 os.close(os.open(path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
@@ -116,7 +116,7 @@ class RunDirectory:
     def update_run(self, run: Run) -> None:
         """Replace run.json, when more is known of the run (the hash of its code)."""
         self.run = run.without_secrets()
-        self._write_whole(RUN_FILE, _to_lines(run.to_json()))
+        self._write_record(run)
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
@@ -212,15 +212,9 @@ class RunDirectory:
         """Return whether a keeper lives: by its lock on this machine, by its heartbeat on another one."""
         return read_keeper_status(f"{self.path}/{KEEPER_FILE}")
 
-    def _write_whole(self, name: str, data: bytes) -> None:
-        """Replace a file atomically and durably, 0600."""
-        temporary = self.path / f".{name}.new"
-        descriptor = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        temporary.replace(self.path / name)
+    def _write_record(self, run: Run) -> None:
+        with replace_file(self.path / RUN_FILE, durable=True) as file:
+            file.write(_to_lines(run.to_json()))
 
 
 class _AppendedLines:
