@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +147,7 @@ class Snapshot:
     """Cores that are behind the others, whatever else their state says."""
     slow: Bools
     """Cores whose rate has been too small a share of the median for long, whatever else their state says."""
+    # Up to here the columns, of which none has a default.
     workers: tuple[WorkerFacts, ...] = ()
     """Every worker the stream has named, ascending, with or without cores; a nameless one last, if it has cores."""
     epochs: tuple[EpochSummary, ...] = ()
@@ -173,16 +174,6 @@ class Snapshot:
 
     def __len__(self) -> int:
         return len(self.core)
-
-    @property
-    def epoch_now(self) -> int | None:
-        """Return the median core's epoch."""
-        return self.median_epoch
-
-    @property
-    def step_now(self) -> int | None:
-        """Return the median core's step."""
-        return self.median_step
 
     @property
     def loss_spread(self) -> Spread | None:
@@ -330,11 +321,7 @@ class Snapshot:
         return Snapshot(**values)
 
 
-COLUMNS = (
-    "core", "device", "worker", "epoch", "step", "loss", "rate", "global_rate",
-    "known", "time", "time_kind", "clock", "lag", "state", "slot", "row",
-    "rate_kind", "pace", "behind", "slow",
-)  # fmt: skip
+COLUMNS = tuple(each.name for each in fields(Snapshot) if each.default is MISSING and each.default_factory is MISSING)
 """The names of a snapshot's columns."""
 
 
