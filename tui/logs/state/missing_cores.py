@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tui.logs._compat_numpy import np
 from tui.logs.snapshot import UNKNOWN
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
     from tui.logs.snapshot import Snapshot
@@ -28,8 +28,8 @@ class MissingCores:
         """Say which cores are missing; empty where none is."""
         if not self.cores:
             return ""
-        where = f" ({_named('worker', self.workers)})" if self.workers else ""
-        return f"no line from {_named('core', self.cores)}{where}"
+        where = f" ({name_ranks('worker', self.workers)})" if self.workers else ""
+        return f"no line from {name_ranks('core', self.cores)}{where}"
 
 
 def missing_cores(snapshot: Snapshot, expected: int | None, workers: int, *, is_over: bool) -> MissingCores:
@@ -64,7 +64,3 @@ def _owners(snapshot: Snapshot, missing: int, expected: int, workers: int) -> tu
         return ()
     lacking = expected // workers - np.bincount(owner, minlength=workers)
     return tuple(np.flatnonzero(lacking).tolist()) if (lacking >= 0).all() and lacking.sum() == missing else ()
-
-
-def _named(noun: str, numbers: tuple[int, ...]) -> str:
-    return f"{noun}{'s' * (len(numbers) > 1)} {format_ranks(numbers)}"
