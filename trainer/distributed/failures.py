@@ -262,7 +262,7 @@ class FailureRecord:
         return recorded.reporting in ((), own.reporting)
 
     def shutdown(self) -> None:
-        """Before this rank ends, wait until it has read the record; rank 0, which has the store, waits for all."""
+        """Wait, before this rank ends, until it has read the record; rank 0, which has the store, waits for all."""
         deadline = time.monotonic() + ACK_TIMEOUT_S
         self._settled.wait(ACK_TIMEOUT_S)
         if self._rank == 0 and self._failure is not None and self._failure.reporting:

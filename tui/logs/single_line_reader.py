@@ -1,4 +1,4 @@
-"""Lines read one at a time: what tools have put before each is stripped, its worker found, its text matched."""
+"""Read lines one at a time: strip the prefixes of tools, find the line's worker, match its text."""
 
 from __future__ import annotations
 

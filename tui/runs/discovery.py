@@ -65,7 +65,7 @@ class FoundRun:
 
 @dataclass(frozen=True)
 class Discovery:
-    """The runs found, newest first, and the workers that could not be asked."""
+    """The runs found, newest first, and the errors of workers that gave no answer."""
 
     runs: tuple[FoundRun, ...]
     problems: tuple[TpuTuiError, ...] = ()
@@ -202,7 +202,7 @@ def _known_here(run_id: str, runs_home: Path) -> RunDirectory | None:
 def delete_here(directory: RunDirectory) -> None:
     """Remove a run's directory on this machine; one that is gone already is no error.
 
-    Raises UsageError while the run is not over or a keeper lives, TpuTuiError where this machine does not let us.
+    Raises UsageError while the run is not over or a keeper lives, TpuTuiError where this machine refuses it.
     """
     status = status_of(directory)
     if not (status.state.is_over or directory.was_deleted):
@@ -252,7 +252,7 @@ def _remove(directory: RunDirectory) -> None:
 
 
 def _remove_tree(path: Path) -> None:
-    # Out of sight at once: what is cut off halfway is no run any more.
+    # Renamed first: a deletion that is interrupted leaves no half of a run in the list.
     doomed = path.with_name(f".deleted-{path.name}")
     path.rename(doomed)
     shutil.rmtree(doomed.resolve())

@@ -95,7 +95,7 @@ class FileLines:
         self._fd: int | None = None
         self._is_closed = False
         self._indexed = 0
-        """Bytes looked at."""
+        """Bytes that were indexed."""
         self._newlines = 0
         self._starts = array("q", [0])
         self._numbers = array("q", [0])

@@ -33,7 +33,7 @@ class MissingCores:
 
 
 def missing_cores(snapshot: Snapshot, expected: int | None, workers: int, *, is_over: bool) -> MissingCores:
-    """Return the cores of a slice of so many, on so many workers, that nothing has come from.
+    """Return the cores of a slice with `expected` cores on `workers` workers that no line has come from.
 
     Nothing is missing where lines name no cores, or where what they name are not the slice's cores one by one: one
     process of a worker speaks for all its cores, one process of the job for all workers, or ordinals come twice.
@@ -50,7 +50,7 @@ def missing_cores(snapshot: Snapshot, expected: int | None, workers: int, *, is_
 
 def _are_ordinals(snapshot: Snapshot, numbers: np.ndarray[tuple[int], np.dtype[np.int64]], cores: int, workers: int
 ) -> bool:  # fmt: skip
-    """Whether the stream's core numbers are a slice's, each core telling its own lines."""
+    """Whether the stream's core numbers are a slice's, each core printing its own lines."""
     if len(numbers) < 2 or len(numbers) < len(snapshot) or numbers[0] == UNKNOWN or numbers[-1] >= cores:
         return False
     most = max(worker.cores for worker in snapshot.workers)

@@ -57,7 +57,7 @@ class WorkerSession:
         self.notes: list[str] = []
         self._has_queried = False
         self._last_output = b""
-        """What came last that is no answer."""
+        """The end of the output that is not an answer."""
         self._decided = ""
         self._stopped = False
         """Whether it decided so because a person stopped the run."""
@@ -165,7 +165,7 @@ class WorkerSession:
         self.process.stdin.write(word)
 
     async def close(self, patience: float) -> None:
-        """Let go: an undecided worker takes the end of its input for a no, and has some seconds to say so."""
+        """Close the session: an undecided worker takes the end of input as a no, and has some seconds to answer."""
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
             ahead.cancel()

@@ -43,11 +43,11 @@ _LAST_ARRIVALS_BYTES = 4096
 _LOG_BLOCK_BYTES = 1024 * 1024
 RESERVE_FILE = "reserve"
 RESERVE_BYTES = 64 * 1024
-"""Bytes, and a file, held back for the events of a full disk."""
+"""Bytes of a file that is deleted to make room for events when the disk is full."""
 
 
 def _to_lines(document: Mapping[str, Any]) -> bytes:
-    """JSON as `to_bytes` makes it, a line for each member and for each element of a list: for people who look in."""
+    """Return JSON with a line for each member and each element of a list, for people who read the file."""
 
     def shown(value: Any) -> bytes:
         if not (isinstance(value, list) and value):
@@ -81,11 +81,11 @@ class RunDirectory:
 
     @property
     def was_deleted(self) -> bool:
-        """Return whether the directory was deleted or renamed meanwhile."""
+        """Return whether the directory was deleted or renamed since it was opened."""
         return not self.path.exists()
 
     def require(self) -> None:
-        """Raise UsageError where it is gone: nothing would be read, as of a run that has not begun."""
+        """Raise UsageError if the directory is gone: it would look like a run that has not begun."""
         if self.was_deleted:
             remedy = f"tpu-tui attach {self.id} finds the run on its workers, where it may go on"
             raise UsageError(f"the directory of {self.id} is gone", why=str(self.path), remedy=remedy)
@@ -94,7 +94,7 @@ class RunDirectory:
     def create(cls, home_runs: Path, run: Run) -> RunDirectory:
         """Make the directory and write run.json (secret values masked). Raises UsageError when the run exists.
 
-        OSError, too, and nothing is left, where there is no room.
+        Raises OSError, and leaves nothing behind, where there is no room.
         """
         path = home_runs / run.id
         make_private(home_runs)
@@ -135,13 +135,13 @@ class RunDirectory:
         return self.path / "attempts" / str(attempt)
 
     def reserve_space(self) -> None:
-        """Hold a little room back, so that a full disk can still be recorded in the run's events. Raises OSError."""
+        """Reserve a little space, so that the events can still record a full disk. Raises OSError."""
         descriptor = os.open(self.path / RESERVE_FILE, os.O_CREAT | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(bytes(RESERVE_BYTES))
 
     def release_space(self) -> None:
-        """Give what was held back to whatever is written next."""
+        """Free the reserved space for the next writes."""
         with suppress(OSError):
             (self.path / RESERVE_FILE).unlink()
 
@@ -156,7 +156,7 @@ class RunDirectory:
         return event
 
     def append_events(self, kind: str, workers: Iterable[int], **fields: Any) -> None:
-        """Append the same event of several workers, which came about at the same moment, in one write."""
+        """Append the same event of several workers at the same moment, in one write."""
         now = utc_now()
         self._events.append(b"".join(event_line(Event(now, kind, worker, fields)) for worker in workers))
 
@@ -179,7 +179,7 @@ class RunDirectory:
     def has_event(self, kind: str, offset: int = 0) -> tuple[bool, int]:
         """Return whether a line from a byte offset on may be an event of that kind, and the offset to go on from.
 
-        Much quicker than reading the events, for a caller that waits for one of them.
+        This is much faster than reading the events.
         """
         lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
         named = to_bytes(kind)
@@ -221,7 +221,7 @@ class _AppendedLines:
     """A file of lines that several processes append to, each in one write; kept open from the first one on."""
 
     def __init__(self, path: Path, *, unfinished: bytes = b"") -> None:
-        """`unfinished` marks a line that was cut off, where what is left of it could be taken for a whole one."""
+        """Set up; `unfinished` marks a torn line that could otherwise pass for a whole one."""
         self._path = path
         self._mark = unfinished + b"\n"
         self._descriptor: int | None = None
