@@ -151,7 +151,7 @@ class EpochPrefetcher(Generic[T]):
 
 
 def _kill_loaders() -> None:
-    """Kill loader processes: one that waits for a network ignores SIGTERM, and Python would wait for it for ever."""
+    """Kill loader processes: one that waits for a network ignores SIGTERM, and Python would wait for it forever."""
     for loader in multiprocessing.active_children():
         loader.kill()
         loader.join()

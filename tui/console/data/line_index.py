@@ -60,7 +60,7 @@ class LineSource(Protocol):
 
     @property
     def finished(self) -> int:
-        """Return the number of whole lines, which do not change any more."""
+        """Return the number of whole lines, which no longer change."""
 
     @property
     def behind(self) -> int:

@@ -1,4 +1,4 @@
-"""A run in words and rows: headline, launch phases, problems. Pure functions of the feed."""
+"""A run as text: headline, problems, description. Pure functions of the feed."""
 
 from __future__ import annotations
 

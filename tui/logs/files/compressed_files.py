@@ -142,7 +142,7 @@ def unpacked(file: IO[bytes], packing: Packing, size: int = BLOCK, name: str = "
     while data or not unpacker.needs_input:
         try:
             block = unpacker.decompress(data, size)
-        except Exception as error:  # each library has its own, and none a base of its own
+        except Exception as error:  # each library has its own errors, without a common base
             raise _broken(name or file.name, packing, str(error)) from error
         if block:
             yield block

@@ -24,13 +24,13 @@ from tui.logs.state.line_counts import LogSource
 from tui.logs.state.stragglers import behind, paces
 
 _FEW = 2
-"""Samples a row needs before it can be taken for another core of the same number: one alone may be a torn line."""
+"""Samples that a row needs to count as another core with the same number: a single one may be a torn line."""
 
 _ALTERNATING_DEVICES = 1
 """Two threads of one process print devices 0 and 1 for one ordinal; a higher device number is a core of its own."""
 
 MISSED = 3
-"""Lines that a core must have left out before it counts as silent: some jobs print one every ten minutes."""
+"""Missed lines after which a core counts as silent: some jobs print one every ten minutes."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,7 +104,7 @@ class Gang:
     async def run(self) -> None:
         """Launch on every worker, or raise the first worker's error (LaunchError or WorkerError).
 
-        `passed_barrier` then says whether jobs may have been started, and a stop is owed.
+        `passed_barrier` then says whether jobs may have been started, which must be stopped.
         """
         timeouts = self.spec.timeouts
         try:
@@ -152,7 +152,7 @@ class Gang:
         return answers
 
     async def _read_tree(self) -> None:
-        """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""
+        """Read the tree to sync, once, and note its hash in run.json here and on every worker."""
         if self.spec.sync is not None:
             self._parcel = await asyncio.to_thread(read_bundle, self.spec.sync)
             self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._parcel.tree.hash))

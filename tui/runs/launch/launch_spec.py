@@ -1,4 +1,4 @@
-"""What is to be launched: the input of a keeper, what forbids it, and its text in a dry run."""
+"""The specification of a launch: the input of a keeper, its checks, and its text in a dry run."""
 
 from __future__ import annotations
 

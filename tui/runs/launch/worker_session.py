@@ -104,7 +104,7 @@ class WorkerSession:
         return await (ahead or self._answer(word))
 
     def read_ahead(self, word: str, lost: Callable[[WorkerSession, TpuTuiError], None]) -> None:
-        """Read on for an answer that is not due yet, so that `lost` notices at once a session that ends meanwhile.
+        """Read ahead for an answer that is not due yet, so that `lost` is called at once if the session ends.
 
         One that gave up because its lease was over is not lost: another worker kept it waiting. The next `expect`
         must be for the same word.

@@ -25,7 +25,7 @@ TAIL_BYTES = 16 * 1024
 class LatestFigures:
     """Where a run is: median epoch, step and loss of the cores that were read, None for what none of them reports.
 
-    The loss is nan where no core has a number any more.
+    The loss is nan where no core has a finite one.
     """
 
     epoch: int | None = None

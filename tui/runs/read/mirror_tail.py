@@ -131,7 +131,7 @@ class MirrorTail:
     def read_newest(self, worker: int, most: int, *, unfinished: bool = False) -> bytes:
         """Return the newest whole lines of a worker's newest log, at most `most` bytes of what was not read before.
 
-        What came before them is skipped. With `unfinished`, a last line without an end is among them. This does not
+        Earlier bytes are skipped. With `unfinished`, a last line without an end is among them. This does not
         use `arrivals`; a tail is read this way or by `read`.
         """
         size, read = self.size(worker), self._read.get(worker, 0)
