@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -260,12 +260,9 @@ def _remove_tree(path: Path) -> None:
         doomed.unlink()
 
 
-async def delete_on_workers(
-    run: Run, fleet: Fleet, indices: Iterable[int] | None = None
-) -> AsyncIterator[DeleteAnswer]:
+async def delete_on_workers(run: Run, fleet: Fleet) -> AsyncIterator[DeleteAnswer]:
     """Remove every attempt of a run from the workers; yield an answer from each. What is alive is kept."""
-    chosen = [worker.index for worker in run.workers] if indices is None else list(indices)
-    tasks = [asyncio.ensure_future(_delete_on(run, fleet, index)) for index in chosen]
+    tasks = [asyncio.ensure_future(_delete_on(run, fleet, worker.index)) for worker in run.workers]
     try:
         for finished in asyncio.as_completed(tasks):
             yield await finished
