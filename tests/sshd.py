@@ -39,6 +39,18 @@ MISSING = (
 needs_sshd = pytest.mark.skipif(bool(MISSING), reason=MISSING or "an OpenSSH server is here")
 
 
+@contextlib.contextmanager
+def silent_port() -> Iterator[int]:
+    """A port with a full backlog: Linux drops further packets silently, as a firewall does."""
+    with socket.socket() as listener, socket.socket() as filler, socket.socket() as second:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for sock in (filler, second):
+            sock.setblocking(False)
+            sock.connect_ex(listener.getsockname())
+        yield int(listener.getsockname()[1])
+
+
 @dataclass
 class OpensshWorker:
     """One sshd: its address, how to log in, and the HOME of its sessions.

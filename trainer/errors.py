@@ -9,7 +9,7 @@ REFUSED = 2  # after printing why: wrong arguments, no data, no accelerator, no 
 BELOW_TARGET = 21  # trained to the end, but not to --target-accuracy
 PARTNER_LOST = 75  # another rank ended, and caused this one's end (EX_TEMPFAIL of sysexits.h: try again)
 INTERRUPTED = 130  # Ctrl-C, while shards are made or measured
-STOPPED = 143  # ended on SIGTERM or SIGHUP, or because the log has no reader any more
+STOPPED = 143  # ended on SIGTERM or SIGHUP, or because the log has no reader
 
 
 class TrainerError(Exception):
@@ -39,7 +39,7 @@ class ConfigError(TrainerError):
 
 
 class NewerFormatError(TrainerError):
-    """A newer trainer wrote something, which must not be taken for damaged."""
+    """A newer trainer wrote something, which must not count as damaged."""
 
 
 class PartnerLostError(TrainerError):

@@ -32,9 +32,9 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         return _code_of(sys.argv[1:])
     finally:
-        from tui.procs.gc_policy import skip_final_collection
+        from tui.procs.gc_policy import freeze_existing_objects
 
-        skip_final_collection()
+        freeze_existing_objects()
 
 
 def _code_of(words: Sequence[str]) -> int:

@@ -183,9 +183,9 @@ def show_widgets(rows: int, log: Path, answer: Path) -> None:
     from textual.app import App, ComposeResult
 
     from tui.console.data.line_index import FileLines
-    from tui.console.platform.gc_tuning import freeze_loaded_objects
     from tui.console.widgets.log.log_pane import LogPane
     from tui.console.widgets.tables.core_table_widget import CoreTableWidget
+    from tui.procs.gc_policy import freeze_existing_objects
 
     watch = Watch(answer)
     first = _snapshot(rows)
@@ -215,7 +215,7 @@ def show_widgets(rows: int, log: Path, answer: Path) -> None:
                 self.call_after_refresh(lambda: watch.keys.append(time.monotonic() - event.time))
             await super().on_event(event)
 
-    freeze_loaded_objects()
+    freeze_existing_objects()
     Widgets().run()
 
 
@@ -232,8 +232,8 @@ def _snapshot(rows: int) -> Any:
 def show_console(directory: Path, home: Path, answer: Path) -> None:
     """The console as `tpu-tui open` shows it."""
     from tui.console.app import ConsoleApp
-    from tui.console.platform.gc_tuning import freeze_loaded_objects
     from tui.operator import Operator
+    from tui.procs.gc_policy import freeze_existing_objects
     from tui.runs.record.run_directory import RunDirectory
     from tui.settings import Settings
 
@@ -248,7 +248,7 @@ def show_console(directory: Path, home: Path, answer: Path) -> None:
             super().on_mount()
             self.run_worker(watch.go(self))
 
-    freeze_loaded_objects()
+    freeze_existing_objects()
     operator = Operator(Settings(home=home, project="bench", zones=(), read_only=True))
     Console(operator, open_run=RunDirectory.open(directory)).run()
 

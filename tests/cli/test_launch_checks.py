@@ -1,4 +1,4 @@
-"""A launch is looked at before it begins: what speaks against it is named, and can be overruled."""
+"""The workers are checked before a launch begins; failed checks are named, and can be overruled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_failed_check_refuses_the_launch_and_can_be_overruled(lab: Lab) -> Non
     (refused_run,) = lab.runs
     status = lab.shell.call("status", refused_run, "--offline", "--json").document
     assert status["state"] == "failed"
-    assert "speak against the launch: workers 0-1: disk: " in status["cause"]
+    assert "checks of the launch failed: workers 0-1: disk: " in status["cause"]
     assert not list((lab.workers[0].home / ".tpu-tui").glob("runs/*")), "nothing is left with a worker"
     allowed = lab.launch("--skip-checks")
     assert allowed.code == 0, allowed.errors

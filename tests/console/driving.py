@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
 from textual.pilot import Pilot
 from textual.widgets import Static
@@ -17,6 +19,7 @@ from tests.console.stage import (
     write,
 )
 from tui.console.app import ConsoleApp
+from tui.console.screens.run import RunScreen
 from tui.console.widgets.headline import Headline
 from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.problem_panel import ProblemPanel
@@ -57,10 +60,34 @@ def dialog_text(app: ConsoleApp) -> str:
     return "\n".join(str(label.content) for label in app.screen.query(Static))
 
 
-def running(operator: StageOperator, **more: object) -> RunDirectory:
+def running(operator: StageOperator, trained: range = range(0), **more: object) -> RunDirectory:
+    """A run on all workers, which have printed the `trained` steps."""
     directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice(), **more))
     begin(directory)
+    train(directory, trained)
     return directory
+
+
+@asynccontextmanager
+async def opened_run(
+    operator: StageOperator, directory: RunDirectory, size: tuple[int, int] = FULL
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[None]]]:
+    """The console on a run, once the run's screen can be drawn."""
+    app = ConsoleApp(operator, open_run=directory)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+        yield app, pilot
+
+
+@asynccontextmanager
+async def opened_pod(
+    operator: StageOperator, size: tuple[int, int] = FULL, **options: Any
+) -> AsyncIterator[tuple[ConsoleApp, Pilot[None]]]:
+    """The console on its pod screen, once the slices are listed."""
+    app = ConsoleApp(operator, **options)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        yield app, pilot
 
 
 def fail(directory: RunDirectory, cause: str = "exit code 1", *, over: bool = True) -> None:

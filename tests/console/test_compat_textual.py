@@ -13,7 +13,7 @@ from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
 from textual.geometry import Size
 from textual.pilot import Pilot
 
-from tests.console.driving import FULL, running, table, until
+from tests.console.driving import FULL, opened_pod, opened_run, running, table, until
 from tests.console.stage import StageOperator, train
 from tui.console.app import ConsoleApp
 from tui.console.platform._compat_textual import MAX_WAITING_WRITES, remove_notifications, set_scrolled_size
@@ -53,9 +53,7 @@ async def test_painting_pauses_below_the_number_of_writes_at_which_textual_block
 async def test_a_terminal_that_is_not_read_is_painted_when_it_is_read_again(
     operator: StageOperator, terminal: IO[str]
 ) -> None:
-    app = ConsoleApp(operator)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator) as (app, pilot):
         writer = fill(app, terminal)
         app.refresh()
         await until(pilot, lambda: app.is_repaint_pending)
@@ -68,11 +66,8 @@ async def test_a_terminal_that_is_not_read_is_painted_when_it_is_read_again(
 async def test_while_the_terminal_is_not_read_nothing_piles_up_and_the_first_key_acts_at_once(
     operator: StageOperator, terminal: IO[str]
 ) -> None:
-    directory = running(operator)
-    train(directory, range(2))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(2))
+    async with opened_run(operator, directory) as (app, pilot):
         writer = fill(app, terminal)
         for step in range(2, UNREAD_TICKS):
             train(directory, [step])
@@ -100,18 +95,14 @@ async def test_one_notification_can_be_removed(operator: StageOperator) -> None:
 
 
 async def test_a_key_runs_its_binding_at_once_and_one_without_a_binding_does_not(operator: StageOperator) -> None:
-    app = ConsoleApp(operator)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator) as (app, _):
         assert not await app.run_binding("f12")
         assert await app.run_binding("question_mark")
         assert isinstance(app.screen, TextDialog)
 
 
 async def test_a_view_gets_another_scrollbar_without_a_layout(operator: StageOperator) -> None:
-    app = ConsoleApp(operator)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator) as (app, _):
         view = table(app, "slices")
         set_scrolled_size(view, Size(view.size.width, 500))
         assert view.max_scroll_y == 500 - view.scrollable_content_region.height

@@ -5,7 +5,18 @@ import asyncio
 import pytest
 from textual.widgets import Button, Input, Select
 
-from tests.console.driving import FULL, SMALL, dialog_text, headline, running, shown, table, until
+from tests.console.driving import (
+    FULL,
+    SMALL,
+    dialog_text,
+    headline,
+    opened_pod,
+    opened_run,
+    running,
+    shown,
+    table,
+    until,
+)
 from tests.console.stage import Answered, StageOperator
 from tui.checks.check_row import CheckRow
 from tui.console.app import ConsoleApp
@@ -21,9 +32,10 @@ pytestmark = pytest.mark.timing
 
 
 async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: StageOperator) -> None:
-    app = ConsoleApp(operator, default_command=("python3", "-m", "trainer.train", "--note", "a b"))
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator, default_command=("python3", "-m", "trainer.train", "--note", "a b")) as (
+        app,
+        pilot,
+    ):
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
         assert app.screen.query_one("#command", Input).value == "python3 -m trainer.train --note 'a b'"
@@ -58,9 +70,7 @@ async def test_problems_of_a_launch_are_shown_before_it_with_a_remedy(operator: 
         CheckRow("device", 2, None, None, "fail", None, "/dev/accel0 is held by pid 4711", "stop that process"),
         CheckRow("clock", 3, None, None, "warn", None, "4 s ahead"),
     ]
-    app = ConsoleApp(operator, default_command=("true",))
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator, default_command=("true",)) as (app, pilot):
         await pilot.press("n", "enter")
         launch = app.screen.query_one("#launch", Button)
         await until(pilot, lambda: not launch.disabled)
@@ -84,9 +94,7 @@ async def test_problems_of_a_launch_are_shown_before_it_with_a_remedy(operator: 
 async def test_a_name_that_an_id_cannot_hold_is_refused_and_one_with_marks_is_made_readable(
     operator: StageOperator,
 ) -> None:
-    app = ConsoleApp(operator, default_command=("true",))
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator, default_command=("true",)) as (app, pilot):
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
         app.screen.query_one("#name", Input).value = "ночь"
@@ -102,9 +110,7 @@ async def test_a_name_that_an_id_cannot_hold_is_refused_and_one_with_marks_is_ma
 
 
 async def test_the_launch_dialog_scales_a_training_from_another_type(operator: StageOperator) -> None:
-    app = ConsoleApp(operator, default_command=("true",))
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator, default_command=("true",)) as (app, pilot):
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
         app.screen.query_one("#scale-from", Input).value = "v3-8"
@@ -127,9 +133,7 @@ async def test_the_launch_dialog_scales_a_training_from_another_type(operator: S
 async def test_invalid_fields_are_reported_in_the_launch_dialog(
     operator: StageOperator, field: str, value: str, told: str
 ) -> None:
-    app = ConsoleApp(operator, default_command=("true",))
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator, default_command=("true",)) as (app, pilot):
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
         widget = app.screen.query_one(f"#{field}")
@@ -147,9 +151,7 @@ async def test_stopping_asks_and_then_every_worker_answers_by_name(operator: Sta
     directory = running(operator)
     operator.answers = [Answered(0, True, 143), Answered(2, False, None, "no answer within 120 s")]
     operator.release = asyncio.Event()
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory) as (app, pilot):
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, StopDialog))
         assert "workers 0-3" in dialog_text(app)
@@ -174,9 +176,7 @@ async def test_stopping_asks_and_then_every_worker_answers_by_name(operator: Sta
 async def test_a_run_given_up_as_lost_can_be_stopped_and_an_ended_one_cannot(operator: StageOperator) -> None:
     directory = running(operator)
     directory.append_event("state", state="lost", cause="every worker was out of reach for 6 hours")
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=SMALL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory, SMALL) as (app, pilot):
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, StopDialog))
         await pilot.press("escape")
@@ -189,9 +189,7 @@ async def test_a_run_given_up_as_lost_can_be_stopped_and_an_ended_one_cannot(ope
 
 async def test_leaving_the_stop_dialog_stops_nothing(operator: StageOperator) -> None:
     directory = running(operator)
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory) as (app, pilot):
         await pilot.press("x", "escape")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         assert operator.stopped == []
@@ -199,9 +197,7 @@ async def test_leaving_the_stop_dialog_stops_nothing(operator: StageOperator) ->
 
 async def test_enter_at_the_question_leaves_the_run_alone_and_a_second_x_stops_it(operator: StageOperator) -> None:
     directory = running(operator)
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory) as (app, pilot):
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, StopDialog) and app.screen.focused is not None)
         await pilot.press("enter")
@@ -296,9 +292,7 @@ async def test_a_slice_is_deleted_only_when_its_name_is_typed(operator: StageOpe
 
 
 async def test_the_launch_dialog_asks_for_everything_a_launch_takes(operator: StageOperator) -> None:
-    app = ConsoleApp(operator)
-    async with app.run_test(size=SMALL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator, SMALL) as (app, pilot):
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
         dialog = app.screen
@@ -315,9 +309,7 @@ async def test_the_launch_dialog_asks_for_everything_a_launch_takes(operator: St
 
 
 async def test_code_that_was_copied_for_a_run_is_copied_for_the_next_one(operator: StageOperator) -> None:
-    app = ConsoleApp(operator, default_command=("python3", "own.py"))
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator, default_command=("python3", "own.py")) as (app, pilot):
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
         app.screen.query_one("#sync", Input).value = "/src/own"

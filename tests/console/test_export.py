@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.driving import FULL, SMALL, fail, running, until
+from tests.console.driving import SMALL, fail, opened_run, running, until
 from tests.console.stage import StageOperator
 from tui.console.app import ConsoleApp
-from tui.console.screens.run import RunScreen
 
 pytestmark = pytest.mark.timing
 
@@ -21,9 +20,7 @@ def _told(app: ConsoleApp) -> str:
 async def test_a_run_s_report_is_written_beside_its_record(operator: StageOperator) -> None:
     directory = running(operator)
     fail(directory)
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory) as (app, pilot):
         await pilot.press("e")
         await until(pilot, lambda: str(directory.path) in _told(app))
         assert "report.html" in _told(app)
@@ -35,9 +32,7 @@ async def test_a_report_that_cannot_be_written_says_where_and_why(operator: Stag
     directory = running(operator)
     fail(directory)
     (directory.path / "report.html").mkdir()
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=SMALL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory, SMALL) as (app, pilot):
         await pilot.press("e")
         await until(pilot, lambda: "report.html" in _told(app))
         assert "Traceback" not in _told(app)

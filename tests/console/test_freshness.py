@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.console.driving import FULL, headline, running, shown, table, trouble, until
+from tests.console.driving import FULL, headline, opened_run, running, shown, table, trouble, until
 from tests.console.stage import StageOperator, train
 from tui.console.actions.runs import KEEPER_TASK, MIN_KEEPER_PAUSE_S
 from tui.console.app import ConsoleApp
@@ -56,8 +56,7 @@ async def test_an_unattended_run_says_so_and_gets_a_keeper_from_the_console(
         return False
 
     monkeypatch.setattr(operator.runs, "ensure_keeper", attend)
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
+    directory = running(operator, trained=range(0, 20, 5))
     app = ConsoleApp(operator, open_run=directory)
     clock = [1000.0]
     app.store.clock = lambda: clock[0]
@@ -88,8 +87,7 @@ async def test_a_read_only_console_copies_the_logs_of_an_unattended_run(
 
     monkeypatch.setattr(operator.runs, "refresh", refresh)
     monkeypatch.setattr(run_events, "CATCH_UP_INTERVAL_S", 0.5)
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
+    directory = running(operator, trained=range(0, 20, 5))
     leave_alone(directory)
     app = ConsoleApp(operator, open_run=directory)
     app.read_only = True
@@ -136,11 +134,8 @@ async def test_a_run_of_the_list_that_was_left_alone_gets_a_keeper_and_no_crowd_
 
 
 async def test_figures_of_a_worker_out_of_reach_are_no_stragglers(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 100, 5))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 100, 5))
+    async with opened_run(operator, directory) as (app, pilot):
         await until(pilot, lambda: "straggler: core 13" in trouble(app))
         directory.append_event("link", worker=1, status="lost", detail="")
         await until(pilot, lambda: "connection lost: worker 1; its figures are frozen" in trouble(app))
@@ -150,11 +145,8 @@ async def test_figures_of_a_worker_out_of_reach_are_no_stragglers(operator: Stag
 
 
 async def test_between_two_attempts_no_core_trains_and_none_is_behind(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 200, 5))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 200, 5))
+    async with opened_run(operator, directory) as (app, pilot):
         cores = app.screen.query_one(CoreTableWidget)
         await until(pilot, lambda: "straggler: core 13" in trouble(app))
         assert "ex/s" in headline(app)

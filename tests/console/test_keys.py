@@ -7,8 +7,8 @@ from textual.command import CommandPalette
 from textual.events import Key, Paste
 from textual.widgets import Input
 
-from tests.console.driving import FULL, SMALL, dialog_text, running, shown, table, until
-from tests.console.stage import StageOperator, train
+from tests.console.driving import FULL, SMALL, dialog_text, opened_pod, opened_run, running, shown, table, until
+from tests.console.stage import StageOperator
 from tui.console.actions.command_palette import list_entries
 from tui.console.app import ConsoleApp
 from tui.console.intents import OpenRunRequested
@@ -28,11 +28,8 @@ pytestmark = pytest.mark.timing
 
 
 async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 20, 5))
+    async with opened_run(operator, directory) as (app, pilot):
         await until(pilot, lambda: app.screen.query_one(CoreTableWidget).row_count())
         cores = app.screen.query_one(CoreTableWidget)
         await pilot.press("slash", "w", "2")
@@ -53,11 +50,8 @@ async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator:
 
 
 async def test_n_in_a_log_steps_through_what_was_found_and_never_launches(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 20, 5))
+    async with opened_run(operator, directory) as (app, pilot):
         await pilot.press("l", "slash", *"Step=15", "enter")
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: log.summary.startswith("31 lines with") and log.has_focus)
@@ -73,9 +67,7 @@ async def test_n_in_a_log_steps_through_what_was_found_and_never_launches(operat
 
 async def test_what_is_typed_right_after_slash_acts_on_nothing(operator: StageOperator) -> None:
     directory = running(operator)
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory) as (app, pilot):
         app.screen.query_one(LogPane).focus()
         await pilot.pause()
         for key, character in (("slash", "/"), ("x", "x"), ("slash", "/"), ("n", "n")):
@@ -85,9 +77,7 @@ async def test_what_is_typed_right_after_slash_acts_on_nothing(operator: StageOp
 
 
 async def test_what_is_typed_or_pasted_right_after_n_is_the_command(operator: StageOperator) -> None:
-    app = ConsoleApp(operator)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator) as (app, pilot):
         for character in "nx q":
             app.post_message(Key("space" if character == " " else character, character))
         app.post_message(Paste(" a \\\n  b"))
@@ -118,9 +108,7 @@ async def test_what_is_typed_while_slices_are_being_listed_waits_for_the_dialog(
 
 async def test_what_is_typed_right_after_a_dialog_is_left_acts_on_the_screen_beneath(operator: StageOperator) -> None:
     directory = running(operator)
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory) as (app, pilot):
         for key, character in (
             ("x", "x"),
             ("escape", None),
@@ -181,9 +169,7 @@ async def test_what_keys_do_is_copied_as_commands(operator: StageOperator, monke
 
 
 async def test_help_names_every_key_of_the_screen(operator: StageOperator) -> None:
-    app = ConsoleApp(operator)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator) as (app, pilot):
         screen = app.screen
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, TextDialog))

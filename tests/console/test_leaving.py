@@ -12,8 +12,8 @@ from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Button
 
-from tests.console.driving import FULL, dialog_text, running, table, until
-from tests.console.stage import StageLaunches, StageOperator, a_slice, train
+from tests.console.driving import FULL, dialog_text, opened_run, running, table, until
+from tests.console.stage import StageLaunches, StageOperator, a_slice
 from tui.console.app import ConsoleApp
 from tui.console.screens.dialog import QuitDialog, SecretDialog, TextDialog
 from tui.console.screens.pod import PodScreen
@@ -115,16 +115,13 @@ async def test_a_run_opened_twice_at_once_is_left_once(operator: StageOperator) 
 
 
 async def test_a_run_that_was_left_has_no_file_open(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
+    directory = running(operator, trained=range(0, 20, 5))
 
     def files() -> list[str]:
         opened = (Path(file.path) for file in psutil.Process().open_files())
         return [path.name for path in opened if path.suffix == ".log" and path.is_relative_to(directory.path)]
 
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory) as (app, pilot):
         await until(pilot, lambda: len(files()) >= len(directory.run.workers))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PodScreen) and not files())

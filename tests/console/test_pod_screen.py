@@ -6,7 +6,18 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
-from tests.console.driving import FULL, SMALL, dialog_text, headline, running, shown, table, until
+from tests.console.driving import (
+    FULL,
+    SMALL,
+    dialog_text,
+    headline,
+    opened_pod,
+    opened_run,
+    running,
+    shown,
+    table,
+    until,
+)
 from tests.console.stage import (
     Listed,
     StageOperator,
@@ -172,9 +183,7 @@ CHANGING = {"n", "x", "ctrl+k", "s"}
 async def test_read_only_does_not_bind_what_changes_something(own_home: Path, read_only: bool) -> None:
     operator = StageOperator(own_home, a_slice(), read_only=read_only)
     directory = running(operator)
-    app = ConsoleApp(operator)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator) as (app, pilot):
         for _ in range(2):
             assert CHANGING & set(app.screen.active_bindings) == (set() if read_only else CHANGING)
             assert isinstance(app.screen, MainScreen)
@@ -189,9 +198,7 @@ async def test_read_only_does_not_bind_what_changes_something(own_home: Path, re
 
 
 async def test_describe_shows_the_chosen_slice(operator: StageOperator) -> None:
-    app = ConsoleApp(operator)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator) as (app, pilot):
         await pilot.press("down", "d")
         await until(pilot, lambda: isinstance(app.screen, TextDialog))
         told = str(app.screen.query_one("#reading Static", Static).content)
@@ -225,11 +232,8 @@ async def test_the_list_of_runs_shows_progress_and_causes_of_failures(operator: 
 
 
 async def test_a_click_chooses_and_a_double_click_opens(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 20, 5))
+    async with opened_run(operator, directory) as (app, pilot):
         await until(pilot, lambda: app.screen.query_one(CoreTableWidget).row_count())
         cores = app.screen.query_one(CoreTableWidget)
         await until(pilot, lambda: cores.size.height > 12)
@@ -315,8 +319,7 @@ async def test_runs_of_other_projects_are_counted_and_shown_on_a_key(operator: S
 
 
 async def test_a_row_of_the_list_says_what_is_wrong_with_the_cores_of_its_run(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 100, 5))
+    directory = running(operator, trained=range(0, 100, 5))
     directory.append_event("note", worker=1, text="x", stall="behind", workers=[1], cores=[13])
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:

@@ -5,7 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.driving import FULL, SMALL, dialog_text, fail, headline, running, shown, table, trouble, until
+from tests.console.driving import (
+    FULL,
+    SMALL,
+    dialog_text,
+    fail,
+    headline,
+    opened_run,
+    running,
+    shown,
+    table,
+    trouble,
+    until,
+)
 from tests.console.stage import (
     StageOperator,
     a_slice,
@@ -38,9 +50,7 @@ async def test_a_run_that_grows_fills_the_open_run_screen(operator: StageOperato
     directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
     directory.append_event("state", state="preparing")
     directory.append_event("phase", worker=2, phase="connect", status="failed", detail="connection refused")
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory) as (app, pilot):
         await until(pilot, lambda: "connection refused" in shown(table(app, "phases")))
         begin(directory)
         write(directory, 1, b"compiling the first step\n")
@@ -64,11 +74,8 @@ async def test_a_run_that_grows_fills_the_open_run_screen(operator: StageOperato
 
 
 async def test_enter_on_a_core_opens_its_workers_log(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=SMALL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 20, 5))
+    async with opened_run(operator, directory, SMALL) as (app, pilot):
         await until(pilot, lambda: app.screen.query_one(CoreTableWidget).row_count())
         await pilot.press("end", "enter")
         log = app.screen.query_one(LogPane)
@@ -94,11 +101,8 @@ async def test_escape_leads_from_a_run_back_to_the_pod_however_one_came(operator
 
 
 async def test_a_small_terminal_has_tabs_in_place_of_panes(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=SMALL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 20, 5))
+    async with opened_run(operator, directory, SMALL) as (app, pilot):
         visible = lambda: [  # noqa: E731
             name for name in ("cores", "charts", "logs") if app.screen.query_one(f"#pane-{name}").region.area
         ]
@@ -112,11 +116,8 @@ async def test_a_small_terminal_has_tabs_in_place_of_panes(operator: StageOperat
 
 
 async def test_one_pane_fills_the_screen_and_escape_brings_the_others_back(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 20, 5))
+    async with opened_run(operator, directory) as (app, pilot):
         await until(pilot, lambda: app.screen.query("#pane-loss") and app.screen.query_one("#pane-loss").size.height)
         panes = {name: app.screen.query_one(f"#pane-{name}") for name in ("cores", "charts", "logs")}
         seen = lambda: [name for name, pane in panes.items() if pane in app.screen._compositor.visible_widgets]  # noqa: E731
@@ -135,11 +136,8 @@ async def test_one_pane_fills_the_screen_and_escape_brings_the_others_back(opera
 
 async def test_charts_are_drawn_without_colour_too(operator: StageOperator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=SMALL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 20, 5))
+    async with opened_run(operator, directory, SMALL) as (app, pilot):
         await pilot.resize_terminal(*FULL)
         await until(pilot, lambda: app.screen.query("#loss") and app.screen.query_one("#loss").draws)  # type: ignore[attr-defined]
         loss = app.screen.query_one("#loss #plot")
@@ -147,8 +145,7 @@ async def test_charts_are_drawn_without_colour_too(operator: StageOperator, monk
 
 
 async def test_curves_are_dark_on_a_light_screen_and_bright_on_a_dark_one(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
+    directory = running(operator, trained=range(0, 20, 5))
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: app.screen.query("#loss #plot"))
@@ -201,9 +198,7 @@ async def test_a_failed_run_quotes_the_failing_worker_and_leads_to_its_log(
 ) -> None:
     directory = running(operator)
     fail(directory)
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory, size) as (app, pilot):
         told = app.screen.query_one(ProblemPanel)
         drawn = lambda: "\n".join(told.render_line(y).text for y in range(told.size.height))  # noqa: E731
         await until(pilot, lambda: "✗ worker 2: exit code 1" in drawn())
@@ -221,9 +216,7 @@ async def test_a_failed_run_quotes_the_failing_worker_and_leads_to_its_log(
 async def test_the_cores_of_a_failed_worker_are_marked_by_a_sign_and_a_colour(operator: StageOperator) -> None:
     directory = running(operator)
     fail(directory)
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory) as (app, pilot):
         cores = app.screen.query_one(CoreTableWidget)
         await until(pilot, lambda: cores.row_count() == 32)
         await until(pilot, lambda: cores.row_cells(16)[2] == ("✗ failed", "bad"))
@@ -234,9 +227,7 @@ async def test_the_cores_of_a_failed_worker_are_marked_by_a_sign_and_a_colour(op
 async def test_a_dead_worker_of_a_live_run_counts_no_more_and_l_leads_to_its_log(operator: StageOperator) -> None:
     directory = running(operator)
     fail(directory, over=False)
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory) as (app, pilot):
         await until(pilot, lambda: "24 of 32 cores" in headline(app))
         rates = [250 + core % 7 * 3.1 - (90 if core == 13 else 0) for core in (*range(16), *range(24, 32))]
         assert f"{sum(rates):,.1f} ex/s" in headline(app)
@@ -263,11 +254,8 @@ async def test_trouble_takes_the_keys_and_the_mouse(operator: StageOperator) -> 
 
 
 async def test_a_silent_worker_and_the_remedy_for_a_lost_slice_are_shown(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 20, 5))
+    async with opened_run(operator, directory) as (app, pilot):
         directory.append_event("note", text="worker 2 is silent", stall="silent", workers=[2], cores=[])
         await until(pilot, lambda: "worker 2: no output" in trouble(app))
         directory.append_event(
@@ -278,8 +266,7 @@ async def test_a_silent_worker_and_the_remedy_for_a_lost_slice_are_shown(operato
 
 
 async def test_trouble_that_is_over_keeps_its_line(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
+    directory = running(operator, trained=range(0, 20, 5))
     directory.append_event("link", worker=1, status="lost", detail="")
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=FULL) as pilot:
@@ -301,9 +288,7 @@ async def test_a_failed_phase_is_shown_in_full_with_its_remedy(operator: StageOp
     directory.append_event("state", state="preparing")
     directory.append_event("phase", worker=2, phase="prepare", status="failed", detail="no devices", remedy=remedy)
     directory.append_event("state", state="failed", cause="the launch failed")
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=SMALL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory, SMALL) as (app, pilot):
         told = app.screen.query_one(ProblemPanel)
         drawn = lambda: " ".join(told.render_line(y).text.strip() for y in range(told.size.height))  # noqa: E731
         await until(pilot, lambda: remedy in drawn())
@@ -328,9 +313,7 @@ async def test_equal_launch_failures_are_shown_once_and_no_log_is_promised(
     cause = "worker 1: another run is alive here: run night pid 4701"
     directory.append_event("failure", worker=1, exit_code=None, cause=cause)
     directory.append_event("state", state="failed", cause=cause)
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=SMALL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory, SMALL) as (app, pilot):
         told = [cause, "same on workers 0,2 → stop it", "worker 3, prepare: no room → make some"]
         await until(pilot, lambda: trouble(app).splitlines() == told)
         assert shown(table(app, "phases")).splitlines()[4].split() == ["3", "done", "failed", "·", "no", "room"]
@@ -342,9 +325,7 @@ async def test_logs_stand_beneath_the_tabs_where_the_table_leaves_them_room(
 ) -> None:
     directory = running(operator, cores_per_worker=1)
     train(directory, range(0, 20, 5), cores=1)
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory, size) as (app, pilot):
         region = lambda name: app.screen.query_one(f"#pane-{name}").region  # noqa: E731
         visible = lambda: [name for name in ("cores", "charts", "logs") if region(name).area]  # noqa: E731
         await until(pilot, lambda: visible() == ["cores", "logs"])
@@ -377,8 +358,7 @@ async def test_few_cores_leave_the_room_to_the_logs(operator: StageOperator) -> 
 
 def _long_run(operator: StageOperator) -> RunDirectory:
     """A run whose logs take many goes to read: the first half of each is chatter."""
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
+    directory = running(operator, trained=range(0, 20, 5))
     for worker in range(4):
         write(directory, worker, b"chatter about nothing in particular\n" * 250_000)
     train(directory, range(500, 520, 5))
@@ -442,12 +422,9 @@ async def test_a_saved_log_that_is_still_read_shows_how_far_it_was(operator: Sta
 
 
 async def test_what_was_found_stays_in_sight_when_the_run_is_over(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 100, 5))
+    directory = running(operator, trained=range(0, 100, 5))
     directory.append_event("note", worker=1, text="x", stall="behind", workers=[1], cores=[13])
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory) as (app, pilot):
         await until(pilot, lambda: "straggler: core 13; worker 1, 10.164.0.44: 6" in trouble(app))
         assert re.search(r"% of the pace, \d+ steps behind, costs \d+ %", trouble(app))
         directory.append_event("stop_requested", by="user")

@@ -11,7 +11,7 @@ from textual.events import Key
 from textual.screen import Screen
 from textual.widgets import Static
 
-from tests.console.driving import FULL, SMALL, fail, headline, running, table, until
+from tests.console.driving import FULL, SMALL, fail, headline, opened_pod, running, table, until
 from tests.console.stage import StageOperator, train
 from tests.console.test_log_pane import Holding, numbered, opened, shown
 from tui.console.app import COVERED_SCREEN_TICKS, ConsoleApp
@@ -91,8 +91,7 @@ async def test_a_figure_is_on_the_headline_whole_or_not_at_all() -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 44)])
 async def test_a_run_screen_is_laid_out_right_from_the_first(operator: StageOperator, size: tuple[int, int]) -> None:
-    directory = running(operator)
-    train(directory, range(0, 20, 5))
+    directory = running(operator, trained=range(0, 20, 5))
     app = ConsoleApp(operator)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: table(app, "runs").row_count())
@@ -119,9 +118,7 @@ async def test_a_key_right_after_the_one_that_changes_the_pane_acts_on_that_pane
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 async def test_the_line_of_keys_holds_what_fits_and_cuts_none(operator: StageOperator, width: int) -> None:
-    app = ConsoleApp(operator)
-    async with app.run_test(size=(140, 30)) as pilot:
-        await until(pilot, lambda: table(app, "slices").row_count())
+    async with opened_pod(operator, (140, 30)) as (app, pilot):
         await pilot.resize_terminal(width, 30)
         footer = app.screen.query_one(KeyFooter)
         await until(pilot, lambda: footer.size.width == width and footer.keys)

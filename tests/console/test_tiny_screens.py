@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from textual.widgets import Button
 
-from tests.console.driving import fail, running, shown, table, until
-from tests.console.stage import StageOperator, train
-from tui.console.app import ConsoleApp
+from tests.console.driving import fail, opened_run, running, shown, table, until
+from tests.console.stage import StageOperator
 from tui.console.screens.run import RunScreen
 from tui.console.screens.stop import StopDialog
 from tui.console.widgets.log.log_pane import LogPane
@@ -19,11 +18,8 @@ TINY = (40, 10)
 
 
 async def test_no_number_of_a_core_is_cut_off(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 50, 10))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=TINY) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 50, 10))
+    async with opened_run(operator, directory, TINY) as (app, pilot):
         await pilot.pause()
         head, first = shown(table(app, "cores")).splitlines()[:2]
         assert head.split() == ["core▲", "state", "step", "loss"]
@@ -33,11 +29,8 @@ async def test_no_number_of_a_core_is_cut_off(operator: StageOperator) -> None:
 
 
 async def test_a_corner_of_30_by_8_holds_rows_of_every_table(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 50, 10))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=(30, 8)) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 50, 10))
+    async with opened_run(operator, directory, (30, 8)) as (app, pilot):
         await until(pilot, lambda: len(shown(table(app, "cores")).splitlines()) == 4)
         assert [line.split() for line in shown(table(app, "cores")).splitlines()[:2]] == [
             ["core▲", "state", "step"],
@@ -54,11 +47,8 @@ async def test_a_corner_of_30_by_8_holds_rows_of_every_table(operator: StageOper
 
 
 async def test_a_question_keeps_its_answers_in_sight(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 50, 10))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=TINY) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 50, 10))
+    async with opened_run(operator, directory, TINY) as (app, pilot):
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, StopDialog))
         await pilot.pause()
@@ -68,11 +58,8 @@ async def test_a_question_keeps_its_answers_in_sight(operator: StageOperator) ->
 
 
 async def test_charts_without_height_for_two_show_the_loss_alone(operator: StageOperator) -> None:
-    directory = running(operator)
-    train(directory, range(0, 50, 10))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=TINY) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    directory = running(operator, trained=range(0, 50, 10))
+    async with opened_run(operator, directory, TINY) as (app, pilot):
         await pilot.press("2")
         await until(pilot, lambda: app.screen.query("#pane-loss") and app.screen.query_one("#pane-loss").size.height)
         await until(pilot, lambda: not app.screen.query_one("#pane-rate").display)
@@ -84,9 +71,7 @@ async def test_charts_without_height_for_two_show_the_loss_alone(operator: Stage
 async def test_trouble_leaves_room_for_what_it_is_about(operator: StageOperator, size: tuple[int, int]) -> None:
     directory = running(operator)
     fail(directory, cause="worker 2 exited with 1; its last lines: " + "x y " * 200)
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory, size) as (app, pilot):
         told = app.screen.query_one(ProblemPanel)
         drawn = lambda: [told.render_line(y).text.strip() for y in range(told.size.height)]  # noqa: E731
         await until(pilot, lambda: told.size.height and "FileNotFoundError" in drawn()[-1])

@@ -371,7 +371,7 @@ class TestLag:
         demux.feed(0, training(core=0, step=20).encode() + b"\n", now=1101.0)
         snapshot = demux.snapshot(now=1101.0)
         assert [row.state for row in snapshot.rows()] == ["training", "waiting", "waiting"]
-        assert (snapshot.step_now, snapshot.stragglers) == (20, ())
+        assert (snapshot.median_step, snapshot.stragglers) == (20, ())
 
 
 class TestStates:

@@ -201,7 +201,7 @@ def test_a_core_is_reported_once_whoever_found_it(directory: RunDirectory) -> No
         (
             "Epoch 1: 10%|#  | 9/90 [00:02<00:20,  4.00it/s, loss=2.5]",
             "4.0 it/s each",
-            "4.00 it/s (median of",
+            "4.00 it/s (median core)",
             "it/s",
         ),
         (

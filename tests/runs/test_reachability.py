@@ -16,11 +16,17 @@ PATIENCE = KeeperTimeouts(lost_after=900.0, gone_after=300.0)
 SOON = 60.0
 
 
-async def test_a_worker_is_waited_for_as_long_as_anothers_session_is_open() -> None:
-    reachability = Reachability(PATIENCE)
+def with_the_first_of_two_lost(timeouts: KeeperTimeouts = PATIENCE) -> Reachability:
+    """Two workers were reached, and then the first was lost."""
+    reachability = Reachability(timeouts)
     reachability.mark_reachable(0)
     reachability.mark_reachable(1)
     reachability.mark_unreachable(0)
+    return reachability
+
+
+async def test_a_worker_is_waited_for_as_long_as_anothers_session_is_open() -> None:
+    reachability = with_the_first_of_two_lost()
     assert reachability.patience_for(0) == math.inf
 
 
@@ -48,19 +54,13 @@ async def test_workers_lost_together_are_waited_for_longer_than_one_lost_alone()
 
 
 async def test_a_run_that_was_over_is_not_waited_for_long() -> None:
-    reachability = Reachability(PATIENCE)
+    reachability = with_the_first_of_two_lost()
     reachability.limit_s = 5.0
-    reachability.mark_reachable(0)
-    reachability.mark_reachable(1)
-    reachability.mark_unreachable(0)
     assert reachability.patience_for(0) == 5.0
 
 
 async def test_a_pause_ends_as_soon_as_patience_does_and_is_followed_by_one_more_try() -> None:
-    reachability = Reachability(KeeperTimeouts(lost_after=0.2, gone_after=0.2))
-    reachability.mark_reachable(0)
-    reachability.mark_reachable(1)
-    reachability.mark_unreachable(0)
+    reachability = with_the_first_of_two_lost(KeeperTimeouts(lost_after=0.2, gone_after=0.2))
     pausing = asyncio.ensure_future(reachability.wait_before_retry(0, 10_000))
     await asyncio.sleep(0)
     assert not pausing.done()
@@ -81,10 +81,7 @@ async def test_a_worker_that_comes_back_sends_the_others_to_try_at_once() -> Non
 
 
 async def test_a_slice_known_to_be_gone_ends_all_patience_until_it_is_not() -> None:
-    reachability = Reachability(PATIENCE)
-    reachability.mark_reachable(0)
-    reachability.mark_reachable(1)
-    reachability.mark_unreachable(0)
+    reachability = with_the_first_of_two_lost()
     pausing = asyncio.ensure_future(reachability.wait_before_retry(0, 10_000))
     await asyncio.sleep(0)
     reachability.give_up("preempted")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sshd import OpensshWorker
+from tests.sshd import OpensshWorker, silent_port
 from tui.errors import UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh.errors import Reason, SshError
@@ -130,9 +130,9 @@ async def test_eight_workers_answer_each_for_itself_and_one_failure_stops_none(s
     servers = [sshd() for _ in range(8)]
     servers[3].stop()
     async with Fleet([server.worker for server in servers], servers[0].access()) as fleet:
-        rows = [row async for row in fleet.run_all(range(8), 'cat; printf %s "$HOME"', input=lambda i: b"%d " % i)]
+        rows = [row async for row in fleet.run_all(range(8), 'printf %s "$HOME"')]
     answers = {row.worker: row.stdout for row in rows if isinstance(row, CommandResult)}
-    assert answers == {i: f"{i} {server.home}".encode() for i, server in enumerate(servers) if i != 3}
+    assert answers == {i: str(server.home).encode() for i, server in enumerate(servers) if i != 3}
     (error,) = [row for row in rows if isinstance(row, WorkerError)]
     assert isinstance(error, SshError)
     assert (error.worker, error.reason) == (3, Reason.REFUSED)
@@ -247,13 +247,8 @@ async def test_a_connection_that_died_unnoticed_is_made_again_before_a_command(s
 
 async def test_silent_workers_keep_the_others_waiting_no_longer_than_a_moment(sshd: Start) -> None:
     server = sshd()
-    with socket.socket() as listener, socket.socket() as filler, socket.socket() as second:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        for sock in (filler, second):
-            sock.setblocking(False)
-            sock.connect_ex(listener.getsockname())
-        silent = [replace(server.worker, index=i, port=listener.getsockname()[1]) for i in range(1, 5)]
+    with silent_port() as port:
+        silent = [replace(server.worker, index=i, port=port) for i in range(1, 5)]
         access = server.access(handshakes=1, connect_timeout=60)
         async with Fleet([*silent, server.worker], access) as fleet:
             async for row in fleet.run_all([1, 2, 3, 4, 0], "true"):
@@ -361,13 +356,7 @@ async def test_a_worker_that_its_jump_host_does_not_reach_is_named(sshd: Start) 
     jump, server = sshd(), sshd()
     (jump.root / "known").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
     access = jump.access(jump=f"root@127.0.0.1:{jump.port}", known_hosts=(str(jump.root / "known"),))
-    with socket.socket() as listener, socket.socket() as filler, socket.socket() as second:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        for sock in (filler, second):
-            sock.setblocking(False)
-            sock.connect_ex(listener.getsockname())
-        port = listener.getsockname()[1]
+    with silent_port() as port:
         async with Fleet([replace(server.worker, port=port)], replace(access, login_timeout=2.0)) as fleet:
             reach = await fleet.try_login(1)
     assert isinstance(reach.error, SshError)

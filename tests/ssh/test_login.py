@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import asyncssh
 import pytest
 
-from tests.sshd import OpensshWorker, free_port, make_key
+from tests.sshd import OpensshWorker, free_port, make_key, silent_port
 from tui.pod.worker import Worker
 from tui.ssh.config.access import Access, ClientKey, Login
 from tui.ssh.errors import Reason, SshError, connect_error
@@ -77,14 +76,8 @@ async def test_a_name_that_does_not_resolve_is_reported() -> None:
 
 
 async def test_silence_to_the_first_packet_is_a_firewall() -> None:
-    with socket.socket() as listener, socket.socket() as filler, socket.socket() as second:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        # A full backlog makes Linux drop further packets silently, as a firewall does.
-        for sock in (filler, second):
-            sock.setblocking(False)
-            sock.connect_ex(listener.getsockname())
-        reach, error = await _reach("127.0.0.1", listener.getsockname()[1], connect_timeout=0.5)
+    with silent_port() as port:
+        reach, error = await _reach("127.0.0.1", port, connect_timeout=0.5)
     assert (reach.stage, error.reason) == ("connect", Reason.TIMED_OUT)
     assert "firewall" in str(error)
 
@@ -238,13 +231,8 @@ async def test_ports_are_probed_from_the_worker(sshd: Start) -> None:
         assert (await fleet.probe(0, "127.0.0.1", server.port)).state == "open"
         assert (await fleet.probe(0, "127.0.0.1", free_port())).state == "closed"
         assert (await fleet.probe(0, "no-such-host.invalid", 22, timeout=30)).state == "unknown"
-        with socket.socket() as listener, socket.socket() as filler, socket.socket() as second:
-            listener.bind(("127.0.0.1", 0))
-            listener.listen(0)
-            for sock in (filler, second):
-                sock.setblocking(False)
-                sock.connect_ex(listener.getsockname())
-            silent = await fleet.probe(0, "127.0.0.1", listener.getsockname()[1], timeout=0.5)
+        with silent_port() as port:
+            silent = await fleet.probe(0, "127.0.0.1", port, timeout=0.5)
         assert (silent.state, silent.cause) == ("filtered", "timed out")
         assert (await fleet.run(0, "true")).ok
 

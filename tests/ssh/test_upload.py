@@ -24,6 +24,14 @@ pytestmark = pytest.mark.timing
 Start = Callable[..., OpensshWorker]
 
 
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A directory to be copied, still empty."""
+    path = tmp_path / "source"
+    path.mkdir()
+    return path
+
+
 def _awkward(root: Path) -> dict[bytes, bytes]:
     """A directory full of names and contents that shells get wrong; its files by path."""
     files = {
@@ -64,12 +72,19 @@ async def _sync(fleet: Fleet, directory: Path) -> list[SyncResult]:
     return [result for result in results if isinstance(result, SyncResult)]
 
 
+async def _error_of(server: OpensshWorker, source: Path, fleet: type[Fleet] = Fleet) -> WorkerError:
+    """Send a tree to a worker that it does not reach; return why."""
+    async with fleet([server.worker], server.access()) as workers:
+        (error,) = [row async for row in sync_tree(workers, [0], source)]
+    assert isinstance(error, WorkerError)
+    assert error.worker == 0
+    return error
+
+
 async def test_awkward_names_and_bytes_arrive_exactly_on_a_worker_with_only_coreutils(
-    sshd: Start, tmp_path: Path
+    sshd: Start, source: Path
 ) -> None:
     server = sshd(bare=True)
-    source = tmp_path / "source"
-    source.mkdir()
     files = _awkward(source)
     async with Fleet([server.worker], server.access()) as fleet:
         (result,) = await _sync(fleet, source)
@@ -85,13 +100,11 @@ async def test_awkward_names_and_bytes_arrive_exactly_on_a_worker_with_only_core
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
-async def test_random_texts_and_bytes_arrive_exactly_under_any_sh(sshd: Start, tmp_path: Path, shell: str) -> None:
+async def test_random_texts_and_bytes_arrive_exactly_under_any_sh(sshd: Start, source: Path, shell: str) -> None:
     server = sshd(bare=True)
     sh = server.root / "bin/sh"
     sh.unlink()
     sh.symlink_to(f"/bin/{shell}")
-    source = tmp_path / "source"
-    source.mkdir()
     chance = random.Random(7)
     alphabet = "ab \n\t'\"\\$`!%*\u0081\u0088äß日😀\n\n"
     for number in range(300):
@@ -120,89 +133,70 @@ async def test_progress_grows_to_all_of_it_for_each_worker(sshd: Start, tmp_path
         assert reports[-1][0] == reports[-1][1] >= 1_000_000
 
 
-async def test_a_second_sync_sends_nothing(sshd: Start, tmp_path: Path) -> None:
+async def test_a_second_sync_sends_nothing(sshd: Start, source: Path) -> None:
     servers = [sshd(), sshd()]
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/a").write_bytes(b"a")
+    (source / "a").write_bytes(b"a")
     async with Fleet([server.worker for server in servers], servers[0].access()) as fleet:
-        assert [(row.skipped, row.bytes) for row in await _sync(fleet, tmp_path / "source")] == [(False, 1)] * 2
-        assert [(row.skipped, row.bytes) for row in await _sync(fleet, tmp_path / "source")] == [(True, 0)] * 2
+        assert [(row.skipped, row.bytes) for row in await _sync(fleet, source)] == [(False, 1)] * 2
+        assert [(row.skipped, row.bytes) for row in await _sync(fleet, source)] == [(True, 0)] * 2
 
 
-async def test_a_copy_that_was_tampered_with_is_replaced(sshd: Start, tmp_path: Path) -> None:
+async def test_a_copy_that_was_tampered_with_is_replaced(sshd: Start, source: Path) -> None:
     server = sshd()
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/a").write_bytes(b"a")
+    (source / "a").write_bytes(b"a")
     async with Fleet([server.worker], server.access()) as fleet:
-        (first,) = await _sync(fleet, tmp_path / "source")
+        (first,) = await _sync(fleet, source)
         copy = server.home / ".tpu-tui/code" / first.hash / "a"
         copy.write_bytes(b"b")
-        (second,) = await _sync(fleet, tmp_path / "source")
+        (second,) = await _sync(fleet, source)
     assert not second.skipped
     assert copy.read_bytes() == b"a"
 
 
-async def test_workers_that_share_a_home_do_not_trip_over_each_other(sshd: Start, tmp_path: Path) -> None:
+async def test_workers_that_share_a_home_do_not_trip_over_each_other(sshd: Start, source: Path) -> None:
     server = sshd()
-    (tmp_path / "source").mkdir()
-    files = _awkward(tmp_path / "source")
+    files = _awkward(source)
     again = [replace(server.worker, index=index) for index in range(6)]
     async with Fleet(again, server.access()) as fleet:
-        results = await _sync(fleet, tmp_path / "source")
+        results = await _sync(fleet, source)
     assert len(results) == 6
     code = server.home / ".tpu-tui/code"
     assert _found(code / results[0].hash) == files
     assert sorted(path.name for path in code.iterdir()) == sorted([results[0].hash, f"{results[0].hash}.sha256"])
 
 
-async def test_a_worker_that_cannot_write_says_so_and_leaves_nothing(sshd: Start, tmp_path: Path) -> None:
+async def test_a_worker_that_cannot_write_says_so_and_leaves_nothing(sshd: Start, source: Path) -> None:
     server = sshd()
     (server.home / ".tpu-tui").write_text("a file where a directory should be")
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/a").write_bytes(b"a")
-    async with Fleet([server.worker], server.access()) as fleet:
-        (error,) = [row async for row in sync_tree(fleet, [0], tmp_path / "source")]
-    assert isinstance(error, WorkerError)
-    assert error.worker == 0
+    (source / "a").write_bytes(b"a")
+    error = await _error_of(server, source)
     assert "cannot make" in error.why
-
-
-async def test_a_chatty_login_shell_does_no_harm(sshd: Start, tmp_path: Path) -> None:
-    server = sshd()
-    (server.home / ".bashrc").write_text("echo '@1234 have'; echo welcome; echo noise >&2\n")
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/a").write_bytes(b"a")
-    async with Fleet([server.worker], server.access()) as fleet:
-        (result,) = await _sync(fleet, tmp_path / "source")
-    assert (server.home / ".tpu-tui/code" / result.hash / "a").read_bytes() == b"a"
 
 
 @pytest.mark.parametrize(
     "chatter",
     [
+        "echo '@1234 have'; echo welcome; echo noise >&2",
         "printf '\\033]0;a title\\007'",
         "head -c 200000 /dev/urandom",
         "i=0; while [ $((i+=1)) -lt 500 ]; do echo; done",
     ],
 )
-async def test_a_shell_that_prints_a_lot_or_half_a_line_does_no_harm(
-    sshd: Start, tmp_path: Path, chatter: str
-) -> None:
+async def test_a_shell_that_prints_a_lot_or_half_a_line_does_no_harm(sshd: Start, source: Path, chatter: str) -> None:
     server = sshd()
     (server.home / ".bashrc").write_text(f"{chatter}\n")
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/a").write_bytes(b"a")
+    (source / "a").write_bytes(b"a")
     async with Fleet([server.worker], server.access()) as fleet:
-        (result,) = await _sync(fleet, tmp_path / "source")
+        (result,) = await _sync(fleet, source)
     assert (server.home / ".tpu-tui/code" / result.hash / "a").read_bytes() == b"a"
 
 
 @pytest.mark.parametrize("start_up", ["read line", "exec sh", "sleep 600"])
 async def test_a_shell_that_keeps_the_code_from_arriving_is_named(
-    sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_up: str
+    sshd: Start, source: Path, monkeypatch: pytest.MonkeyPatch, start_up: str
 ) -> None:
     monkeypatch.setattr("tui.ssh.sync.upload.TIMEOUTS", UploadTimeouts(begin_s=1.5))
-    error = await _refused_by(sshd(), tmp_path, start_up, Fleet)
+    error = await _refused_by(sshd(), source, start_up, Fleet)
     assert "for 1.5 s" in error.why
     assert "start-up files" in error.remedy
 
@@ -218,41 +212,33 @@ class _EndedFleet(Fleet):
 
 @pytest.mark.parametrize("fleet", [Fleet, _EndedFleet])
 async def test_a_shell_that_ends_before_the_code_arrives_is_named(
-    sshd: Start, tmp_path: Path, fleet: type[Fleet]
+    sshd: Start, source: Path, fleet: type[Fleet]
 ) -> None:
-    error = await _refused_by(sshd(), tmp_path, "exit 3", fleet)
+    error = await _refused_by(sshd(), source, "exit 3", fleet)
     assert "broke off" in error.why
     assert "start-up files" in error.remedy
 
 
-async def _refused_by(server: OpensshWorker, tmp_path: Path, start_up: str, fleet: type[Fleet]) -> WorkerError:
+async def _refused_by(server: OpensshWorker, source: Path, start_up: str, fleet: type[Fleet]) -> WorkerError:
     """Send a tree to a worker whose login shell has these start-up files; return why it did not arrive."""
     (server.home / ".bashrc").write_text(f"{start_up}\n")
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/a").write_bytes(b"a")
-    async with fleet([server.worker], server.access()) as workers:
-        (error,) = [row async for row in sync_tree(workers, [0], tmp_path / "source")]
-    assert isinstance(error, WorkerError)
-    assert error.worker == 0
-    return error
+    (source / "a").write_bytes(b"a")
+    return await _error_of(server, source, fleet)
 
 
 async def test_a_shell_that_prints_without_end_is_named(
-    sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sshd: Start, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui.ssh.sync.upload._MAX_CHATTER_BYTES", 10_000)
     server = sshd()
     (server.home / ".bashrc").write_text("yes\n")
-    (tmp_path / "source").mkdir()
-    async with Fleet([server.worker], server.access()) as fleet:
-        (error,) = [row async for row in sync_tree(fleet, [0], tmp_path / "source")]
-    assert isinstance(error, WorkerError)
+    error = await _error_of(server, source)
     assert "prints too much" in error.why
     assert "~/.bashrc" in error.remedy
 
 
 async def test_a_worker_that_takes_no_more_of_the_code_is_named(
-    sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sshd: Start, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui.ssh.sync.upload.TIMEOUTS", UploadTimeouts(progress_s=2.0))
     server = sshd()
@@ -261,41 +247,34 @@ async def test_a_worker_that_takes_no_more_of_the_code_is_named(
     (stuck / "head").write_text('#!/bin/sh\ncase $2 in ???????*) exec sleep 600 ;; esac\nexec /usr/bin/head "$@"\n')
     (stuck / "head").chmod(0o755)
     (server.home / ".bashrc").write_text(f"PATH={stuck}:$PATH\n")
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/a").write_bytes(random.Random(1).randbytes(8_000_000))
-    async with Fleet([server.worker], server.access()) as fleet:
-        (error,) = [row async for row in sync_tree(fleet, [0], tmp_path / "source")]
-    assert isinstance(error, WorkerError)
+    (source / "a").write_bytes(random.Random(1).randbytes(8_000_000))
+    error = await _error_of(server, source)
     assert "no progress for 2 s" in error.why
 
 
 @pytest.mark.parametrize(("now", "why"), [(b"short", "became shorter"), (b"y" * 90_000, "not what was sent")])
 async def test_a_file_that_changes_meanwhile_is_never_taken_for_the_one_it_was(
-    sshd: Start, tmp_path: Path, now: bytes, why: str
+    sshd: Start, source: Path, now: bytes, why: str
 ) -> None:
     server = sshd()
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/a").write_bytes(b"x" * 90_000)
-    parcel = read_bundle(tmp_path / "source")
-    (tmp_path / "source/a").write_bytes(now)
+    (source / "a").write_bytes(b"x" * 90_000)
+    parcel = read_bundle(source)
+    (source / "a").write_bytes(now)
     async with Fleet([server.worker], server.access()) as fleet:
         (error,) = [row async for row in send_bundle(fleet, [0], parcel)]
         assert isinstance(error, WorkerError)
         assert why in error.why
         assert not (server.home / ".tpu-tui/code" / parcel.tree.hash).exists()
-        (result,) = await _sync(fleet, tmp_path / "source")
+        (result,) = await _sync(fleet, source)
     assert not result.skipped
 
 
-async def test_the_workers_error_for_a_file_that_cannot_be_written_is_quoted(sshd: Start, tmp_path: Path) -> None:
+async def test_the_workers_error_for_a_file_that_cannot_be_written_is_quoted(sshd: Start, source: Path) -> None:
     server = sshd()
     (server.home / ".bashrc").write_text("ulimit -f 4\n")
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source/a").write_bytes(b"x" * 3_000_000)
-    (tmp_path / "source/b").write_bytes(b"y" * 3_000_000)
-    async with Fleet([server.worker], server.access()) as fleet:
-        (error,) = [row async for row in sync_tree(fleet, [0], tmp_path / "source")]
-    assert isinstance(error, WorkerError)
+    (source / "a").write_bytes(b"x" * 3_000_000)
+    (source / "b").write_bytes(b"y" * 3_000_000)
+    error = await _error_of(server, source)
     assert "could not be written" in error.why
     assert "size limit" in error.why.lower()
     assert list((server.home / ".tpu-tui/code").iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import webdataset
 from webdataset.tariterators import group_by_keys, tar_file_expander
@@ -20,7 +21,9 @@ def samples_of(directory: Path, manifest: Manifest, split: str) -> list[dict[str
     return samples
 
 
-def make(source: sources.ImageSource, out: Path, per_shard: int = 4, seed: int = 3, **repeat: int) -> Manifest:
-    return command.make(
-        source, str(out), samples_per_shard=per_shard, repeat=repeat, seed=seed, notify=lambda _: None
-    )
+def make(
+    source: sources.ImageSource, out: Path | str, per_shard: int = 4, seed: int = 3, *, train: int = 1, **options: Any
+) -> Manifest:
+    """Make shards with usual arguments; `train` is how many times each sample is taken."""
+    given = {"repeat": {"train": train}, "notify": lambda _: None, **options}
+    return command.make(source, str(out), samples_per_shard=per_shard, seed=seed, **given)

@@ -22,10 +22,7 @@ webdataset = pytest.importorskip("webdataset", reason="the trainer's packages ar
 
 from tests.trainer.shard_sets import make, samples_of
 from trainer.errors import REFUSED, TrainerError
-from trainer.shards import (
-    command,
-    sources,
-)
+from trainer.shards import command, sources
 from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest
 from trainer.storage import objects
 
@@ -77,9 +74,7 @@ def test_repeat_takes_each_sample_so_many_times_spread_over_the_shards(tmp_path:
 def test_a_number_of_samples_takes_each_image_equally_often_or_once_more(tmp_path: Path) -> None:
     """The blog's training set of 1,280,000 CIFAR images in 640 shards, at a thousandth."""
     source = sources.shapes(50, 10, 16, seed=1)
-    made = command.make(
-        source, str(tmp_path), samples_per_shard=2, repeat={"val": 5}, seed=3, samples={"train": 1280}
-    )
+    made = make(source, tmp_path, per_shard=2, repeat={"val": 5}, samples={"train": 1280})
     assert [shard.samples for shard in made.splits["train"]] == [2] * 640
     assert made.splits["train"][-1].name == "shapes-train-000639.tar"
     assert sum(shard.samples for shard in made.splits["val"]) == 50
@@ -98,18 +93,8 @@ def test_the_blogs_set_is_planned_as_640_shards_of_2000_samples() -> None:
 
 
 def test_any_number_of_processes_writes_the_same_bytes(tmp_path: Path) -> None:
-    made = [
-        command.make(
-            sources.shapes(30, 7, 16, seed=1),
-            str(tmp_path / str(workers)),
-            samples_per_shard=4,
-            repeat={"train": 2},
-            seed=3,
-            workers=workers,
-            notify=lambda _: None,
-        )
-        for workers in (1, 3)
-    ]
+    source = sources.shapes(30, 7, 16, seed=1)
+    made = [make(source, tmp_path / str(workers), train=2, workers=workers) for workers in (1, 3)]
     assert made[0] == made[1]
     for shard in (*made[0].splits["train"], *made[0].splits["val"]):
         assert (tmp_path / "1" / shard.name).read_bytes() == (tmp_path / "3" / shard.name).read_bytes()
@@ -137,13 +122,11 @@ def test_what_was_cut_short_is_carried_on_without_writing_whole_shards_again(
     source = failing_after(sources.shapes(30, 1, 16, seed=1), 10**6)
     expected = make(source, tmp_path / "whole")
     with pytest.raises(TrainerError, match="on fire"):
-        command.make(failing_after(source, 17), out, samples_per_shard=4, repeat={}, seed=3, notify=lambda _: None)
+        make(failing_after(source, 17), out)
     assert sorted(objects.list_names(out)) == [UNFINISHED, *(f"shapes-train-{n:06d}.tar" for n in range(4))]
     objects.write(objects.join(out, "shapes-train-000002.tar"), b"damaged meanwhile")
     reported: list[str] = []
-    made = command.make(
-        failing_after(source, 30 - 3 * 4), out, samples_per_shard=4, repeat={}, seed=3, notify=reported.append
-    )
+    made = make(failing_after(source, 30 - 3 * 4), out, notify=reported.append)
     assert reported[0] == "Resuming: 3 of 8 shards are complete"
     assert len(reported) == 1 + 5
     assert made == expected
@@ -234,15 +217,7 @@ def test_half_shard_sets_are_not_completed_with_other_arguments(tmp_path: Path) 
 def test_an_overwritten_set_leaves_nothing_of_a_larger_one_behind(tmp_path: Path) -> None:
     make(sources.shapes(30, 9, 16, seed=1), tmp_path)
     (tmp_path / "mine.tar").write_bytes(b"something else")
-    made = command.make(
-        sources.shapes(8, 4, 16, seed=1),
-        str(tmp_path),
-        samples_per_shard=4,
-        repeat={},
-        seed=3,
-        overwrite=True,
-        notify=lambda _: None,
-    )
+    made = make(sources.shapes(8, 4, 16, seed=1), tmp_path, overwrite=True)
     names = [shard.name for shard in (*made.splits["train"], *made.splits["val"])]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names, MANIFEST, "mine.tar"])
 
@@ -251,7 +226,7 @@ def test_a_set_that_is_half_overwritten_is_not_taken_for_whole(tmp_path: Path) -
     source = failing_after(sources.shapes(30, 1, 16, seed=1), 10**6)
     make(source, tmp_path)
     with pytest.raises(TrainerError, match="on fire"):
-        command.make(failing_after(source, 9), str(tmp_path), samples_per_shard=4, repeat={}, seed=3, overwrite=True)
+        make(failing_after(source, 9), tmp_path, overwrite=True)
     assert not (tmp_path / MANIFEST).exists()
     assert (tmp_path / UNFINISHED).exists()
 
@@ -324,23 +299,19 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_shards_go_straight_into_a_bucket(object_store: str, tmp_path: Path) -> None:
     out = "gs://trainer-test/sets/shapes"
     local = make(sources.shapes(10, 3, 16, seed=1), tmp_path)
-    remote = command.make(
-        sources.shapes(10, 3, 16, seed=1), out, samples_per_shard=4, repeat={}, seed=3, notify=lambda _: None
-    )
+    remote = make(sources.shapes(10, 3, 16, seed=1), out)
     assert remote == local
     names = [s.name for s in (*local.splits["train"], *local.splits["val"])]
     assert objects.list_names(out) == [MANIFEST, *names]
     for shard in local.splits["train"]:
         assert objects.read(objects.join(out, shard.name)) == (tmp_path / shard.name).read_bytes()
     with pytest.raises(TrainerError, match="already holds"):
-        command.make(sources.shapes(4, 2, 16, seed=1), out, samples_per_shard=4, repeat={}, seed=3)
+        make(sources.shapes(4, 2, 16, seed=1), out)
 
 
 def test_a_bucket_that_is_not_there_is_named(object_store: str) -> None:
     with pytest.raises(TrainerError, match="There is no bucket gs://no-such-bucket"):
-        command.make(
-            sources.shapes(4, 2, 16, seed=1), "gs://no-such-bucket/x", samples_per_shard=4, repeat={}, seed=3
-        )
+        make(sources.shapes(4, 2, 16, seed=1), "gs://no-such-bucket/x")
 
 
 def test_a_newer_trainers_manifest_is_refused_with_what_to_do() -> None:
@@ -387,9 +358,7 @@ def test_a_list_of_what_a_newer_trainer_has_done_is_refused_with_what_to_do(
     reported = {"schema": 1, "made_from": {}, "done": [], **newer}
     (tmp_path / "manifest.unfinished.json").write_text(json.dumps(reported))
     with pytest.raises(TrainerError, match=rf"was written by a newer trainer: .*{says}.*, or start over with --over"):
-        command.make(
-            sources.shapes(4, 4, 32, seed=1), str(tmp_path), samples_per_shard=4, repeat={}, seed=1, notify=print
-        )
+        make(sources.shapes(4, 4, 32, seed=1), tmp_path, seed=1)
 
 
 def test_a_list_of_what_is_done_that_makes_no_sense_is_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 The same images with the same augmentation (a random resized crop, a flip) come from A, separate files in random
 order; B, local shards; C, the same shards streamed from a bucket; A', one object per image. These rows share one
-decoder; other loaders in common use follow with PIL, as their documentation has it.
+decoder; other common loaders follow, with PIL, as in their documentation.
 
 The object store is the real fake-gcs-server, and a proxy delays each request for the rows that ask for it. Rows take
 turns, so that a busy machine slows all alike; ratios are medians of the ratios within each round. The server and the
@@ -53,7 +53,7 @@ def measure(row: Row, material: Material, emulator: str | None, cores: Cores) ->
 
     Raises TrainerError.
     """
-    context = multiprocessing.get_context("fork")  # so that the child need not import PyTorch again
+    context = multiprocessing.get_context("fork")  # the child does not import PyTorch again
     receiving, sending = context.Pipe(duplex=False)
     child = context.Process(target=_run, args=(row, material, emulator, cores, sending))
     try:
@@ -62,7 +62,7 @@ def measure(row: Row, material: Material, emulator: str | None, cores: Cores) ->
         sending.close()
         answer = receiving.recv()
     except EOFError:
-        answer = "its process ended without a word"
+        answer = "its process ended without an answer"
     except KeyboardInterrupt:
         child.kill()
         raise
@@ -92,7 +92,7 @@ def _run(row: Row, material: Material, emulator: str | None, cores: Cores, answe
         began, cpu = time.perf_counter(), _cpu_seconds()
         samples = epoch()
         answer.send((samples, time.perf_counter() - began, _cpu_seconds() - cpu))
-    except Exception as error:  # whatever fails in a peer, the other rows are still measured
+    except Exception as error:  # a peer that fails does not end the other rows
         answer.send(f"{type(error).__name__}: {error}")
 
 
@@ -169,7 +169,7 @@ def select_cases(chosen: Sequence[Case], names: str) -> list[Case]:
 def experiment(
     material: Material, addresses: dict[float, str], store_files: Path | None, chosen: Sequence[Case], rounds: int
 ) -> Results:
-    """Measure every case once a round; every other round goes backwards, so that none always comes after another."""
+    """Measure every case once a round; every other round runs in reverse, so that no case always follows another."""
     results = {case.label: Measurement(failure=case.missing) for case in chosen}
     beside, every = split_cores()[0], available()
     with contextlib.suppress(TrainerError):  # loads the code, which the first row would pay for
@@ -267,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_line(str(error), descriptor=2)
         return REFUSED
     except KeyboardInterrupt:
-        write_line("Stopped; what was laid out is gone.", descriptor=2)
+        write_line("Stopped; the temporary files are deleted.", descriptor=2)
         return INTERRUPTED
     print("\n".join(write))
     return 0

@@ -1,8 +1,8 @@
 """Assign processor cores to a benchmark's rows and to the object store that some of them read from.
 
-A bucket answers from machines of its own. Here it is a process on the same machine, and so is the proxy that delays
-requests: with two cores or more, one core is theirs, and the rows compared with them run on the others, whether they
-read from the bucket or not. Otherwise the bucket's own work would slow the rows that use it.
+A real bucket answers from other machines. Here it is a process on the same machine, and so is the proxy that delays
+requests: with two cores or more, they share one core, and the rows that are compared run on the others, whether they
+read from the bucket or not. Otherwise the bucket's work would slow the rows that use it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def keep_to(cores: Cores) -> None:
 
 @contextlib.contextmanager
 def run_on(cores: Cores) -> Iterator[None]:
-    """Restrict what is started meanwhile to these cores."""
+    """Restrict everything that is started in this context to these cores."""
     before = available()
     keep_to(cores)
     try:

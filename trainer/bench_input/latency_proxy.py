@@ -1,9 +1,8 @@
-"""A network with a delay, on this machine: passes TCP connections on to a server and holds each request back.
+"""Simulate a slow network on this machine: pass TCP connections on to a server and delay each request.
 
     python -m trainer.bench_input.latency_proxy 127.0.0.1:4443 20     # milliseconds; prints the port it listens on
 
-What the server answers goes from socket to socket inside the kernel, so that a benchmark's own proxy does not take
-the processor from what it measures.
+Answers go from socket to socket inside the kernel, so that the proxy takes little CPU time from what is measured.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class _Connection:
 
     def __init__(self, client: socket.socket, server: socket.socket, delay: float) -> None:
         self._client, self._server, self._delay = client, server, delay
-        self._answered = True  # since the last request, so that what comes next is a new one
+        self._answered = True  # since the last request: the next bytes are a new one
 
     def serve(self) -> None:
         threading.Thread(target=self._pass_answers, daemon=True).start()
@@ -89,7 +88,7 @@ def serve(listener: socket.socket, server: tuple[str, int], delay: float) -> Non
 
 @contextlib.contextmanager
 def slowed(url: str, milliseconds: float) -> Iterator[str]:
-    """Yield an address at which a server (`http://host:port`) answers so much later, through a proxy process."""
+    """Yield an address at which a server (`http://host:port`) answers with this delay, through a proxy process."""
     server = url.removeprefix("http://")
     process = subprocess.Popen(
         [sys.executable, "-m", "trainer.bench_input.latency_proxy", server, str(milliseconds)],

@@ -16,7 +16,7 @@ from trainer.progress import format_count, write_line
 
 
 class PieceReader:
-    """Pipeline stage from pieces of shards to their samples; fetches the next shards meanwhile.
+    """Pipeline stage from pieces of shards to their samples; fetches the next shards in the background.
 
     Raises TrainerError naming a damaged shard. With `skip_bad`, reports it and goes on; with `refill`, other samples
     then take the places of the lost ones, since every rank has to make as many steps as the others.
@@ -92,7 +92,7 @@ class PieceReader:
                 raise TrainerError("None of the shards can be read", remedy="Make them again with --overwrite")
 
     def _pieces_of_others(self, pieces: Sequence[ShardPiece]) -> list[ShardPiece]:
-        """Return the shards that other loaders and ranks read, for a loader that can read none of its own."""
+        """Return the shards that other loaders and ranks read, for a loader that can read none of its shards."""
         own = {piece.shard for piece in pieces}
         return [ShardPiece(number, 0, count) for number, count in enumerate(self._shards.counts) if number not in own]
 

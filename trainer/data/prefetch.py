@@ -89,7 +89,7 @@ class BatchQueue(Generic[T]):
             self._stop_filling()
 
     def _stop_filling(self) -> None:
-        """Have the thread end; make room for what it may be about to put into the queue."""
+        """End the thread; make room for the item that it may be about to put into the queue."""
         self._closed.set()
         with contextlib.suppress(Empty):
             while True:
@@ -151,7 +151,7 @@ class EpochPrefetcher(Generic[T]):
 
 
 def _kill_loaders() -> None:
-    """Kill loader processes: one that waits for a network ignores SIGTERM, and Python would wait for it for ever."""
+    """Kill loader processes: one that waits for a network ignores SIGTERM, and Python would wait for it forever."""
     for loader in multiprocessing.active_children():
         loader.kill()
         loader.join()

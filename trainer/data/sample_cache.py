@@ -12,14 +12,14 @@ from trainer.data.tar_samples import Sample
 from trainer.distributed import memory_check
 from trainer.distributed.memory_check import MIB
 
-SPARED_MIB = 2048  # of the machine's memory that are left to others
+SPARED_MIB = 2048  # of the machine's memory that are left free
 SAMPLE_OVERHEAD_BYTES = 700  # of memory per sample in addition to its fields
 
 
 class SampleCache:
     """The samples of whole shards by URL; the first ones stay when there is no more room.
 
-    Replacing them would be useless: an epoch reads every shard, and each would be replaced before it is read again.
+    Replacing shards would be useless: each would be replaced before the next epoch reads it.
     """
 
     def __init__(self, mib: int) -> None:

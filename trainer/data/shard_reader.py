@@ -30,7 +30,7 @@ from trainer.storage.pipe_urls import is_pipe
 from trainer.storage.resumable_stream import PART_BYTES, ObjectStream
 
 SHARDS_AHEAD = 4  # shards fetched at once: a single connection waits for each answer, a single file for its disk
-WHOLE_BYTES = 128 * 1024 * 1024  # a shard of at most so many bytes is kept in memory whole, a larger one is streamed
+WHOLE_BYTES = 128 * 1024 * 1024  # a shard up to this size is kept in memory whole, a larger one is streamed
 CLOSE_TIMEOUT_S = 1.0  # until the threads that fetch have ended, which usually takes milliseconds
 MAKE_AGAIN = "Make the shards again with --overwrite, or continue without the lost samples with --on-bad-shard skip"
 
@@ -72,7 +72,7 @@ def read_shards(shards: Sequence[ShardFile], verify: bool = False) -> Generator[
 
 
 class _ShardPrefetcher:
-    """Fetches shards, each in a thread of its own, which ends when all of it has come, or at `close`.
+    """Fetches each shard in its own thread, which ends when the shard is complete, or at `close`.
 
     A thread that waits for a name server, or for an answer to begin, cannot be woken. It is a daemon, so that a run
     can end without it.
@@ -81,7 +81,7 @@ class _ShardPrefetcher:
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
         self._arriving: list[_ArrivingShard] = []
-        self._last = threading.Event()  # set when the shard before begins to come: so the first one comes first
+        self._last = threading.Event()  # set when the shard before begins to arrive: the first one comes first
         self._last.set()
 
     def start(self, shard: ShardFile, verify: bool) -> Iterator[Sample]:
@@ -123,7 +123,7 @@ class _ArrivingShard:
         self.has_ended = False  # nothing more will come
 
     def fetch(self, after: threading.Event) -> None:
-        """Fetch all of it once `after` is set; `parts` raises what goes wrong."""
+        """Fetch all of it once `after` is set; `parts` raises any error."""
         after.wait()
         try:
             with objects.open_object(self._shard.url) as stream:
@@ -206,7 +206,7 @@ def _check_size(shard: ShardFile, size: int | None) -> None:
 
 
 def _map_file(path: str) -> mmap.mmap | bytes:
-    if Path(path).exists() and not Path(path).is_file():  # opening a named pipe would block for ever
+    if Path(path).exists() and not Path(path).is_file():  # opening a named pipe would block forever
         raise TrainerError(f"Cannot read {path}", why="it is not a file", remedy=MAKE_AGAIN)
     try:
         with Path(path).open("rb") as file:

@@ -1,4 +1,4 @@
-"""Make up images that need no input: they measure everything else, and can only be learned by heart."""
+"""Generate random images without any input, to measure everything else; they can only be memorised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Report each failure once: in one line, by the rank that knows why, while all others end without a word.
+"""Report each failure once: in one line, by the rank that knows the cause, while all others end silently.
 
 Which rank failed first is settled at the only place that all workers share at that time:
 
@@ -7,10 +7,10 @@ Which rank failed first is settled at the only place that all workers share at t
 2. When all ranks have come: they compare their settings, and rank 0 reports who was started differently
    (`compare_settings`).
 3. From then on: in the record at rank 0's store, which is written once (`FailureRecord`). A rank that has an error
-   writes that it reports one. A rank that loses another in a collective calls the roll, and writes which ranks are
-   silent or behind.
+   writes that it reports one. A rank that loses another in a collective asks all ranks to answer, and writes which
+   ones are silent or behind.
 
-A rank that dies without a word, killed by the kernel for example, is reported by the launcher that started it.
+A rank that dies silently, killed by the kernel for example, is reported by the launcher that started it.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ class FailureRecord:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether a rank has failed, or rank 0 has ended, so that no collective can succeed any more."""
+        """Return whether a rank has failed, or rank 0 has ended, so that no further collective can succeed."""
         return self._settled.is_set()
 
     def report_error(self) -> bool:
@@ -262,7 +262,7 @@ class FailureRecord:
         return recorded.reporting in ((), own.reporting)
 
     def shutdown(self) -> None:
-        """Before this rank ends, wait until it has read the record; rank 0, which has the store, waits for all."""
+        """Wait, before this rank ends, until it has read the record; rank 0, which has the store, waits for all."""
         deadline = time.monotonic() + ACK_TIMEOUT_S
         self._settled.wait(ACK_TIMEOUT_S)
         if self._rank == 0 and self._failure is not None and self._failure.reporting:

@@ -133,7 +133,7 @@ class TpuLauncher:
             os._exit(code)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        """Have the ranks stop at a step they agree on, save and end, in bounded time."""
+        """Make the ranks stop at a step they agree on, save and end, in bounded time."""
         at_once = number == signal.SIGINT and _announce_ctrl_c(self._config, again=self._stopping.received)
         self._stopping.received = True
         for rank in multiprocessing.active_children():
@@ -148,7 +148,7 @@ class TpuLauncher:
     def _on_signal_as_rank(self, _: signal.Signals) -> None:
         if self._code.value:
             os._exit(PARTNER_LOST)
-        if not self._begun:  # it waits for the TPU, perhaps for ever, and has nothing to save
+        if not self._begun:  # it waits for the TPU, perhaps forever, and has nothing to save
             os._exit(STOPPED)
         self._stopping.receive(_grace_period(self._config))
 

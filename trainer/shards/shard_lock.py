@@ -31,7 +31,7 @@ Verify = Callable[[], None]  # raises TrainerError where another process has tak
 
 @contextlib.contextmanager
 def hold_lock(out: str) -> Iterator[Verify]:
-    """Hold the lock of `out` meanwhile, and yield what verifies it; raise TrainerError where another process does."""
+    """Hold the lock of `out` and yield a function that verifies it; raise TrainerError if another process has it."""
     with _lock_bucket(out) if objects.is_bucket(out) else _lock_directory(Path(out)) as verify:
         yield verify
 

@@ -1,6 +1,6 @@
 """Write shards in several processes at once, so that a killed run can be resumed.
 
-Which samples go into which shard is settled before the first is written, so the bytes are the same for any number of
+The samples of each shard are decided before the first is written, so the bytes are the same for any number of
 processes. `manifest.unfinished.json` lists the shards that are done, and what they are made from; the manifest
 replaces it at the end.
 """
@@ -103,7 +103,7 @@ _job: Job | None = None  # inherited by the writing processes: samples may be fu
 def write_shards(job: Job, tasks: Sequence[Task], processes: int) -> Generator[WrittenShard, None, None]:
     """Write the shards and yield each when it is ready. Raises TrainerError.
 
-    Closing the generator kills the processes, perhaps in the middle of a shard, of which then nothing is stored.
+    Closing the generator kills the processes, perhaps in the middle of a shard, which is then not stored.
     """
     if processes <= 1 or len(tasks) <= 1:
         yield from map(job.write, tasks)
@@ -132,7 +132,7 @@ def write_shards(job: Job, tasks: Sequence[Task], processes: int) -> Generator[W
 
 @contextlib.contextmanager
 def defer_signals(numbers: Sequence[signal.Signals]) -> Iterator[None]:
-    """Let signals wait while processes are forked: there, Python swallows what a handler raises."""
+    """Delay signals while processes are forked: Python discards what a handler raises there."""
     handlers = {number: found for number in numbers if callable(found := signal.getsignal(number))}
     if threading.current_thread() is not threading.main_thread():
         handlers = {}  # handlers run in the main thread only

@@ -1,6 +1,6 @@
 """List, open and write objects in Cloud Storage, local files and pipes, with the same few functions.
 
-Honours STORAGE_EMULATOR_HOST, with anonymous credentials. Errors come as sentences (TrainerError).
+Honours STORAGE_EMULATOR_HOST, with anonymous credentials. Errors are TrainerErrors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WRITER = "writer"  # the key of an object's metadata by which its writer recogni
 
 
 class TakenError(TrainerError):
-    """Something is already there that was to be new."""
+    """A file or object exists that should be new."""
 
 
 class MissingError(TrainerError):
@@ -109,7 +109,7 @@ def list_names(directory: str) -> list[str]:
 
 
 def remove_temp_files(directory: str, of: re.Pattern[str]) -> None:
-    """Delete what killed writers left of files whose names match; objects in a bucket are whole or not there."""
+    """Delete temporary files of killed writers whose names match; a bucket has none."""
     if is_local(directory) and Path(directory).is_dir():
         temp_files.remove_temp_files(Path(directory), of)
 
@@ -170,7 +170,7 @@ def write(url: str, content: bytes, *, new: bool = False, patience: float | None
 def upload(url: str, content: bytes, replaces: int | None = None, patience: float | None = None) -> int:
     """Write an object, with `replaces` only in place of that generation (0: of none); return its own generation.
 
-    Raises TakenError where something else is there by now. `patience` is the same as for `write`.
+    Raises TakenError if another object is there. `patience` is the same as for `write`.
     """
     from google.api_core.exceptions import PreconditionFailed
 

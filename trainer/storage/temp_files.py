@@ -1,7 +1,7 @@
 """Write files whole or not at all, and delete what killed writers left behind.
 
-A file is written under a temporary name next to its own and locked meanwhile. The kernel releases the lock when the
-writer ends, however that happens, so an unlocked temporary file has no writer any more.
+A file is written under a temporary name next to its own, locked. The kernel releases the lock when the
+writer ends, however that happens, so an unlocked temporary file has no writer.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def _precision(config: TrainConfig) -> contextlib.AbstractContextManager[object]
 def _stop_without_batch(run: TrainingRun, epoch: int, done: int) -> NoReturn:
     """Have all replicas skip a step for which this one has no batch, and stop.
 
-    The others wait for its gradients meanwhile. The result is as if all had stopped before, except that running
+    The others wait for its gradients. The result is as if all had stopped before, except that running
     statistics have seen the others' batches.
     """
     write_line(f"No batch came for {run.replicas.label}: step {done} of epoch {epoch} is skipped.", descriptor=2)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tui.checks.check_row import CheckRow
 from tui.checks.port_matrix import SEVERITY, Matrix, port_matrices
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 STATUSES = tuple(SEVERITY)
 """From the worst to the best."""
@@ -37,9 +37,7 @@ class CheckFinding:
     @property
     def where(self) -> str:
         """`worker 3`, `workers 0-3`, or nothing for the slice."""
-        if not self.workers:
-            return ""
-        return f"worker{'s' * (len(self.workers) > 1)} {format_ranks(self.workers)}"
+        return name_ranks("worker", self.workers) if self.workers else ""
 
     @property
     def sentence(self) -> str:

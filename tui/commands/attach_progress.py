@@ -12,7 +12,7 @@ from tui.commands.terminal.output import ANSWER_IS_NO, Output, format_moment
 from tui.errors import OutOfReachError, TpuTuiError
 from tui.operator import split_last_lines
 from tui.pod.run import LAST_WORDS, RunState
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
     from tui.operator import Event, KeeperStatus, Operator, RunDirectory, RunStatus
@@ -173,14 +173,13 @@ class EventPrinter:
         """Print the lines that were held back."""
         self._print_alike()
         for what, workers in self._pending.items():
-            self._out.note(f"worker{'s' if len(workers) > 1 else ''} {format_ranks(workers)}: {what}")
+            self._out.note(f"{name_ranks('worker', workers)}: {what}")
         self._pending.clear()
 
     def _print_alike(self) -> None:
         for reason, workers in self._alike.items():
-            plural = "s" if len(workers) > 1 else ""
             like = f"for the same reason as worker {self._reasons[reason]}"
-            self._out.note(f"worker{plural} {format_ranks(sorted(workers))}: {reason[0]} failed {like}")
+            self._out.note(f"{name_ranks('worker', workers)}: {reason[0]} failed {like}")
         self._alike.clear()
 
     def _keeper_text(self, attended: KeeperStatus, another_in: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +37,4 @@ def about_core(name: str, core: int, rows: Iterable[Mapping[str, Any]]) -> str:
 
 def list_existing(what: str, known: Sequence[int]) -> str:
     """Return which workers or cores there are: `it has workers 0-3`."""
-    if not known:
-        return f"no line names a {what}"
-    return f"it has {what}{'s' if len(known) > 1 else ''} {format_ranks(known)}"
+    return f"it has {name_ranks(what, known)}" if known else f"no line names a {what}"

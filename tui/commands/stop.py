@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui.commands.parser.argument_types import RUN, seconds
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.waiting_notice import notice_of_missing_workers
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
     from tui.operator import Operator, RunDirectory, StopAnswer
@@ -42,7 +41,8 @@ async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) ->
     except asyncio.CancelledError:
         _print_answers(directory, answers, out)
         if ranks := missing():
-            out.note(f"Interrupted: no answer yet from {_named(ranks)}. Ask again with tpu-tui stop {directory.id}.")
+            missed = name_ranks("worker", ranks)
+            out.note(f"Interrupted: no answer yet from {missed}. Ask again with tpu-tui stop {directory.id}.")
         raise
     stopped = _print_answers(directory, answers, out)
     if not stopped:
@@ -78,7 +78,3 @@ def _in_words(answer: StopAnswer) -> str:
     code = "" if answer.exit_code is None else f", exit code {answer.exit_code}"
     result = "stopped" if answer.confirmed else "NOT CONFIRMED"
     return f"{result}{code}" + (f" ({answer.detail})" if answer.detail else "")
-
-
-def _named(ranks: Sequence[int]) -> str:
-    return f"worker{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)}"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui.console.app import ConsoleApp
-from tui.console.platform.gc_tuning import freeze_loaded_objects
 from tui.console.platform.stderr_redirect import redirect_stderr
+from tui.procs.gc_policy import freeze_existing_objects
 
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
@@ -28,7 +28,7 @@ def run_console(
     `default_command` is what the launch dialog begins with.
     """
     app = ConsoleApp(operator, open_run=open_run, replay=replay, demo=demo, default_command=default_command)
-    freeze_loaded_objects()
+    freeze_existing_objects()
     with redirect_stderr(operator.settings.home):
         app.run()
     return app.return_code or 0

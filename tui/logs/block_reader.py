@@ -1,4 +1,4 @@
-"""Blocks of lines: what `read_block` leaves over is read line by line, and everything is recorded in order."""
+"""Read blocks of lines: lines that `read_block` leaves over are read one by one, and all are recorded in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST = 2048
 """Shorter blocks are read line by line, which then costs less."""
 
 FIRST = 16 * 1024
-"""Bytes looked at together while a stream's prefixes are not known: lines with a new one are read one by one."""
+"""Bytes read together while a stream's prefixes are not known: lines with a new one are read one by one."""
 
 
 class BlockReader:
@@ -37,7 +37,7 @@ class BlockReader:
 
     @property
     def size(self) -> int:
-        """Return how many bytes are gathered."""
+        """Return the number of gathered bytes."""
         return self._buffer.size if self._buffer else 0
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The demultiplexer: bytes of any number of workers in, every core's sorted state out. Pure: no files, no clock."""
+"""The demultiplexer: takes bytes of any number of workers, returns the sorted state of every core. Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from tui.logs.state.stragglers import CoreThresholds
 
 
 class Demux:
-    """Takes bytes as they come, in any chunks, and knows the newest state of every core.
+    """Takes bytes in any chunks and keeps the newest state of every core.
 
     `dialects` are tried in order, a user's own first; `addresses` gives those of known workers; `xla_dist` says that
     short prefixes may be trusted; without `history` no series are kept, with `steps` each of their points keeps its
-    step; without `fast` every line is read alone. The same bytes of each worker give the same samples however they
-    were cut.
+    step; without `fast` every line is read alone. The same bytes of each worker give the same samples in any chunks.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Demux:
             self._read(stream, piece, now)
 
     def finish(self, now: float | None = None, *, worker: int | None = None) -> None:
-        """Read the last lines, which have no line end: no more bytes of this worker, or of any, will come."""
+        """Read the last lines, without a line end: no more bytes will come from this worker, or from any."""
         self._blocks.flush()
         for stream in [self._stream(worker)] if worker is not None else list(self._streams.values()):
             block, offset = stream.rest()
@@ -85,7 +84,7 @@ class Demux:
             self._lines.finish(stream, now)
 
     def end(self, worker: int) -> None:
-        """Note that the worker's process has ended, and so have its cores."""
+        """Note that the worker's process has ended, and its cores with it."""
         self._set_ended(worker, True)
 
     def resume(self, worker: int) -> None:
@@ -98,7 +97,7 @@ class Demux:
             self.state.sources[stream.slot].ended = ended
 
     def begin_log(self, worker: int) -> None:
-        """Begin another log of the worker: offsets in the one before mean nothing in this one."""
+        """Begin another log of the worker, with offsets of its own."""
         self._flush()
         stream = self._stream(worker)
         stream.begin_log()
@@ -106,7 +105,7 @@ class Demux:
             self.state.table.forget_offsets(stream.slot)
 
     def restart(self) -> None:
-        """Note that the job was restarted on all workers: its earlier samples compare to nothing that follows."""
+        """Note that the job was restarted on all workers: its earlier samples are not compared with later ones."""
         self._blocks.flush()
         self._matcher.restart()
         self.state.restart()
@@ -121,7 +120,7 @@ class Demux:
         return build_snapshot(self.state, now, partial=partial)
 
     def line_owner(self, *, xla_dist: bool) -> LineOwner:
-        """Return what a saved log that was read through showed about the workers of its lines."""
+        """Return how to find the workers of a saved log's lines, after the whole log was read."""
         numbers = worker_numbers(self.state.sources).tolist()
         return self._lines.line_owner(numbers, self._stream(None), xla_dist=xla_dist)
 
@@ -171,5 +170,5 @@ class Demux:
 
 
 def _first_line(data: Bytes, start: int, end: int) -> bytes:
-    """Return what stands before the first line end or carriage return."""
+    """Return the bytes before the first line end or carriage return."""
     return bytes(data[start : min(end, start + LONGEST)]).splitlines()[0]

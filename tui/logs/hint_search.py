@@ -1,4 +1,4 @@
-"""Which of many lines hold one of some byte strings, found for all of them at once."""
+"""Find which of many lines contain any of some byte strings, for all lines at once."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _MIX = np.uint32(0x9E37_79B1)
 _SHIFT = np.uint32(16)
 
 _COMMON = b" etaoinsrhldcumfpgwybvkxjqz"
-"""Bytes that text is full of, the most frequent first: a window of others is hardly found where no string is."""
+"""The most frequent bytes of text, in order: windows of rarer bytes are seldom found where no string is."""
 
 _WEIGHTS = bytes(len(_COMMON) - place if (place := _COMMON.find(byte)) >= 0 else 3 for byte in range(256))
-"""How often text holds each byte; the rarest letter of all weighs one."""
+"""The weight of each byte by its frequency in text; the rarest letter weighs one."""
 
 _NO_LETTERS = re.compile(rb"[^A-Za-z_\r\n]{0,80}[\r\n]")
-"""The rest of a line that says nothing more in words."""
+"""The rest of a line without further words."""
 
 
 class HintFinder:
-    """Finds lines that hold a string, or an escape sequence; `last` ones must have no word behind.
+    """Finds lines that contain a string or an escape sequence; no word may follow a string of `last`.
 
-    `in_prefixes` says that the strings also count in what stands before a line's own text.
+    With `in_prefixes` the strings also count in prefixes of a line.
     """
 
     def __init__(self, strings: Sequence[bytes], last: Sequence[bytes] = (), *, in_prefixes: bool = False) -> None:
@@ -70,7 +70,7 @@ class HintFinder:
 
 @lru_cache(maxsize=4)
 def hint_finder_for(dialects: tuple[Dialect, ...]) -> HintFinder | None:
-    """Return what finds lines that a dialect could match, or with escapes; None if any line could be one."""
+    """Return a finder of lines that a dialect could match, or that have escapes; None if any line could match."""
     if any(not dialect.hints for dialect in dialects):
         return None
     last = {hint for dialect in dialects if dialect.hints_end for hint in dialect.hints}
@@ -82,7 +82,7 @@ def hint_finder_for(dialects: tuple[Dialect, ...]) -> HintFinder | None:
 def _windows(string: bytes) -> list[tuple[int, int]]:
     """Return what to look for and where it is in the string: the four bytes that text contains least often.
 
-    Three bytes are looked for with each byte that may be behind them, the line's end at the latest.
+    Three bytes are looked for together with every byte that may follow them, such as the line end.
     """
     if len(string) < _WINDOW:
         window = int.from_bytes(string, "little")

@@ -1,7 +1,7 @@
-"""Numbers of many lines at once: eight bytes are one 64-bit word ("SIMD within a register").
+"""Parse numbers of many lines at once: eight bytes are one 64-bit word ("SIMD within a register").
 
-A text is xor-ed with what it should be, 0 for each digit: what is then above 9 (above 0 where only one byte is right)
-shows in a byte's high bit once the complement is added.
+A text is xor-ed with the expected bytes, `0` for each digit. A byte that is then above 9 (above 0 where only one byte
+is right) sets its high bit when the complement is added.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ TEN, _PAIRS = np.uint64(10), np.uint64(0x0000_00FF_0000_00FF)
 _LOW_PAIRS, _HIGH_PAIRS = np.uint64(0x000F_4240_0000_0064), np.uint64(0x0000_2710_0000_0001)
 _LAST_PAIRS, _TO_THE_TOP, _SIX_BYTES = np.uint64(0x00FF_00FF << 32), np.uint64(100 << 16 | 1), np.uint64(48)
 _FEW = 4
-"""Digits that cost less to turn into a number."""
+"""Up to this many digits take a cheaper conversion."""
 
 _NO_DIGITS = (1023 + 64) >> 3
 """What is left of a number's exponent when its highest byte's highest bit is set."""
 
 _STRANGE = np.uint64(0x80)
 _PROBED = 16
-"""Words that are looked at before all: lengths that differ most often do so among them."""
+"""Words that are compared first: lengths that differ mostly differ among these."""
 
 
 def expected(text: bytes) -> tuple[np.uint64, np.uint64]:
@@ -145,7 +145,7 @@ def eight_digits(values: Words) -> Words:
 
 
 def four_digits(values: Words) -> Words:
-    """Return the same of words whose first four bytes in memory are zeros."""
+    """Do the same as `eight_digits` for words whose first four bytes in memory are zeros."""
     number: Words = values * TEN
     number += values >> BYTE
     number &= _LAST_PAIRS
@@ -155,7 +155,7 @@ def four_digits(values: Words) -> Words:
 
 
 def decimal(digits: Words, decimals: int) -> Floats:
-    """Return the numbers of digits, of which so many follow a zero that stands for the point."""
+    """Return the numbers of digits with a zero in place of the point and `decimals` digits after it."""
     whole = digits & FIRST[7 - decimals]
     whole <<= BYTE
     whole |= digits & LAST[decimals]
@@ -164,7 +164,7 @@ def decimal(digits: Words, decimals: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Decimals:
-    """A column of decimal numbers that are still digits: only those asked for are parsed."""
+    """A column of decimal numbers as digits; only requested ones are parsed."""
 
     digits: Words
     decimals: int

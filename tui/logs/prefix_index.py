@@ -1,4 +1,4 @@
-"""The prefixes of a stream's lines and the workers they name, looked up many at a time."""
+"""Look up the workers that prefixes of a stream's lines name, many prefixes at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from tui.logs._compat_numpy import Bools, Ints, Words, np
 
 _SHORTCUT_BITS = 12
-"""A hash's first bits lead straight to the place where its prefix most likely stands."""
+"""The first bits of a hash that lead to the most likely place of its prefix."""
 
 _SHIFT = np.uint64(64 - _SHORTCUT_BITS)
 
@@ -15,7 +15,7 @@ MOST_PREFIXES = 8192
 """Different prefixes (address and number) remembered of one stream."""
 
 UNSEEN = -2
-"""In place of a slot: no line had this prefix before."""
+"""Stands for the slot of a prefix that no earlier line had."""
 
 
 class PrefixIndex:

@@ -160,7 +160,7 @@ class SavedLog:
         tail: int | None = None,
         cache: Path | None = None,
     ) -> Iterable[SavedLine]:
-        """Return lines in order: all, one worker's, one core's, those since a time; `tail`: the last so many.
+        """Return lines in order: all, one worker's, one core's, those since a time; with `tail` only the last ones.
 
         Lines without a prefix (a program's redrawn progress) belong to no worker and come with the merged ones only.
         """
@@ -180,7 +180,7 @@ class SavedLog:
     def picked(
         self, choice: Choice, *, tail: int | None = None, cache: Path | None = None, numbered: bool = False
     ) -> Iterator[Picked]:
-        """Yield the wanted lines with their ends, byte for byte, in order; the last so many are read from its end.
+        """Yield the wanted lines with their ends, byte for byte, in order; the last ones are read from its end.
 
         They have their worker when that is needed to choose them, or requested with `numbered`.
         """
@@ -195,7 +195,7 @@ class SavedLog:
             yield from last_of(backwards(file.fileno(), size_of(file)), Picker(owners, choice), tail)
 
     def _owners(self, cache: Path | None) -> LineOwner:
-        """Who says which line: the whole log is read for it where lines name workers."""
+        """Return who wrote which line; the whole log is read for it where lines name workers."""
         if not (self.xla_dist or self._carried or self._is_by_place):
             return LineOwner({}, written=self._written)
         return replace(self._summary(cache).owners, written=self._written)
@@ -217,7 +217,7 @@ def open_log(
 ) -> SavedLog:
     """Open a saved log; what comes from a pipe is copied first.
 
-    `name` is what it is called instead of its path; a file that goes when it is closed can be given as `copy`.
+    `name` replaces its path in messages; `copy` is a temporary file that is deleted when it is closed.
     Raises UsageError for a directory, a device, an empty, binary, unreadable or missing file.
     """
     name = name or str(path)

@@ -1,4 +1,4 @@
-"""Lines read one at a time: what tools have put before each is stripped, its worker found, its text matched."""
+"""Read lines one at a time: strip the prefixes of tools, find the line's worker, match its text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAN = float("nan")
 class SingleLineReader:
     """Reads lines of any stream one at a time, and records in the state what they say.
 
-    `is_torch_xla` says that PyTorch/XLA's training lines are to be matched.
+    With `is_torch_xla`, PyTorch/XLA's training lines are matched.
     """
 
     def __init__(self, state: DemuxState, matcher: Matcher, *, is_torch_xla: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -147,6 +147,7 @@ class Snapshot:
     """Cores that are behind the others, whatever else their state says."""
     slow: Bools
     """Cores whose rate has been too small a share of the median for long, whatever else their state says."""
+    # Up to here the columns, of which none has a default.
     workers: tuple[WorkerFacts, ...] = ()
     """Every worker the stream has named, ascending, with or without cores; a nameless one last, if it has cores."""
     epochs: tuple[EpochSummary, ...] = ()
@@ -158,7 +159,7 @@ class Snapshot:
     bytes: int = 0
     samples: int = 0
     overlong: int = 0
-    """Lines too long to be looked at."""
+    """Lines too long to be read whole."""
     dropped: int = 0
     """Samples of cores beyond the most that are kept apart."""
     dialects: Mapping[str, int] = field(default_factory=dict)
@@ -175,18 +176,8 @@ class Snapshot:
         return len(self.core)
 
     @property
-    def epoch_now(self) -> int | None:
-        """Return the median core's epoch."""
-        return self.median_epoch
-
-    @property
-    def step_now(self) -> int | None:
-        """Return the median core's step."""
-        return self.median_step
-
-    @property
     def loss_spread(self) -> Spread | None:
-        """Loss over the cores that have a number; None when none has."""
+        """Return the loss over the cores that have a number; None when none has."""
         values = self.loss[~np.isnan(self.loss)]
         if not len(values):
             return None
@@ -194,7 +185,7 @@ class Snapshot:
 
     @cached_property
     def _telling(self) -> Bools:
-        """Return the rows whose rates are the pod's: a dead worker's cores do not train, unless all have ended."""
+        """Return the rows whose rates count for the pod: not those of a dead worker, unless all have ended."""
         has_rate = ~np.isnan(self.rate)
         dead = np.array([worker.ended for worker in self.workers], bool)[self.slot]
         going_on: Bools = has_rate & ~dead & (self.state != CoreState.ENDED)
@@ -244,12 +235,12 @@ class Snapshot:
 
     @property
     def stragglers(self) -> tuple[int | None, ...]:
-        """Cores that are behind the others, or slow though they keep step."""
+        """Return the cores that are behind the others, or slow though they keep step."""
         return self.cores_in(CoreState.STRAGGLER)
 
     @property
     def nan_cores(self) -> tuple[int | None, ...]:
-        """Cores whose newest loss is not a finite number."""
+        """Return the cores whose newest loss is not a finite number."""
         return self.cores_in(CoreState.NAN)
 
     @property
@@ -295,7 +286,7 @@ class Snapshot:
 
     @property
     def nan_since(self) -> tuple[int, int] | None:
-        """Smallest epoch and step (-1: unknown) at which a loss that is not finite now became so; None: all are."""
+        """Return epoch and step (-1: unknown) of the first loss that is still not finite; None: all are finite."""
         if self.first_nans is None:
             return None
         return self.first_nans.earliest(self.row[self.state == CoreState.NAN])
@@ -305,9 +296,9 @@ class Snapshot:
         return [self.row_at(index) for index in range(len(self))]
 
     def order(self, by: str = "core", reverse: bool = False) -> Ints:
-        """Places of the rows in sorted order: ties by core; unknown and nan last both ways.
+        """Return the places of the rows in sorted order: ties by core; unknown and nan last both ways.
 
-        Raises ValueError for a column that is none of SORT_KEYS.
+        Raises ValueError for a column that is not in SORT_KEYS.
         """
         if by not in SORT_KEYS:
             raise ValueError(f"not a column to sort by: {by}")
@@ -330,11 +321,7 @@ class Snapshot:
         return Snapshot(**values)
 
 
-COLUMNS = (
-    "core", "device", "worker", "epoch", "step", "loss", "rate", "global_rate",
-    "known", "time", "time_kind", "clock", "lag", "state", "slot", "row",
-    "rate_kind", "pace", "behind", "slow",
-)  # fmt: skip
+COLUMNS = tuple(each.name for each in fields(Snapshot) if each.default is MISSING and each.default_factory is MISSING)
 """The names of a snapshot's columns."""
 
 

@@ -103,11 +103,11 @@ class Keys:
         async for step in self._tpu_api().set_metadata(slice_, change):
             yield step
 
-    async def wait_until_accepted(self, slice_: Slice, seconds: float = ACCEPT_TIMEOUT_S) -> list[LoginResult]:
+    async def wait_until_accepted(self, slice_: Slice) -> list[LoginResult]:
         """Log in to each worker again until it accepts the key, fails for another reason, or time is up."""
         await self._connections.drop_fleet(slice_)
         fleet = await self._connections.fleet(slice_)
-        deadline = asyncio.get_running_loop().time() + seconds
+        deadline = asyncio.get_running_loop().time() + ACCEPT_TIMEOUT_S
 
         async def wait_for(rank: int) -> LoginResult:
             while True:

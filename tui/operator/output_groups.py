@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tui.ssh.exec.command_result import CommandResult
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 
 class SharedOutput(NamedTuple):
@@ -37,5 +37,5 @@ def group_outputs(outputs: Iterable[tuple[int, SharedOutput]]) -> list[tuple[Sha
 
 def format_heading(output: SharedOutput, ranks: list[int]) -> str:
     """Return `workers 0-2,7 (4) · exit 1`."""
-    heading = f"worker{'s' * (len(ranks) > 1)} {format_ranks(ranks)} ({len(ranks)})"
+    heading = f"{name_ranks('worker', ranks)} ({len(ranks)})"
     return f"{heading} · {output.ending}" if output.ending else heading

@@ -18,7 +18,7 @@ from tui.pod.accelerator import Accelerator, parse
 WARM_UP_EPOCHS = 5
 """Length of the warm-up of Goyal et al."""
 _WARM_UP_SHARE = 3
-"""At most one part in so many of a short training is warm-up."""
+"""At most one part in this many of a short training is warm-up."""
 LINEAR_RULE_HOLDS_TO = 8192
 """The largest global batch at which Goyal et al. saw no loss of accuracy (ResNet-50, ImageNet)."""
 _CORES_A_VM = 8

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tui.logs.snapshot import CoreState, Snapshot, json_figure
 from tui.logs.state.straggler_cost import straggler_costs
 from tui.runs.record.findings import LOSS, MOST_FINDINGS, Finding, newest_figures
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
     from tui.runs.read.latest_figures import LatestFigures
@@ -176,8 +176,8 @@ def sentences(findings: Sequence[Finding], *, is_over: bool) -> list[tuple[str, 
             listed += [(sentence(one, is_over=is_over), one) for one in alike[:MOST_NAMED]]
             rest = alike[MOST_NAMED:]
             if rest:
-                cores = format_ranks(one.core for one in rest if one.core is not None)
-                listed.append((f"also core{'s' * (len(rest) > 1)} {cores}", rest[0]))
+                cores = (one.core for one in rest if one.core is not None)
+                listed.append((f"also {name_ranks('core', cores)}", rest[0]))
     return listed
 
 

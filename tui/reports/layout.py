@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import timezone
 
 from tui.pod.run import rehearses
+from tui.reports.rates import rate_in_words, rate_title
 from tui.reports.summary import Summary, command_line
 from tui.text.durations import UNKNOWN, format_clock
 from tui.text.printable import figure, one_line
+from tui.text.timestamps import parse_time
 
 MOST_CORES = 128
 """Most rows of the per-core table; the JSON and CSV reports have every core."""
@@ -128,22 +130,10 @@ def _reached(summary: Summary) -> str:
     if summary.loss is not None:
         low, high = number(summary.loss.min, 5), number(summary.loss.max, 5)
         text += f"; loss {number(summary.loss.median, 5)} (median; {low} to {high})"
-    rate = rate_text(summary.rate_total, summary.rate_median, summary.rate_unit)
+    rate = rate_in_words(summary.rate_total, summary.rate_median, summary.rate_unit)
     if rate is not None:
         text += f"; {rate}"
     return text + "."
-
-
-def rate_text(total: float | None, median: float | None, unit: str | None) -> str | None:
-    """Format the whole pod's rate, or else the median core's; None where none is known."""
-    if total is not None:
-        return f"{number(total)} {unit}, all cores"
-    return None if median is None else f"{number(median)} {unit or '(unknown unit)'} (median core)"
-
-
-def rate_title(unit: str | None) -> str:
-    """Return the title of a column or chart of rates."""
-    return unit.capitalize() if unit == "examples/s" else unit or "Rate"
 
 
 _VERBATIM = ("Command", "Environment", "Code")
@@ -151,9 +141,8 @@ _VERBATIM = ("Command", "Environment", "Code")
 
 def moment(text: str | None) -> str:
     """Format a time as `2026-11-21 12:01:51 UTC`, a log's own without a zone; empty where unknown."""
-    try:
-        time = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
-    except ValueError:
+    time = parse_time(text)
+    if time is None:
         return text or ""
     if time.tzinfo is None:
         return f"{time:%Y-%m-%d %H:%M:%S}"

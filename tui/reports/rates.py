@@ -20,9 +20,14 @@ def rate_in_short(snapshot: Snapshot) -> str:
 
 
 def rate_in_words(total: float | None, median: float | None, unit: str | None) -> str | None:
-    """Return `7,900.00 examples/s, all cores` or `4.00 it/s (median of the cores)`; None where no rate is known."""
+    """Return `7,900.00 examples/s, all cores` or `4.00 it/s (median core)`; None where no rate is known."""
     if total is not None:
         return f"{figure(total, 2, apart=True)} {unit or ''}".strip() + ", all cores"
     if median is not None:
-        return f"{figure(median, 2, apart=True)} {unit or '(unknown unit)'} (median of the cores)"
+        return f"{figure(median, 2, apart=True)} {unit or '(unknown unit)'} (median core)"
     return None
+
+
+def rate_title(unit: str | None) -> str:
+    """Return the title of a column or chart of rates."""
+    return unit.capitalize() if unit == "examples/s" else unit or "Rate"

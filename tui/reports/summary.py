@@ -6,7 +6,6 @@ import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from statistics import median
 from typing import Any
 
@@ -19,7 +18,8 @@ from tui.reports.curves import ReportCurve, curves_of
 from tui.reports.findings import finding_remarks, findings_of, straggler_rows
 from tui.runs.record.findings import Finding
 from tui.text.printable import figure, significant
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
+from tui.text.timestamps import parse_time
 
 RATES_AGREE = 0.10
 """Largest relative difference between the sum of the cores' GlobalRate and the job's Reduced GlobalRate."""
@@ -305,7 +305,7 @@ def _remarks(
     remarks += _core_remarks(snapshot, was_live=not facts.is_over)
     idle = [worker.worker for worker in workers if worker.worker is not None and not worker.samples]
     if idle and snapshot.samples:
-        remarks.append(f"{_who('Worker', idle)} printed no training line.")
+        remarks.append(f"{name_ranks('Worker', idle)} printed no training line.")
     remarks += _missing_remarks(facts, snapshot)
     if check is not None and not check.agree:
         cores_sum, reported = figure(check.cores_sum, apart=True), figure(check.reported, apart=True)
@@ -327,7 +327,7 @@ def _end_remarks(workers: tuple[WorkerFigures, ...]) -> list[str]:
     for (signal, code), numbers in alike.items():
         were = "was" if len(numbers) == 1 else "were"
         how = f"{were} killed by signal {signal}" if signal else f"exited with code {code}"
-        remarks.append(f"{_who('Worker', numbers)} {how}.")
+        remarks.append(f"{name_ranks('Worker', numbers)} {how}.")
     return remarks
 
 
@@ -350,8 +350,8 @@ def _core_remarks(snapshot: Snapshot, *, was_live: bool) -> list[str]:
             continue
         cores = [row.core for row in rows if row.core is not None]
         owners = sorted({row.worker for row in rows if row.worker is not None})
-        where = f" ({_who('worker', owners)})" if owners else ""
-        what = _who("Core", cores) if cores else "The stream"
+        where = f" ({name_ranks('worker', owners)})" if owners else ""
+        what = name_ranks("Core", cores) if cores else "The stream"
         remarks.append(f"{what}{where} {one if len(rows) == 1 else many}.")
     return remarks
 
@@ -370,19 +370,14 @@ def _missing_remarks(facts: RunFacts, snapshot: Snapshot) -> list[str]:
             return [f"{missing.sentence.capitalize()}: it is unknown whether they trained."]
     cores = {int(core) for core in snapshot.core if core >= 0}
     lower = sorted(set(range(max(cores, default=-1))) - cores) if len(cores) > 1 else []
-    return [f"{_who('Core', lower)} printed no training line, though higher ordinals did."] if lower else []
-
-
-def _who(noun: str, numbers: list[int]) -> str:
-    return f"{noun}{'' if len(numbers) == 1 else 's'} {format_ranks(numbers)}"
+    return [f"{name_ranks('Core', lower)} printed no training line, though higher ordinals did."] if lower else []
 
 
 def _seconds(started: str | None, ended: str | None) -> float | None:
-    try:
-        begin, end = (datetime.fromisoformat((text or "").replace("Z", "+00:00")) for text in (started, ended))
-        return (end - begin).total_seconds()
-    except (ValueError, TypeError):
+    begin, end = parse_time(started), parse_time(ended)
+    if begin is None or end is None or (begin.tzinfo is None) is not (end.tzinfo is None):
         return None
+    return (end - begin).total_seconds()
 
 
 def _chart(snapshot: Snapshot) -> tuple[ChartPoint, ...]:

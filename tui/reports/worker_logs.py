@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from tui.logs.files.line_filter import Choice
 from tui.logs.saved_log import SavedLog
 from tui.reports.write import explain_write_errors
 from tui.runs.record.run_directory import RunDirectory, iterate_log
+from tui.settings.home import replace_file
 
 Blocks = Callable[[], Iterator[bytes]]
 _BLOCK_BYTES = 1 << 20
@@ -66,21 +65,16 @@ def write_worker_logs(
 
 
 def _write(path: Path, blocks: Iterator[bytes], *, force: bool) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with os.fdopen(os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-            file.writelines(blocks)
-        if not force and path.exists() and not _begins_with(temporary, path):
+    with replace_file(path) as file:
+        file.writelines(blocks)
+        file.flush()
+        if not force and path.exists() and not _begins_with(Path(file.name), path):
             raise UsageError(
                 f"refusing to replace {path}",
                 why="it is not an earlier copy of the same log",
                 remedy="replace it with --force, or write elsewhere with --out DIR",
             )
-        temporary.replace(path)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def _begins_with(path: Path, earlier: Path) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from tui.errors import UsageError
@@ -16,6 +15,7 @@ from tui.reports.layout import REPORT_OF, report_of
 from tui.reports.markdown import write_markdown
 from tui.reports.summary import Summary
 from tui.reports.text import write_text
+from tui.settings.home import replace_file
 
 Writer = Callable[[Summary], str]
 
@@ -92,19 +92,12 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 def _write(path: Path, text: str, owner: str | None) -> None:
     """Write a file atomically; with an owner, replace only that owner's file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        descriptor = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
+    with replace_file(path) as file:
+        file.write(text.encode("utf-8", "replace"))
         if owner:
             # Another report may have been written here since the check above.
             _require_own(path, owner)
-        temporary.replace(path)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def _require_own(path: Path, source: str | None) -> None:

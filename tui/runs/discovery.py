@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,7 +65,7 @@ class FoundRun:
 
 @dataclass(frozen=True)
 class Discovery:
-    """The runs found, newest first, and the workers that could not be asked."""
+    """The runs found, newest first, and the errors of workers that gave no answer."""
 
     runs: tuple[FoundRun, ...]
     problems: tuple[TpuTuiError, ...] = ()
@@ -202,7 +202,7 @@ def _known_here(run_id: str, runs_home: Path) -> RunDirectory | None:
 def delete_here(directory: RunDirectory) -> None:
     """Remove a run's directory on this machine; one that is gone already is no error.
 
-    Raises UsageError while the run is not over or a keeper lives, TpuTuiError where this machine does not let us.
+    Raises UsageError while the run is not over or a keeper lives, TpuTuiError where this machine refuses it.
     """
     status = status_of(directory)
     if not (status.state.is_over or directory.was_deleted):
@@ -252,7 +252,7 @@ def _remove(directory: RunDirectory) -> None:
 
 
 def _remove_tree(path: Path) -> None:
-    # Out of sight at once: what is cut off halfway is no run any more.
+    # Renamed first: a deletion that is interrupted leaves no half of a run in the list.
     doomed = path.with_name(f".deleted-{path.name}")
     path.rename(doomed)
     shutil.rmtree(doomed.resolve())
@@ -260,12 +260,9 @@ def _remove_tree(path: Path) -> None:
         doomed.unlink()
 
 
-async def delete_on_workers(
-    run: Run, fleet: Fleet, indices: Iterable[int] | None = None
-) -> AsyncIterator[DeleteAnswer]:
+async def delete_on_workers(run: Run, fleet: Fleet) -> AsyncIterator[DeleteAnswer]:
     """Remove every attempt of a run from the workers; yield an answer from each. What is alive is kept."""
-    chosen = [worker.index for worker in run.workers] if indices is None else list(indices)
-    tasks = [asyncio.ensure_future(_delete_on(run, fleet, index)) for index in chosen]
+    tasks = [asyncio.ensure_future(_delete_on(run, fleet, worker.index)) for worker in run.workers]
     try:
         for finished in asyncio.as_completed(tasks):
             yield await finished

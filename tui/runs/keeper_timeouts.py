@@ -25,7 +25,7 @@ class KeeperTimeouts:
     lost_after: float = 6 * 3600.0
     """A worker that is unreachable for so long is given up as lost while no other worker of the run is reachable."""
     gone_after: float = 1800.0
-    """The same where other workers were reached meanwhile (so the network here works) and all of them have ended."""
+    """The same if other workers were reached later (so the network here works) and all of them have ended."""
     answer: float = 5.0
     """Wait beyond a launch's lease for a worker's last answer."""
     restart_pause: float = 5.0

@@ -1,4 +1,4 @@
-"""The home directory of runs, profiles and accepted host keys: create it for its owner alone, and check its files.
+"""The home directory of runs, profiles and accepted host keys: write it for its owner alone, and check its files.
 
 Those who may write there decide which machines are trusted and where jobs go. So there is a warning for a home that
 others may write to, and a profile or host key file that belongs to another user, or is writable by all, is not read.
@@ -10,8 +10,10 @@ import os
 import pwd
 import shlex
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from tui.errors import UsageError
 
@@ -26,6 +28,26 @@ def make_private(path: Path) -> None:
             each.mkdir(mode=_PRIVATE)
     if not path.is_dir():
         path.mkdir(mode=_PRIVATE)
+
+
+@contextmanager
+def replace_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+    """Open a file for its owner alone that replaces `path` when it is complete, and else leaves it as it is.
+
+    With `durable` the content survives a power loss from then on. Raises OSError.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def loose_home(home: Path) -> str | None:

@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from tui.errors import UsageError, near_matches
 from tui.pod.run import LOCAL_PROFILE
 from tui.procs.liveness import pid_exists
 from tui.settings.fields import FIELDS, LOCAL_TABLE, Place
-from tui.settings.home import check_trusted, make_private
+from tui.settings.home import check_trusted, make_private, replace_file
 from tui.text.bounded_json import check_document
 from tui.text.printable import one_line
 
@@ -105,7 +104,8 @@ def save_profile(home: Path, name: str, values: Mapping[str, Any]) -> Path:
     _checked(settings, path, "", Path.home())
     try:
         make_private(path.parent)
-        _replace(path, tomli_w.dumps(document).encode())
+        with replace_file(path, durable=True) as file:
+            file.write(tomli_w.dumps(document).encode())
     except OSError as error:
         raise UsageError(f"profile {name} cannot be saved", why=str(error)) from None
     return path
@@ -114,22 +114,6 @@ def save_profile(home: Path, name: str, values: Mapping[str, Any]) -> Path:
 def delete_profile(home: Path, name: str) -> None:
     """Delete a profile; a missing one is not an error."""
     profile_path(home, name).unlink(missing_ok=True)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    import tempfile
-
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise
 
 
 def _checked(values: Mapping[str, Any], path: Path, text: str, user_home: Path) -> dict[str, Any]:

@@ -169,7 +169,6 @@ class Fleet:
         indices: Iterable[int],
         command: str,
         *,
-        input: bytes | Callable[[int], bytes] = b"",  # noqa: A002
         timeout: float | None = None,
         keep: OutputBudget | None = None,
         on_output: OnOutput | None = None,
@@ -180,11 +179,10 @@ class Fleet:
         """
 
         async def one(index: int) -> CommandResult:
-            data = input(index) if callable(input) else input
             if timeout is None:
-                return await self.run(index, command, input=data, keep=keep, on_output=on_output)
+                return await self.run(index, command, keep=keep, on_output=on_output)
             left = await self.connect_within(index, timeout)
-            running = self.run(index, command, input=data, timeout=left, keep=keep, on_output=on_output)
+            running = self.run(index, command, timeout=left, keep=keep, on_output=on_output)
             try:
                 return (await wait_for(left + _RESULT_GRACE_S, running, self._prompter))[0]
             except asyncio.TimeoutError:

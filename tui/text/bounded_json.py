@@ -26,10 +26,10 @@ _DECODER = json.JSONDecoder(parse_int=_integer)
 """Made once: `json.loads` would make one per call with `parse_int`."""
 
 
-def parse_json(data: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
+def parse_json(data: bytes | str) -> Any:
     """Parse a JSON document. Raises ValueError for one that is invalid, too large or too deep."""
-    if len(data) > most_bytes:
-        raise ValueError(f"a document of {len(data)} bytes, more than {most_bytes}")
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"a document of {len(data)} bytes, more than {MOST_BYTES}")
     try:
         text = data if isinstance(data, str) else data.decode("utf-8", "surrogatepass")
         document = _DECODER.decode(text)

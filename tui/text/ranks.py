@@ -1,4 +1,4 @@
-"""Parse and format sets of workers: `0-3,7`."""
+"""Parse and format sets of workers or cores: `0-3,7`."""
 
 from __future__ import annotations
 
@@ -40,6 +40,12 @@ def format_ranks(ranks: Iterable[int]) -> str:
         else:
             spans.append([rank, rank])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def name_ranks(noun: str, ranks: Iterable[int]) -> str:
+    """Format `core 3` or `cores 0-3,7`."""
+    listed = set(ranks)
+    return f"{noun}{'s' * (len(listed) > 1)} {format_ranks(listed)}"
 
 
 def format_workers(workers: Iterable[int]) -> str:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from tui.errors import UsageError
+from tui.text.timestamps import parse_time
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _WHOLE = re.compile(r"[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?:_[0-9]{3})+")
@@ -102,8 +103,7 @@ def moment(text: str | None) -> float | None:
         return None
     if (back := ago(text)) is not None:
         return back.timestamp()
-    try:
-        parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        raise UsageError(f"{text!r} is not a time", remedy="use e.g. 10m, 2h or 2026-01-31T18:00:00Z") from None
+    parsed = parse_time(text)
+    if parsed is None:
+        raise UsageError(f"{text!r} is not a time", remedy="use e.g. 10m, 2h or 2026-01-31T18:00:00Z")
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()

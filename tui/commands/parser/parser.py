@@ -80,7 +80,7 @@ def global_options() -> Parser:
 def build_parser(command: str | None = None, *, parents: Sequence[Parser] = ()) -> Parser:
     """Return the parser of the whole command line, or only the part that one command needs.
 
-    `parents` are parsers whose options every command shall accept, for completion.
+    `parents` are parsers whose options every command accepts, for completion.
     """
     is_known = command in COMMANDS
     parser = _RootParser(

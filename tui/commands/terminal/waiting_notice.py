@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from tui.commands.terminal.output import Output
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 NOTICE_AFTER_S = 3.0
 """Wait before the notice."""
@@ -31,4 +31,4 @@ async def notice_of_missing_workers(missing: Callable[[], Sequence[int]], out: O
 async def _print_notice(missing: Callable[[], Sequence[int]], out: Output) -> None:
     await asyncio.sleep(NOTICE_AFTER_S)
     if ranks := missing():
-        out.note(f"No answer yet from worker{'s' if len(ranks) > 1 else ''} {format_ranks(ranks)} …")
+        out.note(f"No answer yet from {name_ranks('worker', ranks)} …")

@@ -27,7 +27,7 @@ class DialogPrompter:
             return await self.ask(SecretDialog(text))
 
     async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
-        """Ask whether an unknown host key is to be trusted."""
+        """Ask whether to trust an unknown host key."""
         async with self._turn:
             if self._trust_all:
                 return True

@@ -11,7 +11,7 @@ from tui.console.widgets.tables.table_columns import Cell
 from tui.errors import TpuTuiError
 from tui.operator.output_groups import SharedOutput, describe_ending, format_heading, group_outputs
 from tui.text.durations import format_elapsed
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
     from tui.operator import CommandResult, RunningCommand
@@ -95,20 +95,17 @@ class ExecProgress:
 
     def _rest(self, now: float) -> Iterator[Cell]:
         waiting = self.waiting
+        named = name_ranks("worker", waiting)
         if self._problem is not None:
             yield Cell(escape_lines(str(self._problem)), "bad")
         elif waiting and self.done:
-            yield Cell(f"cancelled: no answer from {_named(waiting)}", "warn")
+            yield Cell(f"cancelled: no answer from {named}", "warn")
         elif waiting:
-            yield Cell(f"waiting for {_named(waiting)}, {format_elapsed(now - self.begun)} · Esc cancels", "busy")
+            yield Cell(f"waiting for {named}, {format_elapsed(now - self.begun)} · Esc cancels", "busy")
             writing = [rank for rank in waiting if self._newest.get(rank, b"").strip()]
             for rank in writing[:MAX_RUNNING_WORKERS]:
                 newest = self._newest[rank].rstrip().rpartition(b"\n")[2]
                 yield Cell(f"{rank:>4}│{decode_visible_line(newest)}", "dim")
-
-
-def _named(ranks: Sequence[int]) -> str:
-    return f"worker{'s' * (len(ranks) > 1)} {format_ranks(ranks)}"
 
 
 def _shown(output: bytes, tone: str) -> Iterator[Cell]:

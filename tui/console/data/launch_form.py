@@ -31,7 +31,7 @@ class LaunchForm:
     earlier: tuple[str, ...] = ()
     """Commands that were launched before, newest first."""
     had_code: bool = False
-    """Whether code was copied for the run that this repeats: without it the command finds no file of its own."""
+    """Whether code was copied for the run that this repeats: without it the command does not find its files."""
     scale_from: str = ""
     """An accelerator type: where this was trained before."""
 

@@ -60,7 +60,7 @@ class LineSource(Protocol):
 
     @property
     def finished(self) -> int:
-        """Return the number of whole lines, which do not change any more."""
+        """Return the number of whole lines, which no longer change."""
 
     @property
     def behind(self) -> int:
@@ -95,7 +95,7 @@ class FileLines:
         self._fd: int | None = None
         self._is_closed = False
         self._indexed = 0
-        """Bytes looked at."""
+        """Bytes that were indexed."""
         self._newlines = 0
         self._starts = array("q", [0])
         self._numbers = array("q", [0])

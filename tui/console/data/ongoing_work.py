@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ class StopProgress:
         for answer in self.answers.values():
             if answer.detail and not answer.confirmed:
                 reasons.setdefault(answer.detail, []).append(answer.worker)
-        why = [f"worker{'s' * (len(ranks) > 1)} {format_ranks(ranks)}: {detail}" for detail, ranks in reasons.items()]
+        why = [f"{name_ranks('worker', ranks)}: {detail}" for detail, ranks in reasons.items()]
         ending = "." if self.done else ". Esc closes this window; the stop continues."
         return "\n".join([self.summary + ending, *why[:MAX_DETAILS]])
 

@@ -27,7 +27,7 @@ class SourceReading(Generic[Value]):
     at: float | None = None
     problems: tuple[TpuTuiError, ...] = ()
     busy: str = ""
-    """What is being done right now, in words; empty when nothing is."""
+    """What the source is doing right now, as text; empty when it is idle."""
     revision: int = 0
 
     def age(self, now: float) -> float | None:

@@ -1,4 +1,4 @@
-"""A run in words and rows: headline, launch phases, problems. Pure functions of the feed."""
+"""A run as text: headline, problems, description. Pure functions of the feed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tui.pod.run import LAST_WORDS, RunState
 from tui.reports.rates import rate_in_short
 from tui.reports.status import missing_of_run
 from tui.text.durations import format_elapsed
-from tui.text.ranks import format_ranks
+from tui.text.ranks import format_ranks, name_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,10 +101,10 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
 
 def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None = None) -> list[Cell]:
     cells: list[Cell] = []
-    if snapshot.epoch_now is not None:
-        cells.append(Cell(f"epoch {snapshot.epoch_now}"))
-    if snapshot.step_now is not None:
-        cells.append(Cell(f"step {snapshot.step_now}"))
+    if snapshot.median_epoch is not None:
+        cells.append(Cell(f"epoch {snapshot.median_epoch}"))
+    if snapshot.median_step is not None:
+        cells.append(Cell(f"step {snapshot.median_step}"))
     if seconds_per_step is not None and is_live(feed.status):
         cells.append(Cell(f"{seconds_per_step:.3g} s/step", "dim"))
     spread = snapshot.loss_spread
@@ -255,7 +255,7 @@ def _failed_alike(status: RunStatus, group: Sequence[WorkerStatus], is_in_cause:
     ranks = [one.worker for one in group if not (is_in_cause and one.worker == find_failed_worker(status))]
     if not ranks:
         return ""
-    named, first = f"worker{'s' * (len(ranks) > 1)} {format_ranks(ranks)}", group[0]
+    named, first = name_ranks("worker", ranks), group[0]
     line = f"same on {named}" if is_in_cause else f"{named}, {first.phase}: {first.detail}"
     return line + (f" → {first.remedy}" if first.remedy and first.remedy != status.remedy else "")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from datetime import datetime, timezone
+from datetime import timezone
 from typing import TYPE_CHECKING
 
 from tui.console.render import state_styles
@@ -17,6 +17,7 @@ from tui.pod.worker import Worker
 from tui.reports.findings import marks_of_run
 from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
+from tui.text.timestamps import parse_time
 
 if TYPE_CHECKING:
     from tui.operator import CheckFinding, CheckRow, Digest, LatestFigures, RunStatus
@@ -173,13 +174,8 @@ def _row_line(row: CheckRow) -> str:
 
 def parse_moment(text: str | None) -> float | None:
     """Return an RFC 3339 time as Unix seconds; None for no time or an invalid one."""
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return moment.replace(tzinfo=moment.tzinfo or timezone.utc).timestamp()
+    time = parse_time(text)
+    return None if time is None else time.replace(tzinfo=time.tzinfo or timezone.utc).timestamp()
 
 
 def get_run_seconds(status: RunStatus, now: float) -> float | None:

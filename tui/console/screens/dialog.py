@@ -97,7 +97,7 @@ class Dialog(ModalScreen[Answer]):
             self._owed = (answer,)
 
     def on_screen_resume(self) -> None:
-        """Close with the pending answer, if there is one: no dialog covers this one any more."""
+        """Close with the pending answer, if there is one: no dialog covers this one now."""
         if self._owed is not None:
             self.leave_with(*self._owed)
 
@@ -223,7 +223,7 @@ class TrustDialog(Dialog[str]):
 
 
 class WaitDialog(Dialog[None], inherit_bindings=False):
-    """Shows what the console waits for, and keeps what is typed meanwhile for the next dialog."""
+    """Shows what the console waits for, and keeps keys that are typed meanwhile for the next dialog."""
 
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", id="wait.leave")]

@@ -84,7 +84,7 @@ class KeyFooter(Widget):
         self._update()
 
     def _update(self) -> None:
-        """Repaint if other keys are to be shown: most changes of the focus leave them as they are."""
+        """Repaint if the keys differ: most changes of the focus leave them unchanged."""
         if self.is_attached and (keys := self._fitting_keys()) != self.keys:
             self.keys = keys
             self.refresh()

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.console.render.safe_text import escape_line, fit, shorten
-from tui.console.widgets.tables.table_columns import Cell
+from tui.console.widgets.tables.table_columns import TONES, Cell
 
 GAP = "  "
 MIN_CELLS = 2
@@ -56,7 +56,7 @@ class Headline(Widget):
         & > .headline--accent { color: $text-accent; text-style: bold; }
     }
     """
-    COMPONENT_CLASSES = {f"headline--{tone}" for tone in ("good", "warn", "bad", "busy", "dim", "accent")}  # noqa: RUF012
+    COMPONENT_CLASSES = {f"headline--{tone}" for tone in TONES}  # noqa: RUF012
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)

@@ -178,7 +178,7 @@ class ExportReader:
         self._size = 0
         self._others = 0
         self.started = 0
-        """Entries started so far, and what looked like one; the line added last belongs to the newest."""
+        """Entries started so far, real or not; the line added last belongs to the newest."""
 
     @staticmethod
     def is_export_start(line: bytes) -> bool:
@@ -197,7 +197,7 @@ class ExportReader:
     def add_line(self, line: bytes, offset: int = -1) -> Iterator[bytes | tuple[int, ExportEntry]]:
         """Add a line; yield what it completes: an entry with its place (from 0), or lines that belong to none.
 
-        `offset` says where the line begins (or what of it comes after what was held), in bytes.
+        `offset` says where the line begins, in bytes, or where its rest begins if a part of it is held.
         """
         offset = offset - len(self._part) if offset >= 0 else offset
         line, self._part = self._part + line, b""

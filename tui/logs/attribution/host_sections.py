@@ -21,7 +21,7 @@ _HOSTS = re.compile(rb"(?P<hosts>[\w.,\[\]-]{1,2000})(?: \(\d{1,6}\))?\s*")
 
 
 class Sections:
-    """Whose section a log is in, line by line."""
+    """Tracks which host's section each line of a log belongs to."""
 
     def __init__(self) -> None:
         self.host: str | None = None
@@ -30,11 +30,11 @@ class Sections:
 
     @staticmethod
     def begin_with(line: bytes) -> bool:
-        """Whether a log whose first line this is is one in sections."""
+        """Return whether a log that begins with this line has sections."""
         return _header(line) is not None or _RULE.fullmatch(line) is not None
 
     def take(self, line: bytes) -> bool:
-        """Read the next line; return whether it is part of a header, judging by the lines before it."""
+        """Read the next line; return whether it is part of a header, as far as the lines before it show."""
         rule, hosts = self._before
         self._before = (hosts, line)
         match = _header(line)
@@ -42,7 +42,7 @@ class Sections:
             self.host = match["host"].decode()
             return True
         if _RULE.fullmatch(line) is None:
-            # Whether a second rule follows is not known yet; what one word after a rule names is most likely a host.
+            # It is not known yet whether a second rule follows; one word after a rule is most likely a host.
             return _RULE.fullmatch(hosts) is not None and _HOSTS.fullmatch(line) is not None
         named = _HOSTS.fullmatch(hosts) if _RULE.fullmatch(rule) is not None else None
         if named is not None:

@@ -1,4 +1,4 @@
-"""Prefixes of other tools that pass lines on, and the worker or host that they name."""
+"""Read the prefixes of tools that pass on lines, and the worker or host that they name."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _SURE = re.compile(
     rb"|(?:[A-Z][a-z]{2} {1,2}\d{1,2}(?:, \d{4},)?|\d{4}-\d\d-\d\d) \d\d:\d\d:\d\d(?:[.,]\d{1,9})?:? (?:running: )?"
     rb"(?=\[(?:\d{1,9},)?\d{1,5}\]<std|\[(?:rank|default)\d{1,5}\]: ?|\([\w.:/-]{0,100} ?pid=\d)"
 )
-"""Forms that nothing else looks like. Sources: the public documentation of each tool."""
+"""Unambiguous forms. Sources: the public documentation of each tool."""
 
 _JSON = re.compile(rb'(?:\{(?=")[^\n]{0,4000}?|\s{2,16})"(?:(?P<plain>textPayload)|message|(?P<docker>log))": ?"')
-"""An entry of Cloud Logging, of GKE's agents or of docker, up to where its text begins; an export may spread it."""
+"""An entry of Cloud Logging, of GKE's agents or of docker up to its text; an export may spread it over lines."""
 
 _JSON_STRING = re.compile(rb'(?:[^"\\\n]|\\[^\n])*')
 _JSON_POD = re.compile(rb'"(?:pod_name|k8s_pod_name|hostname|node_id)": ?"(?P<pod>[\w.-]{1,100})"')
 _JSON_WORKER = re.compile(rb'"worker_id": ?"(?P<worker>\d{1,5})"')
-"""The place of a TPU VM among those of its node, as Cloud Logging numbers it; they share the node's name."""
+"""The number of a TPU VM within its node in Cloud Logging; the VMs share the node's name."""
 
 _HAS_DIGITS = re.compile(rb"\d")
 
@@ -57,7 +57,7 @@ _LABEL = re.compile(
     rb"|(?P<tag>(?=[^\t\n]{0,100}\d)[\w-][\w.-]{0,100})\t"
     rb"|\[(?P<blank>(?=[^\]\n]{0,100}[a-z.])[\w.-]{0,100}\d[\w.-]{0,100})\] {1,2}|\[\d{1,9},(?P<rank>\d{1,5})\]:? ?"
 )
-"""Labels to be believed only when they have stood before a sample."""
+"""Labels that count only once they have been seen before a sample."""
 
 _LOG_HEAD = (
     rb"(?:[IWE]\d{4} \d\d:\d\d:\d\d\.\d{1,6}[^\n\]]{0,120}\] |\[?[\w-]{0,40}\]? ?\d{4}-\d\d-\d\d[^\n|{]{0,160}?)?"
@@ -90,7 +90,7 @@ LABELLED_SAMPLE = re.compile(
     rb"(?!\d{4}-\d\d-\d\d|(?i:train(?:ing)?|(?:val|eval|test|best|dev)[a-z]{0,8})(?:: ?| {1,40}\| ))(?:"
     + _LABEL.pattern + rb")" + _INNER + _SAMPLE
 )  # fmt: skip
-"""A label right before a sample: such labels are to be believed from there on."""
+"""A label right before a sample: from there on such labels count."""
 
 SURE_AND_LABEL = (_SURE, _LABEL, _JSON)
 """Every form of a label."""

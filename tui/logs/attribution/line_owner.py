@@ -82,7 +82,7 @@ class _SectionListener:
         self._sections = Sections()
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
-        """As `LineOwner.read`; headers belong to no worker."""
+        """Read as `LineOwner.read` does; headers belong to no worker."""
         if read_prefix(line, self._owners.xla_dist) is not None:
             return self._owners.read(line)
         worker, moment = self._owners.read(line)
@@ -102,7 +102,7 @@ class _ExportListener:
         self._exports: ExportReader | None = None
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
-        """As `LineOwner.read`; what stands between entries is read as it stands."""
+        """Read as `LineOwner.read` does; lines between entries are read like lines of any log."""
         if self._exports is None:
             self._exports = ExportReader(line)
         belongs_to_none = any(isinstance(each, bytes) for each in self._exports.add_line(line))

@@ -1,4 +1,4 @@
-"""When a line was written, as it says itself: in what loggers put before their words, or in a field of JSON."""
+"""Read when a line was written: from the date that loggers put before their message, or from a field of JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEVEL = (
 """A logger's level; all of one letter too, as SkyPilot prints them."""
 
 _PLAIN = re.compile(rb"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[ T]" + _CLOCK + _OFFSET)
-"""The commonest of the next, which is a third of the work to look for."""
+"""The most common form of the next, at a third of its cost."""
 
 _WITH_YEAR = re.compile(
     rb"[\s\[(<|]{0,4}(?:" + _LEVEL + rb")?"
@@ -43,7 +43,7 @@ _SHORT = re.compile(rb"(?:\[|" + _LEVEL + rb")(?P<month>\d\d)[/-]?(?P<day>\d\d) 
 _FORMS = (_PLAIN, _WITH_YEAR, _GLOG, _NAMED, _SHORT)
 
 _FIELDS = ("timestamp", "@timestamp", "time", "ts", "asctime", "datetime", "date", "_timestamp", "created")
-"""Of a line of JSON the fields that hold when it was written, the clearest first."""
+"""Fields of a line of JSON that hold the time when it was written, the clearest first."""
 _NAMES_A_TIME = re.compile(rb'"(?:' + "|".join(_FIELDS).encode() + rb')" ?:')
 _LONGEST_JSON = 256 * 1024
 """Bytes of a line that is read as JSON."""
@@ -51,7 +51,7 @@ _LONGEST_JSON = 256 * 1024
 _ERA = (1e9, 5e9)
 """Seconds between which a number is a date (2001 to 2128), and no duration."""
 _SCALES = (1.0, 1e3, 1e6, 1e9)
-"""Of numbers that are seconds, ms, µs or ns since 1970."""
+"""Divisors of numbers that are seconds, ms, µs or ns since 1970."""
 
 _LONG_AGO = 5
 """Years back in which a day without its year is looked for: one of them has a 29th of February."""
@@ -85,7 +85,7 @@ def _moment_of(form: int, match: re.Match[bytes], written: float | None) -> floa
 
 @lru_cache(maxsize=4096)
 def _second_of(form: int, text: bytes, written: float | None) -> float | None:
-    """Seconds of a date in one of the forms, which has no fraction any more."""
+    """Return the seconds of a date in one of the forms, without its fraction."""
     match = _FORMS[form].match(text)
     if match is None:
         return None

@@ -60,7 +60,7 @@ def read_prefix(line: bytes, xla_dist: bool, position: int = 0) -> Prefix | None
 
 @lru_cache(maxsize=4096)
 def read_moment(text: bytes) -> float | None:
-    """Seconds of `2020-08-06 02:38:57`, as if it were UTC; None when there is no such day."""
+    """Return the seconds of `2020-08-06 02:38:57`, as if it were UTC; None when there is no such day."""
     try:
         moment = datetime.fromisoformat(text.decode("ascii"))
     except ValueError:
@@ -70,7 +70,7 @@ def read_moment(text: bytes) -> float | None:
 
 @lru_cache(maxsize=4096)
 def read_dated_clock(text: bytes) -> float | None:
-    """Seconds of `Wed Dec  4 01:41:29 2019`, as if it were UTC; None for anything else."""
+    """Return the seconds of `Wed Dec  4 01:41:29 2019`, as if it were UTC; None for anything else."""
     try:
         moment = datetime.strptime(text.decode("ascii"), "%a %b %d %H:%M:%S %Y")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Whole lines of any number of streams, gathered in one buffer to be looked at together."""
+"""Whole lines of any number of streams, gathered in one buffer to be read together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tui.logs.files.line_assembler import Bytes, Stream
 
 BLOCK = 1024 * 1024
-"""Bytes looked at together: what fits the caches, with room for the columns made of it."""
+"""Bytes read together: what fits the caches, with room for the columns made of it."""
 
 PAD = 192
 """Blank bytes before and after a block, so that no gathering leaves it: no plain line's own text is longer."""

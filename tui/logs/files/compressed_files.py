@@ -1,4 +1,4 @@
-"""Where a saved log's bytes come from: plain and packed files, pipes. Every trouble with them is a sentence."""
+"""Open saved logs: plain files, compressed ones, and pipes. Every error is a UsageError."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BLOCK = 1024 * 1024
 """Bytes read, or unpacked, at once."""
 
 HEAD = 64 * 1024
-"""Bytes of the beginning that are looked at to see what the file is."""
+"""Bytes of a file's beginning by which its kind is recognised."""
 
 STDIN = Path("/dev/stdin")
-"""Where what is piped in is read."""
+"""The path that reads standard input."""
 
 _MOST_STRANGE = 0.3
-"""Share of bytes that no text has (controls, invalid UTF-8), above which a file's beginning is taken for binary."""
+"""Share of bytes that no text has (controls, invalid UTF-8) above which a file counts as binary."""
 
 _TEXT_CONTROLS = frozenset(b"\t\n\r\x0b\x0c\x1b\x08\x07")
 
@@ -44,7 +44,7 @@ class Unpacker(Protocol):
 
     @property
     def eof(self) -> bool:
-        """Whether the end of what was packed has been reached."""
+        """Whether the compressed data has ended."""
         ...
 
     @property
@@ -54,17 +54,17 @@ class Unpacker(Protocol):
 
     @property
     def unused_data(self) -> bytes:
-        """What was given beyond the end."""
+        """The bytes after the end of the compressed data."""
         ...
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """Take more bytes (or none) and give at most so many unpacked."""
+        """Take more bytes (or none) and return at most `max_length` unpacked ones."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """One way of packing a file."""
+    """A compression format."""
 
     name: str
     magic: bytes
@@ -72,7 +72,7 @@ class Packing:
 
 
 class _Gunzip:
-    """zlib's decompressor with the others' face."""
+    """zlib's decompressor with the interface of the others."""
 
     def __init__(self) -> None:
         import zlib
@@ -82,21 +82,21 @@ class _Gunzip:
 
     @property
     def eof(self) -> bool:
-        """As `Unpacker` has it."""
+        """See `Unpacker`."""
         return self._zlib.eof
 
     @property
     def needs_input(self) -> bool:
-        """As `Unpacker` has it."""
+        """See `Unpacker`."""
         return not self._held and not self.eof
 
     @property
     def unused_data(self) -> bytes:
-        """As `Unpacker` has it."""
+        """See `Unpacker`."""
         return self._zlib.unused_data
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """As `Unpacker` has it."""
+        """See `Unpacker`."""
         unpacked = self._zlib.decompress(self._held + data, max(0, max_length))
         self._held = self._zlib.unconsumed_tail
         return unpacked
@@ -142,7 +142,7 @@ def unpacked(file: IO[bytes], packing: Packing, size: int = BLOCK, name: str = "
     while data or not unpacker.needs_input:
         try:
             block = unpacker.decompress(data, size)
-        except Exception as error:  # each library has its own, and none a base of its own
+        except Exception as error:  # each library has its own errors, without a common base
             raise _broken(name or file.name, packing, str(error)) from error
         if block:
             yield block
@@ -215,7 +215,7 @@ def _refuse_binary(name: str, head: bytes) -> None:
 
 @contextmanager
 def explain_errors(path: Path) -> Iterator[Any]:
-    """Errors of the system as sentences."""
+    """Turn errors of the operating system into UsageErrors."""
     try:
         yield
     except FileNotFoundError as error:

@@ -23,7 +23,7 @@ class LogPiece(NamedTuple):
     offset: int
     """Where they begin in the stream's log."""
     begun_at: int | None = None
-    """Where the text does that they begin with, if that is before them: too much of it has come to be held."""
+    """Where their first text begins, if that is before them: a text that is too long is not held as a whole."""
 
 
 @dataclass(eq=False)
@@ -49,11 +49,11 @@ class Stream:
     taken: int = 0
     """Bytes that have come since the source's log began."""
     held_at: int = 0
-    """Where the text begins that is held: what of it is too long to be looked at has been let go."""
+    """Where the held text begins; of a text that is too long, only the end is still held."""
     begun_at: int | None = None
-    """Where the text that is looked at next begins, if only its end is."""
+    """Where the text that is read next begins, if only its end is read."""
     line_offset: int = UNKNOWN
-    """Where the text begins that is being looked at, in bytes since the source's log began."""
+    """Where the text that is being read begins, in bytes since the source's log began."""
 
     @property
     def known_slot(self) -> int | None:
@@ -70,7 +70,7 @@ class Stream:
         self.taken = self.held_at = 0
 
     def take(self, data: Bytes) -> list[LogPiece]:
-        """Add a chunk; everything up to the last line end that has come, in pieces to be read in order.
+        """Add a chunk and return everything up to the last line end, in pieces to be read in order.
 
         The rest is held for the next chunk. A large chunk is not copied.
         """
@@ -102,12 +102,12 @@ class Stream:
         return block, offset
 
     def begin_text(self, offset: int) -> None:
-        """Note that text is looked at which begins at an offset of the log, or before that, if it is so long."""
+        """Note where in the log the text begins that is read next: at `offset`, or earlier if it is too long."""
         self.line_offset = offset if self.begun_at is None else self.begun_at
         self.begun_at = None
 
     def _begin(self, end: int) -> tuple[int, int | None]:
-        """Return where the held bytes begin, which end at an offset; and where their text did, if that was before."""
+        """Return where the held bytes, which end at `end`, begin; and where their text began, if that was before."""
         offset = end - self.held_bytes
         return offset, None if self.held_at == offset else self.held_at
 
@@ -117,6 +117,6 @@ class Stream:
         self.held.append(data)
         self.held_bytes += len(data)
         if self.held_bytes > 4 * LONGEST:
-            # One byte more than is looked at, so that the line still counts as too long.
+            # One byte more than is read, so that the line still counts as too long.
             tail = b"".join(self.held)[-LONGEST - 1 :]
             self.held, self.held_bytes = [tail], len(tail)

@@ -1,4 +1,4 @@
-"""Some lines out of a log of any size: one worker's, one core's, those since a time, the last so many."""
+"""Select lines of a log of any size: one worker's, one core's, those since a time, the last ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Choice:
     worker: int | None = None
     core: int | None = None
     since: float | None = None
-    """The log's own date and time, in seconds as if it were UTC; a line without one is as old as that before it."""
+    """The log's own date and time, in seconds as if UTC; a line without one counts as old as the line before it."""
 
     @property
     def is_everything(self) -> bool:
@@ -43,7 +43,7 @@ class Picked:
 
 
 class Picker:
-    """Chooses lines; of one worker or core it looks only at lines that hold its name."""
+    """Selects lines; for one worker or core it reads only lines that contain its name."""
 
     def __init__(self, owners: LineOwner, choice: Choice) -> None:
         self._owners = owners
@@ -51,10 +51,10 @@ class Picker:
         self._choice = choice
         self._names = self._names_sought()
         self._is_since: dict[int | None, bool] = {}
-        """Of each worker whether its last line with a date is wanted; under None, whether the log's last is."""
+        """Whether the last line with a date is wanted, by worker; under None, whether the last of the log is."""
 
     def _names_sought(self) -> list[bytes] | None:
-        """Return the texts one of which a wanted line must hold; None where there are no such texts."""
+        """Return texts of which every wanted line contains one; None where there are none."""
         choice, owners = self._choice, self._owners
         if owners.is_by_place or choice.since is not None:
             return None
@@ -68,7 +68,7 @@ class Picker:
         return None
 
     def picked(self, data: bytes, offset: int) -> Iterator[Picked]:
-        """Return the wanted ones of whole lines that begin at an offset of the log."""
+        """Yield the wanted lines of `data`, whole lines that begin at an offset of the log."""
         for start, end in _lines_of(data) if self._names is None else _lines_with(data, self._names):
             line = data[start:end]
             origin = self.read(line)
@@ -76,7 +76,7 @@ class Picker:
                 yield Picked(offset + start, line, *origin)
 
     def read(self, line: bytes) -> tuple[int | None, float | None] | None:
-        """Worker and time of a line, with or without its end; None when it is not wanted."""
+        """Return worker and time of a line, with or without its end; None when it is not wanted."""
         choice = self._choice
         # A line counts for those after it where attribution depends on place or date.
         origin = self._worker_and_time(line) if self._owners.is_by_place or choice.since is not None else None
@@ -88,13 +88,13 @@ class Picker:
         return worker, moment
 
     def _worker_and_time(self, line: bytes) -> tuple[int | None, float | None, bool]:
-        """Worker and time of a line, and whether it is as new as is wanted."""
+        """Return worker and time of a line, and whether it is new enough."""
         worker, moment = self._listener.read(line.removesuffix(b"\n"))
         since = self._choice.since
         return worker, moment, since is None or self._was_since(since, worker, moment)
 
     def _was_since(self, since: float, worker: int | None, moment: float | None) -> bool:
-        """Whether a line is as new; one without a date, as a traceback's, belongs to the line before it."""
+        """Return whether a line is new enough; one without a date, as in a traceback, belongs to the line before."""
         if moment is not None:
             self._is_since[worker] = self._is_since[None] = moment >= since
         return self._is_since.get(worker, self._is_since.get(None, False))
@@ -161,7 +161,7 @@ def backwards(file: int, size: int) -> Iterator[Stretch]:
         start = max(0, end - BLOCK)
         block = os.pread(file, end - start, start)
         if len(block) < end - start:
-            # Cut short meanwhile: what was read of its end is all there is.
+            # The file was cut short while it was read: what came after this block is gone.
             held = []
         cut = 0 if start == 0 else block.find(b"\n") + 1
         if start == 0 or cut:
@@ -186,7 +186,7 @@ def pick(stretches: Iterable[Stretch], picker: Picker) -> Iterator[Picked]:
 
 
 def last(lines: Iterable[Picked], count: int) -> list[Picked]:
-    """Return the last so many of lines that come in order; pieces of one line count as one."""
+    """Return the last `count` of the lines, which come in order; pieces of one line count as one."""
     newest: deque[list[Picked]] = deque(maxlen=count)
     whole = True
     for line in lines:
@@ -199,7 +199,7 @@ def last(lines: Iterable[Picked], count: int) -> list[Picked]:
 
 
 def last_of(stretches: Iterable[Stretch], picker: Picker, count: int) -> list[Picked]:
-    """Return the last so many wanted lines from stretches that come from the end; read no further than needed."""
+    """Return the last `count` wanted lines from stretches that come from the end; read no further than needed."""
     found: list[list[Picked]] = []
     missing = count
     for stretch in stretches if count else ():

@@ -15,7 +15,7 @@ LONGEST_LINE = 1024 * 1024
 
 
 ESCAPE = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])")
-"""What terminals take for a colour or a title."""
+"""Escape sequences for colours and titles."""
 
 
 def without_escapes(text: bytes) -> bytes:
@@ -24,11 +24,11 @@ def without_escapes(text: bytes) -> bytes:
 
 
 _GLUED = re.compile(rb"(?<=it/s\]|s/it\])(?=[A-Z{\[\t]|(?:epoch|step|iter|train)(?![a-z]))")
-"""Where a bar of tqdm's ends right before something else: nothing ended its line."""
+"""Where a bar of tqdm ends right before other text, without a line end between them."""
 
 
 def segments_of(line: bytes) -> list[bytes]:
-    """Return the texts written into one line one after the other: redrawn, or behind a progress bar."""
+    """Return the successive texts of one line: redrawn ones, and text behind a progress bar."""
     segments = line.split(b"\r") if b"\r" in line else [line]
     if b"it/s]" not in line and b"s/it]" not in line:
         return segments
@@ -105,5 +105,5 @@ def _core_pattern(core: int) -> re.Pattern[bytes]:
 
 
 def names_core(line: bytes, core: int) -> bool:
-    """Whether a line says that it is about a core, by its ordinal."""
+    """Return whether a line names the core with this ordinal."""
     return _core_pattern(core).search(line) is not None

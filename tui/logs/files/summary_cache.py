@@ -15,7 +15,7 @@ from typing import Any
 
 from tui import __version__
 from tui.logs.attribution.line_owner import LineOwner
-from tui.settings.home import make_private
+from tui.settings.home import make_private, replace_file
 from tui.text.bounded_json import parse_json
 
 Row = dict[str, Any]
@@ -87,16 +87,14 @@ class SummaryCache:
     def save(self, log: Path, before: os.stat_result, summary: LogSummary, reader: Iterable[str] = ()) -> None:
         """Store the summary of a log that was as `before` when reading began, unless it is being written."""
         place = self._path_of(log)
-        temporary = place.with_suffix(f".{os.getpid()}")
         mark = _fingerprint(before, reader)
         with suppress(OSError):
             changed = _file_version(os.stat(log)) != _file_version(before)  # noqa: PTH116
             if changed or time.time() - before.st_mtime < _SETTLED_AFTER_S:
                 return
             make_private(self.directory)
-            with os.fdopen(os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
-                file.write(json.dumps({"mark": mark, "edges": _hash_edges(log), **summary.to_json()}))
-            temporary.replace(place)
+            with replace_file(place) as file:
+                file.write(json.dumps({"mark": mark, "edges": _hash_edges(log), **summary.to_json()}).encode())
             self._prune()
 
     def _prune(self) -> None:

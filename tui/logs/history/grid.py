@@ -1,4 +1,4 @@
-"""The cells of the axis that all cores' curves share, and what is known of each cell for the pod as a whole."""
+"""The cells of the axis that all cores' curves share, with the pod's time and progress in each cell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SeriesGrid:
         self.time = [math.nan] * BUCKETS
         """The moment of the newest sample in each cell."""
         self.epoch, self.step = [-1] * BUCKETS, [-1] * BUCKETS
-        """Epoch and step of the core that had come furthest."""
+        """Epoch and step of the core with the most progress."""
         self.samples = [0] * BUCKETS
         self._is_empty = True
         self._base = self._low = self._high = 0
@@ -32,7 +32,7 @@ class SeriesGrid:
         return places_of(np.array(self.samples) > 0)
 
     def fit(self, placed: Placed) -> Ints | None:
-        """Make the cells reach over these samples too; where each old cell's content goes, None where it stays."""
+        """Extend the cells over these samples; return the new cell of each old one, None if nothing moves."""
         if self._is_empty:
             self._low, self._high, self._is_empty = placed.low, placed.high, False
         self._low, self._high = min(self._low, placed.low), max(self._high, placed.high)
@@ -48,7 +48,7 @@ class SeriesGrid:
         return target
 
     def gather(self) -> Ints:
-        """Bring everything together in the first cell, at the axis' origin; as `fit`."""
+        """Move everything into the first cell, at the axis' origin; return the same as `fit`."""
         target: Ints = np.zeros(BUCKETS, np.int64)
         self.shift = self._base = self._low = self._high = 0
         self._move(target)
@@ -69,7 +69,7 @@ class SeriesGrid:
         return (placed.ticks() >> self.shift) - self._base
 
     def note(self, cells: Ints | int, placed: Placed, epoch: Ints, step: Ints) -> None:
-        """Take down how far samples in these cells were."""
+        """Record the progress of samples in these cells."""
         if isinstance(cells, int):
             furthest = int(epoch.max())
             steps = step if furthest == epoch.min() else step[epoch == furthest]

@@ -1,4 +1,4 @@
-"""Samples of a batch brought together by the row, a core's, that they belong to."""
+"""Group the samples of a batch by their row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ends_of(values: npt.NDArray[Any]) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class RowGroups:
-    """Samples of a batch brought together by row, in arrival order within each."""
+    """Samples of a batch grouped by row, in arrival order within each."""
 
     order: Ints
     """Places in the batch."""

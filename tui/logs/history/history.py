@@ -16,13 +16,13 @@ from tui.logs.packed_digits import Figures
 __all__ = ["BUCKETS", "MOST_ROWS", "CoreSeries", "History", "PodSeries", "median_of"]
 
 _ROWS_AT_ONCE = 1024
-"""Rows whose cells are moved together: a copy of them is held meanwhile."""
+"""Rows whose cells are moved together; a copy of them takes memory while they are."""
 
 _STILL_THERE = 3
-"""A core's rate counts on after its newest sample for so many times the longest that two of them have been apart."""
+"""After its newest sample a core's rate counts for this many times the longest pause between two of its samples."""
 
 _EMPTY = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
-"""A cell without a sample: two NaNs, but none that comes of reading a number."""
+"""A cell without a sample: two NaNs of a kind that no parsed number gives."""
 
 Trail = npt.NDArray[np.float32]
 
@@ -60,7 +60,7 @@ class CoreSeries:
 
 
 def _room(kind: type[np.generic], row: int) -> npt.NDArray[Any]:
-    """Zeros for all rows there can be, `row` of them each; the system gives memory only to those written to.
+    """Return zeros, `row` of them for each possible row; the system gives memory only to those written to.
 
     So nothing is copied when rows are added, and old and new columns are never held side by side.
     """
@@ -77,7 +77,7 @@ class History:
     """
 
     def __init__(self, *, steps: bool = False) -> None:
-        """Keep also, with `steps`, each sample's epoch, step and time: four times the memory."""
+        """With `steps`, also keep each sample's epoch, step and time: four times the memory."""
         self.counts: Ints = _room(np.int64, 1)
         """Samples of each row there can be."""
         self._axis = SeriesAxis(_room(np.float64, 1))
@@ -86,7 +86,7 @@ class History:
         self._first: Trail = _room(np.float32, 1)
         self._last: npt.NDArray[np.int16] = _room(np.int16, 1)
         """The newest cell of each row that is not empty."""
-        # Side by side, as they are written: what is kept of a row is in the caches no more when its next line comes.
+        # Side by side, as they are written: a row is no longer in the CPU's caches when its next line comes.
         self._pairs: Trail = _room(np.float32, 2 * BUCKETS).reshape(-1, BUCKETS, 2)
         self._cells: npt.NDArray[np.uint64] = self._pairs.view(np.uint64)[:, :, 0]
         """Loss and rate of each cell as one word."""
@@ -159,7 +159,7 @@ class History:
             self._first[rows] = losses
 
     def _move(self, target: Ints | None) -> None:
-        """Put what each cell holds where `target` says; of several that become one the newest stays."""
+        """Move each cell to its `target`; of several cells that become one, the newest stays."""
         if target is None:
             return
         for start in range(0, self._rows, _ROWS_AT_ONCE):
@@ -257,7 +257,7 @@ class History:
 
         Where rates do not add up it is their median.
 
-        A core whose samples end, by far longer ago than they have ever been apart, adds nothing any more.
+        A core adds nothing once it is silent for much longer than its samples have ever been apart.
         """
         last, apart = np.full(len(rows), -1), np.zeros(len(rows), np.int64)
         total, known = np.full(len(used), np.nan), np.zeros(len(used), np.int64)

@@ -1,4 +1,4 @@
-"""Where samples stand on the axis that all cores' curves share: time, or where there is none the place in the log."""
+"""Place samples on the axis that all cores' curves share: time or, without times, the place in the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TICKS_PER_S = 1 << 20
 """Steps of the axis in a second: the narrowest that a point can be."""
 
 LONGEST_S = float(1 << 25)
-"""A moment further than this (388 days) from the first one is no time of the run but a torn line or a wrong clock."""
+"""A moment further than this (388 days) from the first one comes from a torn line or a wrong clock."""
 
 DAY_S = 86_400.0
 
@@ -24,7 +24,7 @@ _FIRST_BACK_S = 3600.0
 """How far before the run's first sample a core's first one can be."""
 
 _OFFSET_S = 1000 * DAY_S
-"""Added to what is kept of each row's clock, so that the zero that memory begins with means none."""
+"""Added to each row's stored clock, so that the initial zero means that there is none."""
 
 Clocks = Callable[[], Floats]
 """Reads the clocks that samples printed, in seconds of the day (NaN unknown)."""
@@ -58,7 +58,7 @@ class SeriesAxis:
     """
 
     def __init__(self, rows: Floats) -> None:
-        """`rows` is room, all zeros, for a number of each row."""
+        """Begin with `rows`, zeros with room for a number of each row."""
         self.is_time = False
         self.origin = float("nan")
         """The first sample's moment."""
@@ -97,7 +97,7 @@ class SeriesAxis:
         return moments, low, high
 
     def _of_clocks(self, runs: RowGroups, clock: Floats, *, is_first: bool) -> Floats:
-        """Return clocks as moments that go on over midnight: each row's nearest after the one before it."""
+        """Return clocks as moments that continue past midnight: each the nearest after the row's previous one."""
         if is_first:
             self.origin = float(clock[0])
         clock, low, high = self._known(clock, float("-inf"), float("inf"))

@@ -20,7 +20,7 @@ MOST_EPOCHS = 4096
 _LARGEST = np.iinfo(np.int64).max
 
 _FEW_EPOCHS = 8
-"""So many epochs in a row are looked for one by one in a batch."""
+"""Up to this many epochs of a batch are compared one by one."""
 
 RECENT = 20
 """Newest rates of each row that are kept unless more are asked for."""
@@ -32,7 +32,7 @@ _NONE_KNOWN = (1 << _DEVICE_BITS) + 1
 
 
 class CoreTable:
-    """One row for every (worker slot, ordinal, device) seen; which of them are one core is decided when looked at."""
+    """One row for every (worker slot, ordinal, device) seen; `build_snapshot` decides which of them are one core."""
 
     def __init__(self, *, history: bool = True, steps: bool = False, recent: int = RECENT) -> None:
         """`recent` says how many of each row's newest rates are kept; without `history` no series are,
@@ -309,5 +309,5 @@ class _Index:
 
 
 def _key(slot: Any, core: Any, device: Any) -> Any:
-    """(slot, ordinal, device) as one integer, `-1` for an unknown ordinal or device included."""
+    """Return (slot, ordinal, device) as one integer, `-1` for an unknown ordinal or device included."""
     return ((((slot << _ORDINAL_BITS) + core) << _DEVICE_BITS) + device) + _NONE_KNOWN

@@ -38,7 +38,7 @@ class DemuxState:
     bytes: int = 0
     samples: int = 0
     overlong: int = 0
-    """Lines longer than what is read of one."""
+    """Lines too long to be read whole."""
     samples_at_restart: int = 0
     """Samples in the table when the job was last restarted."""
     first_moment: float = _NAN
@@ -85,7 +85,7 @@ class DemuxState:
         self.queue.flush()
 
     def restart(self) -> None:
-        """Note that the job was restarted on all workers: its earlier samples compare to nothing that follows."""
+        """Note that the job was restarted on all workers: its earlier samples are not compared with later ones."""
         self.flush()
         self.table.restart()
         self.samples_at_restart = self.table.sequence

@@ -16,8 +16,8 @@ MOST_EPOCHS = 4096
 class EpochBook:
     """Collects the figures of every epoch and finds the epoch of samples that name none.
 
-    A core's step going back starts its next epoch; a line that names an epoch, before its samples or after
-    them, says which one that is.
+    A core begins its next epoch when its step goes back; a line that names an epoch, before or after its
+    samples, gives its number.
     """
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tui.logs._compat_numpy import np
 from tui.logs.snapshot import UNKNOWN
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
     from tui.logs.snapshot import Snapshot
@@ -28,12 +28,12 @@ class MissingCores:
         """Say which cores are missing; empty where none is."""
         if not self.cores:
             return ""
-        where = f" ({_named('worker', self.workers)})" if self.workers else ""
-        return f"no line from {_named('core', self.cores)}{where}"
+        where = f" ({name_ranks('worker', self.workers)})" if self.workers else ""
+        return f"no line from {name_ranks('core', self.cores)}{where}"
 
 
 def missing_cores(snapshot: Snapshot, expected: int | None, workers: int, *, is_over: bool) -> MissingCores:
-    """Return the cores of a slice of so many, on so many workers, that nothing has come from.
+    """Return the cores of a slice with `expected` cores on `workers` workers that no line has come from.
 
     Nothing is missing where lines name no cores, or where what they name are not the slice's cores one by one: one
     process of a worker speaks for all its cores, one process of the job for all workers, or ordinals come twice.
@@ -50,7 +50,7 @@ def missing_cores(snapshot: Snapshot, expected: int | None, workers: int, *, is_
 
 def _are_ordinals(snapshot: Snapshot, numbers: np.ndarray[tuple[int], np.dtype[np.int64]], cores: int, workers: int
 ) -> bool:  # fmt: skip
-    """Whether the stream's core numbers are a slice's, each core telling its own lines."""
+    """Whether the stream's core numbers are a slice's, each core printing its own lines."""
     if len(numbers) < 2 or len(numbers) < len(snapshot) or numbers[0] == UNKNOWN or numbers[-1] >= cores:
         return False
     most = max(worker.cores for worker in snapshot.workers)
@@ -64,7 +64,3 @@ def _owners(snapshot: Snapshot, missing: int, expected: int, workers: int) -> tu
         return ()
     lacking = expected // workers - np.bincount(owner, minlength=workers)
     return tuple(np.flatnonzero(lacking).tolist()) if (lacking >= 0).all() and lacking.sum() == missing else ()
-
-
-def _named(noun: str, numbers: tuple[int, ...]) -> str:
-    return f"{noun}{'s' * (len(numbers) > 1)} {format_ranks(numbers)}"

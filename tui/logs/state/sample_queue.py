@@ -44,7 +44,7 @@ class SampleQueue:
         self._block, self._block_lines, self.line = None, self._block_lines[:0], 0
 
     def flush(self) -> None:
-        """Hand over what came before the present line, and what it held so far."""
+        """Hand over the samples of the lines before the present one, and those of the present one so far."""
         parts: list[Samples] = []
         lines: list[Ints] = []
         if self._block is not None:

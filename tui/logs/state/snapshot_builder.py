@@ -1,4 +1,4 @@
-"""From the table's rows to the sorted per-core view: which rows are one core, how far each is, what it is doing."""
+"""Build the sorted per-core view from the table: which rows are one core, its progress and its state."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tui.logs.state.line_counts import LogSource
 from tui.logs.state.stragglers import behind, paces
 
 _FEW = 2
-"""Samples a row needs before it can be taken for another core of the same number: one alone may be a torn line."""
+"""Samples that a row needs to count as another core with the same number: a single one may be a torn line."""
 
 _ALTERNATING_DEVICES = 1
 """Two threads of one process print devices 0 and 1 for one ordinal; a higher device number is a core of its own."""
 
 MISSED = 3
-"""Lines that a core must have left out before it counts as silent: some jobs print one every ten minutes."""
+"""Missed lines after which a core counts as silent: some jobs print one every ten minutes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +207,7 @@ def _positions(table: CoreTable, epochs: Ints, steps: Ints) -> Floats:
 
 
 def _lags(position: Floats) -> tuple[Floats, int | None]:
-    """Steps behind the median core, and which row that is; of two in the middle the one further back."""
+    """Return the steps behind the median core, and its row; of two in the middle, the one further back."""
     order = np.argsort(position, kind="stable")
     known = int(np.count_nonzero(~np.isnan(position)))
     if not known:
@@ -224,7 +224,7 @@ def _sampled(state: DemuxState, rows: Ints) -> Bools:
 
 
 def _usual(state: DemuxState, rows: Ints, now: float | None) -> float:
-    """Seconds that usually lie between two lines of a core; NaN where lines have no times."""
+    """Return the usual seconds between two lines of a core; NaN where lines have no times."""
     table = state.table
     if now is not None:
         return float("nan") if table.history is None else table.history.interval()
@@ -250,7 +250,7 @@ def _silent(state: DemuxState, rows: Ints, now: float | None, usual: float) -> B
 
 
 def _is_over(state: DemuxState) -> bool:
-    """Whether a saved log holds the job's own last words."""
+    """Return whether a saved log holds the lines that the job prints at its end."""
     return "total_train_time" in state.facts or "average_global_rate" in state.facts
 
 
@@ -272,7 +272,7 @@ def _rank(worker: int | None) -> int:
 
 
 def _ranks(workers: Ints) -> Ints:
-    """Worker numbers as they sort: the unknown one last."""
+    """Return worker numbers for sorting: the unknown one last."""
     return np.where(workers == UNKNOWN, np.iinfo(np.int64).max, workers)
 
 

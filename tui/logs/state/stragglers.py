@@ -25,7 +25,7 @@ class CoreThresholds:
     """When a core counts as behind, slow or silent."""
 
     straggler: float = 3.0
-    """Lines behind the median (a line every so many steps), if that is `LASTING` seconds of its pace or more."""
+    """Lines behind the median core, if they take at least `LASTING` seconds at its pace."""
     slow_pace: float = 0.8
     """Share of the median core's rate: one that is no faster for `slow_samples` is slow."""
     slow_samples: float = 20.0
@@ -40,7 +40,7 @@ class CoreThresholds:
 
 
 def behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresholds) -> Bools:
-    """Return which cores are so many lines, and at least `LASTING` seconds, behind the median core.
+    """Return which cores are more than `straggler` lines, and at least `LASTING` seconds, behind the median core.
 
     `usual` are the seconds that lie between two lines of a core (NaN unknown), `lag` is in steps.
     """

@@ -48,7 +48,7 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
 
 
 async def _caught_up(directory: RunDirectory, fleet: Fleet, timeout: float) -> list[BaseException]:
-    """Bring the mirrors up to date; what hindered it."""
+    """Bring the mirrors up to date; return the errors."""
     try:
         await asyncio.wait_for(fetch_previous_logs(directory, fleet), timeout)
     except asyncio.TimeoutError:

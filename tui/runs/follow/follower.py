@@ -195,7 +195,7 @@ class Follower:
         )
 
     async def _copy(self, process: asyncssh.SSHClientProcess[bytes], data: bytes, goal: int | None) -> None:
-        """Append what comes until the stream ends, or the mirror is `goal` bytes long."""
+        """Append bytes until the stream ends, or the mirror is `goal` bytes long."""
         while True:
             if data:
                 await self._mirror.append(data)

@@ -53,7 +53,7 @@ def _wanted(directory: RunDirectory) -> int:
 
 
 async def fetch_previous_logs(directory: RunDirectory, fleet: Fleet) -> None:
-    """Mirror what came before the present attempt, from byte 0; can be cut off and gone on with at any moment."""
+    """Mirror the logs of earlier attempts from byte 0; this can be interrupted at any moment and continued later."""
     wanted = _wanted(directory)
     for attempt in range(status_of(directory).mirrored, wanted):
         await _set_aside(directory, attempt)

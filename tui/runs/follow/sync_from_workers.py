@@ -41,12 +41,12 @@ async def query_workers(run: Run, fleet: Fleet, *, timeout_s: float | None = Non
 
 
 def record_worker_answers(directory: RunDirectory, answers: Answers) -> None:
-    """Put on record that the run began, which of its parts ended and how, and that a person stopped it.
+    """Record that the run began, which of its parts ended and how, and that a person stopped it.
 
-    Only where every worker speaks of the same attempt, the one that is known here or a later one, and has begun it or
-    nothing of it is left alive: what else there may be (a launch cut off, a restart under way) is a keeper's to sort
-    out. Nothing is noted while one lives. A keeper that comes later follows every log to its end all the same. A run
-    that was given up as lost goes on, or has ended, once workers that were out of reach say so.
+    This needs an answer from every worker about the same attempt, the one known here or a later one, and every worker
+    must have begun it, or none may still be running it. Other states, such as an interrupted launch or a restart in
+    progress, are left to a keeper; nothing is recorded while one is alive. A run that was given up as lost continues,
+    or has ended, once workers that were unreachable report so.
     """
     status = status_of(directory)
     workers = [part.worker for part in status.workers]

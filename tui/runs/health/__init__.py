@@ -1,1 +1,1 @@
-"""What goes wrong while a run goes on: workers out of reach, stalls, slow cores, lost slices."""
+"""Problems of a live run: unreachable workers, stalls, slow cores, lost slices."""

@@ -29,7 +29,7 @@ from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.text.durations import format_duration
-from tui.text.ranks import format_ranks, format_workers
+from tui.text.ranks import format_workers, name_ranks
 
 SAMPLE_BYTES = 8 * 1024
 _LEAST_SAMPLE_BYTES = 2 * 1024
@@ -244,9 +244,7 @@ def _numbers(rows: Iterable[CoreRow]) -> list[int]:
 
 def _format_cores(rows: Iterable[CoreRow]) -> str:
     known = _numbers(rows)
-    if not known:
-        return "the job"
-    return f"core{'s' if len(known) > 1 else ''} {format_ranks(known)}"
+    return name_ranks("core", known) if known else "the job"
 
 
 def _format_places(rows: Iterable[CoreRow]) -> str:

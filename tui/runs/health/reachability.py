@@ -115,7 +115,7 @@ class Reachability:
         return self._last_seen[other] > since and not together
 
     async def wait_before_retry(self, worker: int, seconds: float) -> bool:
-        """Wait before a lost worker is tried again; return False when it is to be given up.
+        """Wait before a lost worker is tried again; return False to give it up.
 
         A change of the limit counts at once: at its end there is one more try, and none after that.
         """

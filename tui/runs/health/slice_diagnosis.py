@@ -41,7 +41,7 @@ class SliceDiagnosis:
 
 
 def diagnose(run: Run, slice_: Slice | None) -> SliceDiagnosis:
-    """Diagnose the run's slice; None means that there is no slice of that name any more."""
+    """Diagnose the run's slice; None means that the slice no longer exists."""
     again = f"{_create_again(run, slice_)} makes it again"
     delete = delete_command(run.slice, run.zone)
     if slice_ is None:

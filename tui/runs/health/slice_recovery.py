@@ -20,9 +20,9 @@ from tui.ssh.sync.upload import send_bundle
 
 
 async def wait_for_slice(directory: RunDirectory, timeouts: KeeperTimeouts) -> Run | None:
-    """Wait until a healthy slice of the run's name and size is there; the run on its workers as they are now.
+    """Wait for a healthy slice of the run's name and size; return the run with that slice's workers.
 
-    None when none was there for as long as the run's timeouts with lost workers lasts.
+    Return None if there is none within `lost_after`.
     """
     monitor = SliceMonitor(directory, Reachability(timeouts), timeouts)
     deadline = asyncio.get_running_loop().time() + timeouts.lost_after

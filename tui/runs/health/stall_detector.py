@@ -63,7 +63,7 @@ class StallDetector:
                     await self._cores.check()
 
     async def conclude(self) -> None:
-        """Record what stands at the attempt's end, once its logs are complete; nothing is checked after that."""
+        """Record the state at the attempt's end, once its logs are complete; nothing is checked after that."""
         async with self._checking:
             self._concluded = True
             if any(one.is_open and one.is_straggling for one in status_of(self.directory).findings):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tui.pod.run import LOCAL_PROFILE, Run, RunState
-from tui.procs.gc_policy import collect_rarely, skip_final_collection
+from tui.procs.gc_policy import collect_rarely, freeze_existing_objects
 from tui.runs.health.local_pod_watch import POD_GONE, LocalPodWatch
 from tui.runs.health.slice_monitor import slice_settings
 from tui.runs.keeper.lifecycle import RunLifecycle
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
         raise
     finally:
         lock.release()
-    skip_final_collection()
+    freeze_existing_objects()
     return 0
 
 

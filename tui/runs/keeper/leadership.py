@@ -62,7 +62,7 @@ class Leadership:
         return {index: answer for index, answer in answers.items() if answer is not None}
 
     async def is_leader(self, attempt: int) -> bool:
-        """Return whether this keeper decides what follows that attempt.
+        """Return whether this keeper decides what happens after that attempt.
 
         No worker that had this keeper's number has another one by now, and none is at a later attempt.
         """

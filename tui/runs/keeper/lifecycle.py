@@ -214,7 +214,7 @@ def may_restart(directory: RunDirectory, result: AttemptResult) -> bool:
 async def _prepare_restart(
     directory: RunDirectory, attempt: int, result: AttemptResult, pause: float
 ) -> AttemptResult | None:
-    """Archive the last attempt's logs and wait; return how the run ended where a person stopped it meanwhile."""
+    """Archive the last attempt's logs and wait; return how the run ended if a person stops it first."""
     cause = f"restart {attempt} of {directory.run.job.restarts}: {result.cause}"
     await record(directory, "state", state=str(RunState.PREPARING), attempt=attempt, cause=cause)
     if pause:

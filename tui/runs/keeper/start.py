@@ -1,6 +1,6 @@
 """Start the keeper of a run, where it has none.
 
-The keeper is a process of its own, `python -m tui.runs.keeper RUN_DIR` (`__main__.py`). It reads a JSON document on
+The keeper is a separate process, `python -m tui.runs.keeper RUN_DIR` (`__main__.py`). It reads a JSON document on
 standard input: `{"spec": …}` to launch, `{"access": …}` to follow a run that was launched before, `{}` to do that
 with the settings of the run's profile. Secrets exist in the document and in that process's memory only.
 """

@@ -28,7 +28,7 @@ from tui.ssh.sync.bundle import Bundle, read_bundle
 from tui.ssh.sync.upload import code_directory, send_bundle
 
 _DECIDED = (RunStoppedError, AlreadyLaunchedError)
-"""Of several failures the one that explains the end of the run, where others only ended with it."""
+"""Failures that explain the end of a launch better than those of the other workers."""
 _OTHER_FAILURES_S = 2.0
 """Seconds in which other workers may fail too once one has, so that all of them are named."""
 
@@ -104,7 +104,7 @@ class Gang:
     async def run(self) -> None:
         """Launch on every worker, or raise the first worker's error (LaunchError or WorkerError).
 
-        `passed_barrier` then says whether jobs may have been started, and a stop is owed.
+        `passed_barrier` then says whether jobs may have been started, which must be stopped.
         """
         timeouts = self.spec.timeouts
         try:
@@ -152,7 +152,7 @@ class Gang:
         return answers
 
     async def _read_tree(self) -> None:
-        """Read the tree that is to be synced, once, and note its hash in run.json here and on every worker."""
+        """Read the tree to sync, once, and note its hash in run.json here and on every worker."""
         if self.spec.sync is not None:
             self._parcel = await asyncio.to_thread(read_bundle, self.spec.sync)
             self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._parcel.tree.hash))
@@ -207,7 +207,7 @@ class Gang:
             self._tags[str(worker.index)] = tag
 
     def _barrier(self) -> None:
-        """Everybody is armed: the last moment at which nothing has started anywhere."""
+        """Send the start signal: every worker is armed, and nothing has started anywhere yet."""
         if self._lost.done():
             raise self._lost.result()
         self._phase_of_all("barrier", "done")
@@ -227,7 +227,7 @@ class Gang:
         return ""
 
     def _lose(self, front: WorkerSession, error: TpuTuiError) -> None:
-        """Note that a waiting worker is gone: the launch has failed, whatever the others still do."""
+        """Note that a waiting worker was lost: the launch has failed."""
         self._failed(front.worker, "confirm" if self.passed_barrier else "barrier", error)
         if not self._lost.done():
             self._lost.set_result(error)
@@ -286,7 +286,7 @@ def _late(phase: str, worker: Worker, timeout: float, run: Run) -> WorkerError:
 
 
 async def _all_or_first_failure(tasks: Collection[asyncio.Task[None]], timeout: float) -> list[asyncio.Task[None]]:
-    """Wait for all; after a first failure the others have a moment. Those that were late for `timeout`, cancelled."""
+    """Wait for all, after a first failure only for a moment; cancel and return those that exceed `timeout`."""
     late: list[asyncio.Task[None]] = []
     try:
         done, pending = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_EXCEPTION)

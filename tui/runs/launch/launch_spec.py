@@ -1,4 +1,4 @@
-"""What is to be launched: the input of a keeper, what forbids it, and its text in a dry run."""
+"""The specification of a launch: the input of a keeper, its checks, and its text in a dry run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LaunchSpec:
     sync: Path | None = None
     keeper_timeouts: KeeperTimeouts = field(default_factory=KeeperTimeouts)
     look: Preflight | None = None
-    """How the workers are looked at first; None: they are not."""
+    """How the workers are checked before the launch; None: they are not."""
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
     def to_json(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class LaunchSpec:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> LaunchSpec:
-        """Read what `to_json` gave. Raises ValueError when it is none."""
+        """Parse the document of `to_json`. Raises ValueError for anything else."""
         sync = document.get("sync")
         return cls(
             run=Run.from_json(document["run"]),
@@ -95,7 +95,7 @@ def check_spec(spec: LaunchSpec) -> None:
 
 
 def dry_run(spec: LaunchSpec) -> str:
-    """Exactly what would run on each worker, secret values masked; for workers after the first, what differs."""
+    """Return exactly what would run on each worker, secret values masked; after the first, what differs."""
     check_spec(spec)
     shown: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {len(spec.run.workers)} workers"]
     code = None

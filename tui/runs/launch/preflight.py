@@ -55,13 +55,12 @@ async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Prefl
 
 
 def refusal(findings: Sequence[CheckFinding]) -> LaunchError:
-    """Why a launch is not begun: findings, the worst first, of which at least one speaks against it."""
+    """Return the error of a launch that is refused: the findings, the worst first."""
     against = sum(finding.status == "fail" for finding in findings)
     taken = [finding for finding in findings if finding.status == "fail" and finding.check in ("runs", "device")]
-    all_the_same = "put that right, or --skip-checks launches all the same"
     return LaunchError(
-        "a check speaks against the launch" if against == 1 else f"{against} checks speak against the launch",
+        "a check of the launch failed" if against == 1 else f"{against} checks of the launch failed",
         why=findings[0].sentence,
-        # What takes the chips refuses a launch that looks at nothing, too.
-        remedy=(taken[0].remedy or "put that right") if taken else all_the_same,
+        # Without checks, a worker whose chips are in use refuses the launch, too.
+        remedy=(taken[0].remedy or "fix that") if taken else "fix that, or launch anyway with --skip-checks",
     )

@@ -57,7 +57,7 @@ class WorkerSession:
         self.notes: list[str] = []
         self._has_queried = False
         self._last_output = b""
-        """What came last that is no answer."""
+        """The end of the output that is not an answer."""
         self._decided = ""
         self._stopped = False
         """Whether it decided so because a person stopped the run."""
@@ -104,7 +104,7 @@ class WorkerSession:
         return await (ahead or self._answer(word))
 
     def read_ahead(self, word: str, lost: Callable[[WorkerSession, TpuTuiError], None]) -> None:
-        """Read on for an answer that is not due yet, so that `lost` notices at once a session that ends meanwhile.
+        """Read ahead for an answer that is not due yet, so that `lost` is called at once if the session ends.
 
         One that gave up because its lease was over is not lost: another worker kept it waiting. The next `expect`
         must be for the same word.
@@ -165,7 +165,7 @@ class WorkerSession:
         self.process.stdin.write(word)
 
     async def close(self, patience: float) -> None:
-        """Let go: an undecided worker takes the end of its input for a no, and has some seconds to say so."""
+        """Close the session: an undecided worker takes the end of input as a no, and has some seconds to answer."""
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
             ahead.cancel()

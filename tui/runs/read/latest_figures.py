@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tui.logs.dialects.registry import Dialect
 
 WORKERS_READ = 8
-"""Workers whose logs are looked at, spread over the pod: they train in step."""
+"""Workers whose logs are read, spread over the pod: workers train in step."""
 MOST_NAN = 16
 """Cores without a loss that are named."""
 TAIL_BYTES = 16 * 1024
@@ -25,14 +25,14 @@ TAIL_BYTES = 16 * 1024
 class LatestFigures:
     """Where a run is: median epoch, step and loss of the cores that were read, None for what none of them reports.
 
-    The loss is nan where no core has a number any more.
+    The loss is nan where no core has a finite one.
     """
 
     epoch: int | None = None
     step: int | None = None
     loss: float | None = None
     nan_cores: tuple[int | None, ...] = ()
-    """Cores, of those that were looked at, whose newest loss is no number."""
+    """Cores, of those whose logs were read, whose newest loss is not a number."""
 
     def __str__(self) -> str:
         """Return `loss 1.03036 step 28 epoch 4`, as far as it is known."""

@@ -1,4 +1,4 @@
-"""What a run's mirror grew by. Figures, lines and the keeper's watch over the cores read logs through `MirrorTail`.
+"""Read what a run's mirror has grown by. Figures, lines and the keeper's watch over the cores use `MirrorTail`.
 
 `read` yields all of it, in the order in which `arrivals` says that it came; `read_newest` returns the newest lines of
 one worker.
@@ -25,12 +25,12 @@ READ_BLOCK_BYTES = 1024 * 1024
 """Bytes of a log read and demultiplexed at once."""
 
 _ROUNDS_JOINED, _LEAST_JOINED = 16, 1024
-"""Batches of each log that are taken as one by a reader that is behind, and the fewest of all logs that are looked at
-together: with more, times would be too rough, and one worker's cores long before the others'."""
+"""Batches of each log that a reader that is behind joins, and the fewest of all logs that it considers together: with
+more, times would be too rough, and one worker's cores far ahead of the others'."""
 
 _SHARE_JOINED = 1 / 256
-"""Share of the time since the run's first batch that batches taken as one may lie apart: a chart of the run shows no
-difference."""
+"""Joined batches may be apart by this share of the time since the run's first batch: a chart of the run does not show
+it."""
 
 LINE_BLOCK_BYTES = 64 * 1024
 """Bytes read at once to find where a line begins."""
@@ -53,17 +53,17 @@ class Span:
 
 
 class MirrorTail:
-    """What has grown in a run directory since the last look, in arrival order and bounded steps.
+    """The new bytes of a run directory since the last look, in arrival order and bounded steps.
 
-    Batches of one log that came one after the other are taken as one; far behind, many of each log are. With
-    `in_order` each is taken by itself, with its own time.
+    Successive batches of one log are joined, and many of each log by a reader that is far behind. With `in_order`
+    none are joined, and each has its own time.
     """
 
     def __init__(self, directory: RunDirectory, *, in_order: bool = False) -> None:
         self.directory = directory
         self._in_order = in_order
         self.is_over = False
-        """Whether the run's events say that nothing will come any more."""
+        """Whether the run's events say that no more bytes will come."""
         self.ended: set[int] = set()
         """Workers whose process is over."""
         self._arrivals = ArrivalsReader(directory)
@@ -131,7 +131,7 @@ class MirrorTail:
     def read_newest(self, worker: int, most: int, *, unfinished: bool = False) -> bytes:
         """Return the newest whole lines of a worker's newest log, at most `most` bytes of what was not read before.
 
-        What came before them is skipped. With `unfinished`, a last line without an end is among them. This does not
+        Earlier bytes are skipped. With `unfinished`, a last line without an end is among them. This does not
         use `arrivals`; a tail is read this way or by `read`.
         """
         size, read = self.size(worker), self._read.get(worker, 0)
@@ -149,9 +149,9 @@ class MirrorTail:
         return data[begin:end]
 
     def skip(self, first: Callable[[Sequence[Batch]], int]) -> int:
-        """Begin with the batch that `first` chooses of all there are; how many that leaves out.
+        """Begin with the batch that `first` chooses of all batches; return how many are skipped.
 
-        A worker's first stretch then begins with the line that its first batch goes on with.
+        A worker's first stretch then begins with the line that its first batch continues.
         """
         batches = self._arrivals.read_rest()
         place = first(batches)
@@ -178,7 +178,7 @@ class MirrorTail:
         return 0
 
     def _look(self) -> bool:
-        """Take the next block of arrivals; whether there was anything."""
+        """Take the next block of arrivals; return whether there was any."""
         batches = self._arrivals.read()
         if batches and self._began is None:
             self._began = batches[0].time
@@ -208,16 +208,16 @@ class MirrorTail:
         return self._files.read((worker, attempt), lambda: self._place(worker, attempt), start, size)
 
     def _place(self, worker: int, attempt: int) -> Path:
-        """Return where the log of an attempt is: beside the newest one once another began."""
+        """Return where the log of an attempt is: in the archive once another attempt has begun."""
         path = self.directory.log_path(worker)
         earlier = self.directory.attempt_path(attempt) / path.name
         return earlier if earlier.exists() else path
 
 
 def _joined(batches: Sequence[Batch], behind: bool, began: float) -> Iterable[Batch]:
-    """Batches of one log that came one after the other as one; `behind`, some rounds of all logs, one of each.
+    """Join successive batches of one log; with `behind`, join some rounds of all logs into one batch of each.
 
-    Of a run that began at `began` none are taken together that came further apart than `_SHARE_JOINED` allows.
+    Batches that came further apart than `_SHARE_JOINED` of a run that began at `began` are not joined.
     """
     found: dict[Any, Batch] = {}
     previous = (-1, 0)

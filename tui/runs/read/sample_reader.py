@@ -1,4 +1,4 @@
-"""Reading a run's mirror as samples: every core's state, as far as what `arrivals` says has grown was read."""
+"""Read a run's mirror as samples: the state of every core, as far as the logs were read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RunReader:
     """The sorted state of every core of a run, brought up to date by polling; live runs and old ones alike."""
 
     def __init__(self, directory: RunDirectory, *, dialects: Sequence[Dialect] = (), **options: Any) -> None:
-        """`dialects` are a user's own, tried before the built-in ones; `options` are `Demux`'s."""
+        """Begin at byte 0. A user's `dialects` are tried before the built-in ones; `options` are those of `Demux`."""
         run = directory.run
         addresses = {worker.index: worker.internal_ip or worker.external_ip for worker in run.workers}
         self.directory = directory
@@ -32,7 +32,7 @@ class RunReader:
             self.demux.feed(worker.index, b"")
 
     def poll(self, budget_bytes: int = POLL_BUDGET_BYTES) -> bool:
-        """Read at most `budget_bytes` of what is new; whether anything was. Call again until it says no."""
+        """Read at most `budget_bytes` new bytes; return whether anything was new. Call again until nothing is."""
         changed = self.growth.read_events()
         if changed:
             for worker in self.directory.run.workers:

@@ -1,4 +1,4 @@
-"""The duration of a run, even if this machine's clock was set meanwhile: times by its uptime."""
+"""The duration of a run by this machine's uptime, so that setting its clock does not distort it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _BOOT_LENGTH = 8
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""It goes on while a laptop sleeps."""
+"""It also counts while a laptop sleeps."""
 CLOCK_TOLERANCE_S = 5.0
-"""Seconds by which the two clocks may differ before the one on the wall is taken to have been set."""
+"""Seconds by which the two clocks may differ before the wall clock counts as set."""
 
 
 def uptime() -> dict[str, Any]:
@@ -39,8 +39,8 @@ def _boot() -> str:
 def time_of_end(started: str | None, begun: Event | None, end: Event) -> str:
     """Return when a run ended, by the clock of its start (RFC 3339).
 
-    `begun` is the event that says so. Where both were written since the same start of the same machine, and the clock
-    was set in between, what has passed between them counts, not what that clock shows.
+    `begun` is the event of that start. If both events come from the same boot of one machine and the clock was set in
+    between, the elapsed uptime counts.
     """
     if started is None or begun is None or not begun.get("boot") or begun.get("boot") != end.get("boot"):
         return end.time

@@ -15,9 +15,9 @@ _HALF_MADE = "unless it is being launched just now, tpu-tui runs delete removes 
 
 
 class NoRecordError(UsageError):
-    """A directory that is to be a run's holds no record, or none that can be read.
+    """A run directory has no record, or an unreadable one.
 
-    `listed` says whether lists of runs show it: not one that is just being made or is no run's directory.
+    `listed` says whether lists of runs show it: not if it is being created, or is not a run's directory.
     """
 
     def __init__(self, path: Path, what: str, *, why: str, remedy: str = "", listed: bool = False) -> None:
@@ -32,7 +32,7 @@ class NoRecordError(UsageError):
 
 
 def unreadable(path: Path, error: Exception, name: str = RUN_FILE) -> NoRecordError:
-    """Why a run's directory cannot be opened, as reading a file in it has failed."""
+    """Return the error of a run's directory in which a file cannot be read."""
     what = f"{path} holds no readable {name}"
     if not isinstance(error, OSError):
         return NoRecordError(path, what, why=str(error), remedy=_DAMAGED, listed=True)

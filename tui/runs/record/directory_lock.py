@@ -26,7 +26,7 @@ class DirectoryLock:
 
     @classmethod
     def take(cls, directory: RunDirectory, patience: float = LOCK_TIMEOUT_S) -> DirectoryLock | None:
-        """Take the lock; None at once when a keeper has it, after `patience` seconds when anybody else has.
+        """Take the lock; return None at once if a keeper has it, after `patience` seconds if another process has.
 
         It is inherited by a fork and freed by the last holder. Raises OSError where files cannot be locked, as on
         some network file systems.
@@ -59,14 +59,14 @@ class DirectoryLock:
             os.utime(self._descriptor)
 
     def stands(self) -> bool:
-        """Return whether the locked directory is still the run's: it was not deleted, moved or made anew."""
+        """Return whether the locked directory still is the run's: not deleted, moved or created again."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
         except OSError as error:
             return not isinstance(error, FileNotFoundError)
 
     def release(self, *, beat: bool = True) -> None:
-        """Release the lock; without `beat` leave no sign of life, because a mere check is no keeper."""
+        """Release the lock; without `beat`, as for a check, without a sign of life."""
         if beat:
             self.beat()
         os.close(self._descriptor)
@@ -75,7 +75,7 @@ class DirectoryLock:
 def _taken(descriptor: int, directory: RunDirectory, deadline: float) -> bool:
     while not _locked(descriptor, fcntl.LOCK_EX):
         is_attended = not _locked(descriptor, fcntl.LOCK_SH) and living_keeper(directory) is not None
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # or two who try would keep each other from it
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # otherwise two processes that try would block each other
         if is_attended or time.monotonic() > deadline:
             return False
         time.sleep(_RETRY_INTERVAL_S)
@@ -83,7 +83,7 @@ def _taken(descriptor: int, directory: RunDirectory, deadline: float) -> bool:
 
 
 def living_keeper(directory: RunDirectory) -> int | None:
-    """Return the pid of the keeper that signed last, if it lives; on another machine it is taken to live."""
+    """Return the pid of the keeper that signed last if it is alive; one on another machine is assumed to be."""
     signed = read_signature(directory.path / KEEPER_FILE)
     return signed.pid if signed is not None and signed.lives else None
 

@@ -1,7 +1,7 @@
-"""The lines of a run's `events.jsonl` and `arrivals`: what they mean, and which of them are none.
+"""The lines of a run's `events.jsonl` and `arrivals`, and what they mean; invalid ones are skipped.
 
-Files are damaged, and what is written into them comes from workers: every known field has its type and its bounds,
-and a line that breaks them is left out alone.
+Files can be damaged, and some of their content comes from workers. So every known field has a type and bounds, and
+only lines that violate them are skipped.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 def to_bytes(document: Any) -> bytes:
-    """JSON in UTF-8; what is not Unicode (an argument's stray byte) is escaped, so that it reads back exactly."""
+    """Return JSON in UTF-8; what is not Unicode (a stray byte of an argument) is escaped and reads back exactly."""
     try:
         return _ENCODER.encode(document).encode()
     except UnicodeEncodeError:

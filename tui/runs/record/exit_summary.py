@@ -1,4 +1,4 @@
-"""How the workers of a run ended, in one line: who failed first, then what became of the others. Pure."""
+"""Describe in one line how the workers of a run ended: the first failure, then the others. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STOP_CODES = (143, 137, 130, 129)
 
 
 def exit_summary(status: RunStatus) -> str:
-    """Return `w5: 3 · others stopped (143)`; of a run without a failure the workers' codes alone."""
+    """Return `w5: 3 · others stopped (143)`; for a run without a failure only the workers' codes."""
     first = status.first_failure
     parts = {part.worker: part for part in status.workers}
     if first is None or first not in parts or was_stopped_on_purpose(status):
@@ -48,7 +48,7 @@ def was_stopped_on_purpose(status: RunStatus) -> bool:
 
 
 def ended_with_the_others(status: RunStatus, part: WorkerStatus) -> bool:
-    """Return whether a worker's part ended as part of a stop, or for want of its partners: it did not fail itself."""
+    """Return whether a worker ended because of a stop or a lost partner, not by a failure of its own."""
     if was_stopped_on_purpose(status):
         return True
     stopped = status.stop_requested is not None
@@ -62,7 +62,7 @@ def _how(part: WorkerStatus) -> str:
 
 
 def _of_others(parts: list[WorkerStatus], *, stopped: bool) -> list[str]:
-    """Return what became of all but the first that failed, workers that ended alike together."""
+    """Return how all but the first failure ended; workers that ended alike share a text."""
     groups: dict[str, list[WorkerStatus]] = {}
     for part in parts:
         groups.setdefault(_kind(part, stopped=stopped), []).append(part)

@@ -1,7 +1,7 @@
-"""What was found wrong with single cores of a run, from when on and until when: folded from its `note` events. Pure.
+"""Problems of single cores of a run with their beginning and end, folded from its `note` events. Pure.
 
 A note with `stall` begins findings (`behind`, `slow`, `loss`), ends them (`over`, whose `of` names the kinds) or says
-how things stood when the run ended (`end`). `found` holds a row for each core; notes of earlier versions have none.
+what the state was when the run ended (`end`). `found` holds a row for each core; notes of earlier versions have none.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _LONGEST_WORD = 16
 
 @dataclass(frozen=True)
 class Finding:
-    """One core that was behind the others, slower than they, or whose loss was no number. None: not known."""
+    """One core that was behind the others or slower, or whose loss was not a number. None: not known."""
 
     kind: str
     core: int | None
     worker: int | None = None
     address: str | None = None
     since: str | None = None
-    """When it began, as far as it was looked at (RFC 3339)."""
+    """When it was first seen (RFC 3339)."""
     until: str | None = None
-    """When it was over; None while it lasts, and where it lasted to the end of the run."""
+    """When it was over; None while it lasts, and if it lasted to the end of the run."""
     recovered: bool = False
     """Whether it was over because the core recovered, not because its attempt ended."""
     pace: float | None = None
@@ -49,9 +49,9 @@ class Finding:
     loss: str | None = None
     epoch: int | None = None
     step: int | None = None
-    """Where the loss was first seen to be no number, as far as that is known."""
+    """Where the loss was first seen not to be a number, as far as known."""
     is_exact: bool = False
-    """Whether it was there that it became so; a keeper, who looks now and then, knows only by when."""
+    """Whether it became so exactly there; a keeper, which reads only some of the lines, knows a later step."""
 
     @property
     def is_open(self) -> bool:
@@ -107,7 +107,7 @@ def ended_with_attempt(findings: tuple[Finding, ...], moment: str) -> tuple[Find
 
 
 def _with_new(findings: tuple[Finding, ...], new: list[Finding]) -> tuple[Finding, ...]:
-    """Add what is not known yet; of a core that is behind already, its newest figures hold."""
+    """Add findings that are not known yet; for a core that is behind already, update its figures."""
     known = {(one.kind == LOSS, one.core) for one in findings if one.is_open}
     again = {one.core: one for one in new if one.is_straggling and (False, one.core) in known}
     added = [one for one in new if (one.kind == LOSS, one.core) not in known]
@@ -159,7 +159,7 @@ def _found(kind: str, run: Run, event: Event) -> Iterable[Finding]:
 
 
 def _before(moment: str, seconds: float | None) -> str:
-    """Return the moment so many seconds earlier; the same one where that is not known."""
+    """Return the moment `seconds` earlier; the same moment if they are unknown."""
     with suppress(ValueError, OverflowError):
         return (datetime.fromisoformat(moment) - timedelta(seconds=max(0.0, seconds or 0.0))).isoformat()
     return moment

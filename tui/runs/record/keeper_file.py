@@ -1,8 +1,8 @@
-"""The `keeper` file of a run: who signed it, when that process moved last, and what follows for the run.
+"""The `keeper` file of a run: which process signed it, its last heartbeat, and what that means for the run.
 
 It holds `pid start-time host awake`; `awake` is the machine's clock of seconds awake (CLOCK_MONOTONIC) at the last
-heartbeat, which stands still while a laptop sleeps: a keeper that wakes up has its time to move before it counts as
-stuck. Files without it are judged by the time of their last change.
+heartbeat, which stands still while a laptop sleeps: a keeper that wakes up has time for a heartbeat before it counts
+as stuck. For files without it, the time of their last change counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEEPER_FILE = "keeper"
 HEARTBEAT_INTERVAL_S = 5.0
 """Seconds between two touches of the keeper file."""
 STALE_AFTER_S = 4 * HEARTBEAT_INTERVAL_S
-"""A keeper is taken for stuck, or on another machine for dead, after this many seconds without a touch."""
+"""After this many seconds without a touch a keeper counts as stuck, or on another machine as dead."""
 MOST_PID = 2**31 - 1
 _MOST_BYTES = 1024
 _MOST_HOST = 255
@@ -35,7 +35,7 @@ _MOST_HOST = 255
 class KeeperStatus:
     """Whether a keeper looks after the run; `since` is its last sign of life (Unix time), None if none ever was.
 
-    `stuck`: its process is there and holds the run's lock, and has not moved for `silent_s` seconds.
+    `stuck`: its process is alive and holds the run's lock, without a heartbeat for `silent_s` seconds.
     """
 
     alive: bool
@@ -60,7 +60,7 @@ class KeeperStatus:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a keeper signed with: its process, on which machine, and the seconds awake of its last heartbeat."""
+    """A keeper's signature: its process, its machine, and the seconds awake at its last heartbeat."""
 
     pid: int
     started: str
@@ -74,7 +74,7 @@ class Signature:
 
     @property
     def lives(self) -> bool:
-        """Return whether its process is there; one of another machine is taken to be."""
+        """Return whether its process is alive; one of another machine is assumed to be."""
         return not self.is_here or is_living(self.pid, self.started)
 
 
@@ -121,7 +121,7 @@ def read_keeper_status(path: str) -> KeeperStatus:
 
 
 def _silent_for(signed: Signature, beat: float) -> float:
-    """Return for how many seconds awake a keeper has not moved."""
+    """Return the seconds awake since a keeper's last heartbeat."""
     awake = time.monotonic() - signed.awake_s if signed.is_here and signed.awake_s is not None else -1.0
     return awake if awake >= 0 else max(0.0, time.time() - beat)
 
@@ -145,18 +145,18 @@ def read_signature(path: Path) -> Signature | None:
 
 
 def describe_stuck_keeper(attended: KeeperStatus) -> str:
-    """Return in words which process does not move, and for how long."""
+    """Return which process is stuck, and for how long, as text."""
     return f"its keeper (pid {attended.pid} on {attended.host}) has not moved for {attended.silent_s:.0f} s"
 
 
 def describe_stuck_remedy(run_id: str, attended: KeeperStatus) -> str:
-    """Return what lets a stuck keeper go on, or ends it and gives the run another one."""
+    """Return the commands that continue a stuck keeper, or replace it."""
     where = "" if attended.host == socket.gethostname() else f" there, on {attended.host}"
     return f"kill -CONT {attended.pid}, or kill -9 {attended.pid}{where}; then tpu-tui attach {run_id}"
 
 
 class StuckKeeperError(TpuTuiError):
-    """A run's keeper is there and does nothing: no other one can take its place."""
+    """A run's keeper is alive and stuck: no other one can take its place."""
 
     def __init__(self, run_id: str, attended: KeeperStatus) -> None:
         super().__init__(

@@ -27,7 +27,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Mirror:
-    """One worker's log file here, appended to; with a full disk whatever it does waits for room, and says so."""
+    """One worker's log file on this machine. While the disk is full, every write waits for room and is reported."""
 
     def __init__(self, directory: RunDirectory, worker: int) -> None:
         self.directory = directory
@@ -40,7 +40,7 @@ class Mirror:
         self._has_reported = False
 
     async def open(self) -> None:
-        """Open the file, made where there is none; before anything else."""
+        """Open the file, and create it if it is missing. Must be called first."""
         path, flags = self.directory.log_path(self.worker), os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC
         self._descriptor = await self._patiently(partial(os.open, path, flags, 0o600))
         self.size = os.fstat(self._descriptor).st_size
@@ -76,7 +76,7 @@ class Mirror:
                 )
 
     async def flush(self) -> None:
-        """Make what was written durable; the disk is waited for in the loop's thread pool."""
+        """Make the written bytes durable; the loop's thread pool waits for the disk."""
         self._flushed = time.monotonic()
         size = self.size
         if size == self._durable:
@@ -92,7 +92,7 @@ class Mirror:
 
 
 async def retry_while_full(write: Callable[[], _Result], full: Callable[[], None] = lambda: None) -> _Result:
-    """Write something; with a full disk here, call `full` and try again until there is room."""
+    """Call `write`; while the disk is full, call `full` and try again."""
     while True:
         try:
             return write()
@@ -109,7 +109,7 @@ def is_full(error: OSError) -> bool:
 
 
 def record_missing_arrivals(directory: RunDirectory) -> None:
-    """Note what a killed keeper wrote into the mirrors and had no time to note in `arrivals`."""
+    """Add the arrivals of bytes that a killed keeper wrote into the mirrors and did not note."""
     arrivals, _ = directory.arrivals()
     known = {arrival.worker: arrival.end for arrival in arrivals}
     for worker in directory.run.workers:
@@ -120,10 +120,9 @@ def record_missing_arrivals(directory: RunDirectory) -> None:
 
 
 def archive_attempt_logs(directory: RunDirectory, attempt: int) -> None:
-    """Make way for an attempt's logs: the mirrors of the one before go to `attempts/<n>/`.
+    """Move the mirrors of the attempt before to `attempts/<n>/`, to make room for those of this attempt.
 
-    In `arrivals` a line with end 0 means to readers that the worker's next log begins. Can be done again after it was
-    cut off.
+    In `arrivals` a line with end 0 means that the worker's next log begins. An interrupted call can be repeated.
     """
     earlier = directory.attempt_path(attempt - 1)
     earlier.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -140,5 +139,5 @@ def archive_attempt_logs(directory: RunDirectory, attempt: int) -> None:
 
 
 async def record(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
-    """Append an event that must not be lost: with a full disk, and the held room spent, wait until there is some."""
+    """Append an event that must not be lost: use the reserved space of a full disk, then wait for room."""
     await retry_while_full(partial(directory.append_event, kind, worker=worker, **fields), directory.release_space)

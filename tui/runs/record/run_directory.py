@@ -32,7 +32,7 @@ from tui.runs.record.event_log import (
     without_workers_parts,
 )
 from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus, read_keeper_status
-from tui.settings.home import make_private
+from tui.settings.home import make_private, replace_file
 from tui.text.bounded_json import parse_json
 
 EVENTS_FILE = "events.jsonl"
@@ -43,11 +43,11 @@ _LAST_ARRIVALS_BYTES = 4096
 _LOG_BLOCK_BYTES = 1024 * 1024
 RESERVE_FILE = "reserve"
 RESERVE_BYTES = 64 * 1024
-"""Bytes, and a file, held back for the events of a full disk."""
+"""Bytes of a file that is deleted to make room for events when the disk is full."""
 
 
 def _to_lines(document: Mapping[str, Any]) -> bytes:
-    """JSON as `to_bytes` makes it, a line for each member and for each element of a list: for people who look in."""
+    """Return JSON with a line for each member and each element of a list, for people who read the file."""
 
     def shown(value: Any) -> bytes:
         if not (isinstance(value, list) and value):
@@ -81,11 +81,11 @@ class RunDirectory:
 
     @property
     def was_deleted(self) -> bool:
-        """Return whether the directory was deleted or renamed meanwhile."""
+        """Return whether the directory was deleted or renamed since it was opened."""
         return not self.path.exists()
 
     def require(self) -> None:
-        """Raise UsageError where it is gone: nothing would be read, as of a run that has not begun."""
+        """Raise UsageError if the directory is gone: it would look like a run that has not begun."""
         if self.was_deleted:
             remedy = f"tpu-tui attach {self.id} finds the run on its workers, where it may go on"
             raise UsageError(f"the directory of {self.id} is gone", why=str(self.path), remedy=remedy)
@@ -94,7 +94,7 @@ class RunDirectory:
     def create(cls, home_runs: Path, run: Run) -> RunDirectory:
         """Make the directory and write run.json (secret values masked). Raises UsageError when the run exists.
 
-        OSError, too, and nothing is left, where there is no room.
+        Raises OSError, and leaves nothing behind, where there is no room.
         """
         path = home_runs / run.id
         make_private(home_runs)
@@ -104,7 +104,7 @@ class RunDirectory:
             raise UsageError(f"cannot make run {run.id}", why=f"{path} exists already") from None
         directory = cls(path, run.without_secrets())
         try:
-            directory._write_whole(RUN_FILE, _to_lines(run.to_json()))
+            directory._write_record(run)
             directory.reserve_space()
             for name in (EVENTS_FILE, ARRIVALS_FILE):
                 os.close(os.open(path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
@@ -116,7 +116,7 @@ class RunDirectory:
     def update_run(self, run: Run) -> None:
         """Replace run.json, when more is known of the run (the hash of its code)."""
         self.run = run.without_secrets()
-        self._write_whole(RUN_FILE, _to_lines(run.to_json()))
+        self._write_record(run)
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
@@ -135,13 +135,13 @@ class RunDirectory:
         return self.path / "attempts" / str(attempt)
 
     def reserve_space(self) -> None:
-        """Hold a little room back, so that a full disk can still be recorded in the run's events. Raises OSError."""
+        """Reserve a little space, so that the events can still record a full disk. Raises OSError."""
         descriptor = os.open(self.path / RESERVE_FILE, os.O_CREAT | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "wb") as handle:
             handle.write(bytes(RESERVE_BYTES))
 
     def release_space(self) -> None:
-        """Give what was held back to whatever is written next."""
+        """Free the reserved space for the next writes."""
         with suppress(OSError):
             (self.path / RESERVE_FILE).unlink()
 
@@ -156,7 +156,7 @@ class RunDirectory:
         return event
 
     def append_events(self, kind: str, workers: Iterable[int], **fields: Any) -> None:
-        """Append the same event of several workers, which came about at the same moment, in one write."""
+        """Append the same event of several workers at the same moment, in one write."""
         now = utc_now()
         self._events.append(b"".join(event_line(Event(now, kind, worker, fields)) for worker in workers))
 
@@ -179,7 +179,7 @@ class RunDirectory:
     def has_event(self, kind: str, offset: int = 0) -> tuple[bool, int]:
         """Return whether a line from a byte offset on may be an event of that kind, and the offset to go on from.
 
-        Much quicker than reading the events, for a caller that waits for one of them.
+        This is much faster than reading the events.
         """
         lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
         named = to_bytes(kind)
@@ -212,22 +212,16 @@ class RunDirectory:
         """Return whether a keeper lives: by its lock on this machine, by its heartbeat on another one."""
         return read_keeper_status(f"{self.path}/{KEEPER_FILE}")
 
-    def _write_whole(self, name: str, data: bytes) -> None:
-        """Replace a file atomically and durably, 0600."""
-        temporary = self.path / f".{name}.new"
-        descriptor = os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        temporary.replace(self.path / name)
+    def _write_record(self, run: Run) -> None:
+        with replace_file(self.path / RUN_FILE, durable=True) as file:
+            file.write(_to_lines(run.to_json()))
 
 
 class _AppendedLines:
     """A file of lines that several processes append to, each in one write; kept open from the first one on."""
 
     def __init__(self, path: Path, *, unfinished: bytes = b"") -> None:
-        """`unfinished` marks a line that was cut off, where what is left of it could be taken for a whole one."""
+        """Set up; `unfinished` marks a torn line that could otherwise pass for a whole one."""
         self._path = path
         self._mark = unfinished + b"\n"
         self._descriptor: int | None = None

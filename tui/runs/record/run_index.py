@@ -1,4 +1,4 @@
-"""The runs of a home: all of them, and the one that a person means by an id, a part of one or `last`."""
+"""The runs of a home: list them, and resolve an id, a part of one or `last`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def list_runs(runs_home: Path, problems: list[NoRecordError] | None = None) -> l
 
 
 def newest_first(directories: Iterable[RunDirectory]) -> list[RunDirectory]:
-    """Runs in the order in which they are listed."""
+    """Return runs in the order in which they are listed."""
     return sorted(directories, key=lambda directory: (_stamp(directory.id), directory.run.created), reverse=True)
 
 
@@ -58,7 +58,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 class NoSuchRunError(UsageError):
-    """No run here is called so; the remedy names those that may be meant."""
+    """No run here has that name; the remedy names similar ones."""
 
 
 def resolve(runs_home: Path, text: str) -> RunDirectory:
@@ -105,7 +105,7 @@ def find_by_record(runs_home: Path, run_id: str) -> RunDirectory | None:
 
 
 def _newest(runs_home: Path) -> RunDirectory:
-    """Return the run that was launched last; among those of one second their records decide."""
+    """Return the run that was launched last; for runs of the same second their records decide."""
     paths = run_paths(runs_home)
     for _, of_one_second in groupby(paths, key=lambda path: _stamp(path.name)[:_SECOND_LENGTH]):
         opened = [try_open(path, None) for path in of_one_second]
@@ -116,7 +116,7 @@ def _newest(runs_home: Path) -> RunDirectory:
 
 
 def _suggest(text: str, names: list[str]) -> str:
-    """Return the runs whose names, without their times, look like it; where none does, those that there are."""
+    """Return the runs with similar names, times apart; without such runs, all of them."""
     named = {name: name[: -_STAMP_LENGTH - 1] for name in names}
     like = near_matches(text[: -_STAMP_LENGTH - 1] if is_run_id(text) else text, named.values())
     near = [name for name in names if named[name] in like]

@@ -1,4 +1,4 @@
-"""All runs of a home at a glance, again and again: what did not change since the last look is not read again."""
+"""List the runs of a home repeatedly; runs that did not change since the last time are not read again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Signature = tuple[int, int, int]
 
 
 class _Seen(NamedTuple):
-    """A run as it was looked at; `files` are those that say how it is."""
+    """A run as it was last read; `files` are those that its state was read from."""
 
     directory: RunDirectory
     record: Signature | None

@@ -148,7 +148,7 @@ class StatusFold:
         return self.run is directory.run and directory.events_size() >= self.offset
 
     def read(self, directory: RunDirectory) -> tuple[list[Event], int, int]:
-        """Fold new events in; return them with the bytes at which they begin and end. Safe in several threads."""
+        """Fold in new events; return them with the bytes at which they begin and end. Thread-safe."""
         with self._reading:
             begin, events = self.offset, list[Event]()
             if directory.events_size() != begin:
@@ -157,7 +157,7 @@ class StatusFold:
             return events, begin, self.offset
 
     def take(self, events: Iterable[Event]) -> StatusFold:
-        """Fold further events in; of a worker's phases, which come in dozens, only the last one of a row counts."""
+        """Fold in further events; of a worker's successive phases only the last one counts."""
         phases: dict[int, Event] = {}
         for event in events:
             if event.kind == "phase" and event.worker is not None:
@@ -182,7 +182,7 @@ class StatusFold:
             self._parts.fold_in(event.worker, event)
 
     def _fold_in(self, events: dict[int, Event]) -> None:
-        """Fold one event of each of some workers in, which are then used up."""
+        """Fold in one event of each of these workers, and clear them."""
         while events:
             self._parts.fold_in(*events.popitem())
 

@@ -52,7 +52,7 @@ def build_call(
 
 
 def poll_interval_s(workers: int) -> float:
-    """Return the interval at which each of so many workers checks its log."""
+    """Return the interval at which each of `workers` workers checks its log."""
     return min(LONGEST_POLL_INTERVAL_S, max(SHORTEST_POLL_INTERVAL_S, workers / MOST_POLLS_PER_S))
 
 

@@ -1,4 +1,4 @@
-"""The confirmed stop: a command of its own on every worker, and an answer from each by name."""
+"""The confirmed stop: a separate command on every worker, and an answer from each by name."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
 
 
 def _goes_on(answer: Answer, run: Run) -> bool:
-    """Return whether a part that failed is to be launched again."""
+    """Return whether a failed part will be launched again."""
     return answer.number("exit") != 0 and parse_attempt(answer, run) < run.job.restarts
 
 
@@ -183,7 +183,7 @@ async def stop_worker(
     """Stop the run on one worker; never raises for the worker: a problem is in the answer.
 
     `for_good`: no further attempt may begin there, whichever keeper would launch it. `part` is the worker's recorded
-    status: its tag finds the job where its directory is gone, and a part that has begun is not taken for never begun.
+    status: its tag finds the job where its directory is gone, and a part that has begun counts as begun.
     """
     tag = int(part.tag) if part is not None and part.tag else 0
     numbers = (max(0, round(grace * _TENTHS)), int(for_good), tag)

@@ -31,7 +31,7 @@ THRESHOLD_NAMES = ("connect_timeout", "login_timeout", "keepalive", "keepalive_c
 
 
 class Prompter(Protocol):
-    """A way to ask the person: a terminal, or the console's dialog."""
+    """Asks the user: in a terminal, or in a dialog of the console."""
 
     async def secret(self, text: str) -> str | None:
         """Return a passphrase or one-time code; None when the person declines."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
 
 from tui.pod.worker import Worker
-from tui.settings.home import make_private
+from tui.settings.home import make_private, replace_file
 from tui.ssh.config.access import Access, address_of, login_to
 from tui.ssh.errors import IAP_UNNAMED
 from tui.ssh.keys.known_hosts import HostKeys, host_key_name
@@ -60,7 +59,7 @@ def _file_vouched(path: Path, alias: str, worker: Worker) -> Path:
         others = [line for line in path.read_text().splitlines() if not line.startswith(f"{alias} ")]
     except FileNotFoundError:
         others = []
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.touch(mode=0o600)
-    temporary.write_text("".join(f"{line}\n" for line in [*others, *(f"{alias} {key}" for key in worker.host_keys)]))
-    return temporary.replace(path)
+    lines = [*others, *(f"{alias} {key}" for key in worker.host_keys)]
+    with replace_file(path) as file:
+        file.write("".join(f"{line}\n" for line in lines).encode())
+    return path

@@ -134,7 +134,7 @@ class Destination:
                 os.close(parent)
 
     def path_of(self, place: Place) -> str:
-        """Return a place as text; bytes that are no UTF-8 are replaced."""
+        """Return a place as text; bytes that are not UTF-8 are replaced."""
         return b"/".join((os.fsencode(self.directory), *place)).decode("utf-8", "replace")
 
     def _open_parent(self, place: Place, *, make: bool) -> int:

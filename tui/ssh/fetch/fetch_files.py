@@ -253,7 +253,7 @@ class _WorkerCopy:
         return _Request(file, place, incomplete.size, incomplete.digest, incomplete)
 
     async def _receive(self, stream: FetchStream, request: _Request) -> None:
-        """Receive one file and note its outcome, unless it has changed meanwhile and shall be tried again."""
+        """Receive one file and note its outcome, unless it has changed during the transfer and is tried again."""
         answer = _expect(await stream.answer(), self._index, "data", "no")
         file, start = request.file, answer.number_at(0)
         if answer.word == "no":

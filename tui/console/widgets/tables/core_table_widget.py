@@ -33,7 +33,7 @@ TREND_WIDTH, WIDEST_TREND = 10, 64
 MIN_CORES_TO_COMPARE = 3
 """Cores from which a core's losses are compared with the pod's median: fewer show their own trend."""
 MEDIAN_SAMPLE_CORES = 256
-"""Cores that the pod's median is taken of at most, evenly spread: it is worked out for every snapshot."""
+"""Most cores, evenly spread, for the pod's median: it is computed for every snapshot."""
 MIN_DEVIATION_SCALE = 0.05
 """Share of the median loss that fills the scale of deviations at least: small noise must not look like a storm."""
 LOSS_TREND, LOSS_DEVIATION = "loss trend", "vs median"

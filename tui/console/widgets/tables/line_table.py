@@ -16,7 +16,7 @@ from textual.strip import Strip
 
 from tui.console.render.safe_text import fit, fit_right
 from tui.console.widgets.tables.line_view import LineView
-from tui.console.widgets.tables.table_columns import GAP, Cell, Column, fit_columns
+from tui.console.widgets.tables.table_columns import GAP, TONES, Cell, Column, fit_columns
 
 HEADER_ROWS = 1
 """Lines at the top that do not scroll."""
@@ -28,6 +28,20 @@ class _Painted(NamedTuple):
     key: Hashable
     cells: tuple[Cell, ...]
     cursor: bool
+
+
+class RowMessage(Message):
+    """Something happened to a row, given by its key."""
+
+    def __init__(self, table: LineTable, key: Hashable) -> None:
+        super().__init__()
+        self.table = table
+        self.key = key
+
+    @property
+    def control(self) -> LineTable:
+        """Return the table it came from."""
+        return self.table
 
 
 class LineTable(LineView):
@@ -54,12 +68,11 @@ class LineTable(LineView):
         &:nocolor > .table--bad { text-style: bold reverse; }
     }
     """
-    TONES: ClassVar[tuple[str, ...]] = ("good", "warn", "bad", "busy", "dim", "accent")
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "table--header",
         "table--cursor",
         "table--sorted",
-        *(f"table--{tone}" for tone in ("good", "warn", "bad", "busy", "dim", "accent")),
+        *(f"table--{tone}" for tone in TONES),
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "cursor(-1)", "Up", show=False, id="table.up"),
@@ -73,31 +86,11 @@ class LineTable(LineView):
         Binding("O", "reverse_sort", "Reverse the sort order", show=False, id="table.reverse"),
     ]
 
-    class RowOpened(Message):
+    class RowOpened(RowMessage):
         """Enter or a double click on a row."""
 
-        def __init__(self, table: LineTable, key: Hashable) -> None:
-            super().__init__()
-            self.table = table
-            self.key = key
-
-        @property
-        def control(self) -> LineTable:
-            """Return the table it came from."""
-            return self.table
-
-    class RowHighlighted(Message):
+    class RowHighlighted(RowMessage):
         """The cursor is on another row."""
-
-        def __init__(self, table: LineTable, key: Hashable) -> None:
-            super().__init__()
-            self.table = table
-            self.key = key
-
-        @property
-        def control(self) -> LineTable:
-            """Return the table it came from."""
-            return self.table
 
     def __init__(
         self,

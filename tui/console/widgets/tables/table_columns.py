@@ -33,8 +33,12 @@ class Column:
     """Room that must be left for flexible columns before it is shown."""
 
 
+TONES = ("good", "warn", "bad", "busy", "dim", "accent")
+"""What a cell's text can mean; each is a component class of tables and headlines."""
+
+
 class Cell(NamedTuple):
-    """Text and the name of its tone: `good`, `warn`, `bad`, `busy`, `dim`, `accent` or none."""
+    """Text and its tone, one of `TONES` or empty."""
 
     text: str
     tone: str = ""
