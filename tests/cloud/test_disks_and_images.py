@@ -253,3 +253,9 @@ async def test_google_cloud_compute_makes_lists_labels_and_deletes_what_tpu_tui_
     await asyncio.to_thread(remove)
     assert await served.client().disks() == ([], [])
     assert await served.client().images() == []
+
+
+def test_sizes_and_times_that_are_none_are_unknown() -> None:
+    disk = disk_row({"name": "d", "sizeGb": "9" * 5000, "creationTimestamp": "yesterday"})
+    assert (disk.size_gb, disk.created, disk.age_s()) == (None, None, None)
+    assert image_row({"name": "i", "archiveSizeBytes": "1e9", "creationTimestamp": 7}).size_gb is None

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
 from tui.errors import TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.pod.creation.slice_request import CREATED_BY
+from tui.text.timestamps import seconds_since
 
 SLICE, QUEUED, IMAGE, DISK, BUCKET = "slice", "queued-resource", "image", "disk", "bucket"
 KINDS = (SLICE, QUEUED, "group", "template", IMAGE, DISK, "policy", BUCKET)
@@ -70,10 +71,7 @@ class CloudResource:
 
     def age_s(self, now: datetime | None = None) -> int | None:
         """Return the seconds since it was created."""
-        if self.created is None:
-            return None
-        created = datetime.fromisoformat(self.created.replace("Z", "+00:00"))
-        return max(0, int(((now or datetime.now(timezone.utc)) - created).total_seconds()))
+        return seconds_since(self.created, now)
 
     def to_json(self) -> dict[str, Any]:
         """Return the row that `resources --json` prints (names are stable)."""

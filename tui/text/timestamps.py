@@ -1,8 +1,8 @@
-"""Parse times as the project and Google's APIs write them."""
+"""Parse times as the project and Google's APIs write them, and count the seconds since."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timezone
 
 
 def parse_time(text: str | None) -> datetime | None:
@@ -11,3 +11,11 @@ def parse_time(text: str | None) -> datetime | None:
         return datetime.fromisoformat((text or "").replace("Z", "+00:00"))  # Python 3.10 reads no Z
     except ValueError:
         return None
+
+
+def seconds_since(text: str | None, now: datetime | None = None) -> int | None:
+    """Return the whole seconds since an RFC 3339 time, at least 0; None if it is unknown. A time has an offset."""
+    moment = parse_time(text)
+    if moment is None or moment.tzinfo is None:
+        return None
+    return max(0, int(((now or datetime.now(timezone.utc)) - moment).total_seconds()))

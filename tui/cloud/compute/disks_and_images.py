@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import timezone
 from typing import Any, TypeVar
 
 from tui.cloud.api_errors import is_missing
@@ -19,6 +19,8 @@ from tui.cloud.compute.compute_client import ComputeClient
 from tui.errors import CloudError, TpuTuiError
 from tui.pod.resources import DISK, IMAGE, CloudResource, is_made_by_us
 from tui.settings import Settings
+from tui.text.numbers import parse_integer
+from tui.text.timestamps import parse_time
 
 Answer = TypeVar("Answer")
 
@@ -178,15 +180,15 @@ def _last(path: str) -> str:
 
 
 def _number(text: Any) -> float | None:
-    return float(text) if text is not None else None
+    """Return an integer of the API, which it writes as text."""
+    number = parse_integer(str(text))
+    return None if number is None else float(number)
 
 
-def _time(text: str | None) -> str | None:
+def _time(text: Any) -> str | None:
     """Convert a time to RFC 3339 in UTC, to the second."""
-    if not text:
-        return None
-    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    moment = parse_time(text if isinstance(text, str) else None)
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None
 
 
 def _did_not_answer(place: str) -> CloudError:

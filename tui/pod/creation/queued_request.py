@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any
 
 from tui.errors import TpuTuiError
+from tui.text.timestamps import seconds_since
 
 LEFTOVER_STATES = ("FAILED", "SUSPENDED")
 """States that end without slices and keep the name, and possibly quota, until the request is deleted."""
@@ -43,10 +43,7 @@ class QueuedRequest:
     @property
     def age_s(self) -> int | None:
         """Seconds since the request was made."""
-        if self.created is None:
-            return None
-        created = datetime.fromisoformat(self.created.replace("Z", "+00:00"))
-        return max(0, int((datetime.now(timezone.utc) - created).total_seconds()))
+        return seconds_since(self.created)
 
     def to_json(self) -> dict[str, Any]:
         """Return the row that `slices queued --json` prints (names are stable)."""
