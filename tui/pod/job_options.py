@@ -12,8 +12,11 @@ from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any
 
 from tui.pod.secrets import mask_secrets, mask_urls
+from tui.pod.xrt_cluster import SERVER_PORT
 from tui.text.numbers import is_integer, is_number
 
+DEFAULT_CONTAINER = "pytorchtpudistrunner"
+"""xla_dist's name for a job's container."""
 MOST_RESTARTS = 1_000_000
 MOST_SECONDS = 1e9
 
@@ -91,6 +94,37 @@ class JobOptions:
     )
     conda_env: str | None = _option(
         None, Option(OptionKind.TEXT, "conda environment to activate", "E", "a conda environment there")
+    )
+    docker_image: str | None = _option(
+        None,
+        Option(OptionKind.TEXT, "run the command in a container of this image", "IMAGE", "an image to run it in"),
+    )
+    docker_container: str | None = _option(
+        None,
+        Option(
+            OptionKind.TEXT,
+            f"the container's name (default: {DEFAULT_CONTAINER})",
+            "NAME",
+            f"{DEFAULT_CONTAINER}: the container's name",
+        ),
+    )
+    docker_run_flag: tuple[str, ...] = _option(
+        (),
+        Option(
+            OptionKind.WORDS,
+            "option for `docker run`, e.g. --docker-run-flag=--shm-size=50GB; repeatable",
+            "OPTION",
+            "options for docker run, e.g. --shm-size=50GB",
+        ),
+    )
+    tpuvm_server_port: int = _option(
+        SERVER_PORT,
+        Option(
+            OptionKind.COUNT,
+            f"port of the XRT server on each worker, with --runtime xrt (default: {SERVER_PORT})",
+            "PORT",
+            f"{SERVER_PORT}: the XRT server's",
+        ),
     )
     on_failure: str = _option(
         "stop",
