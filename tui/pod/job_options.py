@@ -56,6 +56,8 @@ class Option:
     metavar: str | None = None
     placeholder: str = ""
     """What the launch form shows while the field is empty."""
+    label: str = ""
+    """What the launch form calls it, if not by its name."""
     choices: Mapping[str, str] = field(default_factory=dict)
     """The possible values, with their labels in the launch form."""
 
@@ -95,37 +97,6 @@ class JobOptions:
     conda_env: str | None = _option(
         None, Option(OptionKind.TEXT, "conda environment to activate", "E", "a conda environment there")
     )
-    docker_image: str | None = _option(
-        None,
-        Option(OptionKind.TEXT, "run the command in a container of this image", "IMAGE", "an image to run it in"),
-    )
-    docker_container: str | None = _option(
-        None,
-        Option(
-            OptionKind.TEXT,
-            f"the container's name (default: {DEFAULT_CONTAINER})",
-            "NAME",
-            f"{DEFAULT_CONTAINER}: the container's name",
-        ),
-    )
-    docker_run_flag: tuple[str, ...] = _option(
-        (),
-        Option(
-            OptionKind.WORDS,
-            "option for `docker run`, e.g. --docker-run-flag=--shm-size=50GB; repeatable",
-            "OPTION",
-            "options for docker run, e.g. --shm-size=50GB",
-        ),
-    )
-    tpuvm_server_port: int = _option(
-        SERVER_PORT,
-        Option(
-            OptionKind.COUNT,
-            f"port of the XRT server on each worker, with --runtime xrt (default: {SERVER_PORT})",
-            "PORT",
-            f"{SERVER_PORT}: the XRT server's",
-        ),
-    )
     on_failure: str = _option(
         "stop",
         Option(
@@ -163,6 +134,46 @@ class JobOptions:
         ),
     )
     """What the launching machine does when the run has ended (`tui.runs.launch.on_end_actions`)."""
+    docker_image: str | None = _option(
+        None,
+        Option(
+            OptionKind.TEXT,
+            "run the command in a container of this image",
+            "IMAGE",
+            "a Docker image to run it in",
+            "image",
+        ),
+    )
+    docker_container: str | None = _option(
+        None,
+        Option(
+            OptionKind.TEXT,
+            f"the container's name (default: {DEFAULT_CONTAINER})",
+            "NAME",
+            DEFAULT_CONTAINER,
+            "container",
+        ),
+    )
+    docker_run_flag: tuple[str, ...] = _option(
+        (),
+        Option(
+            OptionKind.WORDS,
+            "option for `docker run`, e.g. --docker-run-flag=--shm-size=50GB; repeatable",
+            "OPTION",
+            "options, e.g. --shm-size=50GB",
+            "docker run",
+        ),
+    )
+    tpuvm_server_port: int = _option(
+        SERVER_PORT,
+        Option(
+            OptionKind.COUNT,
+            f"port of the XRT server on each worker, with --runtime xrt (default: {SERVER_PORT})",
+            "PORT",
+            f"{SERVER_PORT}: of the XRT server",
+            "XRT port",
+        ),
+    )
     env: Mapping[str, str] = _option(
         {},
         Option(
