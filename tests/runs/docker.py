@@ -73,17 +73,23 @@ class DockerDaemon:
             _send(handler, exit=0)
         elif words[0] == "run":
             self._run(words, env, handler)
-        elif words[0] == "ps":
+        elif words[0] == "container":
             label = words[words.index("--filter") + 1].removeprefix("label=")
             found = [id_ for id_, made in list(self.containers.items()) if made.label == label]
             _send(handler, out="".join(f"{id_}\n" for id_ in found), exit=0)
         elif self.refuses_removal:
             _send(handler, error="Error response from daemon: device or resource busy\n", exit=1)
+        elif words[0] == "stop":
+            for made in (self.containers[id_] for id_ in words[words.index("-t") + 2 :] if id_ in self.containers):
+                made.process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    made.process.wait(float(words[words.index("-t") + 1]))
+            _send(handler, exit=0)
         else:
             for id_ in words[words.index("-f") + 1 :]:
-                made = self.containers.pop(id_)
-                made.process.kill()
-                made.process.wait()
+                if made := self.containers.pop(id_, None):
+                    made.process.kill()
+                    made.process.wait()
             _send(handler, exit=0)
 
     def _run(self, words: list[str], env: dict[str, str], handler: socketserver.StreamRequestHandler) -> None:

@@ -92,12 +92,16 @@ def test_a_stop_ends_a_container_that_ignores_it(docker_pod: Pod, docker: Docker
     unattended(directory)
 
 
-def test_a_container_whose_client_was_killed_ends_with_the_run(docker_pod: Pod, docker: DockerDaemon) -> None:
-    directory, pid = running_container(docker_pod, docker, ":")
+def test_a_container_whose_client_was_killed_saves_and_ends_with_the_run(
+    docker_pod: Pod, docker: DockerDaemon, tmp_path: Path
+) -> None:
+    saved = tmp_path / "saved"
+    directory, pid = running_container(docker_pod, docker, f"trap 'echo yes >{saved}; exit' TERM")
     leader = (docker_pod.remote(directory, 0) / "pid").read_text().split()[0]
     os.kill(int(leader), signal.SIGKILL)
     assert over(directory).state is RunState.FAILED
     assert is_gone(pid)
+    assert saved.read_text() == "yes\n"
     assert not docker.containers
     unattended(directory)
 
