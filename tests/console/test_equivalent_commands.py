@@ -7,9 +7,10 @@ from pathlib import Path
 from tests.console.stage import a_slice, make_run
 from tui.commands.launch import job_options
 from tui.commands.parser.parser import parse
-from tui.console.render.equivalent_commands import command_line, launch_command, list_commands
+from tui.console.render.equivalent_commands import list_commands
 from tui.pod.job_options import JobOptions
 from tui.settings import Settings
+from tui.settings.command_line import command_line, launch_command
 from tui.settings.model import Setting
 
 SETTINGS = Settings(home=Path("/home/me"))
@@ -63,7 +64,7 @@ def test_a_read_only_console_offers_no_command_that_changes_something() -> None:
 
 def test_every_offered_command_is_one_that_the_command_line_understands() -> None:
     job = JobOptions(
-        ("python3", "a b.py"), workdir="-w", venv="v", conda_env="c", on_failure="leave", grace=1234567.5
+        ("python3", "a b.py"), workdir="-w", venv="v", conda_env="torch-xla-2.0", on_failure="leave", grace=1234567.5
     )
     lines = [line for _, line in list_commands(SETTINGS, a_slice(), make_run(a_slice()), 3)]
     for line in lines:

@@ -1,16 +1,24 @@
 from __future__ import annotations
 
+import json
+import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.run_records import make_run
 from tui.errors import UsageError
+from tui.pod.job_options import DEFAULT_CONTAINER, JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
+from tui.pod.xrt_cluster import RESERVED_VARIABLES
+from tui.runs.launch.docker_run import check_docker
 from tui.runs.launch.job_script import MAX_ARGUMENT_BYTES, check_job, job_environment, job_text
 
+XLA_DIST: dict[str, Any] = json.loads((Path(__file__).parents[1] / "pod" / "data" / "xla_dist.json").read_text())
+"""What xla_dist's own code computed."""
 WORKERS = (Worker(0, internal_ip="10.0.0.1"), Worker(1, internal_ip="10.0.0.2"))
 
 
@@ -48,14 +56,78 @@ def test_what_tells_a_job_its_place_is_not_given_by_hand() -> None:
         check_job(["x"], {"TPU_TUI_WORKER": "3"}, "pjrt")
 
 
-def test_xrt_gives_each_worker_its_own_variables() -> None:
-    env = job_environment(a_run(runtime="xrt"), WORKERS[1], {})
-    assert env["XRT_TPU_CONFIG"] == "c_localservice;0;10.0.0.1:51011|c_localservice;1;10.0.0.2:51011"
-    assert env["XRT_MESH_SERVICE_ADDRESS"] == "10.0.0.1:8477"
-    assert (env["XRT_LOCAL_WORKER"], env["XRT_SHARD_ORDINAL"]) == ("c_localservice:1", "1")
-    assert (env["XRT_SHARD_WORLD_SIZE"], env["CLOUD_TPU_TASK_ID"], env["TPU_NUM_DEVICES"]) == ("2", "1", "8")
-    with pytest.raises(UsageError, match="XRT_SHARD_ORDINAL"):
-        check_job(["x"], {"XRT_SHARD_ORDINAL": "1"}, "xrt")
+def test_xrt_gives_each_worker_the_variables_of_xla_dist_and_a_server_of_its_own() -> None:
+    case = XLA_DIST["environments"]["v3-32, server on port 51012"]
+    workers = [Worker(index, internal_ip=address) for index, address in enumerate(case["addresses"])]
+    options = {"accelerator_type": case["accelerator_type"], "cores_per_worker": 8, "tpuvm_server_port": 51012}
+    run = make_run("r-20261121-101500-00aa", "pod", ("true",), workers, runtime="xrt", **options)
+    for worker, wanted in zip(workers, case["workers"], strict=True):
+        env = job_environment(run, worker, {})
+        own = ("TPU_TUI_", "PYTHONUNBUFFERED", "TPU_NAME")
+        assert {name: value for name, value in env.items() if not name.startswith(own)} == wanted
+        assert "python3 -m torch_xla.core.xrt_run_server --port 51012 --restart" in job_text(run, worker, {})
+    assert job_environment(run, workers[1], {"TPU_HOST_BOUNDS": "1,4,1"})["TPU_HOST_BOUNDS"] == "1,4,1"
+    for name in RESERVED_VARIABLES:
+        with pytest.raises(UsageError, match=f"{name} is set per worker by --runtime xrt"):
+            check_job(["x"], {name: "1"}, "xrt")
+
+
+def test_a_worker_is_reached_by_ipv6_in_brackets() -> None:
+    workers = [Worker(0, internal_ip="fd00::2")]
+    env = job_environment(make_run("r", "pod", ("true",), workers, runtime="xrt"), workers[0], {})
+    assert env["XRT_TPU_CONFIG"] == "c_localservice;0;[fd00::2]:51011"
+    assert env["TPU_TUI_COORDINATOR"] == "[fd00::2]:8476"
+
+
+@pytest.mark.parametrize("name", XLA_DIST["docker"])
+def test_docker_is_run_as_by_xla_dist_with_a_label_and_the_job_s_place_beside(name: str) -> None:
+    wanted = XLA_DIST["docker"][name]
+    image = wanted.index("gcr.io/tpu-pytorch/xla:r2.0")
+    container = wanted[2].removeprefix("--name=")
+    run = a_run(
+        argv=tuple(wanted[image + 1 :]),
+        runtime="xrt",
+        docker_image=wanted[image],
+        docker_container=None if container == DEFAULT_CONTAINER else container,
+        docker_run_flag=("--rm=true", "--shm-size=50GB"),
+    )
+    text = job_text(run, WORKERS[1], {"XLA_USE_BF16": "1", "ANY_OTHER": "ENV_VAR"})
+    words = shlex.split(text.splitlines()[-1])[2:]
+    label, place = f"--label=tpu-tui={run.id}/1", words.index("gcr.io/tpu-pytorch/xla:r2.0")
+    assert words[4] == label
+    own = [words[index + 1] for index in range(image + 1, place, 2)]
+    assert [word for word in words[: image + 1] if word != label] + words[place:] == wanted
+    assert own == [
+        "TPU_TUI_CORES",
+        "PYTHONUNBUFFERED",
+        "TPU_NAME",
+        "TPU_TUI_RUN",
+        "TPU_TUI_SLICE",
+        "TPU_TUI_WORKER",
+        "TPU_TUI_WORKERS",
+        "TPU_TUI_COORDINATOR",
+        "TPU_TUI_ATTEMPT",
+    ]
+
+
+def test_a_container_under_pjrt_gets_the_runtime_s_variable() -> None:
+    text = job_text(a_run(docker_image="image"), WORKERS[0], {"LR": "0.1"})
+    assert " -e PJRT_DEVICE -e LR -e TPU_TUI_CORES " in text
+    assert text.endswith(" image true\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"docker_container": "mine"}, "--docker-container needs an image"),
+        ({"docker_run_flag": ("--rm",)}, "--docker-run-flag needs an image"),
+        ({"docker_image": "x", "conda_env": "e"}, "--conda-env and --docker-image exclude each other"),
+        ({"docker_image": "x", "venv": "e"}, "--venv and --docker-image exclude each other"),
+    ],
+)
+def test_docker_options_that_contradict_each_other_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_docker(JobOptions(("true",), **options))
 
 
 @pytest.mark.bash

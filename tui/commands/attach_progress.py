@@ -12,6 +12,7 @@ from tui.commands.terminal.output import ANSWER_IS_NO, Output, format_moment
 from tui.errors import OutOfReachError, TpuTuiError
 from tui.operator import split_last_lines
 from tui.pod.run import LAST_WORDS, RunState
+from tui.pod.xrt_cluster import HEARTBEAT
 from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ LINES_SHOWN = 50
 
 
 async def follow(operator: Operator, directory: RunDirectory, out: Output) -> int:
-    """Print a run's lines and events until it ends; return its exit code."""
+    """Print a run's lines and events until it ends, but no XRT heartbeats; return its exit code."""
     from tui.operator import LogLine
 
     many = len(directory.run.workers) > 1
@@ -34,7 +35,7 @@ async def follow(operator: Operator, directory: RunDirectory, out: Output) -> in
                 await supervisor.on_event(item)
             elif out.as_json:
                 out.line(item.to_json())
-            else:
+            elif HEARTBEAT not in item.text:
                 out.text(f"[{item.worker}] {item.text}" if many else item.text)
     return exit_code(operator.runs.status_of(directory))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.attach_progress import EventPrinter, KeeperSupervisor, announcing_detach, exit_code, follow
 from tui.commands.parser.argument_types import as_text, directory, given, seconds, whole
-from tui.commands.parser.commands import Commands
+from tui.commands.parser.commands import Commands, Parser
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 from tui.pod.job_options import ASKED_OPTIONS, JobOptions, Option, OptionKind
@@ -27,8 +27,7 @@ def add_command(commands: Commands) -> None:
     launch.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and the command for its workers")
     launch.add_argument("--name", type=given, help="name of the run (default: the slice's name)")
     launch.add_argument("--sync", type=directory, metavar="DIR", help="first copy this working tree to every worker")
-    for name, option in ASKED_OPTIONS.items():
-        launch.add_argument(_flag(name), **_argument(option))
+    add_job_options(launch, ASKED_OPTIONS)
     launch.add_argument("--skip-checks", action="store_true", help="skip the checks before launching")
     launch.add_argument(
         "--phase-timeout",
@@ -42,8 +41,10 @@ def add_command(commands: Commands) -> None:
     launch.set_defaults(run=launch_run, takes_job=True, changes=True)
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+def add_job_options(parser: Parser, names: Iterable[str]) -> None:
+    """Add the job's options of these names to a command."""
+    for name in names:
+        parser.add_argument("--" + name.replace("_", "-"), **_argument(ASKED_OPTIONS[name]))
 
 
 def _argument(option: Option) -> dict[str, Any]:
@@ -63,8 +64,8 @@ _TYPES: Mapping[OptionKind, Callable[[str], Any]] = {
 
 
 def job_options(args: argparse.Namespace, runtime: str) -> JobOptions:
-    """Return the job's options from the command line; `runtime` is the profile's default."""
-    values = {name: value for name in ASKED_OPTIONS if (value := getattr(args, name)) is not None}
+    """Return the job's options from the command line; `runtime` applies where it names none."""
+    values = {name: value for name in ASKED_OPTIONS if (value := getattr(args, name, None)) is not None}
     pairs = values.pop("env", [])
     env = _parse_env(pairs)
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
@@ -117,6 +118,13 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         else:
             out.text(text.rstrip("\n"))
         return 0
+    return await start(request, spec, operator, out, detach=args.detach)
+
+
+async def start(request: LaunchRequest, spec: LaunchSpec, operator: Operator, out: Output, *, detach: bool) -> int:
+    """Start what was planned, and follow it unless detached; return the exit code."""
+    if spec.note:
+        out.note(spec.note)
     if request.look and any("gs://" in text for text in (*request.job.argv, *request.job.env.values())):
         await _check_buckets(request, operator, out)
     directory = await _launched(spec, operator, out)
@@ -126,7 +134,7 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         "workers": len(directory.run.workers),
         "directory": str(directory.path),
     }
-    if not args.detach:
+    if not detach:
         if out.as_json:
             out.line(answer)
         else:

@@ -12,8 +12,11 @@ from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any
 
 from tui.pod.secrets import mask_secrets, mask_urls
+from tui.pod.xrt_cluster import SERVER_PORT
 from tui.text.numbers import is_integer, is_number
 
+DEFAULT_CONTAINER = "pytorchtpudistrunner"
+"""xla_dist's name for a job's container."""
 MOST_RESTARTS = 1_000_000
 MOST_SECONDS = 1e9
 
@@ -53,6 +56,8 @@ class Option:
     metavar: str | None = None
     placeholder: str = ""
     """What the launch form shows while the field is empty."""
+    label: str = ""
+    """What the launch form calls it, if not by its name."""
     choices: Mapping[str, str] = field(default_factory=dict)
     """The possible values, with their labels in the launch form."""
 
@@ -129,6 +134,46 @@ class JobOptions:
         ),
     )
     """What the launching machine does when the run has ended (`tui.runs.launch.on_end_actions`)."""
+    docker_image: str | None = _option(
+        None,
+        Option(
+            OptionKind.TEXT,
+            "run the command in a container of this image",
+            "IMAGE",
+            "a Docker image to run it in",
+            "image",
+        ),
+    )
+    docker_container: str | None = _option(
+        None,
+        Option(
+            OptionKind.TEXT,
+            f"the container's name (default: {DEFAULT_CONTAINER})",
+            "NAME",
+            DEFAULT_CONTAINER,
+            "container",
+        ),
+    )
+    docker_run_flag: tuple[str, ...] = _option(
+        (),
+        Option(
+            OptionKind.WORDS,
+            "option for `docker run`, e.g. --docker-run-flag=--shm-size=50GB; repeatable",
+            "OPTION",
+            "options, e.g. --shm-size=50GB",
+            "docker run",
+        ),
+    )
+    tpuvm_server_port: int = _option(
+        SERVER_PORT,
+        Option(
+            OptionKind.COUNT,
+            f"port of the XRT server on each worker, with --runtime xrt (default: {SERVER_PORT})",
+            "PORT",
+            f"{SERVER_PORT}: of the XRT server",
+            "XRT port",
+        ),
+    )
     env: Mapping[str, str] = _option(
         {},
         Option(

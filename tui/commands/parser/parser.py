@@ -20,7 +20,7 @@ _HELP = "help"
 
 _GROUPS = {
     "slices": ("slices", "workers", "check", "ssh", "exec", "sync", "fetch", "keys", "resources", "buckets"),
-    "runs": ("launch", "runs", "status", "attach", "open", "stop"),
+    "runs": ("launch", "xla_dist", "runs", "status", "attach", "open", "stop"),
     "logs and reports": ("cores", "logs", "dialect", "replay", "report", "compare", "plan"),
     "this machine": ("local", "demo", "serve", "config", "completion"),
 }

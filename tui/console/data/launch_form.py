@@ -79,7 +79,7 @@ def parse_option(name: str, text: str) -> Any:
 
 def label(name: str) -> str:
     """Return what the form calls an option."""
-    return name.replace("_", " ")
+    return OPTIONS[name].label or name.replace("_", " ")
 
 
 def parse_words(text: str, what: str) -> tuple[str, ...]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui.console.widgets.tables.row_table import TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
-from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
-from tui.pod.secrets import is_secret
-from tui.settings.fields import EVERY_ZONE, FIELDS
+from tui.pod.job_options import JobOptions
+from tui.settings.command_line import command_line, launch_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,70 +18,6 @@ if TYPE_CHECKING:
     from tui.settings import Settings
 
 COLUMNS = (Column("action", "action", 12), Column("command", "command", 20, flexible=1))
-_FLAGS = {"profile": "profile"} | {field.name: field.flag for field in FIELDS if field.flag}
-
-
-def command_line(settings: Settings, *words: str) -> str:
-    """Return a tpu-tui command, with the global options that this console was started with."""
-    return shlex.join(["tpu-tui", *_global_options(settings), *words])
-
-
-def _global_options(settings: Settings) -> Iterator[str]:
-    for name, flag in _FLAGS.items():
-        setting = settings.origins.get(name)
-        if setting is None or setting.origin != "flag":
-            continue
-        if setting.value is True:
-            yield _flag(flag)
-            continue
-        values = (setting.value or (EVERY_ZONE,)) if name == "zones" else setting.value
-        for value in values if isinstance(values, (list, tuple)) else (values,):
-            yield from _with_value(flag, str(value))
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _with_value(name: str, value: str) -> tuple[str, ...]:
-    """Return an option and its value, in one word where the value would be read as an option itself."""
-    if value.startswith("-") and value != "-":
-        return (f"{_flag(name)}={value}",)
-    return (_flag(name), value)
-
-
-def launch_command(
-    settings: Settings,
-    where: str,
-    job: JobOptions,
-    name: str | None = None,
-    sync: object = None,
-    *,
-    skips_checks: bool = False,
-) -> str:
-    """Return the command that launches a job; variables with secret values are taken from the shell."""
-    words = ["launch", where]
-    words += _with_value("name", name) if name else ()
-    words += _with_value("sync", str(sync)) if sync else ()
-    for option in ASKED_OPTIONS:
-        value = getattr(job, option)
-        if value != (settings.runtime if option == "runtime" else getattr(JobOptions(), option)):
-            for text in _texts(option, value, job):
-                words += _with_value(option, text)
-    words += ["--skip-checks"] if skips_checks else []
-    return command_line(settings, *words, "--", *(job.argv or ("COMMAND",)))
-
-
-def _texts(option: str, value: Any, job: JobOptions) -> Iterator[str]:
-    """Yield the option's values, one for each time that it is given."""
-    kind = OPTIONS[option].kind
-    if kind is OptionKind.VARIABLES:
-        for name, text in value.items():
-            yield name if is_secret(name) or name in job.env_by_name else f"{name}={text}"
-    elif kind is OptionKind.WORDS:
-        yield from value
-    else:
-        yield str(value).removesuffix(".0")
 
 
 def list_commands(

@@ -11,12 +11,12 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Static
 
-from tui.console.render.equivalent_commands import command_line
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import LiveDialog
 from tui.console.widgets.command_line import CommandLine
 from tui.console.widgets.tables.table_columns import Cell
 from tui.errors import UsageError
+from tui.settings.command_line import command_line
 from tui.text.ranks import parse_ranks
 
 if TYPE_CHECKING:

@@ -22,7 +22,6 @@ from tui.console.data.launch_form import (
     option_text,
     parse_words,
 )
-from tui.console.render.equivalent_commands import launch_command
 from tui.console.render.launch_notes import format_checks, format_scaling, warn_about_shell
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import Dialog, make_plain_text
@@ -31,6 +30,7 @@ from tui.errors import TpuTuiError, UsageError
 from tui.operator import LaunchRequest
 from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.run_names import readable_name
+from tui.settings.command_line import launch_command
 
 if TYPE_CHECKING:
     from tui.operator import CheckRow, LaunchSpec

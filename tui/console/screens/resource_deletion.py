@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
-from tui.console.render.equivalent_commands import command_line
 from tui.console.screens.dialog import LiveDialog, make_plain_text
+from tui.settings.command_line import command_line
 
 if TYPE_CHECKING:
     from tui.console.data.resources import ResourceDeletion

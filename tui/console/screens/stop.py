@@ -9,11 +9,11 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Button, Static
 
-from tui.console.render.equivalent_commands import command_line
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import LiveDialog, make_plain_text
 from tui.console.widgets.tables.row_table import RowTable, TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
+from tui.settings.command_line import command_line
 from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 

@@ -9,37 +9,33 @@ from collections.abc import Mapping, Sequence
 from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
+from tui.pod.xrt_cluster import RESERVED_VARIABLES, XrtCluster
+from tui.runs.launch.docker_run import LABEL, docker_words
 
 MAX_ARGUMENT_BYTES = 128 * 1024
 """Bytes at which Linux refuses one argument or `K=V` (MAX_ARG_STRLEN, its final NUL included)."""
 MAX_TOTAL_BYTES = 2 * 1024 * 1024 - 128 * 1024
 """Bytes that arguments and environment may have together (a quarter of the usual stack, less what logins add)."""
 COORDINATOR_PORT = 8476
-MESH_PORT = 8477
-XRT_PORT = 51011
 RUNTIMES = ("pjrt", "cpu", "xrt", "none")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN = ("TPU_TUI_RUN", "TPU_TUI_SLICE", "TPU_TUI_WORKER", "TPU_TUI_WORKERS", "TPU_TUI_COORDINATOR")
 """The variables that give a job its place, and are always set; a user may know the number of cores better."""
-_XRT_OWN = (
-    "XRT_TPU_CONFIG",
-    "XRT_MESH_SERVICE_ADDRESS",
-    "XRT_LOCAL_WORKER",
-    "XRT_SHARD_ORDINAL",
-    "XRT_SHARD_WORLD_SIZE",
-    "CLOUD_TPU_TASK_ID",
-    "TPU_NUM_DEVICES",
-)
-_DEFAULT_DEVICES = 8
 _CONDA = """\
 tt_conda=$(command -v conda || :)
-for tt_w in "$CONDA_EXE" ~/miniconda3/bin/conda ~/miniforge3/bin/conda ~/anaconda3/bin/conda /opt/conda/bin/conda; do
+for tt_w in "$CONDA_EXE" ~/miniconda3/bin/conda ~/miniforge3/bin/conda ~/anaconda3/bin/conda /opt/conda/bin/conda \
+    /anaconda3/bin/conda; do
   [ -n "$tt_conda" ] || { [ -x "$tt_w" ] && tt_conda=$tt_w; }
 done
 [ -n "$tt_conda" ] || { echo "no conda found for the environment "NAME >&2; exit 127; }
 tt_w=$("$tt_conda" shell.posix activate NAME) || exit 127
 eval "$tt_w"
 unset tt_conda tt_w
+"""
+
+_DOCKER = """\
+[ -n "$tt_check" ] || echo LABEL >"$1/container" || exit 1
+[ -z "$tt_check" ] || ! command -v docker >/dev/null || docker version >/dev/null || exit 1
 """
 
 
@@ -54,7 +50,7 @@ def check_job(argv: Sequence[str], env: Mapping[str, str], runtime: str) -> None
             raise UsageError(f"{name!r} is not a variable's name")
         if name in _OWN:
             raise UsageError(f"{name} is set on every worker by tpu-tui", remedy="leave it out of --env")
-        if runtime == "xrt" and name in _XRT_OWN:
+        if runtime == "xrt" and name in RESERVED_VARIABLES:
             raise UsageError(f"{name} is set per worker by --runtime xrt", remedy="leave it out of --env")
         _check_text(f"the variable {name}", f"{name}={value}")
     for place, word in enumerate(argv):
@@ -70,13 +66,14 @@ def check_job(argv: Sequence[str], env: Mapping[str, str], runtime: str) -> None
 
 def job_environment(run: Run, worker: Worker, env: Mapping[str, str]) -> dict[str, str]:
     """Return the job's variables on one worker; the user's take precedence except over tpu-tui's own names."""
-    first = run.workers[0]
-    coordinator = first.internal_ip or first.hostname or first.external_ip or "localhost"
-    given = {"PYTHONUNBUFFERED": "1", "TPU_NAME": run.slice, **_runtime_environment(run, worker), **env}
-    leader = f"{_bracketed(coordinator)}:{COORDINATOR_PORT}"
-    place = (run.id, run.slice, str(worker.index), str(len(run.workers)), leader)
-    cores = {} if run.cores_per_worker is None else {"TPU_TUI_CORES": str(run.cores_per_worker)}
-    return {**cores, **given, **dict(zip(_OWN, place, strict=True))}
+    return {**_defaults(run), **_runtime_environment(run, worker), **env, **_place(run, worker)}
+
+
+def xrt_cluster(run: Run) -> XrtCluster:
+    """Return the cluster that a run's workers form for the XRT runtime."""
+    addresses = [_address(worker) for worker in run.workers]
+    port = run.job.tpuvm_server_port
+    return XrtCluster(addresses, run.accelerator_type, server_port=port, cores_per_worker=run.cores_per_worker)
 
 
 def job_text(run: Run, worker: Worker, env: Mapping[str, str], code: str | None = None) -> str:
@@ -91,11 +88,18 @@ def job_text(run: Run, worker: Worker, env: Mapping[str, str], code: str | None 
         lines.append(_CONDA.replace("NAME", shlex.quote(run.job.conda_env)).rstrip("\n"))
     if run.job.venv:
         lines.append(_venv(run.job.venv))
-    if run.job.runtime == "xrt":
+    if run.job.runtime == "xrt" and xrt_cluster(run).has_server:
+        port = run.job.tpuvm_server_port
         lines.append(
-            f'[ -n "$tt_check" ] || python3 -m torch_xla.core.xrt_run_server --port {XRT_PORT} --restart || exit 1'
+            f'[ -n "$tt_check" ] || python3 -m torch_xla.core.xrt_run_server --port {port} --restart || exit 1'
         )
-    lines.append("set -- " + " ".join(shlex.quote(word) for word in run.job.argv))
+    words: Sequence[str] = run.job.argv
+    if run.job.docker_image:
+        label = f"{run.id}/{worker.index}"
+        lines.append(_DOCKER.replace("LABEL", f"{LABEL}={label}").rstrip("\n"))
+        own = {**_defaults(run), **_place(run, worker)}
+        words = docker_words(run.job, label, _runtime_environment(run, worker), env, own)
+    lines.append("set -- " + " ".join(shlex.quote(word) for word in words))
     return "\n".join(lines) + "\n"
 
 
@@ -122,27 +126,25 @@ def _runtime_environment(run: Run, worker: Worker) -> dict[str, str]:
     if run.job.runtime == "cpu":
         return {"PJRT_DEVICE": "CPU"}
     if run.job.runtime == "xrt":
-        return _xrt_environment(run, worker)
+        return xrt_cluster(run).environment([item.index for item in run.workers].index(worker.index))
     return {}
 
 
-def _xrt_environment(run: Run, worker: Worker) -> dict[str, str]:
-    """Return the variables that torch_xla's own launcher gave each worker of a TPU VM slice up to torch_xla 2.0."""
-    addresses = [item.internal_ip or item.hostname or "localhost" for item in run.workers]
-    place = [item.index for item in run.workers].index(worker.index)
-    config = "|".join(f"c_localservice;{index};{address}:{XRT_PORT}" for index, address in enumerate(addresses))
-    return {
-        "XRT_TPU_CONFIG": config,
-        "XRT_MESH_SERVICE_ADDRESS": f"{addresses[0]}:{MESH_PORT}",
-        "XRT_LOCAL_WORKER": f"c_localservice:{place}",
-        "XRT_SHARD_ORDINAL": str(place),
-        "XRT_SHARD_WORLD_SIZE": str(len(addresses)),
-        "CLOUD_TPU_TASK_ID": str(place),
-        "TPU_NUM_DEVICES": str(run.cores_per_worker or _DEFAULT_DEVICES),
-    }
+def _defaults(run: Run) -> dict[str, str]:
+    cores = {} if run.cores_per_worker is None else {"TPU_TUI_CORES": str(run.cores_per_worker)}
+    return {**cores, "PYTHONUNBUFFERED": "1", "TPU_NAME": run.slice}
 
 
-def _bracketed(host: str) -> str:
+def _place(run: Run, worker: Worker) -> dict[str, str]:
+    """Return the variables that give a job its place in the slice."""
+    coordinator = f"{_address(run.workers[0])}:{COORDINATOR_PORT}"
+    place = (run.id, run.slice, str(worker.index), str(len(run.workers)), coordinator)
+    return dict(zip(_OWN, place, strict=True))
+
+
+def _address(worker: Worker) -> str:
+    """Return the address at which the other workers reach this one, in brackets where it is IPv6."""
+    host = worker.internal_ip or worker.hostname or worker.external_ip or "localhost"
     return f"[{host}]" if ":" in host else host
 
 

@@ -78,6 +78,8 @@ def wants_versions(request: LaunchRequest) -> bool:
 
     The one that every login finds is left to `check`: behind a version manager it takes longer than all else.
     """
+    if request.job.docker_image:
+        return False
     program = request.job.argv[0] if request.job.argv else ""
     named = "/" in program and PurePath(program).name.startswith(_PYTHON)
     return bool(named or request.job.venv or request.job.conda_env) and not _comes_with_code(request)

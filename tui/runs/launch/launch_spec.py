@@ -12,8 +12,10 @@ from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.pod.secrets import mask_secrets
 from tui.pod.slice import Slice
+from tui.pod.worker import MOST_PORT
 from tui.runs.keeper_timeouts import KeeperTimeouts
-from tui.runs.launch.job_script import check_job, job_text
+from tui.runs.launch.docker_run import check_docker
+from tui.runs.launch.job_script import check_job, job_environment, job_text, xrt_cluster
 from tui.runs.launch.phases import PhaseTimeouts
 from tui.ssh.config.access import Access
 from tui.ssh.sync.source_tree import read_tree
@@ -57,6 +59,11 @@ class LaunchSpec:
     """How the workers are checked before the launch; None: they are not."""
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
+    @property
+    def note(self) -> str | None:
+        """What was chosen for the run that the user should know."""
+        return xrt_cluster(self.run).describe_unknown_type() if self.run.job.runtime == "xrt" else None
+
     def to_json(self) -> dict[str, Any]:
         """Return the document that goes to a keeper's standard input, and nowhere else."""
         return {
@@ -86,11 +93,15 @@ class LaunchSpec:
 
 def check_spec(spec: LaunchSpec) -> None:
     """Refuse what could not run anywhere. Raises UsageError."""
-    check_job(spec.run.job.argv, spec.env, spec.run.job.runtime)
+    job = spec.run.job
+    check_job(job.argv, spec.env, job.runtime)
+    check_docker(job)
+    if not 0 < job.tpuvm_server_port <= MOST_PORT:
+        raise UsageError(f"--tpuvm-server-port {job.tpuvm_server_port} is no port", remedy=f"1 to {MOST_PORT}")
     if not spec.run.workers:
         raise UsageError(f"{spec.run.slice} has no workers to launch on")
-    if spec.run.job.on_failure not in ("stop", "leave"):
-        raise UsageError(f"no failure policy {spec.run.job.on_failure!r}", remedy="stop or leave")
+    if job.on_failure not in ("stop", "leave"):
+        raise UsageError(f"no failure policy {job.on_failure!r}", remedy="stop or leave")
     check_file_limit(len(spec.run.workers))
 
 
@@ -98,16 +109,19 @@ def dry_run(spec: LaunchSpec) -> str:
     """Return exactly what would run on each worker, secret values masked; after the first, what differs."""
     check_spec(spec)
     shown: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {len(spec.run.workers)} workers"]
+    shown += [f"note: {spec.note}"] if spec.note else []
     code = None
     if spec.sync:
         code = code_directory(spec.run.run_root, read_tree(spec.sync).hash)
         shown.append(f"sync {spec.sync} to {code} on every worker")
     first: list[str] = []
     run, env = spec.run.without_secrets(), mask_secrets(spec.env, spec.run.job.env_by_name)
+    leading = job_environment(run, run.workers[0], env)
     for worker in spec.run.workers:
         lines = [*job_text(run, worker, env, code).splitlines(), 'exec "$@"']
         mine = lines if not first else [line for line in lines if line not in first]
-        note = "" if not first else " (the rest as on the first)"
+        less = [name for name in leading if name not in job_environment(run, worker, env)]
+        note = f" (the rest as on the first{', without ' if less else ''}{', '.join(less)})" if first else ""
         shown += [f"worker {worker.index} {worker.name}{note}:", *(f"  {line}" for line in mine)]
         first = first or lines
     return "\n".join(shown) + "\n"

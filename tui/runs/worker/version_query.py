@@ -52,7 +52,9 @@ def _of_all(by_worker: dict[int, str | None]) -> str | None:
 
 
 def names_interpreter(run: Run) -> bool:
-    """Return whether a run's command or environment says which Python it uses."""
+    """Return whether a run's command or environment says which Python of the worker it uses."""
+    if run.job.docker_image:
+        return False
     program = PurePath(run.job.argv[0]).name if run.job.argv else ""
     return bool(program.startswith(INTERPRETERS) or run.job.venv or run.job.conda_env)
 

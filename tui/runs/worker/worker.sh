@@ -7,6 +7,7 @@
 #   command login worker.sh run.json    the job's text, its login environment, this script, the run's record
 #   attempt place boot tag cgroup oom   which attempt this is, on which worker and boot; marks of its processes
 #   alive card pid code why log         held open by the supervisor (`supervise`), which has `alive` locked while it lives
+#   container                           the label of the containers that the job runs in, if it does
 #   going armed|running|aborted cancel  how far the launch came, and whether a stop was asked for
 #   room|full noreserve trouble status  whether the disk has room; messages of the supervisor; how the run ended
 # Beside it lie keeper-WORKER, stopped-WORKER, on-end-WORKER and, from further attempts, attempts/N/WORKER.
@@ -197,6 +198,27 @@ sweep() {
     [ "$tt_rounds" -gt 3 ] && sleep 0.05
   done
   [ "$tt_empty" -ge 2 ]
+}
+
+# End and remove the run's container, if it has one, after a grace of $1 seconds: it is a process of Docker's daemon, and
+# `docker run` may have ended without it (docker/cli#5241, moby/moby#9098). Fails where it may be left, with the reason in
+# tt_why. A second removal at the same time fails, so that the list of containers decides.
+remove_container() {
+  read_line tt_line "$tt_d/container"
+  [ -n "$tt_line" ] || return 0
+  tt_why=$(exec 8>&- 9>&- 2>&1 </dev/null
+    timeout -s KILL $(($1 + 30)) sh -c '. "$1/login"
+      for tt_w in 1 2 3 4 5 6; do
+        tt_ids=$(docker container ls -aq --filter "label=$2") || exit
+        [ -n "$tt_ids" ] || exit 0
+        [ "$tt_w" = 1 ] || sleep 0.5
+        docker stop -t "$3" $tt_ids >/dev/null 2>&1
+        tt_why=$(docker rm -f $tt_ids 2>&1 >/dev/null)
+      done
+      echo "$tt_why"
+      exit 1' sh "$tt_d" "$tt_line" "$1") && return
+  tt_why=${tt_why:-docker does not answer}
+  return 1
 }
 
 alive() { [ -e "$tt_d/alive" ] && ! flock -n -s "$tt_d/alive" true; }
@@ -660,6 +682,12 @@ job() {
   tt_g=20
   [ "${tt_w:-0}" -le 20 ] || tt_g=$tt_w
   sweep "$tt_g" marked
+  tt_said=
+  until remove_container $((tt_g / 10)); do
+    [ "$tt_why" = "$tt_said" ] || echo "tpu-tui: the container may be left: $tt_why"
+    tt_said=$tt_why
+    sleep 5
+  done
   echo swept >&6
 }
 
@@ -970,8 +998,11 @@ stop() {
   esac
   { echo "$1" >cancel.new && mv cancel.new cancel; } 2>/dev/null || true >cancel
   [ -e going ] || { members; [ -z "$tt_members" ] && { say "$tt_never"; exit 0; }; }
+  now; tt_end=$((tt_now + $1 * 10))
   sweep "$1" all
   tt_swept=$?
+  now; [ "$tt_now" -lt "$tt_end" ] || tt_end=$tt_now
+  remove_container $(((tt_end - tt_now) / 100)) || unconfirmed "its container may be left: $(brief "$tt_why")"
   # Any process that holds the job's output open keeps the supervisor: search again until it has ended.
   now; tt_patience=$((tt_now + 4000))
   until supervisor_ended || { now && [ "$tt_now" -ge "$tt_patience" ]; }; do
