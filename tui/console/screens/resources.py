@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from tui.console import intents
 from tui.console.data.resources import RESOURCES
 from tui.console.render.describe import format_document
-from tui.console.render.equivalent_commands import command_line, make_command_rows
+from tui.console.render.equivalent_commands import make_command_rows
 from tui.console.render.resource_rows import RESOURCE_COLUMNS, count_resources, make_resource_row
 from tui.console.screens.base import MainScreen, apply_breakpoints, is_on_top
 from tui.console.screens.equivalents import EquivalentsDialog
@@ -23,6 +23,7 @@ from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tables.line_table import LineTable
 from tui.console.widgets.tables.row_table import RowTable
 from tui.pod.resources import CloudResource
+from tui.settings.command_line import command_line
 
 
 class ResourcesScreen(MainScreen):
