@@ -23,13 +23,15 @@ _NUMBER = re.compile(
     rb"(?:(?<![\w.])|(?<=(?<!\d)[sS]))[-+]?(?:\d{1,3}(?:,\d{3}){1,4}(?![\d,])(?:\.\d{1,20})?|\d{1,20}(?:\.\d{0,20})?"
     rb"(?:[eE][-+]?\d{1,3})?|[nN]a[nN]|NAN|[iI]nf(?:inity)?)(?!\w|\.\d)"
 )
-_NAME = re.compile(rb"[A-Za-z_][\w/.@-]{0,60}(?: [(\[]?[A-Za-z_][\w/.@-]{0,60}[)\]]?){0,7}(?=(?:[^\w,;\x80-\xff]|\xef\xbc\x9a|\xe2\x86\x92){0,40}$)")
+_NAME = re.compile(rb"[A-Za-z_][\w/.@-]{0,60}(?: (?:[A-Za-z_][\w/.@-]{0,60}|\([A-Za-z_]\w{0,20}\))){0,7}(?=(?:[^\w,;\x80-\xff]|\xef\xbc\x9a|\xe2\x86\x92){0,40}$)")
 _WORD = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SENTENCE_END = re.compile(rb"(?<=[A-Za-z]{5})\. ")
 _OUT_OF = re.compile(rb"\s{0,4}(?:/|of|out of)\s{0,12}$")
 _PLACE_LEAD = re.compile(rb"(?:^|[\[(<|]|[:>\]-] |\brain(?:ing)?[ :]{1,2})\s{0,12}$")
 _COUNT = re.compile(rb"\d{1,12}(?:,\d{3}){0,3}(?:\.0{1,6})?$")
 _MENTIONS_LOSS = re.compile(rb"(?!.*(?:train_|_)runtime)(?=.*(?i:loss|cost|xent|entropy))")
+_BEST_TAG = re.compile(rb"[^\w\n]{0,8}(?i:new )?(?i:best)[\]*:! ]{1,4}(?=\w)")
+"""A line's beginning that only praises the epoch."""
 _LISTED = re.compile(
     rb"([A-Za-z_@]{1,20}(?:([/|])[A-Za-z_@]{1,20})(?:\2[A-Za-z_@]{1,20}){0,6})\s?[:=]\s{0,4}"
     rb"([-+\d.eE]{1,24}(?:\s{0,4}\2\s{0,4}[-+\d.eE]{1,24}){1,7})"
@@ -264,7 +266,7 @@ def _main(parts: Sequence[Value]) -> Value | None:
     """Return the one of several losses that alone is a model's own; None if more could be."""
     if len({part.words for part in parts}) == 1:
         return parts[0] if _words("partial").isdisjoint(parts[0].words) else None
-    main = [part for part in parts if _words("partial").isdisjoint(part.words)]
+    main = [part for part in parts if _words("auxiliary").isdisjoint(part.words)]
     return main[0] if len({part.words for part in main}) == 1 else None
 
 
@@ -277,7 +279,10 @@ def _is_training(text: bytes, loss: Value) -> bool:
     """Whether nothing before a loss, or right behind it, says that it is an evaluation's."""
     if _EVALUATED_BEHIND.match(text, loss.end):
         return False
-    return _evaluation().search(text, 0, loss.start) is None
+    start = 0
+    if not _words("train").isdisjoint(loss.words) and (tag := _BEST_TAG.match(text)):
+        start = tag.end()
+    return _evaluation().search(text, start, loss.start) is None
 
 
 def _choose_step(text: bytes, values: Sequence[Value], epoch: Value | None, loss: Value) -> Value | None:
