@@ -121,7 +121,7 @@ class Dialect:
     rate: RateKind = RateKind.UNKNOWN
     """What its `rate` counts, for one core or all; unknown: the words beside the number decide."""
     moment: str = ""
-    """For epochs: `begin` (samples follow) or `end` (samples came before)."""
+    """For epochs: `begin` (samples of all cores follow), `end` (they came before) or `above` (steps below it)."""
     ignored_loss: float | None = None
     """A printed loss that means there is none (torchtitan's pipeline stages print -1)."""
     reach: int = LONGEST
