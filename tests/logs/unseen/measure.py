@@ -23,7 +23,7 @@ else:
     import tomli as tomllib
 
 _DATA_DIR = Path(__file__).parent
-_SETS = ("first", "november_24", "issues_november_24")
+SETS = ("first", "november_24", "issues_november_24")
 _FIELDS = ("epoch", "step", "loss", "rate")
 _TOLERANCE = 1e-6
 
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.logs.unseen.measure", description=__doc__)
     parser.add_argument("-v", "--verbose", action="store_true", help="print what differs")
     verbose = parser.parse_args(arguments).verbose
-    for name in _SETS:
+    for name in SETS:
         excerpts = list(load_excerpts(name))
         results = [measure(excerpt) for excerpt in excerpts]
         hidden = [is_held_out(name, place, excerpt) for place, excerpt in enumerate(excerpts, 1)]

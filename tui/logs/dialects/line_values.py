@@ -146,7 +146,7 @@ def _listed(plain: bytes) -> Iterator[Value]:
         is_loss = any(b"loss" in name.lower() for name in names) or b"loss" in words
         if is_loss and len(names) == len(places):
             for name, (start, end) in zip(names, places, strict=True):
-                yield Value(start, end, (*_split(name), *words))
+                yield Value(start, end, (*_split(name), *words), name_start=match.start())
 
 
 @lru_cache(maxsize=1024)

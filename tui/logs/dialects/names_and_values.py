@@ -220,7 +220,7 @@ def _is_training(text: bytes, loss: Value) -> bool:
     start = 0
     if not words_meaning("train").isdisjoint(loss.words) and (tag := _BEST_TAG.match(text)):
         start = tag.end()
-    return _evaluation().search(text, start, loss.start) is None
+    return _evaluation().search(text, start, max(start, loss.name_start)) is None
 
 
 def _choose_count(text: bytes, values: Sequence[Value], kind: str, start: int) -> Value | None:
