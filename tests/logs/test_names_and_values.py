@@ -91,6 +91,29 @@ NO_SAMPLES = [
 ]
 
 
+BLOCKS = [
+    ('step,loss,lr\n10,0.5,0.1\n20,0.4,0.1', (None, 20, 0.4)),
+    ('epoch,train_loss,val_loss\n1,0.5,0.6\n2,0.4,0.5', (2, None, 0.4)),
+    ('Epoch  Train Loss  Val Loss\n1      0.5         0.6\n2      0.4         0.5', (2, None, 0.4)),
+    ('{"step": 10, "loss": 0.5}\n{"step": 20, "loss": 0.4}', (None, 20, 0.4)),
+    ('step 20\n  loss: 0.4\n  lr: 0.1\nstep 30\n  loss: 0.3\n  lr: 0.1', (None, 30, 0.3)),
+    ('Epoch 1/2\nstep 10 loss 0.5\nValidation:\nstep 10 loss 0.9\nEpoch 2/2\nstep 10 loss 0.4', (2, 10, 0.4)),
+    ('Epoch 1\ntrain loss 0.5\nval loss 0.6\nEpoch 2\ntrain loss 0.4\nval loss 0.5', (2, None, 0.4)),
+    ('Epoch 1\n  training loss = 0.5\n  validation loss = 0.6\nEpoch 2\n  training loss = 0.4\n', (2, None, 0.4)),
+    ('Epoch 2 started\nbatch 10: loss 0.4\nbatch 20: loss 0.3', (2, 20, 0.3)),
+    ('--- Epoch 2 ---\n10/100 loss=0.4\n20/100 loss=0.3', (2, 20, 0.3)),
+    ('Starting epoch 2\n[10/100] loss: 0.4\n[20/100] loss: 0.3', (2, 20, 0.3)),
+    ('epoch: 2\nTrain: loss 0.4 acc 0.8\nTest: loss 0.5 acc 0.7', (2, None, 0.4)),
+    ('step: 20, loss: 0.4\neval step: 20, loss: 0.9\n', (None, 20, 0.4)),
+    ('step 20: loss 0.4\nval loss: 0.9 at step 20\n', (None, 20, 0.4)),
+    ('step 20: train loss 0.4, val loss 0.5\nstep 40: train loss 0.3, val loss 0.4', (None, 40, 0.3)),
+    ('Rank 0: step 20 loss 0.4\n', (None, 20, 0.4)),
+    ('Epoch 2\nTraining loss: 0.4\nValidation loss: 0.5\n', (2, None, 0.4)),
+    ('Epoch 2 | time 10.1s\n\ttrain_loss 0.4\n\tval_loss 0.5', (2, None, 0.4)),
+    ('Epoch 2 Average train loss 0.4\nEpoch 2 Average val loss 0.5', (2, None, 0.4)),
+]  # fmt: skip
+
+
 def rows_of(*lines: str) -> list[tuple[int | None, int | None, float | None]]:
     demux = Demux()
     demux.feed(None, "".join(f"{line}\n" for line in lines).encode())
@@ -106,6 +129,11 @@ def test_a_line_of_names_and_values_is_read(line: str, epoch: int | None, step: 
 @pytest.mark.parametrize("line", NO_SAMPLES)
 def test_what_only_looks_like_training_is_no_sample(line: str) -> None:
     assert rows_of(line) == []
+
+
+@pytest.mark.parametrize(("text", "row"), BLOCKS)
+def test_blocks_of_lines_are_read(text: str, row: tuple[int | None, int | None, float]) -> None:
+    assert rows_of(*text.split("\n")) == [row]
 
 
 def test_steps_below_a_heading_are_of_its_epoch() -> None:
