@@ -70,4 +70,4 @@ def test_every_file_is_read_and_installed_with_the_package() -> None:
 def test_a_trial_shows_what_a_dialect_of_the_catalogue_reads() -> None:
     _, trials = try_dialects([b"Step... (25 / 1000 | Loss: 2.125, Learning Rate: 1e-05)"], BUILT_IN)
     (trial,) = (trial for trial in trials if trial.matched)
-    assert (trial.name, trial.examples[0][1]) == ("Flax examples", {"step": "25", "loss": "2.125"})
+    assert (trial.name, trial.examples[0][1]) == ("names and values", {"step": "25", "loss": "2.125"})

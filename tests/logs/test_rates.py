@@ -7,6 +7,7 @@ from tui.logs.demux import Demux
 from tui.logs.dialects.registry import BUILT_IN
 from tui.logs.dialects.user_dialects import user_dialects
 from tui.logs.snapshot import Snapshot
+from tui.logs.state.rate_kinds import RateKind
 
 
 def read(*logs: str, dialects: object = None) -> Snapshot:
@@ -73,6 +74,21 @@ def test_a_rate_says_what_it_counts(line: str, unit: str | None, rate: float, to
     assert snapshot.rate_unit == unit
     assert snapshot.rate_median == pytest.approx(rate)
     assert snapshot.rate_total == (None if total is None else pytest.approx(total))
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("step   10/18865 | loss 7.0 (+nanz)| norm 15.3 | 3056.3 ms | 42.6% bf16 MFU | 1700 tok/s", "OF_ALL"),
+        ("step: 10  acc: 0  loss: 10.1  grad: 1.2e+00  flops: 2.1e+14  wps: 4.2e+04  iter: 0.5", "A_DEVICE"),
+        ("iteration: 10 / 100 | tokens_per_sec: 22.8K | tokens_per_sec_per_gpu: 11.4K | lm_loss: 2.38", "OF_ALL"),
+        ("step 9 | epoch 0 | loss 0.7974 | tps 11278.56(1409.82/gpu) | num_label_tokens 21541", "OF_ALL"),
+        ("Speed 1200.12 samples/sec   Loss 21.5   LearningRate 0.1   Epoch: 0   Global Step: 100", "OF_ALL"),
+    ],
+)  # fmt: skip
+def test_trainers_that_print_the_rate_of_all_or_of_a_device_are_known(line: str, kind: str) -> None:
+    (found,) = read(line).rate_kind.tolist()
+    assert RateKind(found).name.endswith(kind)
 
 
 def test_rates_of_different_units_have_neither_sum_nor_median_nor_unit() -> None:

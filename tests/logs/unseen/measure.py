@@ -8,6 +8,8 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from operator import not_
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,7 @@ else:
     import tomli as tomllib
 
 _DATA_DIR = Path(__file__).parent
-_SETS = ("first", "november_24")
-_HELD_OUT_SET = "november_24"
+SETS = ("first", "november_24", "issues_november_24")
 _FIELDS = ("epoch", "step", "loss", "rate")
 _TOLERANCE = 1e-6
 
@@ -146,9 +147,9 @@ def _all_shown(rows: Sequence[CoreRow]) -> str:
     return ", ".join(map(_shown_row, rows)) or "no sample"
 
 
-def is_held_out(name: str, place: int) -> bool:
-    """Whether the excerpt at a place of a set (from 1) is one whose differences are never printed."""
-    return name == _HELD_OUT_SET and place % 2 == 0
+def is_held_out(name: str, place: int, excerpt: dict[str, Any]) -> bool:
+    """Whether an excerpt, at a place of a set (from 1), is one whose differences are never printed."""
+    return (name == "november_24" and place % 2 == 0) or (name == "issues_november_24" and not excerpt.get("open"))
 
 
 def _report(title: str, results: Sequence[Result]) -> None:
@@ -163,14 +164,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.logs.unseen.measure", description=__doc__)
     parser.add_argument("-v", "--verbose", action="store_true", help="print what differs")
     verbose = parser.parse_args(arguments).verbose
-    for name in _SETS:
-        results = [measure(excerpt) for excerpt in load_excerpts(name)]
-        held_out = [result for place, result in enumerate(results, 1) if is_held_out(name, place)]
-        known = [result for place, result in enumerate(results, 1) if not is_held_out(name, place)]
+    for name in SETS:
+        excerpts = list(load_excerpts(name))
+        results = [measure(excerpt) for excerpt in excerpts]
+        hidden = [is_held_out(name, place, excerpt) for place, excerpt in enumerate(excerpts, 1)]
+        held_out, known = list(compress(results, hidden)), list(compress(results, map(not_, hidden)))
         _report(name, results)
         if held_out:
-            _report(f"{name}, open half", known)
-            _report(f"{name}, held-out half", held_out)
+            _report(f"{name}, open part", known)
+            _report(f"{name}, held-out part", held_out)
         for result in known if verbose else ():
             for sign, differences in (("-", result.rows), ("~", result.details)):
                 for difference in differences:

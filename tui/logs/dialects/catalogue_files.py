@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,13 @@ class Catalogue:
     """Texts that patterns refer to by name."""
     texts: Mapping[str, tuple[str, ...]]
     """Lists of texts that `contains` refers to by name."""
+    orders: Mapping[str, tuple[bytes, ...]]
+    """Words of names by what they mean, in their order."""
+
+    @cached_property
+    def words(self) -> Mapping[str, frozenset[bytes]]:
+        """Return the words of names by what they mean."""
+        return {kind: frozenset(words) for kind, words in self.orders.items()}
 
 
 @lru_cache(maxsize=1)
@@ -52,13 +59,15 @@ def read_catalogue() -> Catalogue:
     entries: list[Mapping[str, Any]] = []
     parts: dict[bytes, bytes] = {}
     texts: dict[str, tuple[str, ...]] = {}
+    words: dict[str, tuple[bytes, ...]] = {}
     for name in FILES:
         content = tomllib.loads((CATALOGUE_DIR / f"{name}.toml").read_text(encoding="utf-8"))
         defaults = {"reach": content["reach"]} if "reach" in content else {}
         entries += ({**defaults, **entry} for entry in content.get("dialect", ()))
         parts |= {part.encode(): join_pattern(text) for part, text in content.get("parts", {}).items()}
         texts |= {f"(?&{key})": tuple(some) for key, some in content.get("texts", {}).items()}
-    return Catalogue(tuple(entries), parts, texts)
+        words |= {key: tuple(text.encode().split()) for key, text in content.get("words", {}).items()}
+    return Catalogue(tuple(entries), parts, texts, words)
 
 
 def join_pattern(pattern: str | list[str]) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tui.errors import UsageError
 from tui.logs.dialects.catalogue_files import expand_parts
+from tui.logs.dialects.names_and_values import NamesAndValues
 from tui.logs.state.rate_kinds import RateKind
 
 COLUMNS = ("core", "device", "epoch", "step", "loss", "rate", "global_rate", "clock", "worker")
@@ -120,7 +121,7 @@ class Dialect:
     rate: RateKind = RateKind.UNKNOWN
     """What its `rate` counts, for one core or all; unknown: the words beside the number decide."""
     moment: str = ""
-    """For epochs: `begin` (samples follow) or `end` (samples came before)."""
+    """For epochs: `begin` (samples of all cores follow), `end` (they came before) or `above` (steps below it)."""
     ignored_loss: float | None = None
     """A printed loss that means there is none (torchtitan's pipeline stages print -1)."""
     reach: int = LONGEST
@@ -132,6 +133,8 @@ class Dialect:
     hints_end: bool = False
     """Whether no word may follow the hint in a line: many lines name a step, and few end with it."""
 
+    grammar: str = ""
+    """The role of the lines of names and values that match, in place of a pattern (see `LineReading.role`)."""
     own_pattern: OwnPattern | None = None
     """The pattern of a profile's dialect, which may match what stands before a line's own text, too."""
 
@@ -143,6 +146,8 @@ class Dialect:
     @cached_property
     def pattern(self) -> LinePattern:
         """Return the pattern, compiled when the first line is tried: most logs are of one dialect."""
+        if self.grammar:
+            return NamesAndValues(self.grammar)
         return self.own_pattern or re.compile(expand_parts(self.source))
 
 

@@ -82,7 +82,9 @@ class Matcher:
                 for each in found:
                     values = each.values(text)
                     self._record_epoch(dialect, values)
-                    self._stage.begin_epoch(self._where(stream, each, text)[0], int(values["epoch"]))
+                    self._stage.begin_epoch(
+                        self._where(stream, each, text)[0], int(values["epoch"]), is_heading=dialect.moment == "above"
+                    )
             elif dialect.kind is Kind.SECTION:
                 self._section(self._where(stream, found[0], text)[0], "training" in found[0].values(text))
                 self._take_beneath(stream, own_text, now)
@@ -153,6 +155,8 @@ class Matcher:
             slot = self._state.slot_for(_count(values["worker"]), None)
         if dialect.role.has_epoch_above:
             epoch = self._stage.epoch_of(slot)
+        elif epoch == UNKNOWN and step != UNKNOWN:
+            epoch = self._stage.heading_of(slot)
         known = (
             (HAS_LOSS if has_loss else 0)
             | (0 if rate is None else HAS_RATE)

@@ -27,7 +27,7 @@ __all__ = [
     "try_dialects",
 ]
 
-_VALUES = ("moment", "ignored_loss", "reach", "last_only", "hints_end")
+_VALUES = ("moment", "ignored_loss", "reach", "last_only", "hints_end", "grammar")
 
 
 def make_dialect(name: str, entry: Mapping[str, Any], **more: Any) -> Dialect:
@@ -39,7 +39,7 @@ def make_dialect(name: str, entry: Mapping[str, Any], **more: Any) -> Dialect:
         name,
         Kind(entry.get("kind", Kind.SAMPLE.value)),
         tuple(each.encode() for text in texts for each in named.get(text, (text,))),
-        join_pattern(entry["pattern"]),
+        join_pattern(entry.get("pattern", "")),
         role=Role(entry.get("role", Role.SAMPLE.value)),
         rate=RateKind[entry.get("rate", RateKind.UNKNOWN.name).upper()],
         **{"reach": LOOSE_REACH} | {field: entry[field] for field in _VALUES if field in entry} | more,

@@ -43,6 +43,8 @@ class _WorkerState:
 
     epoch: int = UNKNOWN
     """The epoch that a line of its own named last."""
+    heading: int = UNKNOWN
+    """The epoch of the last heading, which is that of the steps below it."""
     is_epoch_new: bool = False
     """Whether an epoch was named, and no loss printed since."""
     full_bar: tuple[int, bytes] | None = None
@@ -101,11 +103,13 @@ class TrainingStage:
     def restart(self) -> None:
         """Note that the job was started again, perhaps during an evaluation: it trains, from an earlier step."""
         for worker in self._workers.values():
-            worker.evaluation = None
+            worker.evaluation, worker.heading = None, UNKNOWN
 
-    def begin_epoch(self, slot: int, epoch: int) -> None:
-        """Note that a worker named an epoch, whose training follows."""
+    def begin_epoch(self, slot: int, epoch: int, *, is_heading: bool = False) -> None:
+        """Note that a worker named an epoch, whose training follows; `is_heading` if its steps do not name it."""
         worker = self._worker(slot)
+        if is_heading:
+            worker.heading = epoch
         worker.epoch, worker.is_epoch_new = epoch, True
         worker.full_bar = worker.evaluation = None
 
@@ -122,6 +126,10 @@ class TrainingStage:
     def epoch_of(self, slot: int) -> int:
         """Return the epoch that a worker named last."""
         return self._worker(slot).epoch
+
+    def heading_of(self, slot: int) -> int:
+        """Return the epoch of the last heading of a worker."""
+        return self._worker(slot).heading
 
     def join_parts(self, slot: int, dialect: str, values: Mapping[str, bytes]) -> Mapping[str, bytes] | None:
         """Add values to the sample that a worker prints over several lines; return it once step and loss are known.

@@ -36,7 +36,7 @@ class EpochBook:
 
     def anchor(self, epoch: int, moment: str, table: CoreTable) -> None:
         """Note that a line named an epoch: `begin` before its samples, `end` after them."""
-        if not moment or (epoch, moment) in self._anchored:
+        if moment not in ("begin", "end") or (epoch, moment) in self._anchored:
             return
         self._anchored[(epoch, moment)] = None
         while len(self._anchored) > 2 * MOST_EPOCHS:

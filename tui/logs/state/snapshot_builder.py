@@ -45,7 +45,7 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     """Return the sorted view of everything known; `partial` says that some workers' lines were read further."""
     table = state.table
     numbers = worker_numbers(state.sources)
-    cores = _cores(table, numbers)
+    cores = _cores(table, numbers, alike=are_named_alike(state.sources))
     rows, slots = cores.rows, cores.slots
     workers = numbers[slots]
     core = table.column("core")[rows]
@@ -118,7 +118,13 @@ def worker_numbers(sources: Sequence[LogSource]) -> Ints:
     return numbers
 
 
-def _cores(table: CoreTable, numbers: Ints) -> _Cores:
+def are_named_alike(sources: Sequence[LogSource]) -> bool:
+    """Whether several hosts, which only their addresses distinguish, all bear one number."""
+    hosts = {(slot.number, slot.address) for slot in sources if slot.number is not None and slot.address is not None}
+    return len(hosts) > 1 and len({number for number, _address in hosts}) == 1
+
+
+def _cores(table: CoreTable, numbers: Ints, *, alike: bool) -> _Cores:
     """Return which rows are shown: the newest of each core; `numbers` gives the worker of each slot."""
     core, slot = table.column("core"), table.column("slot")
     every = np.flatnonzero(~_only_sum_up(table, numbers))
@@ -131,7 +137,7 @@ def _cores(table: CoreTable, numbers: Ints) -> _Cores:
     rows, slots = [single], [slot[single]]
     for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
         if size > 1:
-            chosen = _choose(table, order[start : start + size], numbers)
+            chosen = _choose(table, order[start : start + size], numbers, alike=alike)
             rows.append(chosen.rows)
             slots.append(chosen.slots)
     return _Cores(np.concatenate(rows), np.concatenate(slots))
@@ -148,11 +154,15 @@ def _only_sum_up(table: CoreTable, numbers: Ints) -> Bools:
     return summing
 
 
-def _choose(table: CoreTable, group: Ints, numbers: Ints) -> _Cores:
-    """Return which of several rows with one ordinal (or all without one) are cores of their own."""
+def _choose(table: CoreTable, group: Ints, numbers: Ints, *, alike: bool) -> _Cores:
+    """Return which of several rows with one ordinal (or all without one) are cores of their own.
+
+    Hosts that are named `alike` count their cores each from 0; that they are not one host that was made again shows
+    in their devices.
+    """
     slot, device = table.column("slot")[group], table.column("device")[group]
     worker = numbers[slot]
-    if _one_process_for_all(worker, device):
+    if _one_process_for_all(worker, device) or (alike and len(np.unique(device)) == len(device)):
         return _Cores(group, slot)
     first, last, count = (table.column(name)[group] for name in ("first", "last", "count"))
     newest = int(np.argmax(last))

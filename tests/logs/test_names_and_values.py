@@ -1,0 +1,168 @@
+"""Homemade lines that the grammar of names and values reads, and lines like them that are no training."""
+
+from __future__ import annotations
+
+import pytest
+
+from tui.logs.demux import Demux
+from tui.logs.dialects.names_and_values import read_line
+
+pytestmark = pytest.mark.py310
+
+READ = [
+    ('Epoch 3 | Batch 120/391 | Loss 0.5123 | Acc 81.2', 3, 120, 0.5123),
+    ('epoch=3 step=120 train_loss=0.5123 val_loss=0.6123', 3, 120, 0.5123),
+    ('step 120 - loss: 0.5123 - lr: 1e-4 - tok/s: 12345', None, 120, 0.5123),
+    ('[Step 120/5000] loss=0.5123 (avg 0.6) | 12.3 samples/s', None, 120, 0.5123),
+    ("Iter 120: loss = tensor(0.5123, device='xla:0', grad_fn=<X>)", None, 120, 0.5123),
+    ('2024-01-01 10:00:00 | train | epoch 3 | 120/391 batches | loss 0.5123 | 45.1 ms/batch', 3, 120, 0.5123),
+    ('| epoch   3 |   200/ 2983 batches | lr 5.00 | ms/batch 33.30 | loss  5.12 | ppl   166.8', 3, 200, 5.12),
+    ('Ep 3, it 120/391, loss: 0.5123, time: 0.33', 3, 120, 0.5123),
+    ("{'epoch': 3, 'step': 120, 'loss': 0.5123, 'lr': 0.001}", 3, 120, 0.5123),
+    ("OrderedDict([('epoch', 3), ('step', 120), ('loss', 0.5123)])", 3, 120, 0.5123),
+    ('{"train": {"loss": 0.5123, "step": 120}}', None, 120, 0.5123),
+    ("Training step 120: {'loss': 0.5123, 'grad_norm': 1.0}", None, 120, 0.5123),
+    ("step: 120, metrics: {'loss': Array(0.5123, dtype=float32), 'accuracy': 0.81}", None, 120, 0.5123),
+    ('I0101 10:00:00.000000 1234 train.py:100] [120] loss=0.5123, steps_per_sec=2.0', None, 120, 0.5123),
+    ('train: epoch: 0003, iter: 000120, loss: 0.5123', 3, 120, 0.5123),
+    ('Epoch 3/10, Iteration 120/391, Training Loss: 0.5123, LR: 0.001', 3, 120, 0.5123),
+    ('Epoch 3, global step 120: train loss 0.5123, smoothed 0.6', 3, 120, 0.5123),
+    ('After 120 steps, loss is 0.5123', None, 120, 0.5123),
+    ('120 steps: loss 0.5123', None, 120, 0.5123),
+    ('Loss at step 120: 0.5123', None, 120, 0.5123),
+    ('Step: 120 | Time: 0.31s | Loss: 0.5123 | Mem: 12.3GB | MFU: 41%', None, 120, 0.5123),
+    ('=> Epoch: 3, loss: 0.5123, acc: 0.81', 3, None, 0.5123),
+    ('Epoch 3 train loss: 0.5123, valid loss: 0.61, time 12s', 3, None, 0.5123),
+    ('Epoch 3 - avg_train_loss: 0.5123  avg_val_loss: 0.61  time: 12s', 3, None, 0.5123),
+    ('Epoch: 3 Loss/train: 0.5123 Loss/val: 0.6', 3, None, 0.5123),
+    ('[Train] Epoch 3, loss 0.5123', 3, None, 0.5123),
+    ('epoch 3 total loss 0.5123 cls loss 0.1 box loss 0.4', 3, None, 0.5123),
+    ('10:00:01 worker 3: step 120 | loss 0.5123', None, 120, 0.5123),
+    ('[host 2] step=120 loss=0.5123', None, 120, 0.5123),
+    ('Global step 120 Train loss 0.5123 Tokens/sec 12345.6', None, 120, 0.5123),
+    ('step 1,200 loss 0.5123', None, 1200, 0.5123),
+    ('step 1.2k loss 0.5123', None, 1200, 0.5123),
+    ('Epoch 3:  31%|###   | 120/391 [00:10<00:20, 12.0it/s, loss=0.5123, acc=0.8]', 3, 120, 0.5123),
+    ('Training Epoch 3:  31%|###   | 120/391 [00:10<00:20, 12.0it/s, train_loss=0.512]', 3, 120, 0.512),
+    ('loss=0.5123:  31%|###   | 120/391 [00:10<00:20, 12.0it/s]', None, 120, 0.5123),
+    ('train_step=120, train_loss=0.5123, train_ppl=1.6', None, 120, 0.5123),
+    ('update 120 nll 0.5123', None, 120, 0.5123),
+    ('Epoch 3 Step 120 Cross Entropy 0.5123', 3, 120, 0.5123),
+    ('step=120 mlm_loss=0.5123 lr=0.1', None, 120, 0.5123),
+    ('Step 120, Minibatch Loss= 0.5123, Training Accuracy= 0.812', None, 120, 0.5123),
+    ('Train epoch 3 [120/391] loss=0.5123', 3, 120, 0.5123),
+    ('(3/10)(120/391) loss: 0.5123', 3, 120, 0.5123),
+    ('[3/10][120/391] Loss: 0.5123', 3, 120, 0.5123),
+    ('[Epoch 3/10] [Batch 120/391] [loss: 0.5123]', 3, 120, 0.5123),
+    ('epoch 3 batch 120 of 391 loss 0.5123', 3, 120, 0.5123),
+    ('INFO:trainer:epoch 3 step 120 loss 0.5123', 3, 120, 0.5123),
+    ('Batch 120, Loss: 0.5123', None, 120, 0.5123),
+    ('Episode: 120, Loss: 0.5123, Reward: 10.0', None, 120, 0.5123),
+    ('n_iter: 120 loss: 0.5123', None, 120, 0.5123),
+    ('Epoch #3 loss: 0.5123', 3, None, 0.5123),
+    ('Epoch 3 completed. Average loss: 0.5123', 3, None, 0.5123),
+    ('Epoch 3 finished in 12.3s, loss=0.5123', 3, None, 0.5123),
+    ('---> epoch 3, average loss = 0.5123', 3, None, 0.5123),
+    ('Epoch 3 Loss 0.5123 Time 12.1', 3, None, 0.5123),
+    ('epoch: 3 train_loss: 0.5123 test_loss: 0.61', 3, None, 0.5123),
+    ('epoch 3 :: loss 0.5123 :: acc 0.81', 3, None, 0.5123),
+    ('Epoch 3 -> loss 0.5123', 3, None, 0.5123),
+    ('Epoch 3 → Loss: 0.5123', 3, None, 0.5123),
+    ("Epoch 3: {'loss': 0.5123}", 3, None, 0.5123),
+]  # fmt: skip
+
+NO_SAMPLES = [
+    "Test Epoch 3: loss 0.5123",
+    "Eval step 120 loss 0.5123",
+    "validation loss at step 120: 0.5123",
+    "Best loss 0.5123 at epoch 3",
+    "Saved checkpoint step 120 loss 0.5123",
+    "step 120: learning rate 0.0001",
+    "steps: 1000 lr: 0.1 loss: mse",
+    "Loaded model from epoch 3 (loss 0.5123)",
+    "Config: epochs=10, batch_size=32, loss=0.5",
+    "loss_weight=0.5 step=120",
+    "Early stopping at epoch 3 with loss 0.5",
+    "Step: 100 Q_loss: 0.5 V_loss: 0.6 A_loss: 0.7",
+    "Epoch[0] Time cost=28.650",
+    "iter 120 loss weight: 0.5",
+    "step 120 eta 0.5 loss_scale 1024.0",
+    "Phase: Training, Epoch: 3, Cross-Entropy: 7,081955E+12",
+]
+
+
+BLOCKS = [
+    ('step,loss,lr\n10,0.5,0.1\n20,0.4,0.1', (None, 20, 0.4)),
+    ('epoch,train_loss,val_loss\n1,0.5,0.6\n2,0.4,0.5', (2, None, 0.4)),
+    ('Epoch  Train Loss  Val Loss\n1      0.5         0.6\n2      0.4         0.5', (2, None, 0.4)),
+    ('{"step": 10, "loss": 0.5}\n{"step": 20, "loss": 0.4}', (None, 20, 0.4)),
+    ('step 20\n  loss: 0.4\n  lr: 0.1\nstep 30\n  loss: 0.3\n  lr: 0.1', (None, 30, 0.3)),
+    ('Epoch 1/2\nstep 10 loss 0.5\nValidation:\nstep 10 loss 0.9\nEpoch 2/2\nstep 10 loss 0.4', (2, 10, 0.4)),
+    ('Epoch 1\ntrain loss 0.5\nval loss 0.6\nEpoch 2\ntrain loss 0.4\nval loss 0.5', (2, None, 0.4)),
+    ('Epoch 1\n  training loss = 0.5\n  validation loss = 0.6\nEpoch 2\n  training loss = 0.4\n', (2, None, 0.4)),
+    ('Epoch 2 started\nbatch 10: loss 0.4\nbatch 20: loss 0.3', (2, 20, 0.3)),
+    ('--- Epoch 2 ---\n10/100 loss=0.4\n20/100 loss=0.3', (2, 20, 0.3)),
+    ('Starting epoch 2\n[10/100] loss: 0.4\n[20/100] loss: 0.3', (2, 20, 0.3)),
+    ('epoch: 2\nTrain: loss 0.4 acc 0.8\nTest: loss 0.5 acc 0.7', (2, None, 0.4)),
+    ('step: 20, loss: 0.4\neval step: 20, loss: 0.9\n', (None, 20, 0.4)),
+    ('step 20: loss 0.4\nval loss: 0.9 at step 20\n', (None, 20, 0.4)),
+    ('step 20: train loss 0.4, val loss 0.5\nstep 40: train loss 0.3, val loss 0.4', (None, 40, 0.3)),
+    ('Rank 0: step 20 loss 0.4\n', (None, 20, 0.4)),
+    ('Epoch 2\nTraining loss: 0.4\nValidation loss: 0.5\n', (2, None, 0.4)),
+    ('Epoch 2 | time 10.1s\n\ttrain_loss 0.4\n\tval_loss 0.5', (2, None, 0.4)),
+    ('Epoch 2 Average train loss 0.4\nEpoch 2 Average val loss 0.5', (2, None, 0.4)),
+]  # fmt: skip
+
+
+def rows_of(*lines: str) -> list[tuple[int | None, int | None, float | None]]:
+    demux = Demux()
+    demux.feed(None, "".join(f"{line}\n" for line in lines).encode())
+    demux.finish()
+    return [(row.epoch, row.step, row.loss) for row in demux.snapshot().rows()]
+
+
+@pytest.mark.parametrize(("line", "epoch", "step", "loss"), READ)
+def test_a_line_of_names_and_values_is_read(line: str, epoch: int | None, step: int | None, loss: float) -> None:
+    assert rows_of(line) == [(epoch, step, loss)]
+
+
+@pytest.mark.parametrize("line", NO_SAMPLES)
+def test_what_only_looks_like_training_is_no_sample(line: str) -> None:
+    assert rows_of(line) == []
+
+
+@pytest.mark.parametrize(("text", "row"), BLOCKS)
+def test_blocks_of_lines_are_read(text: str, row: tuple[int | None, int | None, float]) -> None:
+    assert rows_of(*text.split("\n")) == [row]
+
+
+def test_steps_below_a_heading_are_of_its_epoch() -> None:
+    lines = ("epoch 3", "step 10 loss 0.5", "epoch 4", "step 20 loss 0.25")
+    assert rows_of(*lines[:2]) == [(3, 10, 0.5)]
+    assert rows_of(*lines) == [(4, 20, 0.25)]
+
+
+def test_steps_before_the_first_heading_have_no_epoch() -> None:
+    assert rows_of("step 10 loss 0.5", "Epoch 1:") == [(None, 10, 0.5)]
+
+
+def test_training_goes_on_after_a_test_in_small_letters() -> None:
+    lines = (
+        "epoch: 0, loss is: 0.5",
+        "testing in eval mode...",
+        "epoch: 0, loss is: 0.7",
+        "Now continue training...",
+    )
+    assert rows_of(*lines) == [(0, None, 0.5)]
+    assert rows_of(*lines, "epoch: 1, loss is: 0.25") == [(1, None, 0.25)]
+
+
+def test_what_is_read_depends_on_the_shape_of_a_line_alone() -> None:
+    for line, *_ in READ:
+        alike = line.encode().translate(bytes.maketrans(b"123456789", b"000000000"))
+        reading, other = read_line(line.encode()), read_line(alike)
+        assert (reading and reading.spans) == (other and other.spans)
+
+
+def test_long_lines_without_numbers_cost_little() -> None:
+    assert read_line(b"step of the loss and " * 90 + b"loss 0.5") is None

@@ -1,0 +1,33 @@
+"""The open excerpts of the unseen sets: all are read right but those that are listed here."""
+
+from __future__ import annotations
+
+from tests.logs.unseen.measure import SETS, compare_rows, is_held_out, load_excerpts, read_log
+
+MISSED = {
+    "37-yolov5-columns-cut-bar",
+    "66-bionemo-iteration",
+    "77-det3d-two-lines",
+    "estranet-twice-logged",
+    "grpo-sentences",
+    "hf-trainer-with-bar",
+    "melanoma-tpu-notebook",
+    "peptide-phases",
+    "pgnet-table",
+    "sagemaker-mpirank",
+    "speaker-two-lines",
+    "yolov7-nohup",
+}
+"""Excerpts that are not read right yet; one that is read right must leave this list."""
+
+
+def test_every_open_excerpt_is_read_right_but_the_known_ones() -> None:
+    missed = set()
+    for name in SETS:
+        for place, excerpt in enumerate(load_excerpts(name), 1):
+            if is_held_out(name, place, excerpt):
+                continue
+            _samples, rows = read_log(excerpt["text"])
+            if compare_rows(excerpt["last"], rows) and not (excerpt.get("none_is_right") and not rows):
+                missed.add(excerpt["id"])
+    assert missed == MISSED

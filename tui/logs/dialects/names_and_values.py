@@ -1,0 +1,271 @@
+"""The general grammar of names and values: what a homemade line says by the words before its numbers.
+
+A line is cut into numbers and the words before each of them. The words of a name decide what its number is; which
+words those are stands in the catalogue (`[words]` of grammar.toml).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from tui.logs.dialects.catalogue_files import expand_parts, read_catalogue
+from tui.logs.dialects.line_values import COUNT, Value, values_of, words_meaning
+
+_MENTIONS_LOSS = re.compile(rb"(?!.*(?:train|eval)_runtime)(?=.*(?i:loss|cost|xent|entropy|nll))")
+_BEST_TAG = re.compile(rb"[^\w\n]{0,8}(?i:new )?(?i:best)[\]*:! ]{1,4}(?=\w)")
+"""A line's beginning that only praises the epoch."""
+_NO_RECORD = re.compile(
+    rb".*rate ?[:=]\s{0,4}$|.{0,80}[a-z](?:Error|Exception|Warning):"
+    rb"|[^:=]{0,80}\b(?i:nan|inf)\b.{0,20}\b(?:at|in|detected|found)\b|.*\{.*train_loss.*epoch.{1,4}\d{1,9}\."
+)
+"""A line that was cut off behind a name; what an error or a check says; Transformers' summary of the whole run."""
+_EVALUATED_BEHIND = re.compile(rb"\s?\(?(?:on|for|in) (?:the )?(?:val|test|dev|eval|held)")
+_NEUTRAL_UNIT = re.compile(rb"[ \t]{0,8}(?:$|[^\w%\s]|(?=[A-Za-z_\d+-])(?<=[ \t]))|(?=\s)")
+
+
+@dataclass(frozen=True, slots=True)
+class LineReading:
+    """What a line says of a training step: a match of the grammar (see `LineMatch`)."""
+
+    role: str
+    """`step`, `epoch`, or `both` for an evaluation's loss beside training's."""
+    text: bytes
+    spans: Mapping[str, tuple[int, int]]
+
+    @property
+    def re(self) -> LineReading:
+        """Return what has the names of the groups."""
+        return self
+
+    @property
+    def groupindex(self) -> Iterable[str]:
+        """Return the names of the groups."""
+        return self.spans
+
+    def __getitem__(self, group: str, /) -> bytes:
+        """Return the text of a group."""
+        start, end = self.spans[group]
+        return self.text[start:end]
+
+    def start(self) -> int:
+        """Return where the line begins."""
+        return 0
+
+    def span(self, group: str, /) -> tuple[int, int]:
+        """Return where a group begins and ends."""
+        return self.spans[group]
+
+
+_BAR_OF_EPOCHS = re.compile(rb"s/epoch|epochs?/s")
+_PACES = ("rate", "pace", "named_pace")
+
+
+class NamesAndValues:
+    """A pattern that matches lines of one role by the grammar (see `LinePattern`)."""
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+
+    def finditer(self, text: bytes, start: int = 0, /) -> Iterable[LineReading]:
+        """Return what the line says if that is of this role."""
+        reading = read_line(text) if not start else None
+        return (reading,) if reading is not None and reading.role == self._role else ()
+
+
+@lru_cache(maxsize=16)
+def read_line(text: bytes) -> LineReading | None:
+    """Return what a line says of a training step; None if it says nothing, or does not say whose loss it prints."""
+    head = _head().match(text) if _MENTIONS_LOSS.match(text) else None
+    if head is None or _NO_RECORD.match(text):
+        return None
+    values = list(values_of(text))
+    chosen = _choose_loss(text, values)
+    if chosen is None:
+        return None
+    loss, has_evaluated = chosen
+    others = [value for value in values if value is not loss]
+    lead = _logged().match(text)
+    start = 0 if lead is None else lead.end()
+    epoch, step = _choose_count(text, others, "epoch", start), _choose_count(text, others, "step", start)
+    if step is None:
+        step, epoch = _choose_place(text, others, epoch, loss)
+    if step is None and epoch is None:
+        return None
+    spans = {name: head.span(name) for name in head.re.groupindex if head[name] is not None}
+    spans["loss"] = loss.start, loss.end
+    for name, value in (("step", step), ("epoch", epoch)):
+        if value is not None:
+            number = text[value.start : value.end]
+            whole = number.partition(b".")[0] if name == "epoch" else number
+            spans[name] = value.start, value.start + len(whole)
+    is_doubtful = has_evaluated and step is not None and bool(step.words) and spans.keys().isdisjoint(_PACES)
+    role = "epoch" if step is None else "both" if is_doubtful else "step"
+    return LineReading(role, text, spans)
+
+
+@cache
+def _head() -> re.Pattern[bytes]:
+    """Return the pattern of what the other dialects read, too: rates, ranks and workers."""
+    rank = b"(?=(?:(?&ANY){0,60}?(?&NAMED_RANK))?)(?&BEGINS_WITH_WORKER)(?&RATED)"
+    return re.compile(expand_parts(b"(?&LOG_LINE)" + rank))
+
+
+@cache
+def _logged() -> re.Pattern[bytes]:
+    """Return the pattern of what a logger puts before a line."""
+    return re.compile(expand_parts(b"(?&LOGGED)[^\\w\n]{0,16}"))
+
+
+@cache
+def _evaluation() -> re.Pattern[bytes]:
+    return re.compile(expand_parts(b"(?<![A-Za-z])(?&EVALUATION)"))
+
+
+def _counts(value: Value, kind: str, *, is_first: bool = False) -> bool:
+    """Whether a number is a step or an epoch by its name; `is_first` if the name begins what the line says."""
+    words = list(value.words)
+    if value.is_counted and kind == "step" and is_first and words_meaning("so_far").issuperset(words):
+        return True
+    while len(words) > 1 and words[-1] in words_meaning("behind"):
+        words.pop()
+    if not words or words[-1] not in words_meaning(kind) or not words_meaning("loss").isdisjoint(words):
+        return False
+    if words[-1].endswith(b"s") and (len(words) > 1 or (kind == "epoch" and value.name_start > 0)):
+        return False
+    is_whole_name = is_first and len(words) == 1 < len(words[0])
+    if len(words[-1]) <= _SHORT and not (value.has_sign or value.is_place or is_whole_name):
+        return False
+    others = set(words[:-1]) - words_meaning("neutral") - words_meaning("counting")
+    is_own = is_first and len(others) <= _MOST_OWN_WORDS and words_meaning("no_count").isdisjoint(others)
+    return not others or is_own
+
+
+_MOST_OWN_WORDS = 4
+"""Words that only this program knows before a step: `SimCLR SupCon Step 20`."""
+
+_SHORT = 2
+"""Letters of names that are also words: a sign must stand behind them (`it: 5`)."""
+
+
+def _loss_kind(words: Sequence[bytes]) -> str | None:
+    """Return what kind of loss a name means: `whole`, its `mean`, a `part`, one of an `evaluation`; None if none."""
+    places = [
+        place
+        for place, word in enumerate(words)
+        if word in words_meaning("loss") or (word == b"entropy" and words[place - 1 : place] == (b"cross",))
+    ]
+    if not places or any(word in words_meaning("no_loss") for word in words[places[-1] + 1 :]):
+        return None
+    qualities = {word for place, word in enumerate(words) if place not in places and word != b"cross"}
+    if qualities & words_meaning("evaluated"):
+        return "evaluation"
+    if len(words) - 1 - places[-1] > _MOST_BEHIND:
+        return None
+    is_part = bool(qualities - words_meaning("neutral") - words_meaning("mean") - words_meaning("total"))
+    if words[places[-1]] == b"cost" and (is_part or not qualities.isdisjoint(_PER_BATCH)):
+        return None
+    if is_part:
+        return "part"
+    if qualities & words_meaning("mean"):
+        return "mean"
+    return "total" if qualities & words_meaning("total") else "whole"
+
+
+_PER_BATCH = (b"batch", b"step", b"iter", b"iteration", b"train")
+"""Before `cost` they mean how long something takes."""
+
+_MOST_BEHIND = 3
+"""Words behind `loss` in its name: `loss of the batch`."""
+
+
+def _choose_loss(text: bytes, values: Sequence[Value]) -> tuple[Value, bool] | None:
+    """Return the training loss, and whether an evaluation's stands right behind it; None if it is not certain."""
+    found: dict[str, list[Value]] = {}
+    kinds = [_loss_kind(value.words) for value in values]
+    named = any(kind is not None and b"cost" not in value.words for kind, value in zip(kinds, values, strict=True))
+    for kind, value in zip(kinds, values, strict=True):
+        if kind is not None and _is_figure(text, value) and not (named and b"cost" in value.words):
+            found.setdefault(kind, []).append(value)
+    for kind in ("total", "whole", "mean", "part"):
+        losses = found.get(kind, [])
+        if losses:
+            loss = _main(losses) if kind == "part" else losses[0]
+            if loss is None or not _is_training(text, loss):
+                return None
+            behind = values.index(loss) + 1
+            return loss, "evaluation" in kinds[behind : behind + 1] and b"=" not in text[loss.start - 2 : loss.start]
+    return None
+
+
+def _main(parts: Sequence[Value]) -> Value | None:
+    """Return the one of several losses that alone is a model's own; None if more could be."""
+    if len({part.words for part in parts}) == 1:
+        return parts[0] if words_meaning("partial").isdisjoint(parts[0].words) else None
+    main = [part for part in parts if words_meaning("auxiliary").isdisjoint(part.words)]
+    return main[0] if len({part.words for part in main}) == 1 else None
+
+
+def _is_figure(text: bytes, value: Value) -> bool:
+    """Whether a number can be a loss: no place, no percentage, nothing with a unit behind it."""
+    return not value.is_place and _NEUTRAL_UNIT.match(text, value.end) is not None
+
+
+def _is_training(text: bytes, loss: Value) -> bool:
+    """Whether nothing before a loss, or right behind it, says that it is an evaluation's."""
+    if _EVALUATED_BEHIND.match(text, loss.end):
+        return False
+    start = 0
+    if not words_meaning("train").isdisjoint(loss.words) and (tag := _BEST_TAG.match(text)):
+        start = tag.end()
+    return _evaluation().search(text, start, max(start, loss.name_start)) is None
+
+
+def _choose_count(text: bytes, values: Sequence[Value], kind: str, start: int) -> Value | None:
+    """Return the number of the step or the epoch by its name, the best-known first.
+
+    `start` is where the line's own words begin.
+    """
+    order = read_catalogue().orders[kind]
+    named = [
+        value
+        for value in values
+        if _counts(value, kind, is_first=value.name_start <= start)
+        and (
+            COUNT.match(text[value.start : value.end])
+            or (kind == "epoch" and b"-" not in text[value.start : value.end])
+        )
+    ]
+    return min(named, key=lambda value: _rank(value, order), default=None)
+
+
+def _rank(value: Value, order: Sequence[bytes]) -> tuple[bool, int]:
+    places = (place for place, word in enumerate(order) if word in value.words)
+    return b"global" not in value.words, next(places, len(order))
+
+
+def _choose_place(
+    text: bytes, values: Sequence[Value], epoch: Value | None, loss: Value
+) -> tuple[Value | None, Value | None]:
+    """Return step and epoch of a line that does not name its step: the last two places before the loss.
+
+    A place right before the epoch's name only repeats the epoch.
+    """
+    for place, value in reversed(list(enumerate(values))):
+        if value.end > loss.start or not value.is_place or value is epoch or _counts(value, "epoch"):
+            continue
+        before = values[place - 1] if place and value.follows else None
+        if not (value.leads or (before is not None and (before is epoch or before.leads))):
+            continue
+        if not (value.is_tagged or words_meaning("neutral").issuperset(value.words)):
+            continue
+        if _BAR_OF_EPOCHS.search(text):
+            return None, value
+        after = values[place + 1] if place + 1 < len(values) else None
+        if after is not None and after is epoch and not after.is_place:
+            return None, epoch
+        is_epoch = epoch is None and before is not None and (before.is_place or before.leads)
+        return value, before if is_epoch else epoch
+    return None, epoch
