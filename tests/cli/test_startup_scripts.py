@@ -48,8 +48,12 @@ class Scripts:
         """Create in a process of its own, and return when the script runs and is waited for."""
         process = self.pod.shell.start(*self.words(script, *words), stdout=subprocess.DEVNULL)
         assert process.stderr is not None
-        first = [process.stderr.readline() for _ in range(4)]
-        assert first[-2:] == [b"made is READY\n", b"startup script: 0 of 1 worker finished\n"]
+        printed = []
+        while not printed or b"startup script: 0 of 1 worker finished" not in printed[-1]:
+            printed.append(process.stderr.readline())
+            if not printed[-1]:
+                process.communicate(timeout=DEADLINE)
+                raise AssertionError(b"".join(printed).decode())
         return process
 
     @property

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.parser.argument_types import given, whole
+from tui.commands.parser.argument_types import file, given, whole
 from tui.commands.parser.commands import Commands, Parser
 from tui.commands.parser.gcloud_types import disk, duration, items, moment, pairs
 from tui.commands.terminal.output import Output, in_json
@@ -74,7 +74,7 @@ def _add_slice_options(create: Parser) -> None:
         action="append",
         help="metadata from files",
     )
-    add("--startup-script", metavar="FILE", type=given, help="script that every worker runs when it starts")
+    add("--startup-script", metavar="FILE", type=file, help="script that every worker runs when it starts")
     add(
         "--startup-timeout",
         metavar="TIME",
@@ -263,7 +263,7 @@ def _metadata(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]
             if STARTUP_SCRIPT in pairs_given:
                 what = f"--startup-script and {option} {STARTUP_SCRIPT}= were both given"
                 raise UsageError(what, remedy="give one of them")
-        files[STARTUP_SCRIPT] = args.startup_script
+        files[STARTUP_SCRIPT] = str(args.startup_script)
     if both := sorted(metadata.keys() & files.keys()):
         raise UsageError(f"metadata {both[0]} was given as text and as a file", remedy="give it once")
     metadata |= {key: _text_of(Path(path).expanduser()) for key, path in files.items()}
