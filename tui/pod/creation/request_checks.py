@@ -158,6 +158,8 @@ def _of_disks(request: SliceRequest) -> Iterator[Objection]:
 def _of_the_rest(request: SliceRequest) -> Iterator[Objection]:
     if len(request.description) > MAX_DESCRIPTION:
         yield f"the description has more than {MAX_DESCRIPTION} characters", "shorten it"
+    if request.startup_timeout_s <= 0:
+        yield "--startup-timeout is 0", "give a duration, e.g. 20m"
     if request.service_account and not _ACCOUNT.fullmatch(request.service_account):
         yield f"{request.service_account} is not an e-mail address", "give the e-mail of the service account"
     if len(request.tags) > MAX_TAGS:
