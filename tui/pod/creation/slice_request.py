@@ -15,6 +15,9 @@ CREATED_BY = ("created-by", "tpu-tui")
 STARTUP_SCRIPT = "startup-script"
 """The metadata key of the script that every worker runs when it starts."""
 READ_WRITE, READ_ONLY = "read-write", "read-only"
+STARTUP_SCRIPT = "startup-script"
+"""The metadata key of the text that every worker runs when it starts (Compute Engine, "Use startup scripts")."""
+STARTUP_TIMEOUT_S = 1200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class SliceRequest:
     """A slice to create. Either `accelerator_type` is set, or `generation` and `topology`.
 
     Empty texts leave the choice to the API. `metadata_files` are the keys whose values were read from files, with
-    the files' names; their values are in `metadata`.
+    the files' names; their values are in `metadata`. A startup script, in the metadata too, may take
+    `startup_timeout_s` after the slice is READY.
     """
 
     name: str
@@ -72,6 +76,7 @@ class SliceRequest:
     reserved: bool = False
     secure_boot: bool = False
     queue: QueueRequest | None = None
+    startup_timeout_s: float = STARTUP_TIMEOUT_S
 
     @property
     def all_labels(self) -> dict[str, str]:
@@ -111,8 +116,8 @@ class SliceRequest:
 class WorkerStartup:
     """The startup script of one worker, as far as it is known.
 
-    `exit_code` is None until the script has ended; `detail` says what it waits for, or why it failed; `lines` are the
-    last lines of its output, as the worker wrote them.
+    `exit_code` is None until the script has ended, and for one that ended without an exit code (a signal, a runner
+    that failed); `detail` says what it waits for, or why it failed; `lines` are the last lines of its output.
     """
 
     slice_name: str
@@ -120,10 +125,21 @@ class WorkerStartup:
     exit_code: int | None = None
     detail: str = ""
     lines: tuple[str, ...] = ()
+    has_ended: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the script has ended with anything but 0."""
+        return self.has_ended and self.exit_code != 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the row of `slices create --json`."""
-        return {"worker": self.worker, "exit_code": self.exit_code, "detail": self.detail}
+        return {
+            "slice": self.slice_name,
+            "worker": self.worker,
+            "exit_code": self.exit_code,
+            "detail": self.detail,
+        }
 
 
 @dataclass(frozen=True, slots=True)
