@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tui.console.widgets.tables.row_table import TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
+from tui.pod.creation.gcloud_commands import list_create_options
+from tui.pod.creation.slice_request import SliceRequest
 from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.secrets import is_secret
+from tui.pod.slice_commands import explain_impossible
 from tui.settings.fields import EVERY_ZONE, FIELDS
 
 if TYPE_CHECKING:
@@ -86,6 +89,14 @@ def _texts(option: str, value: Any, job: JobOptions) -> Iterator[str]:
         yield str(value).removesuffix(".0")
 
 
+def create_command(settings: Settings, request: SliceRequest) -> str:
+    """Return the command that creates what a request names."""
+    words = ["slices", "create", f"{request.zone}/{request.name}"]
+    for name, value in list_create_options(request):
+        words += (_flag(name),) if value is None else _with_value(name, value)
+    return command_line(settings, *words)
+
+
 def list_commands(
     settings: Settings, slice_: Slice | None, run: Run | None, worker: int | None, code: Path | None = None
 ) -> Iterator[tuple[str, str]]:
@@ -109,7 +120,16 @@ def list_commands(
         if not settings.read_only:
             yield "launch", launch_command(settings, slice_.path, JobOptions(runtime=settings.runtime))
             yield "exec", command_line(settings, "exec", slice_.path, "--", "COMMAND")
-            yield "delete", command_line(settings, "slices", "delete", slice_.path)
+            for action in ("start", "stop", "delete"):
+                if not explain_impossible(slice_, action):
+                    name = action if action == "delete" else f"{action} slice"
+                    yield name, command_line(settings, "slices", action, slice_.path)
+    if not (settings.read_only or settings.hosts):
+        zone = (slice_.zone if slice_ else None) or next(iter(settings.zones), "ZONE")
+        kind = slice_.accelerator_type if slice_ else None
+        version = slice_.runtime_version if slice_ else None
+        request = SliceRequest("NAME", zone, accelerator_type=kind or "TYPE", runtime_version=version or "RUNTIME")
+        yield "create slice", create_command(settings, request)
     yield "list slices", command_line(settings, "slices")
     yield "list runs", command_line(settings, "runs")
 

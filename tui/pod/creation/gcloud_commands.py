@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timezone
 
-from tui.pod.creation.slice_request import STARTUP_SCRIPT, SliceRequest
+from tui.pod.creation.slice_request import STARTUP_SCRIPT, STARTUP_TIMEOUT_S, SliceRequest
 
 _TYPES_OF_GA = ("v2", "v3", "v4")
 """The generations that `--type` has outside `gcloud alpha` (gcloud 528)."""
@@ -47,6 +47,8 @@ def list_create_options(request: SliceRequest) -> Iterator[Option]:
         yield _SHORT_NAMES.get(name, name), value
     if STARTUP_SCRIPT in request.metadata_files:
         yield STARTUP_SCRIPT, request.metadata_files[STARTUP_SCRIPT]
+    if request.startup_timeout_s != STARTUP_TIMEOUT_S:
+        yield "startup-timeout", f"{request.startup_timeout_s:.0f}s"
     if request.queue is not None:
         yield "queued", None
         for name, value in _queue_options(request):

@@ -12,8 +12,6 @@ from tui.pod.accelerator import Accelerator
 
 CREATED_BY = ("created-by", "tpu-tui")
 """The label of every slice that tpu-tui creates."""
-STARTUP_SCRIPT = "startup-script"
-"""The metadata key of the script that every worker runs when it starts."""
 READ_WRITE, READ_ONLY = "read-write", "read-only"
 STARTUP_SCRIPT = "startup-script"
 """The metadata key of the text that every worker runs when it starts (Compute Engine, "Use startup scripts")."""
