@@ -99,7 +99,6 @@ async def test_the_command_line_makes_of_the_shown_command_the_same_request(
         ({"startup_script": "/nowhere/x.sh"}, "startup-script", "there is no file"),
         ({"startup_script": "/"}, "startup-script", "is not a file"),
         ({"startup_script": "/dev/zero"}, "startup-script", "is not a file"),
-        ({"startup_timeout": "later"}, "startup-timeout", "must be a duration"),
     ],
 )
 def test_a_problem_is_named_at_its_field(fields: dict[str, str], field: str, problem: str) -> None:
@@ -110,11 +109,19 @@ def test_a_problem_is_named_at_its_field(fields: dict[str, str], field: str, pro
     assert not reading.is_complete
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * (MAX_METADATA_VALUE_BYTES + 1)])
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * (MAX_METADATA_VALUE_BYTES + 1), b" \n"])
 def test_a_file_that_cannot_be_metadata_is_refused_where_it_was_named(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "script"
     path.write_bytes(content)
     assert list(read_form(texts(startup_script=str(path))).problems) == ["startup-script"]
+
+
+def test_a_script_may_be_given_once_and_its_time_is_a_duration(tmp_path: Path) -> None:
+    path = tmp_path / "script"
+    path.write_text("true")
+    fields = {"startup_script": str(path), "startup_timeout": "later", "metadata": "startup-script=x"}
+    assert set(read_form(texts(**fields)).problems) == {"startup-timeout", "metadata"}
+    assert "is 0" in read_form(texts(startup_script=str(path), startup_timeout="0s")).problems["startup-timeout"]
 
 
 def test_the_name_of_a_listed_slice_is_taken_also_for_a_node_of_the_queue() -> None:
@@ -141,7 +148,7 @@ def test_what_is_still_to_be_typed_is_missing_and_no_problem(
 
 
 def test_hidden_fields_request_nothing() -> None:
-    reading = read_form(texts(topology="9x9", valid_for="soon", nodes="x"))
+    reading = read_form(texts(topology="9x9", valid_for="soon", nodes="x", startup_timeout="later"))
     assert reading.is_complete
     assert reading.request is not None
     assert (reading.request.topology, reading.request.queue) == ("", None)

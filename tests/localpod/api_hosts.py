@@ -25,7 +25,9 @@ class SocketHosts:
         self.second: str | None = None
         """A slice that fails to start as soon as another one runs."""
 
-    async def start(self, slice_name: str, workers: int, cores: int, chips: int | None = None) -> list[HostedWorker]:
+    async def start(
+        self, slice_name: str, workers: int, cores: int, chips: int | None = None, startup_script: str = ""
+    ) -> list[HostedWorker]:
         if self.broken:
             raise OSError(self.broken)
         while self.second and slice_name == self.second:

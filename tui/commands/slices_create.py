@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,11 @@ from tui.commands.parser.argument_types import given, whole
 from tui.commands.parser.commands import Commands, Parser
 from tui.commands.parser.gcloud_types import disk, duration, items, moment, pairs
 from tui.commands.terminal.output import Output, in_json
-from tui.errors import UsageError
+from tui.errors import TpuTuiError, UsageError
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-    from tui.pod.creation.slice_request import CreationStep, QueueRequest, SliceRequest
+    from tui.pod.creation.slice_request import CreationStep, QueueRequest, SliceRequest, WorkerStartup
 
 _QUEUE_OPTIONS = {
     "valid_for_s": "--valid-for",
@@ -25,6 +26,8 @@ _QUEUE_OPTIONS = {
     "node_id": "--node-id",
 }
 """The options that need --queued, by their names in `QueueRequest`."""
+_MOST_SHOWN_WORKERS, _MOST_SHOWN_LINES = 3, 10
+"""Of startup scripts that failed."""
 
 
 def add_create(actions: Commands) -> None:
@@ -71,6 +74,14 @@ def _add_slice_options(create: Parser) -> None:
         action="append",
         help="metadata from files",
     )
+    add("--startup-script", metavar="FILE", type=given, help="script that every worker runs when it starts")
+    add(
+        "--startup-timeout",
+        metavar="TIME",
+        dest="startup_timeout_s",
+        type=duration,
+        help="wait this long for the startup script (default: 20m)",
+    )
     add(
         "--data-disk",
         metavar="source=PATH[,mode=MODE]",
@@ -110,55 +121,111 @@ def _add_queue_options(create: Parser) -> None:
 async def create_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Create what the arguments name and print its steps; for --json the slice at the end."""
     request = _request(args, operator)
-    steps = await _print_steps(request, args, operator, out)
-    last, first = steps[-1], steps[0]
-    answer = {"action": "create", "dry_run": args.dry_run, "steps": [step.text for step in steps]}
-    answer |= {"operation": last.operation, "request": first.request, "elapsed_s": round(last.elapsed_s, 1)}
+    progress = _Progress(request, args, out)
+    failure: TpuTuiError | None = None
+    try:
+        await progress.print_steps(operator)
+    except TpuTuiError as error:
+        if not progress.startup:
+            raise
+        failure = error
+    answer = {"action": "create", "dry_run": args.dry_run, **progress.to_json()}
     if args.dry_run:
         from tui.pod.creation.gcloud_commands import create_command_of_gcloud
 
-        command = create_command_of_gcloud(request, _project(first))
+        sent = progress.request
+        command = create_command_of_gcloud(request, _project(sent))
         out.note("Nothing was changed.")
         if out.as_json:
             out.document({"slice": args.slice, **answer, "gcloud": command})
         else:
-            out.text(in_json(first.request, indent=2))
+            out.text(in_json(sent, indent=2))
             out.text(command)
     elif out.as_json:
         slices = [await _found(operator, f"{request.zone}/{name}") for name in request.node_ids]
-        out.document({**slices[0], "slice": args.slice, **answer, "startup": [], "slices": slices})
+        out.document({**slices[0], "slice": args.slice, **answer, "slices": slices})
+    if failure is not None:
+        progress.print_last_lines()
+        raise failure
     return 0
 
 
-async def _print_steps(
-    request: SliceRequest, args: argparse.Namespace, operator: Operator, out: Output
-) -> list[CreationStep]:
-    """Print each step and return all. Raises what went wrong; an interruption is explained first."""
-    steps: list[CreationStep] = []
-    lists = "tpu-tui slices" if request.queue is None else "tpu-tui slices queued"
-    try:
-        async for step in operator.slices.create(request, dry_run=args.dry_run, waits=not args.detach):
-            steps.append(step)
-            out.note(step.text)
-    except asyncio.CancelledError:
-        if steps:
-            out.note(
-                f"Interrupted. The creation of {request.name} continues in the cloud ({steps[-1].operation}), "
+class _Progress:
+    """Prints the steps of a creation, and keeps what the answer needs of them."""
+
+    def __init__(self, request: SliceRequest, args: argparse.Namespace, out: Output) -> None:
+        self._request = request
+        self._args = args
+        self._out = out
+        self._texts: list[str] = []
+        self._last: CreationStep | None = None
+        self.request: dict[str, Any] | None = None
+        """The document that was sent."""
+
+    @property
+    def startup(self) -> Sequence[WorkerStartup]:
+        """The last known states of the startup script; empty where there is none, or none was awaited."""
+        return self._last.startup if self._last else ()
+
+    async def print_steps(self, operator: Operator) -> None:
+        """Create the slice and print each step. Raises what went wrong; an interruption is explained first."""
+        dry_run, waits = self._args.dry_run, not self._args.detach
+        try:
+            async for step in operator.slices.create(self._request, dry_run=dry_run, waits=waits):
+                self._last = step
+                self.request = self.request or step.request
+                if step.text:
+                    self._texts.append(step.text)
+                    self._out.note(step.text)
+        except asyncio.CancelledError:
+            self._explain_interruption()
+            raise
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the steps add to the answer."""
+        assert self._last is not None, "a creation has steps"
+        return {
+            "steps": self._texts,
+            "operation": self._last.operation,
+            "request": self.request,
+            "elapsed_s": round(self._last.elapsed_s, 1),
+            "startup": [state.to_json() for state in self.startup],
+        }
+
+    def print_last_lines(self) -> None:
+        """Print the last lines of the scripts that failed or did not end, of a few workers."""
+        unlike_success = [state for state in self.startup if state.exit_code != 0]
+        chosen = [state for state in unlike_success if state.has_failed] or unlike_success
+        for state in chosen[:_MOST_SHOWN_WORKERS]:
+            self._out.note(f"The last lines of worker {state.worker} of {state.slice_name}:")
+            for line in state.lines[-_MOST_SHOWN_LINES:] or ("(it printed nothing)",):
+                self._out.note(f"  {line}")
+
+    def _explain_interruption(self) -> None:
+        name, last = self._request.name, self._last
+        lists = "tpu-tui slices" if self._request.queue is None else "tpu-tui slices queued"
+        if last is None:
+            if not self._args.dry_run:
+                self._out.note(f"Interrupted before the API answered: {lists} shows whether {name} was requested.")
+        elif last.startup:
+            from tui.pod.creation.startup_progress import stays
+
+            first = next((state for state in last.startup if not state.has_ended), last.startup[0])
+            self._out.note(f"Interrupted. The startup script of {name} continues; {stays(self._request, first)}")
+        else:
+            self._out.note(
+                f"Interrupted. The creation of {name} continues in the cloud ({last.operation}), "
                 f"and costs money once it is ready: {lists} shows it."
             )
-        elif not args.dry_run:
-            out.note(f"Interrupted before the API answered: {lists} shows whether {request.name} was requested.")
-        raise
-    return steps
 
 
 async def _found(operator: Operator, ref: str) -> dict[str, Any]:
     return (await operator.slices.get(ref)).to_json()
 
 
-def _project(step: CreationStep) -> str:
+def _project(document: dict[str, Any] | None) -> str:
     """Return the project in the parent of a request, `projects/P/locations/Z`."""
-    return str((step.request or {})["parent"]).split("/")[1]
+    return str((document or {})["parent"]).split("/")[1]
 
 
 def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
@@ -166,10 +233,7 @@ def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
     from tui.pod.creation.slice_request import SliceRequest
 
     zone, name = operator.slices.place_of(args.slice)
-    metadata, files = _merged(args.metadata), _merged(args.metadata_from_file)
-    if both := sorted(metadata.keys() & files.keys()):
-        raise UsageError(f"metadata {both[0]} was given as text and as a file", remedy="give it once")
-    metadata |= {key: _text_of(Path(path).expanduser()) for key, path in files.items()}
+    metadata, files = _metadata(args)
     word = (args.type or "").lower()
     is_generation = "-" not in word
     if args.accelerator_type and word and not is_generation:
@@ -189,6 +253,27 @@ def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
     )
 
 
+def _metadata(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the metadata, and the files that some of its values were read from. Raises UsageError."""
+    from tui.pod.creation.slice_request import STARTUP_SCRIPT
+
+    metadata, files = _merged(args.metadata), _merged(args.metadata_from_file)
+    if args.startup_script is not None:
+        for option, pairs_given in (("--metadata", metadata), ("--metadata-from-file", files)):
+            if STARTUP_SCRIPT in pairs_given:
+                what = f"--startup-script and {option} {STARTUP_SCRIPT}= were both given"
+                raise UsageError(what, remedy="give one of them")
+        files[STARTUP_SCRIPT] = args.startup_script
+    if both := sorted(metadata.keys() & files.keys()):
+        raise UsageError(f"metadata {both[0]} was given as text and as a file", remedy="give it once")
+    metadata |= {key: _text_of(Path(path).expanduser()) for key, path in files.items()}
+    if args.startup_script is not None and not metadata[STARTUP_SCRIPT].strip():
+        raise UsageError(f"the startup script {args.startup_script} is empty", remedy="omit --startup-script")
+    if args.startup_timeout_s is not None and STARTUP_SCRIPT not in metadata:
+        raise UsageError("--startup-timeout is for startup scripts", remedy="add --startup-script FILE")
+    return metadata, files
+
+
 _SAME_NAMES = (
     "runtime_version",
     "description",
@@ -204,6 +289,7 @@ _SAME_NAMES = (
     "preemptible",
     "reserved",
     "secure_boot",
+    "startup_timeout_s",
 )
 """The arguments that `SliceRequest` takes as they are."""
 

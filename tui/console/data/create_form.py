@@ -58,13 +58,13 @@ FREQUENT_FIELDS: Mapping[str, CreateField] = {
         }
     ),
     STARTUP_SCRIPT: CreateField("a local file that every worker runs"),
+    "startup-timeout": CreateField("20m: how long it may take", parse_duration, argument="startup_timeout_s"),
     "queued": CreateField(choices={"": "create now", "yes": "wait in the queue for capacity"}),
     "valid-for": CreateField("leave the queue after, e.g. 6h", parse_duration),
     "nodes": CreateField("1: how many slices", _parse_count),
 }
-"""The fields that are always shown; topology and those of the queue only where they have a meaning."""
+"""The fields that are always shown; topology, timeout and those of the queue only where they have a meaning."""
 MORE_FIELDS: Mapping[str, CreateField] = {
-    "startup-timeout": CreateField("20m: for the startup script", parse_duration, argument="startup_timeout_s"),
     "network": CreateField("default: default", argument="network"),
     "subnetwork": CreateField("of the region", argument="subnetwork"),
     "internal-ips": CreateField(choices={"": "external addresses, too", "yes": "internal addresses only"}),
@@ -113,6 +113,8 @@ def is_shown(name: str, texts: Mapping[str, str]) -> bool:
     """Return whether a field has a meaning for the other fields' texts."""
     if name in QUEUE_FIELDS:
         return bool(texts["queued"])
+    if name == "startup-timeout":
+        return bool(texts[STARTUP_SCRIPT])
     return name != "topology" or is_generation(texts["type"])
 
 
@@ -128,6 +130,8 @@ def read_form(texts: Mapping[str, str], taken: Iterable[str] = ()) -> FormReadin
                 values[name] = _read_script(text) if name == STARTUP_SCRIPT else FIELDS[name].parse(text)
             except ValueError as error:
                 problems[name] = str(error)
+    if STARTUP_SCRIPT in values and STARTUP_SCRIPT in values.get("metadata", {}):
+        problems["metadata"] = f"{STARTUP_SCRIPT} is given as a file already"
     if _is_beginning(given["type"].lower()):
         values.pop("type", None)
         given["type"] = ""
@@ -177,11 +181,14 @@ def _read_script(text: str) -> str:
             raise ValueError(f"{text} is not a file" if path.exists() else f"there is no file {text}")
         if (size := path.stat().st_size) > MAX_METADATA_VALUE_BYTES:
             raise ValueError(f"{text} has {size:,} bytes, and {MAX_METADATA_VALUE_BYTES:,} are allowed")
-        return path.read_bytes().decode()
+        script = path.read_bytes().decode()
     except UnicodeDecodeError:
         raise ValueError(f"{text} is not UTF-8 text") from None
     except OSError as error:
         raise ValueError(f"{text} cannot be read: {os.strerror(error.errno or 0)}") from None
+    if not script.strip():
+        raise ValueError(f"{text} is empty")
+    return script
 
 
 def list_choices(

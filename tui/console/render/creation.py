@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tui.console.render.safe_text import escape_line
 from tui.console.widgets.tables.row_table import TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
+from tui.pod.creation.startup_progress import progress_line
 from tui.text.durations import format_elapsed
 
 if TYPE_CHECKING:
@@ -29,17 +30,8 @@ def format_progress(progress: CreationProgress, now: float) -> str:
     if progress.operation:
         lines.append(f"operation {progress.operation.rpartition('/')[2]}")
     if progress.startup:
-        lines.append(format_startup(progress))
+        lines.append(progress_line(progress.startup))
     return "\n".join(lines if progress.done else [*lines, LEAVE])
-
-
-def format_startup(progress: CreationProgress) -> str:
-    """Return how many startup scripts have ended, and how."""
-    count = len(progress.startup)
-    failed = sum(one.has_failed for one in progress.startup)
-    ended = sum(one.has_ended for one in progress.startup)
-    scripts = f"startup script: ended on {ended} of {count} worker{'s' * (count > 1)}"
-    return f"{scripts}, failed on {failed}" if failed else scripts
 
 
 def format_steps(progress: CreationProgress) -> str:

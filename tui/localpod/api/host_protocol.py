@@ -27,11 +27,13 @@ class WorkerHosts(Protocol):
     `slice_name` is the node's id; in zones other than the pod's first one it is `<id>@<zone>`.
     """
 
-    async def start(self, slice_name: str, workers: int, cores: int, chips: int | None = None) -> list[HostedWorker]:
+    async def start(
+        self, slice_name: str, workers: int, cores: int, chips: int | None = None, startup_script: str = ""
+    ) -> list[HostedWorker]:
         """Start `workers` machines with `cores` devices and `chips` chips each; return them in worker order.
 
-        Start all of them or none: an error or a cancellation leaves nothing running. For a stopped slice, the
-        same workers come back.
+        Each of them runs the startup script; this is not waited for. Start all of them or none: an error or a
+        cancellation leaves nothing running. For a stopped slice, the same workers come back.
         """
 
     async def stop(self, slice_name: str) -> None:

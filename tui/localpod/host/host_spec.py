@@ -50,6 +50,16 @@ class HostSpec:
         """The file of the keys in the node's metadata, as lines of authorized_keys; absent until there is one."""
         return Path(self.directory) / "etc" / "metadata_keys"
 
+    @property
+    def startup_script(self) -> Path:
+        """The file of the startup script in the node's metadata; absent where it has none."""
+        return Path(self.directory) / "etc" / "startup-script"
+
+    @property
+    def programs(self) -> Path:
+        """The directory of the worker's own programs, which precede the machine's."""
+        return Path(self.directory) / "startup" / "bin"
+
     def to_bytes(self) -> bytes:
         """Return the spec in the form that the fork server receives."""
         return json.dumps(asdict(self)).encode()
@@ -58,6 +68,14 @@ class HostSpec:
     def from_bytes(cls, data: bytes) -> HostSpec:
         """Parse the bytes that `to_bytes` returned."""
         return cls(**json.loads(data))
+
+
+def write_startup_script(spec: HostSpec, text: str) -> None:
+    """Write the startup script that the worker runs when it starts; an empty one is none."""
+    spec.startup_script.unlink(missing_ok=True)
+    if text:
+        spec.startup_script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        spec.startup_script.write_bytes(text.encode())
 
 
 def write_metadata_keys(spec: HostSpec, ssh_keys: str) -> None:

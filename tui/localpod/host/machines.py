@@ -19,7 +19,7 @@ from tui.errors import TpuTuiError
 from tui.localpod.api.host_protocol import HostedWorker
 from tui.localpod.cleanup.guardian_client import GuardianClient
 from tui.localpod.cleanup.process_sweep import POD_SERIAL
-from tui.localpod.host.host_spec import HostSpec, write_metadata_keys
+from tui.localpod.host.host_spec import HostSpec, write_metadata_keys, write_startup_script
 from tui.localpod.host.loopback_addresses import Net, free_net
 
 READY_SECONDS = 30.0
@@ -123,7 +123,9 @@ class Machines:
         one = self._slices.get(slice_name)
         return [machine.alive for machine in one.machines] if one and one.running else []
 
-    async def start(self, slice_name: str, workers: int, cores: int, chips: int | None = None) -> list[HostedWorker]:
+    async def start(
+        self, slice_name: str, workers: int, cores: int, chips: int | None = None, startup_script: str = ""
+    ) -> list[HostedWorker]:
         """Start the machines of a slice, all or none; a stopped slice keeps its addresses, keys and homes.
 
         Raises TpuTuiError, which names the worker that did not start.
@@ -138,14 +140,14 @@ class Machines:
             )
         self._slices[slice_name] = one
         try:
-            await self._start_all(one, workers)
+            await self._start_all(one, workers, startup_script)
         except BaseException:
             await self.remove(slice_name)
             raise
         one.running = True
         return self.workers(slice_name)
 
-    async def _start_all(self, one: _Slice, workers: int) -> None:
+    async def _start_all(self, one: _Slice, workers: int, startup_script: str) -> None:
         try:
             listeners = one.net.listeners()
         except OSError as error:
@@ -155,7 +157,9 @@ class Machines:
         one.machines = []
         try:
             for index, listener in zip(range(workers), listeners, strict=True):
-                one.machines.append(await self._ask_for(one, index, listener))
+                spec = self._spec(one, index)
+                write_startup_script(spec, startup_script)
+                one.machines.append(await self._ask_for(spec, listener))
         finally:
             for listener in listeners:
                 listener.close()
@@ -178,9 +182,8 @@ class Machines:
             environment=dict(self.environment),
         )
 
-    async def _ask_for(self, one: _Slice, index: int, listener: socket.socket) -> _Machine:
+    async def _ask_for(self, spec: HostSpec, listener: socket.socket) -> _Machine:
         """Let the fork server start one host; its listening socket and its end of the pipe are closed here."""
-        spec = self._spec(one, index)
         reader, writer = os.pipe()
         try:
             assert self._control is not None, "the fork server runs"
@@ -188,7 +191,9 @@ class Machines:
         except OSError as error:
             os.close(reader)
             raise TpuTuiError(
-                "The local worker could not be started", worker=index, why=f"the fork server has exited ({error})"
+                "The local worker could not be started",
+                worker=spec.index,
+                why=f"the fork server has exited ({error})",
             ) from error
         finally:
             os.close(writer)

@@ -30,7 +30,7 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def _exit_code_of(process: subprocess.Popen[bytes]) -> asyncio.Future[int]:
+def exit_code_of(process: subprocess.Popen[bytes]) -> asyncio.Future[int]:
     """Return a future of the exit code, negative for a signal. The child is reaped in any case."""
     loop = asyncio.get_running_loop()
     handle = os.pidfd_open(process.pid)
@@ -90,7 +90,7 @@ class SshSession(asyncssh.SSHServerProcess[bytes]):
     async def _start_on_pipes(self) -> asyncio.Future[int]:
         pipe = subprocess.PIPE
         process = self._spawn(stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
-        ended = _exit_code_of(process)
+        ended = exit_code_of(process)
         await self.redirect(process.stdin, process.stdout, process.stderr, send_eof=False)
         return ended
 
@@ -99,7 +99,7 @@ class SshSession(asyncssh.SSHServerProcess[bytes]):
         master, slave = pty.openpty()
         try:
             await self.redirect(master, master, send_eof=False, recv_eof=False)
-            return _exit_code_of(self._spawn(stdin=slave, stdout=slave, stderr=slave, preexec_fn=_take_terminal))
+            return exit_code_of(self._spawn(stdin=slave, stdout=slave, stderr=slave, preexec_fn=_take_terminal))
         finally:
             os.close(slave)
 

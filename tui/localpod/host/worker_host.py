@@ -19,6 +19,7 @@ from asyncssh.forward import SSHForwarder
 
 from tui.localpod.host.host_spec import HostSpec
 from tui.localpod.host.ssh_session import SshSession
+from tui.localpod.host.startup_script import StartupUnit
 
 MAX_SESSIONS = 10
 """Sessions per connection, sshd_config(5) MaxSessions."""
@@ -44,12 +45,16 @@ def environment_of(spec: HostSpec) -> dict[str, str]:
         "SHELL": login_shell(),
         "HOSTNAME": spec.hostname,
         "LANG": os.environ.get("LANG", "C.UTF-8"),
-        "PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}",
+        "PATH": f"{spec.programs}:{_machine_path()}",
         "TPU_TUI_DEVICES": ":".join(map(str, spec.devices)),
         "TPU_TUI_LOCKFILE": str(Path(spec.directory) / "libtpu_lockfile"),
         **spec.environment,
         **spec.mark.environment,
     }
+
+
+def _machine_path() -> str:
+    return f"{Path(sys.executable).parent}:{SYSTEM_PATH}"
 
 
 def prepare_home(spec: HostSpec) -> asyncssh.SSHKey:
@@ -144,9 +149,14 @@ def _is_loopback(host: str) -> bool:
 
 
 async def serve_worker(spec: HostSpec, listener: socket.socket, ready: Callable[[str], None]) -> None:
-    """Serve the worker until the process is killed. `ready` gets the public host key once logins work."""
+    """Serve the worker until the process is killed. `ready` gets the public host key once logins work.
+
+    The startup script runs beside the logins, as on a machine that boots.
+    """
     key = prepare_home(spec)
     os.chdir(spec.home)
+    startup = StartupUnit(spec)
+    startup.begin(_machine_path())
     await asyncssh.listen(
         sock=listener,
         server_factory=lambda: WorkerServer(spec),
@@ -162,4 +172,5 @@ async def serve_worker(spec: HostSpec, listener: socket.socket, ready: Callable[
         agent_forwarding=False,
     )
     ready(" ".join(key.export_public_key("openssh").decode().split()[:2]))
+    await startup.run(environment_of(spec))
     await asyncio.Event().wait()

@@ -179,6 +179,8 @@ def _of_disks(request: SliceRequest) -> Iterator[Objection]:
 def _of_the_rest(request: SliceRequest) -> Iterator[Objection]:
     if len(request.description) > MAX_DESCRIPTION:
         yield "description", f"the description has more than {MAX_DESCRIPTION} characters", "shorten it"
+    if request.startup_timeout_s <= 0:
+        yield "startup-timeout", "--startup-timeout is 0", "give a duration, e.g. 20m"
     if request.service_account and not _ACCOUNT.fullmatch(request.service_account):
         yield (
             "service-account",

@@ -18,6 +18,7 @@ from tui.localpod.api.resources.catalogue import no_such_accelerator, requested_
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, id_of
 from tui.pod import accelerator
+from tui.pod.creation.slice_request import STARTUP_SCRIPT
 
 COLLECTION = "nodes"
 SSH_KEYS = "ssh-keys"
@@ -208,7 +209,9 @@ class Nodes:
     async def _run_machines(self, hosted: HostedNode) -> None:
         kind = accelerator.parse(hosted.shape.name)
         chips = kind.chips_per_worker if kind else None
-        hosted.workers = await self._hosts.start(hosted.slice_name, hosted.shape.workers, hosted.cores, chips)
+        hosted.workers = await self._hosts.start(
+            hosted.slice_name, hosted.shape.workers, hosted.cores, chips, hosted.node.metadata.get(STARTUP_SCRIPT, "")
+        )
         node_fields.set_workers(hosted.node, hosted.workers)
         self._authorize(hosted)
         node_fields.set_ready(hosted.node)

@@ -1,0 +1,118 @@
+"""Follow the startup scripts of new slices: read every worker's systemd and journal over SSH until all have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shlex
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tui.errors import TpuTuiError, WorkerError
+from tui.pod.creation.slice_request import WorkerStartup
+from tui.pod.creation.startup_journal import MOST_LINES, UNIT, startup_of
+from tui.ssh.exec.script_protocol import no_answer_error, parse_answers
+
+if TYPE_CHECKING:
+    from tui.ssh.fleet import Fleet
+
+RENEW_INTERVAL_S = 1.0
+FAILURE_GRACE_S = 6.0
+"""How long the other workers are waited for after a first failure, so that a common one names them all."""
+_READ_TIMEOUT_S = 30.0
+_FIRST_POLL_S, _POLL_GROWTH, _LONGEST_POLL_S = 0.5, 1.5, 5.0
+_READS_PER_S = 64
+"""Most reads per second on all workers together: 2,048 workers are read every half minute."""
+_MARGIN_LINES = 50
+"""Messages of the runner and of systemd around the script's own."""
+_MOST_LINE_BYTES, _MOST_BYTES = 2000, 128 * 1024
+_PROPERTIES = ("LoadState", "ActiveState", "ExecMainCode", "ExecMainStatus", "ExecMainStartTimestampMonotonic")
+_SCRIPT = f"""
+exec 2>/dev/null </dev/null
+journal() {{
+  "$@" journalctl -q -b -u {UNIT} -o cat --no-pager -n {MOST_LINES + _MARGIN_LINES} |
+    cut -b 1-{_MOST_LINE_BYTES} | tail -c {_MOST_BYTES}
+}}
+unit=$(systemctl show {UNIT} {" ".join(f"-p {name}" for name in _PROPERTIES)} | tr "\\n" " ")
+echo "@$1 unit $unit"
+case $unit in *Monotonic=0*) ;; *)
+  lines=$(journal env)
+  [ -n "$lines" ] || lines=$(journal sudo -n)
+  [ -z "$lines" ] || printf "%s\\n" "$lines" | sed "s/^/@$1 line /"
+esac
+echo "@$1 end"
+"""
+"""Needs sh and coreutils. The journal is read once the unit has begun, through sudo where that shows nothing."""
+
+
+async def read_startup(fleet: Fleet, state: WorkerStartup) -> WorkerStartup:
+    """Return the present state of one worker's startup script. Raises WorkerError when it does not answer."""
+    nonce = secrets.token_hex(8)
+    command = f"exec sh -c {shlex.quote(_SCRIPT)} tpu-tui {nonce}"
+    async for done in fleet.run_all((state.worker,), command, timeout=_READ_TIMEOUT_S):
+        if isinstance(done, WorkerError):
+            raise done
+        answers = parse_answers(nonce, done.stdout)
+        if not answers or answers[-1].word != "end":
+            raise no_answer_error(state.worker, "no answer about its startup script", done.stderr, done.exit_code)
+        return startup_of(state, answers[0].fields, [one.text for one in answers if one.word == "line"])
+    raise AssertionError("unreachable")
+
+
+async def follow_startup_scripts(
+    fleets: Mapping[str, Fleet], timeout_s: float
+) -> AsyncGenerator[tuple[WorkerStartup, ...], None]:
+    """Yield the states of all workers of some slices, about once a second, until nothing more is to be awaited.
+
+    That is when all scripts have ended, when one has failed, or after `timeout_s`. A worker that cannot be reached is
+    tried again until then: it may be booting.
+    """
+    states = {
+        (name, index): WorkerStartup(name, index, detail="not reached yet")
+        for name, fleet in fleets.items()
+        for index in fleet.workers
+    }
+
+    async def follow(name: str, index: int) -> None:
+        pauses = _pauses(len(states))
+        before = None
+        while True:
+            known = states[name, index]
+            try:
+                now = await read_startup(fleets[name], known)
+            except TpuTuiError as error:
+                now = replace(known, detail=f"{error.what}: {error.why}" if error.why else error.what)
+            is_settled = now.exit_code is not None or now == before
+            # An end without an exit code is read twice: a worker that shuts down kills its script.
+            states[name, index] = replace(now, has_ended=now.has_ended and is_settled)
+            if states[name, index].has_ended:
+                return
+            before = now
+            await asyncio.sleep(next(pauses))
+
+    clock = asyncio.get_running_loop().time
+    end = clock() + timeout_s
+    pending = {asyncio.ensure_future(follow(*place)) for place in states}
+    try:
+        while pending and clock() < end:
+            wait = min(RENEW_INTERVAL_S, max(0.0, end - clock()))
+            done, pending = await asyncio.wait(pending, timeout=wait)
+            for task in done:
+                task.result()
+            if any(state.has_failed for state in states.values()):
+                end = min(end, clock() + FAILURE_GRACE_S)
+            yield tuple(states.values())
+    finally:
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+
+def _pauses(workers: int) -> Iterator[float]:
+    """Yield the seconds between two reads of one worker; they grow, further for many workers."""
+    longest = max(_LONGEST_POLL_S, workers / _READS_PER_S)
+    pause = _FIRST_POLL_S
+    while True:
+        yield pause
+        pause = min(pause * _POLL_GROWTH, longest)
