@@ -97,6 +97,8 @@ async def test_the_command_line_makes_of_the_shown_command_the_same_request(
         ({"tags": "Web"}, "tags", "cannot be a network tag"),
         ({"service_account": "me"}, "service-account", "not an e-mail"),
         ({"startup_script": "/nowhere/x.sh"}, "startup-script", "there is no file"),
+        ({"startup_script": "~no-such-user/x"}, "startup-script", "there is no user ~no-such-user"),
+        ({"startup_script": "/" + "x" * 5_000}, "startup-script", "cannot be read"),
         ({"startup_script": "/"}, "startup-script", "is not a file"),
         ({"startup_script": "/dev/zero"}, "startup-script", "is not a file"),
     ],

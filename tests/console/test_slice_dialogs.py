@@ -16,6 +16,7 @@ from textual.widgets import Button, Input, Select, Static
 from tests.console.driving import FULL, SMALL, dialog_text, headline, running, shown, table, until
 from tests.console.stage import StageOperator, a_slice
 from tests.localpod.api_clients import serving
+from tests.pods import running_pod
 from tui.console.app import ConsoleApp
 from tui.console.data.ongoing_work import CreationProgress
 from tui.console.data.pollers import SLICES
@@ -32,7 +33,7 @@ from tui.operator import Operator
 from tui.operator.slices import Slices
 from tui.pod.creation.slice_request import CreationStep, SliceRequest, WorkerStartup
 from tui.pod.slice import Slice
-from tui.settings import load, save_profile
+from tui.settings import LOCAL_PROFILE, load, save_profile
 
 pytestmark = pytest.mark.timing
 
@@ -124,6 +125,11 @@ async def test_a_slice_is_requested_once_however_often_the_key_is_pressed(own_ho
         assert "creation of local-a/pod: it costs money once it is ready" in dialog_text(stand.app)
         await stand.pilot.press("escape", "N")
         await stand.until(lambda: isinstance(stand.app.screen, CreationDialog))
+        await stand.pilot.press("N")
+        await stand.until(lambda: isinstance(stand.app.screen, CreateDialog) and stand.app.screen.is_mounted)
+        await stand.pilot.press(*"pod", "enter")
+        note = stand.app.screen.query_one("#name-note", Static)
+        await stand.until(lambda: "local-a/pod exists already" in str(note.content))
         await stand.pilot.press("escape")
         await stand.until(lambda: stand.listed() == {"local-a/pod": "CREATING"})
         table(stand.app, "slices").focus()
@@ -351,6 +357,26 @@ async def test_each_worker_has_its_startup_script_and_the_failed_one_is_shown_fi
         assert "startup script failed on worker 2 of pod" in dialog_text(app)
         await pilot.press("escape")
         assert list(app.ongoing.creations) == ["europe-west4-a/pod"]
+
+
+async def test_a_script_that_fails_on_one_worker_of_a_local_pod_is_read_in_the_console(own_home: Path) -> None:
+    path = own_home / "setup.sh"
+    async with running_pod(own_home, workers=1):
+        path.write_text('echo "on $TPU_TUI_POD_WORKER"; case "$TPU_TUI_POD_WORKER" in */1) exit 3;; esac\n')
+        app = ConsoleApp(Operator(load({"profile": LOCAL_PROFILE})))
+        async with app.run_test(size=SMALL) as pilot:
+            await until(pilot, lambda: app.store.get(SLICES).value)
+            await pilot.press("N")
+            await until(pilot, lambda: isinstance(app.screen, CreateDialog) and app.screen.is_mounted)
+            texts = {"name": "pod", "type": "local-2", "version": "tpu-ubuntu2204-base", "startup-script": str(path)}
+            for name, text in texts.items():
+                app.screen.query_one(f"#{name}", Input).value = text
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: "the startup script of pod failed: worker 1: exit code 3" in dialog_text(app))
+            rows = [row.split() for row in shown(table(app, "startup-workers")).splitlines()[1:3]]
+            assert rows == [["1", "exit", "3"], ["0", "exit", "0"]]
+            assert "on pod/1" in shown(app.screen.query_one(LogPane))
+            assert {one.path: one.state for one in app.store.get(SLICES).value or ()}["local-a/pod"] == "READY"
 
 
 async def test_hostile_lines_of_a_startup_script_are_shown_and_do_nothing(

@@ -78,7 +78,8 @@ class CreateActions:
             context.notify(f"{', '.join(progress.slice_paths)} is READY", markup=False, timeout=6)
         except TpuTuiError as error:
             problem = error
-            if getattr(context.screen, "progress", None) is not progress:
+            screen = context.screen
+            if not (isinstance(screen, CreationDialog) and screen.progress is progress):
                 context.show_error(error)
         finally:
             progress.finish(problem, clock())

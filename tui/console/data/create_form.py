@@ -175,8 +175,8 @@ def _make_request(values: Mapping[str, Any], given: Mapping[str, str]) -> SliceR
 
 def _read_script(text: str) -> str:
     """Return the text of a file. Raises ValueError for what cannot be metadata."""
-    path = Path(text).expanduser()
     try:
+        path = Path(text).expanduser()
         if not path.is_file():
             raise ValueError(f"{text} is not a file" if path.exists() else f"there is no file {text}")
         if (size := path.stat().st_size) > MAX_METADATA_VALUE_BYTES:
@@ -184,6 +184,8 @@ def _read_script(text: str) -> str:
         script = path.read_bytes().decode()
     except UnicodeDecodeError:
         raise ValueError(f"{text} is not UTF-8 text") from None
+    except RuntimeError:
+        raise ValueError(f"there is no user {text.partition('/')[0]}") from None
     except OSError as error:
         raise ValueError(f"{text} cannot be read: {os.strerror(error.errno or 0)}") from None
     if not script.strip():

@@ -18,6 +18,7 @@ WORKER_COLUMN = Column("worker", "wkr", 4, right=True)
 STATE_COLUMN = Column("state", "startup script", 14, flexible=1)
 SLICE_COLUMN = Column("slice", "slice", 8, flexible=1)
 LEAVE = "Esc closes this window; the creation continues."
+COME_BACK = "Esc closes this window; Enter on the slice's row opens it again."
 
 
 def format_progress(progress: CreationProgress, now: float) -> str:
@@ -29,9 +30,13 @@ def format_progress(progress: CreationProgress, now: float) -> str:
     lines = [progress.request.summary, f"{state} {elapsed}" if progress.done else f"{elapsed} · {state}"]
     if progress.operation:
         lines.append(f"operation {progress.operation.rpartition('/')[2]}")
-    if progress.startup:
+    if progress.startup and progress.done:
         lines.append(progress_line(progress.startup))
-    return "\n".join(lines if progress.done else [*lines, LEAVE])
+    if not progress.done:
+        lines.append(LEAVE)
+    elif progress.problem is not None and progress.startup:
+        lines.append(COME_BACK)
+    return "\n".join(lines)
 
 
 def format_steps(progress: CreationProgress) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
@@ -39,6 +40,11 @@ class FormDialog(Dialog[Answer]):
         fields = VerticalScroll(*self.fields(), id="fields", can_focus=False)
         preview = VerticalScroll(Static("", id="preview-text", markup=False), id="preview")
         return [first, Horizontal(fields, preview, id="halves")]
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Emphasise the label of the field that has the focus."""
+        for field in self.query(".field"):
+            field.set_class(event.widget in field.children, "-current")
 
     def show_preview(self, *parts: str) -> None:
         """Show texts in the preview, with a blank line between them; empty ones are left out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
@@ -36,6 +37,7 @@ class CreationDialog(LiveDialog[None]):
     """Time, state and steps; with a startup script the workers, failed ones first, and the chosen one's lines."""
 
     AUTO_FOCUS = ""
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-roomy"), (38, "-tall")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("N", "new_slice", "Create another slice", show=False, id="creation.new"),
         Binding("q", "leave", "Back", show=False),
@@ -108,7 +110,7 @@ class CreationDialog(LiveDialog[None]):
             self._log.open(self._lines)
         parts = (f"worker {chosen.worker} of {chosen.slice_name}", chosen.detail, self._log.summary)
         title = " · ".join(escape_line(part) for part in parts if part)
-        self._log_title.update(make_plain_text(title))
+        self._log_title.update(Text(title, no_wrap=True, overflow="ellipsis"))
 
     def on_log_pane_summary_changed(self) -> None:
         """Show with the next tick whether the log follows, is filtered or wrapped."""
