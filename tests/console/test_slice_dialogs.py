@@ -348,13 +348,13 @@ async def test_each_worker_has_its_startup_script_and_the_failed_one_is_shown_fi
         given.steps.put_nowait(CreationStep("", "o/1", 9.0, startup=ended))
         await until(pilot, lambda: "no such package" in shown(log))
         assert shown(rows).splitlines()[1].split() == ["2", "exit", "3"]
-        assert "startup script: 3 of 4 workers finished, 1 failed" in dialog_text(app)
         await pilot.press("down")
         await until(pilot, lambda: "worker 0 of pod" in dialog_text(app))
         assert "no such package" not in shown(log)
         given.steps.put_nowait(CloudError("startup script failed on worker 2 of pod", why="exit 3", remedy="look"))
         await until(pilot, lambda: "failed after" in dialog_text(app))
         assert "startup script failed on worker 2 of pod" in dialog_text(app)
+        assert "startup script: 3 of 4 workers finished, 1 failed" in dialog_text(app)
         await pilot.press("escape")
         assert list(app.ongoing.creations) == ["europe-west4-a/pod"]
 
