@@ -75,7 +75,7 @@ class CreateActions:
                     context.pollers.refresh()
                 progress.record(step, clock())
             context.ongoing.creations.pop(progress.path, None)
-            context.notify(f"{', '.join(progress.slice_paths)} is READY", markup=False, timeout=6)
+            context.notify(f"{progress.path} is READY", markup=False, timeout=6)
         except TpuTuiError as error:
             problem = error
             screen = context.screen
