@@ -375,8 +375,9 @@ async def test_a_script_that_fails_on_one_worker_of_a_local_pod_is_read_in_the_c
             await until(pilot, lambda: "the startup script of pod failed: worker 1: exit code 3" in dialog_text(app))
             rows = [row.split() for row in shown(table(app, "startup-workers")).splitlines()[1:3]]
             assert rows == [["1", "exit", "3"], ["0", "exit", "0"]]
-            assert "on pod/1" in shown(app.screen.query_one(LogPane))
-            assert {one.path: one.state for one in app.store.get(SLICES).value or ()}["local-a/pod"] == "READY"
+            await until(pilot, lambda: "on pod/1" in shown(app.screen.query_one(LogPane)))
+            ready = ("local-a/pod", "READY")
+            await until(pilot, lambda: ready in [(one.path, one.state) for one in app.store.get(SLICES).value or ()])
 
 
 async def test_hostile_lines_of_a_startup_script_are_shown_and_do_nothing(
