@@ -21,11 +21,11 @@ from tests.console.stage import Answered, StageOperator
 from tui.checks.check_row import CheckRow
 from tui.console.app import ConsoleApp
 from tui.console.data.ongoing_work import StopProgress
-from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.dialog import Dialog, QuitDialog, SecretDialog, TrustDialog
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
+from tui.console.screens.slices.change import DeleteSliceDialog
 from tui.console.screens.stop import StopDialog
 
 pytestmark = pytest.mark.timing
@@ -273,7 +273,7 @@ async def test_a_slice_is_deleted_only_when_its_name_is_typed(operator: StageOpe
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: table(app, "slices").row_count() and table(app, "runs").row_count())
         await pilot.press("ctrl+d")
-        await until(pilot, lambda: isinstance(app.screen, DeleteDialog))
+        await until(pilot, lambda: isinstance(app.screen, DeleteSliceDialog))
         assert live.id in dialog_text(app)
         await pilot.press(*"my-tp", "enter")
         await until(pilot, lambda: any("my-tp is not the name" in told.message for told in app._notifications))
@@ -285,7 +285,9 @@ async def test_a_slice_is_deleted_only_when_its_name_is_typed(operator: StageOpe
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PodScreen) and "deleting" in headline(app))
         await pilot.press("ctrl+d")
-        await until(pilot, lambda: isinstance(app.screen, DeleteDialog) and "asked to delete" in dialog_text(app))
+        await until(
+            pilot, lambda: isinstance(app.screen, DeleteSliceDialog) and "asked to delete" in dialog_text(app)
+        )
         operator.release.set()
         await until(pilot, lambda: "my-tpu is deleted" in dialog_text(app))
         assert operator.deleted == ["europe-west4-a/my-tpu"]

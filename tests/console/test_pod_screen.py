@@ -190,7 +190,8 @@ async def test_read_only_does_not_bind_what_changes_something(own_home: Path, re
             names = " ".join(name for name, _, _ in list_entries(app, app.screen))
             assert ("New run" in names or "Stop" in names or "Shell" in names) is not read_only
             if isinstance(app.screen, PodScreen):
-                assert ("ctrl+d" in app.screen.active_bindings) is not read_only
+                keys = {app.screen.active_bindings[key].binding.action for key in ("N", "S", "X", "ctrl+d")}
+                assert (keys == {"refuse_change"}) is read_only
                 assert ("Delete my-tpu" in names) is not read_only
                 app.perform(OpenRunRequested(directory))
                 await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)

@@ -19,14 +19,19 @@ import tui.console.app
 from tests.console.stage import Answered, StageOperator, a_slice, make_run, training_line
 from tui.console.data.launch_form import LaunchForm
 from tui.console.data.line_index import FileLines
-from tui.console.data.ongoing_work import DeleteProgress, StopProgress
+from tui.console.data.ongoing_work import CreationProgress, OngoingWork, SliceChangeProgress, StopProgress
+from tui.console.data.pollers import OFFERS
 from tui.console.data.resources import ResourceDeletion
+from tui.console.data.store import Store
+from tui.console.data.tasks import Tasks
 from tui.console.render import run_summary, tables
 from tui.console.render.resource_rows import RESOURCE_COLUMNS, make_resource_row
-from tui.console.screens.delete import DeleteDialog
 from tui.console.screens.dialog import QuitDialog, TrustDialog
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.resource_deletion import ResourceDeletionDialog
+from tui.console.screens.slices.change import DeleteSliceDialog
+from tui.console.screens.slices.create import CreateDialog
+from tui.console.screens.slices.creation import CreationDialog
 from tui.console.screens.stop import StopDialog
 from tui.console.widgets.headline import Headline
 from tui.console.widgets.log.log_pane import LogPane
@@ -37,10 +42,13 @@ from tui.console.widgets.tables.row_table import RowTable
 from tui.console.widgets.tables.table_columns import Cell
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
+from tui.pod.creation.slice_request import CreationStep, SliceRequest, WorkerStartup
+from tui.pod.creation.zone_offer import ZoneOffer
 from tui.pod.job_options import JobOptions
 from tui.pod.resources import CloudResource, describe_effect
 
 MOMENT = 1_790_000_000.0
+OFFER = ZoneOffer("europe-west4-a", {"v4-8": ("2x2x1",), "v4-16": ("2x2x2",)}, ("tpu-ubuntu2204-base",))
 HOME = Path(tui.console.app.__file__).parent
 SHEETS = [HOME / "app.tcss", *sorted(HOME.glob("screens/*.tcss"))]
 
@@ -54,6 +62,8 @@ class Showing(App[None]):
         super().__init__()
         self._made = made
         self.operator = StageOperator(Path("/nowhere"))
+        self.ongoing, self.tasks, self.store = OngoingWork(), Tasks(), Store(lambda: MOMENT)
+        self.store.put(OFFERS, (OFFER,))
 
     def compose(self) -> ComposeResult:
         widget = self._made()
@@ -175,6 +185,29 @@ def deleting_resource() -> ResourceDeletionDialog:
     return ResourceDeletionDialog(POD, describe_effect([POD], [POD])[0], lambda: ResourceDeletion(POD))
 
 
+def begin_deletion() -> SliceChangeProgress:
+    return SliceChangeProgress(a_slice(), "delete")
+
+
+def coming_up() -> CreationDialog:
+    request = SliceRequest(
+        "night",
+        "europe-west4-a",
+        accelerator_type="v3-32",
+        runtime_version="tpu-ubuntu2204-base",
+        metadata={"startup-script": "pip install x"},
+        metadata_files={"startup-script": "setup.sh"},
+    )
+    progress = CreationProgress(request, MOMENT - 200)
+    progress.record(CreationStep(f"requested {request.summary}", "projects/p/operations/operation-1"), MOMENT - 199)
+    lines = ("+ pip install x", "[bold]ERROR[/]: \x1b[31mno such package\x07 日本語 x", "long " * 60)
+    scripts = [WorkerStartup("night", number, detail="installing", lines=lines[:1]) for number in range(4)]
+    scripts[1] = WorkerStartup("night", 1, 0, "", lines[:1], has_ended=True)
+    scripts[2] = WorkerStartup("night", 2, 3, "the script failed", lines, has_ended=True)
+    progress.record(CreationStep("night is READY", startup=tuple(scripts)), MOMENT - 100)
+    return CreationDialog(progress)
+
+
 MADE: dict[str, Callable[[], Widget]] = {
     "cores": core_table,
     "slices": slices,
@@ -182,9 +215,11 @@ MADE: dict[str, Callable[[], Widget]] = {
     "stop": stopping,
     "launch": launching,
     "trouble": in_trouble,
-    "delete": lambda: DeleteDialog(a_slice(), ["resnet-20261121-090000-a1b2"], lambda: DeleteProgress(a_slice())),
+    "delete": lambda: DeleteSliceDialog(a_slice(), ["resnet-20261121-090000-a1b2"], begin_deletion),
     "resources": resources,
     "deletion": deleting_resource,
+    "create": lambda: CreateDialog({"zone": "europe-west4-a", "type": "v4", "version": "tpu-ubuntu2204-base"}),
+    "creation": coming_up,
     "trust": lambda: TrustDialog("t1v-n-5f3a91c2-w-0", "ssh-ed25519", "SHA256:2oPjqDWlRcEJcbQvbdDSdXVlZkOG"),
     "quit": lambda: QuitDialog("Runs go on without this console:\n\n  resnet-20261121-090000-a1b2"),
 }

@@ -230,7 +230,7 @@ def _project(document: dict[str, Any] | None) -> str:
 
 def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
     """Return the request that the arguments name. Raises UsageError for options that do not go together."""
-    from tui.pod.creation.slice_request import DataDisk, SliceRequest
+    from tui.pod.creation.slice_request import SliceRequest
 
     zone, name = operator.slices.place_of(args.slice)
     metadata, files = _metadata(args)
@@ -247,7 +247,7 @@ def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
         labels=_merged(args.labels),
         metadata=metadata,
         metadata_files=files,
-        data_disks=tuple(DataDisk(source, mode) for source, mode in args.data_disk or ()),
+        data_disks=tuple(args.data_disk or ()),
         queue=_queue(args),
         **{name: value for name in _SAME_NAMES if (value := getattr(args, name)) is not None},
     )

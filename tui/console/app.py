@@ -63,7 +63,7 @@ class ConsoleApp(PausableApp):
 
     CSS_PATH = [  # noqa: RUF012 - Textual declares it so
         "app.tcss",
-        *(f"screens/{name}.tcss" for name in ("pod", "run", "dialog", "launch")),
+        *(f"screens/{name}.tcss" for name in ("pod", "run", "dialog", "form", "slices")),
     ]
     TITLE = "tpu-tui"
     COMMANDS: ClassVar[set[Any]] = {ConsoleCommands}
@@ -203,10 +203,7 @@ class ConsoleApp(PausableApp):
             cells.append(Cell("demo pod on this machine", "busy"))
         if self.read_only:
             cells.append(Cell("read-only", "warn"))
-        if self.ongoing.stops:
-            cells.append(Cell(f"stopping {', '.join(self.ongoing.stops)}", "warn"))
-        if self.ongoing.deletions:
-            cells.append(Cell(f"deleting {', '.join(self.ongoing.deletions)}", "warn"))
+        cells += [Cell(work, "warn") for work in self.ongoing.describe()]
         return [cells]
 
     def perform(self, intent: Intent) -> None:

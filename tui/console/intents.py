@@ -31,10 +31,25 @@ class CheckRequested(Intent):
 
 
 @dataclass(frozen=True)
-class DeleteRequested(Intent):
-    """Ask for the slice's name, then delete it."""
+class SliceChangeRequested(Intent):
+    """Ask, then `start`, `stop` or `delete` a slice."""
 
     slice_: Slice | None
+    action: str
+
+
+@dataclass(frozen=True)
+class NewSliceRequested(Intent):
+    """Ask what slice to create; the form begins with the kind of this one."""
+
+    slice_: Slice | None
+
+
+@dataclass(frozen=True)
+class CreationRequested(Intent):
+    """Show a creation that is in progress or has failed."""
+
+    path: str
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from tui.pod.slice import Slice
 CANNOT_STOP = "Cloud TPU stops and starts slices of one worker only"
 """Source: Cloud TPU API v2, StopNode: "This operation is only available with single TPU nodes"."""
 
+_NOT_TO_STOP = ("STOPPED", "STOPPING", "CREATING", "STARTING", "DELETING", "PREEMPTED", "TERMINATED")
+
 
 def create_command(
     name: str, zone: str | None, accelerator_type: str | None, runtime_version: str | None, *, spot: bool | None
@@ -33,6 +35,22 @@ def delete_command(name: str, zone: str | None) -> str:
 def can_stop(slice_: Slice) -> bool:
     """Return whether Cloud TPU can stop and start the slice."""
     return len(slice_.workers) <= 1
+
+
+def explain_impossible(slice_: Slice, action: str) -> str:
+    """Return why a slice cannot be started, stopped or deleted in its state, and what to do; empty if it can."""
+    if slice_.source != "tpu_api":
+        return f"{slice_.name} is not a slice of the Cloud TPU API: nothing can {action} it here."
+    if action != "delete" and not can_stop(slice_):
+        workers = len(slice_.workers)
+        return f"{CANNOT_STOP}, and {slice_.name} has {workers}.\n\nTo replace it:\n\n  {make_anew(slice_)}"
+    if action == "start" and slice_.state != "STOPPED":
+        return f"{slice_.name} is {slice_.state}. Only a slice that is STOPPED can be started."
+    if action == "stop" and slice_.state in _NOT_TO_STOP:
+        return f"{slice_.name} is {slice_.state}. Only a slice that runs can be stopped."
+    if action == "delete" and slice_.state == "DELETING":
+        return f"{slice_.name} is being deleted already."
+    return ""
 
 
 def make_anew(slice_: Slice) -> str:

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from tui.pod.creation.gcloud_commands import list_create_options
+from tui.pod.creation.slice_request import SliceRequest
 from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.secrets import is_secret
 from tui.settings.fields import EVERY_ZONE, FIELDS
@@ -63,6 +65,14 @@ def launch_command(
                 words += _with_value(option, text)
     words += ["--skip-checks"] if skips_checks else []
     return command_line(settings, *words, "--", *(job.argv or ("COMMAND",)))
+
+
+def create_command(settings: Settings, request: SliceRequest) -> str:
+    """Return the command that creates what a request names."""
+    words = ["slices", "create", f"{request.zone}/{request.name}"]
+    for name, value in list_create_options(request):
+        words += (_flag(name),) if value is None else _with_value(name, value)
+    return command_line(settings, *words)
 
 
 def _texts(option: str, value: Any, job: JobOptions) -> Iterator[str]:

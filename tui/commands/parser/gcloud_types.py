@@ -1,71 +1,30 @@
-"""Types of arguments that gcloud's commands have too: lists, pairs, disks, durations and times, in its notation."""
+"""Types of arguments in gcloud's notation, for argparse."""
 
 from __future__ import annotations
 
 import argparse
-import re
-from datetime import datetime
+from collections.abc import Callable
+from typing import TypeVar
 
-_OTHER_DELIMITER = re.compile(r"\^(?P<delimiter>[^^]+)\^")
-"""`^:^a:b,c` is split at colons (`gcloud topic escaping`)."""
-_DURATION = re.compile(
-    r"(?:(?P<weeks>\d+)w)?(?:(?P<days>\d+)d)?t?(?:(?P<hours>\d+)h)?(?:(?P<minutes>\d+)m)?(?:(?P<seconds>\d+)s?)?"
-)
-_UNITS_S = {"weeks": 604_800, "days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
-_MONTHS = re.compile(r"p[^t]*m", re.IGNORECASE)
-_MAX_DIGITS = 9
+from tui.pod.creation import gcloud_notation
+
+Value = TypeVar("Value")
 
 
-def items(text: str) -> tuple[str, ...]:
-    """Parse `a,b`, or `^:^a:b` with another delimiter."""
-    delimiter, rest = ",", text
-    if match := _OTHER_DELIMITER.match(text):
-        delimiter, rest = match["delimiter"], text[match.end() :]
-    found = tuple(rest.split(delimiter))
-    if not all(found):
-        raise argparse.ArgumentTypeError(f"must be a list without empty items, not {text!r}")
-    return found
+def _type_of(parse: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Return a parser whose errors argparse shows."""
+
+    def parse_argument(text: str) -> Value:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse_argument
 
 
-def pairs(text: str) -> dict[str, str]:
-    """Parse `key=value,other=value`."""
-    found: dict[str, str] = {}
-    for item in items(text):
-        key, equals, value = item.partition("=")
-        if not (key and equals):
-            raise argparse.ArgumentTypeError(f"must be KEY=VALUE, not {item!r}; for values with commas: ^:^K=V:K=V")
-        if key in found:
-            raise argparse.ArgumentTypeError(f"has the key {key} twice")
-        found[key] = value
-    return found
-
-
-def disk(text: str) -> tuple[str, str]:
-    """Parse `source=PATH,mode=read-only` to the path and the mode, by default `read-write`."""
-    found = pairs(text)
-    mode = found.pop("mode", "read-write")
-    source = found.pop("source", "")
-    if found or not source or mode not in ("read-write", "read-only"):
-        raise argparse.ArgumentTypeError(f"must be source=PATH[,mode=read-write|read-only], not {text!r}")
-    return source, mode
-
-
-def duration(text: str) -> int:
-    """Parse `6h`, `1d12h`, `90m`, `3600s` or an ISO 8601 duration without months to seconds."""
-    lower = text.lower()
-    match = _DURATION.fullmatch(lower.removeprefix("p"))
-    digits = re.findall(r"\d+", lower)
-    if not match or not digits or _MONTHS.match(lower) or max(map(len, digits)) > _MAX_DIGITS:
-        raise argparse.ArgumentTypeError(f"must be a duration, e.g. 90m, 6h or 1d12h, not {text!r}")
-    return sum(int(match[unit] or 0) * seconds for unit, seconds in _UNITS_S.items())
-
-
-def moment(text: str) -> datetime:
-    """Parse an RFC 3339 time; one without a zone could be meant in any."""
-    try:
-        parsed = datetime.fromisoformat(text.upper().replace("Z", "+00:00"))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a time, e.g. 2026-01-31T18:00:00Z, not {text!r}") from None
-    if parsed.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text!r} has no time zone: add Z for UTC, or e.g. +01:00")
-    return parsed
+items = _type_of(gcloud_notation.parse_items)
+pairs = _type_of(gcloud_notation.parse_pairs)
+disk = _type_of(gcloud_notation.parse_disk)
+duration = _type_of(gcloud_notation.parse_duration)
+moment = _type_of(gcloud_notation.parse_moment)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tui.console import intents
+from tui.console.actions.creating import CreateActions
 from tui.console.actions.launching import LaunchActions
 from tui.console.actions.remote_shell import RemoteShell
 from tui.console.actions.resources import ResourceActions
@@ -26,6 +27,7 @@ class Actions:
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
         self.slices = SliceActions(context)
+        self.creating = CreateActions(context)
         self.runs = RunActions(context)
         self.launching = LaunchActions(context)
         self.remote_shell = RemoteShell(context)
@@ -38,8 +40,12 @@ class Actions:
                 self.slices.check_after_pause(slice_)
             case intents.CheckRequested(slice_):
                 self.slices.check(slice_)
-            case intents.DeleteRequested(slice_):
-                self.slices.delete(slice_)
+            case intents.SliceChangeRequested(slice_, action):
+                self.slices.change(slice_, action)
+            case intents.NewSliceRequested(slice_):
+                self.creating.ask_new_slice(slice_)
+            case intents.CreationRequested(path):
+                self.creating.show(path)
             case intents.NewRunRequested(slice_):
                 self.launching.ask_new_run(slice_)
             case intents.RepeatRunRequested(directory):
@@ -96,7 +102,24 @@ class Actions:
             return text + (f"\n\nRunning now: {', '.join(live)}" if live else "")
         if self._context.ongoing.stops:
             return "A stop is still in progress. Quit anyway?\n\n  " + "\n  ".join(self._context.ongoing.stops)
-        if not live:
-            return "No runs are active."
-        listed = "\n  ".join(live)
-        return f"Runs continue without this console:\n\n  {listed}\n\nReopen with tpu-tui or tpu-tui attach RUN."
+        parts = [self._continuing_slices()]
+        if live:
+            listed = "\n  ".join(live)
+            text = f"Runs continue without this console:\n\n  {listed}\n\nReopen with tpu-tui or tpu-tui attach RUN."
+            parts.append(text)
+        return "\n\n".join(filter(None, parts)) or "No runs are active."
+
+    def _continuing_slices(self) -> str:
+        """Return which creations and changes of slices go on in the cloud."""
+        ongoing = self._context.ongoing
+        creations, changes = ongoing.running_creations(), list(ongoing.changes.values())
+        lines = [f"creation of {path}: it costs money once it is ready" for path in creations]
+        lines += [f"{change.action} of {change.slice.path}" for change in changes]
+        if not lines:
+            return ""
+        listed = "\n  ".join(lines)
+        scripts = [ongoing.creations[path] for path in creations if ongoing.creations[path].has_script]
+        unread = "\n\nStartup scripts continue, too; their results are not read." if scripts else ""
+        return (
+            f"These continue in the cloud without this console:\n\n  {listed}\n\ntpu-tui slices shows them.{unread}"
+        )

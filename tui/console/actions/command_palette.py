@@ -16,6 +16,7 @@ from tui.console.screens.base import MainScreen
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.resources import ResourcesScreen
 from tui.console.screens.run import RunScreen
+from tui.pod.slice_commands import explain_impossible
 
 if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 Entry = tuple[str, str, Callable[[], object]]
 MAX_RUNS = 30
+SLICE_CHANGES = {
+    "start": "asks first; it costs money from then on",
+    "stop": "asks first; keeps its disk, releases its TPU",
+    "delete": "asks for its name",
+}
 DARK, LIGHT = "textual-dark", "textual-light"
 
 
@@ -32,6 +38,12 @@ def list_entries(console: ConsoleContext, screen: MainScreen) -> Iterator[Entry]
     slice_, run = screen.chosen_slice(), screen.chosen_run()
     if slice_ is not None:
         yield from _slice_entries(console, screen, slice_)
+    if not console.read_only:
+        new = partial(console.perform, intents.NewSliceRequested(slice_))
+        yield "New slice", "asks for type, zone and options", new
+    for path in console.ongoing.creations:
+        show = partial(console.perform, intents.CreationRequested(path))
+        yield f"Creation of {path}", "its progress and startup scripts", show
     if run is not None:
         yield from _run_entries(console, screen, run)
     if isinstance(screen, RunScreen):
@@ -73,7 +85,10 @@ def _slice_entries(console: ConsoleContext, screen: MainScreen, slice_: Slice) -
     yield f"Shell on {name}", "opens SSH in this terminal", partial(perform, shell)
     exec_ = intents.ExecRequested(slice_)
     yield f"Exec on {name}", "run a command on every worker; equal outputs are grouped", partial(perform, exec_)
-    yield f"Delete {name}", "asks for its name", partial(perform, intents.DeleteRequested(slice_))
+    for action, text in SLICE_CHANGES.items():
+        if not explain_impossible(slice_, action):
+            entry = intents.SliceChangeRequested(slice_, action)
+            yield f"{action.capitalize()} {name}", text, partial(perform, entry)
 
 
 def _run_entries(console: ConsoleContext, screen: MainScreen, run: RunDirectory) -> Iterator[Entry]:

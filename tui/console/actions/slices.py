@@ -1,14 +1,16 @@
-"""Actions on slices: check and delete."""
+"""Actions on slices: check, start, stop and delete."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from tui.console.data.ongoing_work import DeleteProgress
+from tui.console.data.ongoing_work import SliceChangeProgress
 from tui.console.data.pollers import RUNS, checks_of
-from tui.console.screens.delete import DeleteDialog
+from tui.console.screens.dialog import TextDialog
+from tui.console.screens.slices.change import CHANGE_DIALOGS
 from tui.errors import TpuTuiError
+from tui.pod.slice_commands import explain_impossible
 
 if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
@@ -19,10 +21,11 @@ MAX_AUTO_CHECKED_WORKERS = 64
 AUTO_CHECK_DELAY_S = 0.5
 AUTO_CHECK = "check after a pause"
 NO_SLICE = "No slice selected"
+DONE = {"start": "started", "stop": "stopped", "delete": "deleted"}
 
 
 class SliceActions:
-    """Check a slice, or delete it."""
+    """Check, start, stop or delete a slice."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
@@ -47,33 +50,42 @@ class SliceActions:
         else:
             self._context.pollers.check(slice_)
 
-    def delete(self, slice_: Slice | None) -> None:
-        """Ask for the slice's name, then delete it; show a deletion that is already in progress."""
+    def change(self, slice_: Slice | None, action: str) -> None:
+        """Ask, then start, stop or delete a slice; show a change that is already in progress."""
         context = self._context
         if slice_ is None:
             context.notify(NO_SLICE, timeout=3)
             return
-        statuses = context.store.get(RUNS).value or ()
-        live = [status.run.id for status in statuses if status.run.slice == slice_.name and not status.state.is_over]
-        progress = context.ongoing.deletions.get(slice_.path)
-        context.push_screen(DeleteDialog(slice_, live, lambda: self._start_deletion(slice_), progress))
+        progress = context.ongoing.changes.get(slice_.path)
+        if progress is None and (why := explain_impossible(slice_, action)):
+            context.push_screen(TextDialog(f"{action} {slice_.path}", why))
+            return
+        dialog = CHANGE_DIALOGS[progress.action if progress else action]
+        live = [
+            status.run.id
+            for status in context.store.get(RUNS).value or ()
+            if status.run.slice == slice_.name and status.run.zone in (None, slice_.zone) and not status.state.is_over
+        ]
+        context.push_screen(dialog(slice_, live, lambda: self._start_change(slice_, action), progress))
 
-    def _start_deletion(self, slice_: Slice) -> DeleteProgress:
+    def _start_change(self, slice_: Slice, action: str) -> SliceChangeProgress:
         context = self._context
-        progress = context.ongoing.deletions[slice_.path] = DeleteProgress(slice_)
-        context.tasks.start(f"delete {slice_.path}", self._delete(slice_, progress), context.show_error)
+        progress = context.ongoing.changes[slice_.path] = SliceChangeProgress(slice_, action)
+        context.tasks.start(f"{action} {slice_.path}", self._change(progress), context.show_error)
         return progress
 
-    async def _delete(self, slice_: Slice, progress: DeleteProgress) -> None:
-        context = self._context
+    async def _change(self, progress: SliceChangeProgress) -> None:
+        context, slice_ = self._context, progress.slice
         try:
-            async for line in context.operator.slices.change(slice_, "delete"):
+            async for line in context.operator.slices.change(slice_, progress.action):
                 progress.lines.append(line)
-            context.notify(f"{slice_.path} is deleted", markup=False, timeout=6)
+            if progress.action == "delete":
+                context.ongoing.creations.pop(slice_.path, None)
+            context.notify(f"{slice_.path} is {DONE[progress.action]}", markup=False, timeout=6)
         except TpuTuiError as error:
             progress.problem = error
             context.show_error(error)
         finally:
             progress.done = True
-            context.ongoing.deletions.pop(slice_.path, None)
+            context.ongoing.changes.pop(slice_.path, None)
             context.pollers.refresh()

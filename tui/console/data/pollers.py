@@ -14,9 +14,12 @@ from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
     from tui.operator import CheckRow, LatestFigures, Operator, RunStatus
+    from tui.pod.creation.zone_offer import ZoneOffer
     from tui.pod.worker import Worker
 
 SLICES: DataSource[tuple[Slice, ...]] = DataSource("slices")
+OFFERS: DataSource[tuple[ZoneOffer, ...]] = DataSource("offers")
+"""What the configured zones offer, once the form that creates slices has asked for it."""
 RUNS: DataSource[tuple[RunStatus, ...]] = DataSource("runs")
 FIGURES: DataSource[Mapping[str, LatestFigures]] = DataSource("figures")
 """The newest figures of the listed runs, by run id."""

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from tui.console.widgets.tables.row_table import TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
+from tui.pod.creation.slice_request import SliceRequest
 from tui.pod.job_options import JobOptions
-from tui.settings.command_line import command_line, launch_command
+from tui.pod.slice_commands import explain_impossible
+from tui.settings.command_line import command_line, create_command, launch_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +45,16 @@ def list_commands(
         if not settings.read_only:
             yield "launch", launch_command(settings, slice_.path, JobOptions(runtime=settings.runtime))
             yield "exec", command_line(settings, "exec", slice_.path, "--", "COMMAND")
-            yield "delete", command_line(settings, "slices", "delete", slice_.path)
+            for action in ("start", "stop", "delete"):
+                if not explain_impossible(slice_, action):
+                    name = action if action == "delete" else f"{action} slice"
+                    yield name, command_line(settings, "slices", action, slice_.path)
+    if not (settings.read_only or settings.hosts):
+        zone = (slice_.zone if slice_ else None) or next(iter(settings.zones), "ZONE")
+        kind = slice_.accelerator_type if slice_ else None
+        version = slice_.runtime_version if slice_ else None
+        request = SliceRequest("NAME", zone, accelerator_type=kind or "TYPE", runtime_version=version or "RUNTIME")
+        yield "create slice", create_command(settings, request)
     yield "list slices", command_line(settings, "slices")
     yield "list runs", command_line(settings, "runs")
 

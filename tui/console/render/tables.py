@@ -57,6 +57,17 @@ RUN_COLUMNS = (
     Column("latest", "latest", 16, rank=1, flexible=3, wanted=36),
     Column("command", "command", 24, rank=4, flexible=1),
 )
+START_REMEDIES = (
+    ("gcloud auth application-default login", "log in to Google Cloud"),
+    ("tpu-tui --project P --zone Z", "look in this project and zone"),
+    ("tpu-tui --hosts FILE", "use SSH hosts, without Google Cloud"),
+    ("tpu-tui demo", "try it without an account"),
+)
+CREATE_REMEDIES = (
+    ("tpu-tui slices create NAME …", "create a slice"),
+    ("tpu-tui --project P --zone Z", "look in another project or zone"),
+    ("tpu-tui demo", "try a pod on this machine"),
+)
 MAX_CHECK_LINES = 200
 """Listed rows of a finding: a pod of 32 workers has thousands of pairs and ports."""
 
@@ -256,6 +267,16 @@ def make_run_row(status: RunStatus, now: float, glance: LatestFigures | None = N
             command,
         ),
     )
+
+
+def explain_no_slices(where: str, *, is_known: bool, has_hosts: bool, can_create: bool) -> str:
+    """Return what the empty list of slices shows: how to get one, or what to set up where listing failed."""
+    if has_hosts:
+        return f"No slices in {where}" if is_known else "The hosts file could not be read."
+    if not is_known:
+        return format_remedies("The slices could not be listed. Ways to start:", START_REMEDIES)
+    key = (("N", "create a slice here"),) if can_create else ()
+    return format_remedies(f"No slices in {where}", (*key, *CREATE_REMEDIES))
 
 
 def format_remedies(heading: str, remedies: Sequence[tuple[str, str]]) -> str:

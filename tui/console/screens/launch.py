@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.text import Text
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Button, Input, Label, Select, Static, TextArea
+from textual.widgets import Button, Input, Label, Select, TextArea
 
 from tui.console.data.launch_form import (
     LaunchForm,
@@ -24,7 +23,13 @@ from tui.console.data.launch_form import (
 )
 from tui.console.render.launch_notes import format_checks, format_scaling, warn_about_shell
 from tui.console.render.safe_text import escape_line
-from tui.console.screens.dialog import Dialog, make_plain_text
+from tui.console.screens.form import (
+    SAME_IN_A_SHELL,
+    FormDialog,
+    add_label,
+    make_choice_field,
+    make_text_field,
+)
 from tui.console.widgets.command_line import CommandLine
 from tui.errors import TpuTuiError, UsageError
 from tui.operator import LaunchRequest
@@ -43,22 +48,15 @@ PLAN = "planning the launch"
 LAUNCH = "the launch"
 CHECKS_SHOWN_INTERVAL_S = 0.2
 """Seconds between two updates while checks run: a large pod answers with thousands of rows."""
-SAME_IN_A_SHELL = "The same in a shell (^y copies it):"
 ASK = "Press Enter to preview what will run. Nothing starts yet."
 
 
-class LaunchDialog(Dialog["str | None"]):
+class LaunchDialog(FormDialog["str | None"]):
     """Fields, a preview of exactly what will run, then the launch; answers the new run's ID."""
 
     TITLE = "new run"
     AUTO_FOCUS = "#command"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("pageup", "page(-1)", "Scroll the preview", show=False, id="launch.page_up", priority=True),
-        Binding("pagedown", "page(1)", "Scroll the preview", show=False, id="launch.page_down", priority=True),
-        Binding("ctrl+r", "plan", "Preview", id="launch.plan", priority=True),
-    ]
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal")]  # noqa: RUF012 - Textual declares it so
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (38, "-tall")]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+r", "plan", "Preview", id="launch.plan", priority=True)]
 
     def __init__(self, draft: LaunchForm) -> None:
         super().__init__()
@@ -69,15 +67,12 @@ class LaunchDialog(Dialog["str | None"]):
         self._checks = ""
         self._script = ASK
 
-    def body(self) -> Sequence[Widget]:
-        """Return slice and command in full width, above the options and the preview, side by side where both fit."""
+    def first_fields(self) -> Sequence[Widget]:
+        """Return slice and command, which need the full width."""
         draft = self._draft
         example = "what you would type on a worker, e.g. python3 train.py"
         command = CommandLine(shlex.join(draft.job.argv), id="command", earlier=draft.earlier, placeholder=example)
-        first = Vertical(_labelled("slice", self._slices()), _labelled("command", command), id="first")
-        fields = VerticalScroll(*self._fields(), id="fields", can_focus=False)
-        preview = VerticalScroll(Static("", id="preview-text", markup=False), id="preview")
-        return [first, Horizontal(fields, preview, id="halves")]
+        return [add_label("slice", self._slices()), add_label("command", command)]
 
     def buttons(self) -> Sequence[Button]:
         """Return the buttons: Launch is enabled after a preview only."""
@@ -87,13 +82,16 @@ class LaunchDialog(Dialog["str | None"]):
             Button("Launch", id="launch", variant="success", disabled=True),
         ]
 
-    def _fields(self) -> Iterator[Widget]:
+    def fields(self) -> Iterator[Widget]:
+        """Return the options of the run and of its job."""
         draft = self._draft
-        yield _written("name", "name", draft.name, "name of the run; default: the slice's name")
-        yield _written("sync", "sync", draft.sync, CODE_AGAIN if draft.had_code else CODE)
+        yield make_text_field("name", "name", draft.name, "name of the run; default: the slice's name")
+        yield make_text_field("sync", "sync", draft.sync, CODE_AGAIN if draft.had_code else CODE)
         yield from (_option_field(name, draft.job) for name in _IN_ROWS)
-        yield _written("trained on", "scale-from", draft.scale_from, "slice type, e.g. v2-8, for the figures below")
-        yield _written("…with", "scale-by", "", "batch, steps, rate: 1024 5000 0.1")
+        yield make_text_field(
+            "trained on", "scale-from", draft.scale_from, "slice type, e.g. v2-8, for the figures below"
+        )
+        yield make_text_field("…with", "scale-by", "", "batch, steps, rate: 1024 5000 0.1")
         yield Label("Environment (one NAME=value per line)")
         yield TextArea(option_text("env", draft.job), id="env", compact=True)
 
@@ -120,8 +118,7 @@ class LaunchDialog(Dialog["str | None"]):
 
     def _show(self) -> None:
         self.set_class(self._script != ASK, "-previewed")
-        parts = (self._scaling(), self._checks, self._script)
-        self.query_one("#preview-text", Static).update(make_plain_text("\n\n".join(part for part in parts if part)))
+        self.show_preview(self._scaling(), self._checks, self._script)
 
     def _scaling(self) -> str:
         slice_ = self._slice()
@@ -155,7 +152,7 @@ class LaunchDialog(Dialog["str | None"]):
         name = self._text("name")
         return LaunchRequest(
             slice_=slice_,
-            job=make_job(self._draft.job, argv, {name: self._option_text(name) for name in ASKED_OPTIONS}),
+            job=make_job(self._draft.job, argv, {name: self.read_field(_field_id(name)) for name in ASKED_OPTIONS}),
             name=readable_name(name) if name else None,
             sync=self._sync(),
         )
@@ -178,13 +175,6 @@ class LaunchDialog(Dialog["str | None"]):
             skips_checks=self._skips_checks,
         )
 
-    def _option_text(self, name: str) -> str:
-        """Return what the field of one of the job's options holds."""
-        field = self.query_one(f"#{_field_id(name)}")
-        if isinstance(field, TextArea):
-            return field.text
-        return str(field.value) if isinstance(field, (Input, Select)) else ""
-
     def _slice(self) -> Slice | None:
         path = self.query_one("#slice", Select).value
         return next((s for s in self._draft.slices if s.path == path), None)
@@ -194,7 +184,7 @@ class LaunchDialog(Dialog["str | None"]):
         return Path(written).expanduser() if written else None
 
     def _text(self, name: str) -> str | None:
-        return self.query_one(f"#{name}", Input).value.strip() or None
+        return self.read_field(name).strip() or None
 
     @on(Input.Submitted)
     def action_plan(self) -> None:
@@ -237,11 +227,6 @@ class LaunchDialog(Dialog["str | None"]):
         """Show the results so far, the equivalent command, and what would run."""
         self._show_preview(f"{SAME_IN_A_SHELL}\n{self.equivalent()}\n\n{script}", format_checks(rows, done=done))
 
-    def action_page(self, by: int) -> None:
-        """Scroll the preview, whichever field has the focus."""
-        preview = self.query_one("#preview")
-        preview.scroll_relative(y=by * max(1, preview.size.height - 1), animate=False)
-
     def _give_up(self) -> None:
         """Cancel the plan and disable Launch."""
         self.console.tasks.cancel(PLAN)
@@ -281,27 +266,14 @@ class LaunchDialog(Dialog["str | None"]):
         super().action_leave()
 
 
-def _labelled(label: str, field: Widget) -> Widget:
-    return Horizontal(Label(label), field, classes="field")
-
-
-def _written(label: str, name: str, value: str, hint: str) -> Widget:
-    """Return a text field; `hint` is shown while it is empty."""
-    return _labelled(label, Input(value, placeholder=hint, id=name, compact=True))
-
-
 def _option_field(name: str, job: JobOptions) -> Widget:
     """Return the field of one of the job's options."""
     option = OPTIONS[name]
     if option.choices:
         options = [(text, value) for value, text in option.choices.items()]
-        return _labelled(label(name), _choice(_field_id(name), options, getattr(job, name)))
-    return _written(label(name), _field_id(name), option_text(name, job), option.placeholder)
+        return make_choice_field(label(name), _field_id(name), options, getattr(job, name))
+    return make_text_field(label(name), _field_id(name), option_text(name, job), option.placeholder)
 
 
 def _field_id(name: str) -> str:
     return name.replace("_", "-")
-
-
-def _choice(name: str, options: Sequence[tuple[str, str]], value: str) -> Select[str]:
-    return Select(options, value=value, allow_blank=False, id=name, compact=True)

@@ -45,17 +45,6 @@ PASSED = "-passed"
 UPPER_PANES = ("slices", "workers", "checks")
 EMPTY = "-empty"
 """The class of the screen while there is no slice: the list of slices, which explains why, takes the upper half."""
-START_REMEDIES = (
-    ("gcloud auth application-default login", "log in to Google Cloud"),
-    ("tpu-tui --project P --zone Z", "look in this project and zone"),
-    ("tpu-tui --hosts FILE", "use SSH hosts, without Google Cloud"),
-    ("tpu-tui demo", "try it without an account"),
-)
-CREATE_REMEDIES = (
-    ("tpu-tui slices create NAME …", "create a slice"),
-    ("tpu-tui --project P --zone Z", "look in another project or zone"),
-    ("tpu-tui demo", "try a pod on this machine"),
-)
 
 
 class PodScreen(MainScreen):
@@ -74,6 +63,7 @@ class PodScreen(MainScreen):
         Binding("3", "pane('checks')", "Checks", show=False, id="pane.checks"),
         Binding("4", "pane('runs')", "Runs", show=False, id="pane.runs"),
         Binding("escape", "cancel", "Cancel the current task, clear the filter", show=False, id="cancel"),
+        Binding("N,S,X,ctrl+d", "refuse_change", show=False),
     ]
 
     def __init__(self) -> None:
@@ -147,22 +137,17 @@ class PodScreen(MainScreen):
         is_empty = not slices and bool(reading.at is not None or reading.problems)
         self.set_class(is_empty, EMPTY)
         if is_empty:
-            table.set_empty(self.explain_no_slices(is_known=not reading.problems))
+            where, can_create = self.console.operator.slices.where, not self.console.read_only
+            has_hosts = self.console.operator.settings.hosts is not None
+            is_known = not reading.problems
+            table.set_empty(
+                tables.explain_no_slices(where, is_known=is_known, has_hosts=has_hosts, can_create=can_create)
+            )
         table.show([tables.make_slice_row(slice_) for slice_ in slices])
         if slices and self.chosen_slice() is None:
             table.action_cursor_to(0)
         count = f"{len(slices)} slice{'s' * (len(slices) > 1)}" if slices else ""
         self._panes["slices"].show_reading(reading, now, count)
-
-    def explain_no_slices(self, *, is_known: bool) -> str:
-        """Return what the empty list of slices shows: how to get one, or what to set up where listing failed."""
-        settings = self.console.operator.settings
-        where = self.console.operator.slices.where
-        if settings.hosts:
-            return f"No slices in {where}" if is_known else "The hosts file could not be read."
-        if is_known:
-            return tables.format_remedies(f"No slices in {where}", CREATE_REMEDIES)
-        return tables.format_remedies("The slices could not be listed. Ways to start:", START_REMEDIES)
 
     def _take_workers(self, chosen: Slice | None, now: float) -> None:
         tried = workers_of(chosen)
@@ -254,6 +239,12 @@ class PodScreen(MainScreen):
         status = self.chosen_status()
         return None if status is None else self.console.open_directory(status.run.id)
 
+    def choose_slice(self, path: str) -> None:
+        """Put the cursor on a slice, if it is listed."""
+        row = self._tables["slices"].row_of(path)
+        if row is not None:
+            self._tables["slices"].action_cursor_to(row)
+
     def filter_target(self) -> LineTable | LogPane | None:
         """Return the focused pane, else the runs."""
         return super().filter_target() or self._tables["runs"]
@@ -284,8 +275,11 @@ class PodScreen(MainScreen):
     def _open(self, event: LineTable.RowOpened) -> None:
         if not is_on_top(self):
             return  # enter, pressed twice at once, opened it already
+        creation = self.console.ongoing.find_creation(self.chosen_slice())
         if event.table.id == "runs":
             self.console.perform(intents.OpenRunRequested(self.chosen_run()))
+        elif event.table.id == "slices" and creation is not None:
+            self.console.perform(intents.CreationRequested(creation.path))
         else:
             self.action_describe()
 
@@ -328,6 +322,10 @@ class PodScreen(MainScreen):
         else:
             self.drop_filter()
 
+    def action_refuse_change(self) -> None:
+        """Say why the keys that create, start, stop and delete slices do nothing."""
+        self.notify("This console is read-only. To change slices, start it without --read-only.", timeout=4)
+
     def description(self) -> tuple[str, str]:
         """Return the focused pane's row in full."""
         focused = self.focused.id if self.focused else None
@@ -365,16 +363,26 @@ class ActingPodScreen(PodScreen):
         Binding("n", "new_run", "New run", tooltip="New run on the slice; asks first", id="new"),
         Binding("x,ctrl+k", "stop_run", "Stop", tooltip="Stop the run; asks first", id="stop"),
         *REMOTE_SHELL_BINDINGS,
-        Binding("ctrl+d", "delete_slice", "Delete", tooltip="Delete the slice; asks first", id="delete"),
+        Binding("N", "new_slice", "New slice", tooltip="New slice, or the progress of one", id="slice.new"),
+        Binding("S", "change_slice('start')", "Start", tooltip="Start slice; asks first", id="slice.start"),
+        Binding("X", "change_slice('stop')", "Stop slice", tooltip="Stop slice; asks first", id="slice.stop"),
+        Binding("ctrl+d", "change_slice('delete')", "Delete", tooltip="Delete slice; asks for its name", id="delete"),
     ]
 
     def action_new_run(self) -> None:
         """Ask what to launch on the chosen slice."""
         self.console.perform(intents.NewRunRequested(self.chosen_slice()))
 
-    def action_delete_slice(self) -> None:
-        """Ask for the chosen slice's name, then delete it."""
-        self.console.perform(intents.DeleteRequested(self.chosen_slice()))
+    def action_new_slice(self) -> None:
+        """Show the progress of a slice that is being created, else ask what to create."""
+        chosen = self.chosen_slice()
+        creation = self.console.ongoing.creation_to_show(chosen)
+        intent = intents.CreationRequested(creation.path) if creation else intents.NewSliceRequested(chosen)
+        self.console.perform(intent)
+
+    def action_change_slice(self, action: str) -> None:
+        """Ask, then start, stop or delete the chosen slice."""
+        self.console.perform(intents.SliceChangeRequested(self.chosen_slice(), action))
 
     def action_stop_run(self) -> None:
         """Ask, then stop the chosen run."""

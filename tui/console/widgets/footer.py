@@ -33,8 +33,11 @@ ACTION_ORDER = (
     "app.ask_quit",
     "next_sort",
     "equivalents",
-    "delete_slice",
+    "new_slice",
     "resources",
+    "change_slice('delete')",
+    "change_slice('stop')",
+    "change_slice('start')",
 )
 """Actions in the order in which their keys are shown; others come after them."""
 ALL_KEYS_ACTION = "app.show_help"

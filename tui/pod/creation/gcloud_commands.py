@@ -1,4 +1,4 @@
-"""gcloud's command line that creates the same slice as a request. Pure."""
+"""The command lines of gcloud and of tpu-tui that create the same slice as a request. Pure."""
 
 from __future__ import annotations
 
@@ -6,33 +6,63 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timezone
 
-from tui.pod.creation.slice_request import SliceRequest
+from tui.pod.creation.slice_request import STARTUP_SCRIPT, STARTUP_TIMEOUT_S, SliceRequest
 
 _TYPES_OF_GA = ("v2", "v3", "v4")
 """The generations that `--type` has outside `gcloud alpha` (gcloud 528)."""
 _DELIMITERS = ":;|@#%+~"
 """For values that contain a comma (`gcloud topic escaping`)."""
+_SHORT_NAMES = {
+    "accelerator-type": "type",
+    "node-count": "nodes",
+    "valid-until-duration": "valid-for",
+    "valid-until-time": "valid-until",
+}
+"""What `tpu-tui slices create` also calls options of gcloud."""
+
+Option = tuple[str, str | None]
+"""An option's name and its value; None for a flag."""
 
 
 def create_command_of_gcloud(request: SliceRequest, project: str) -> str:
     """Return the equivalent gcloud command, quoted for a shell."""
     track = ["alpha"] if request.generation and request.generation not in _TYPES_OF_GA else []
     group = "tpu-vm" if request.queue is None else "queued-resources"
-    options = _options(request, project)
-    return shlex.join(["gcloud", *track, "compute", "tpus", group, "create", request.name, *options])
+    place = {"project": project, "zone": request.zone}
+    options = [
+        *place.items(),
+        *_options(request, request.all_labels, request.metadata_files),
+        *_queue_options(request),
+    ]
+    if request.queue is not None:
+        options = [("runtime-version" if name == "version" else name, value) for name, value in options]
+    words = [f"--{name}" if value is None else f"--{name}={value}" for name, value in options]
+    return shlex.join(["gcloud", *track, "compute", "tpus", group, "create", request.name, *words])
 
 
-def _options(request: SliceRequest, project: str) -> Iterator[str]:
-    yield f"--project={project}"
-    yield f"--zone={request.zone}"
-    if request.accelerator_type:
-        yield f"--accelerator-type={request.accelerator_type}"
-    else:
-        yield f"--type={request.generation}"
-        yield f"--topology={request.topology}"
-    version = "version" if request.queue is None else "runtime-version"
+def list_create_options(request: SliceRequest) -> Iterator[Option]:
+    """Yield the options of `tpu-tui slices create` that make the same request."""
+    files = {key: path for key, path in request.metadata_files.items() if key != STARTUP_SCRIPT}
+    for name, value in _options(request, request.labels, files):
+        yield _SHORT_NAMES.get(name, name), value
+    if STARTUP_SCRIPT in request.metadata_files:
+        yield STARTUP_SCRIPT, request.metadata_files[STARTUP_SCRIPT]
+    if request.startup_timeout_s != STARTUP_TIMEOUT_S:
+        yield "startup-timeout", f"{request.startup_timeout_s:.0f}s"
+    if request.queue is not None:
+        yield "queued", None
+        for name, value in _queue_options(request):
+            if (name, value) != ("node-id", request.name):
+                yield _SHORT_NAMES.get(name, name), value
+
+
+def _options(request: SliceRequest, labels: Mapping[str, str], files: Mapping[str, str]) -> Iterator[Option]:
+    """Yield the options that are called alike for a slice now and in the queue."""
     texts = {
-        version: request.runtime_version,
+        "accelerator-type": request.accelerator_type,
+        "type": request.generation,
+        "topology": request.topology,
+        "version": request.runtime_version,
         "description": request.description,
         "network": request.network,
         "subnetwork": request.subnetwork,
@@ -41,15 +71,15 @@ def _options(request: SliceRequest, project: str) -> Iterator[str]:
         "service-account": request.service_account,
         "scopes": _joined(request.scopes),
         "tags": _joined(request.tags),
-        "labels": _joined_pairs(request.all_labels),
+        "labels": _joined_pairs(labels),
         "metadata": _joined_pairs(
             {key: value for key, value in request.metadata.items() if key not in request.metadata_files}
         ),
-        "metadata-from-file": _joined_pairs(request.metadata_files),
+        "metadata-from-file": _joined_pairs(files),
     }
-    yield from (f"--{name}={value}" for name, value in texts.items() if value)
+    yield from ((name, value) for name, value in texts.items() if value)
     for disk in request.data_disks:
-        yield f"--data-disk=source={disk.source},mode={disk.mode}"
+        yield "data-disk", f"source={disk.source},mode={disk.mode}"
     flags = {
         "internal-ips": request.internal_ips,
         "spot": request.spot,
@@ -57,25 +87,24 @@ def _options(request: SliceRequest, project: str) -> Iterator[str]:
         "reserved": request.reserved,
         "shielded-secure-boot": request.secure_boot,
     }
-    yield from (f"--{name}" for name, is_on in flags.items() if is_on)
-    yield from _queue_options(request)
+    yield from ((name, None) for name, is_on in flags.items() if is_on)
 
 
-def _queue_options(request: SliceRequest) -> Iterator[str]:
+def _queue_options(request: SliceRequest) -> Iterator[Option]:
     queue = request.queue
     if queue is None:
         return
     if queue.nodes is None:
-        yield f"--node-id={request.node_ids[0]}"
+        yield "node-id", request.node_ids[0]
     else:
-        yield f"--node-count={queue.nodes}"
+        yield "node-count", str(queue.nodes)
         if queue.node_prefix:
-            yield f"--node-prefix={queue.node_prefix}"
+            yield "node-prefix", queue.node_prefix
     if queue.valid_for_s is not None:
-        yield f"--valid-until-duration={queue.valid_for_s}s"
+        yield "valid-until-duration", f"{queue.valid_for_s}s"
     if queue.valid_until is not None:
         moment = queue.valid_until.astimezone(timezone.utc)
-        yield f"--valid-until-time={moment.strftime('%Y-%m-%dT%H:%M:%SZ')}"
+        yield "valid-until-time", moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _joined_pairs(pairs: Mapping[str, str]) -> str:

@@ -12,8 +12,8 @@ from datetime import datetime, timezone
 
 from tui.errors import UsageError
 from tui.pod.accelerator import GENERATIONS, type_of_topology
-from tui.pod.creation.slice_names import check_slice_name
-from tui.pod.creation.slice_request import CREATED_BY, READ_WRITE, SliceRequest
+from tui.pod.creation.slice_names import NAME_RULE, suggest_slice_name
+from tui.pod.creation.slice_request import CREATED_BY, READ_WRITE, STARTUP_SCRIPT, SliceRequest
 
 MAX_LABELS = 64
 MAX_TAGS = 64
@@ -28,52 +28,63 @@ _TAG = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _DISK = re.compile(r"projects/[^/]+/(?:zones/(?P<zone>[^/]+)|regions/[^/]+)/disks/[^/]+")
 _ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+")
 
-Objection = tuple[str, str]
-"""Why a request is refused, and the remedy."""
+Objection = tuple[str, str, str]
+"""The option for which a request is refused, why, and the remedy."""
 
 
 def check_slice_request(request: SliceRequest) -> None:
     """Raise UsageError with the first reason for which a request cannot be sent."""
     what = f"slice {request.name} cannot be created in {request.zone}"
-    for name in (request.name, *request.node_ids):
-        check_slice_name(name, what)
-    for checks in (_of_type, _of_price, _of_queue, _of_labels, _of_metadata, _of_disks, _of_the_rest):
-        for why, remedy in checks(request):
-            raise UsageError(what, why=why, remedy=remedy)
+    for _, why, remedy in list_objections(request):
+        raise UsageError(what, why=why, remedy=remedy)
+
+
+def list_objections(request: SliceRequest) -> Iterator[Objection]:
+    """Yield every reason for which a request cannot be sent."""
+    for checks in (_of_names, _of_type, _of_price, _of_queue, _of_labels, _of_metadata, _of_disks, _of_the_rest):
+        yield from checks(request)
+
+
+def _of_names(request: SliceRequest) -> Iterator[Objection]:
+    for name in dict.fromkeys((request.name, *request.node_ids)):
+        if remedy := suggest_slice_name(name):
+            yield "name" if name == request.name else "node-prefix", NAME_RULE, remedy
 
 
 def _of_type(request: SliceRequest) -> Iterator[Objection]:
     generations = ", ".join(GENERATIONS)
     if request.accelerator_type and request.generation:
-        yield "--type and --accelerator-type were both given", "give one of them"
+        yield "type", "--type and --accelerator-type were both given", "give one of them"
     if request.accelerator_type and request.topology:
         yield (
+            "type",
             f"the type {request.accelerator_type} has a topology already",
             f"for a topology, give the generation: --type v4 --topology {request.topology}",
         )
     if request.topology and not request.generation:
-        yield "--topology needs the generation", f"add --type GENERATION, one of {generations}"
+        yield "type", "--topology needs the generation", f"add --type GENERATION, one of {generations}"
     if request.generation and request.generation not in GENERATIONS:
-        yield f"there is no generation {request.generation}", f"use one of {generations}"
+        yield "type", f"there is no generation {request.generation}", f"use one of {generations}"
     if request.generation and not request.topology:
         yield (
+            "topology",
             f"--type {request.generation} is a generation, which has many sizes",
             f"add --topology, e.g. 2x2, or give the size: --type {request.generation}-8",
         )
     if request.topology and type_of_topology(request.generation, request.topology) is None:
-        yield f"{request.topology} is not a topology", "give chips per side, e.g. 2x2 or 2x2x4"
+        yield "topology", f"{request.topology} is not a topology", "give chips per side, e.g. 2x2 or 2x2x4"
     if not (request.accelerator_type or request.generation):
-        yield "no type was given", "add --type TYPE, e.g. v3-32; tpu-tui slices types lists them"
+        yield "type", "no type was given", "add --type TYPE, e.g. v3-32; tpu-tui slices types lists them"
     if not request.runtime_version:
-        yield "no runtime version was given", "add --version RUNTIME; tpu-tui slices types lists them"
+        yield "version", "no runtime version was given", "add --version RUNTIME; tpu-tui slices types lists them"
 
 
 def _of_price(request: SliceRequest) -> Iterator[Objection]:
     if request.spot and request.preemptible:
-        yield "a slice is either spot or preemptible", "use --spot, which has no time limit"
+        yield "spot", "a slice is either spot or preemptible", "use --spot, which has no time limit"
     for name, is_on in (("spot", request.spot), ("preemptible", request.preemptible)):
         if request.reserved and is_on:
-            yield f"a reservation has no {name} capacity", f"use --reserved or --{name}, not both"
+            yield "spot", f"a reservation has no {name} capacity", f"use --reserved or --{name}, not both"
 
 
 def _of_queue(request: SliceRequest) -> Iterator[Objection]:
@@ -81,37 +92,43 @@ def _of_queue(request: SliceRequest) -> Iterator[Objection]:
     if queue is None:
         return
     if request.preemptible:
-        yield "queued slices cannot be preemptible", "use --spot"
+        yield "queued", "queued slices cannot be preemptible", "use --spot"
     if request.queue_count is not None:
-        yield "gcloud's queue has no --queue-count", "omit it, or create the slice without --queued"
+        yield "queue-count", "gcloud's queue has no --queue-count", "omit it, or create the slice without --queued"
     if queue.nodes is not None and queue.nodes < 2:
-        yield "--nodes must be 2 or more", "omit it for one slice"
+        yield "nodes", "--nodes must be 2 or more", "omit it for one slice"
     if queue.node_prefix and queue.nodes is None:
-        yield "--node-prefix is for several slices", "add --nodes N, or use --node-id for one"
+        yield "node-prefix", "--node-prefix is for several slices", "add --nodes N, or use --node-id for one"
     if queue.node_id and queue.nodes is not None:
-        yield "--node-id names one slice, and --nodes makes several", "use --node-prefix"
+        yield "node-id", "--node-id names one slice, and --nodes makes several", "use --node-prefix"
     if queue.valid_for_s is not None and queue.valid_until is not None:
-        yield "--valid-for and --valid-until were both given", "give one of them"
+        yield "valid-until", "--valid-for and --valid-until were both given", "give one of them"
     if queue.valid_for_s == 0:
-        yield "--valid-for is 0", "give a duration, e.g. 6h"
+        yield "valid-for", "--valid-for is 0", "give a duration, e.g. 6h"
     if queue.valid_until is not None and queue.valid_until <= datetime.now(timezone.utc):
-        yield f"{queue.valid_until.isoformat()} is in the past", "give a later time, or a duration: --valid-for 6h"
+        yield (
+            "valid-until",
+            f"{queue.valid_until.isoformat()} is in the past",
+            "give a later time, or a duration: --valid-for 6h",
+        )
 
 
 def _of_labels(request: SliceRequest) -> Iterator[Objection]:
     key, value = CREATED_BY
     if request.labels.get(key, value) != value:
-        yield f"the label {key} is set by tpu-tui", "use another label"
+        yield "labels", f"the label {key} is set by tpu-tui", "use another label"
     if len(request.all_labels) > MAX_LABELS:
-        yield f"there are more than {MAX_LABELS} labels", f"{key} is one of them"
+        yield "labels", f"there are more than {MAX_LABELS} labels", f"{key} is one of them"
     for key, value in request.labels.items():
         if not _LABEL_KEY.fullmatch(key) or key != key.lower():
             yield (
+                "labels",
                 f"{key!r} cannot be the key of a label",
                 "a key has up to 63 lower-case letters, digits, - and _, and begins with a letter",
             )
         if not _LABEL_VALUE.fullmatch(value) or value != value.lower():
             yield (
+                "labels",
                 f"{value!r} cannot be the value of label {key}",
                 "a value has up to 63 lower-case letters, digits, - and _",
             )
@@ -120,17 +137,19 @@ def _of_labels(request: SliceRequest) -> Iterator[Objection]:
 def _of_metadata(request: SliceRequest) -> Iterator[Objection]:
     total = 0
     for key, value in request.metadata.items():
+        option = STARTUP_SCRIPT if key == STARTUP_SCRIPT else "metadata"
         if not _METADATA_KEY.fullmatch(key):
-            yield f"{key!r} cannot be a metadata key", "a key has up to 128 letters, digits, - and _"
+            yield option, f"{key!r} cannot be a metadata key", "a key has up to 128 letters, digits, - and _"
         size = len(value.encode())
         total += len(key) + size
         if size > MAX_METADATA_VALUE_BYTES:
             yield (
+                option,
                 f"the value of metadata {key} has {size:,} bytes, and {MAX_METADATA_VALUE_BYTES:,} are allowed",
                 "put it into a bucket, and read it from there with a short script",
             )
     if total > MAX_METADATA_BYTES:
-        yield f"the metadata has {total:,} bytes, and {MAX_METADATA_BYTES:,} are allowed", "shorten it"
+        yield "metadata", f"the metadata has {total:,} bytes, and {MAX_METADATA_BYTES:,} are allowed", "shorten it"
 
 
 def _of_disks(request: SliceRequest) -> Iterator[Objection]:
@@ -140,33 +159,40 @@ def _of_disks(request: SliceRequest) -> Iterator[Objection]:
         match = _DISK.fullmatch(disk.source)
         if match is None:
             yield (
+                "data-disk",
                 f"{disk.source} is not the full path of a disk",
                 f"use source=projects/PROJECT/zones/{request.zone}/disks/NAME",
             )
         elif match["zone"] not in (None, request.zone):
-            yield f"disk {disk.source} is not in {request.zone}", "a disk must be in the slice's zone"
+            yield "data-disk", f"disk {disk.source} is not in {request.zone}", "a disk must be in the slice's zone"
         elif disk.mode == READ_WRITE and workers > 1:
             yield (
+                "data-disk",
                 f"disk {disk.source} can be written by one worker only, and there are {workers}",
                 "add mode=read-only",
             )
     sources = [disk.source for disk in request.data_disks]
     if len(set(sources)) < len(sources):
-        yield "a disk was given twice", "give each --data-disk once"
+        yield "data-disk", "a disk was given twice", "give each --data-disk once"
 
 
 def _of_the_rest(request: SliceRequest) -> Iterator[Objection]:
     if len(request.description) > MAX_DESCRIPTION:
-        yield f"the description has more than {MAX_DESCRIPTION} characters", "shorten it"
+        yield "description", f"the description has more than {MAX_DESCRIPTION} characters", "shorten it"
     if request.startup_timeout_s <= 0:
-        yield "--startup-timeout is 0", "give a duration, e.g. 20m"
+        yield "startup-timeout", "--startup-timeout is 0", "give a duration, e.g. 20m"
     if request.service_account and not _ACCOUNT.fullmatch(request.service_account):
-        yield f"{request.service_account} is not an e-mail address", "give the e-mail of the service account"
+        yield (
+            "service-account",
+            f"{request.service_account} is not an e-mail address",
+            "give the e-mail of the service account",
+        )
     if len(request.tags) > MAX_TAGS:
-        yield f"there are more than {MAX_TAGS} tags", "use fewer"
+        yield "tags", f"there are more than {MAX_TAGS} tags", "use fewer"
     for tag in request.tags:
         if not _TAG.fullmatch(tag):
             yield (
+                "tags",
                 f"{tag!r} cannot be a network tag",
                 "a tag has up to 63 lower-case letters, digits and dashes, begins with a letter, ends with no dash",
             )

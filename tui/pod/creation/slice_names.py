@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import re
 
-from tui.errors import UsageError
-
 MAX_LENGTH = 63
 """Characters of a name, as in a DNS label (RFC 1035), which Google Cloud APIs require."""
 
 _NAME = re.compile(rf"[a-z](?:[a-z0-9-]{{0,{MAX_LENGTH - 2}}}[a-z0-9])?")
 _UNFIT = re.compile(r"[^a-z0-9-]+")
-_RULE = (
+NAME_RULE = (
     f"a name has up to {MAX_LENGTH} lower-case letters, digits and dashes, begins with a letter, ends with no dash"
 )
 
 
-def check_slice_name(name: str, what: str) -> None:
-    """Check a new slice's name; `what` is the error's sentence.
-
-    Raises UsageError with the rule for names, and a valid name like the given one.
-    """
+def suggest_slice_name(name: str) -> str:
+    """Return the remedy for a name that a new slice cannot have: a valid one like it; empty for a valid name."""
     if _NAME.fullmatch(name):
-        return
+        return ""
     near = _UNFIT.sub("-", name.lower()).lstrip("-0123456789")[:MAX_LENGTH].rstrip("-")
-    raise UsageError(what, why=_RULE, remedy=f"use {near}" if near else "tpu-tui slices create NAME …")
+    return f"use {near}" if near else "tpu-tui slices create NAME …"

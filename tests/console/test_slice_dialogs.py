@@ -1,0 +1,416 @@
+"""Creating, starting, stopping and deleting slices from the console, on a Cloud TPU API service in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Button, Input, Select, Static
+
+from tests.console.driving import FULL, SMALL, dialog_text, headline, running, shown, table, until
+from tests.console.stage import StageOperator, a_slice
+from tests.localpod.api_clients import serving
+from tests.pods import running_pod
+from tui.console.app import ConsoleApp
+from tui.console.data.ongoing_work import CreationProgress
+from tui.console.data.pollers import SLICES
+from tui.console.screens.dialog import QuitDialog, TextDialog
+from tui.console.screens.pod import PodScreen
+from tui.console.screens.slices.change import DeleteSliceDialog, StartSliceDialog, StopSliceDialog
+from tui.console.screens.slices.create import CreateDialog
+from tui.console.screens.slices.creation import CreationDialog
+from tui.console.widgets.log.log_pane import LogPane
+from tui.errors import CloudError
+from tui.localpod.api import rpc_errors
+from tui.localpod.api.server import TpuService
+from tui.operator import Operator
+from tui.operator.slices import Slices
+from tui.pod.creation.slice_request import CreationStep, SliceRequest, WorkerStartup
+from tui.pod.slice import Slice
+from tui.settings import LOCAL_PROFILE, load, save_profile
+
+pytestmark = pytest.mark.timing
+
+
+class CountedSlices(Slices):
+    """Slices of a real service that count what is requested."""
+
+    def __init__(self, operator: Operator) -> None:
+        super().__init__(operator.connections)
+        self.requested: list[str] = []
+
+    def create(self, request: SliceRequest, *, dry_run: bool = False, waits: bool = True) -> Any:
+        if not dry_run:
+            self.requested.append(request.name)
+        return super().create(request, dry_run=dry_run, waits=waits)
+
+    def change(self, slice_: Any, action: str, *, dry_run: bool = False) -> Any:
+        self.requested.append(f"{action} {slice_.name}")
+        return super().change(slice_, action, dry_run=dry_run)
+
+
+@dataclass
+class Stand:
+    """A console whose profile reaches an API service in this process."""
+
+    app: ConsoleApp
+    pilot: Pilot[None]
+    service: TpuService
+    slices: CountedSlices
+
+    async def until(self, what: Any) -> None:
+        await until(self.pilot, what)
+
+    async def open_form(self, **texts: str) -> CreateDialog:
+        await self.pilot.press("N")
+        await self.until(lambda: isinstance(self.app.screen, CreateDialog) and self.app.screen.is_mounted)
+        dialog = self.app.screen
+        assert isinstance(dialog, CreateDialog)
+        for name, text in texts.items():
+            dialog.query_one(f"#{name.replace('_', '-')}", Input).value = text
+        return dialog
+
+    async def create(self, name: str, kind: str = "v2-8") -> None:
+        request = SliceRequest(name, "local-a", accelerator_type=kind, runtime_version="tpu-ubuntu2204-base")
+        async for _ in self.slices.create(request):
+            pass
+        self.app.pollers.refresh()
+        await self.until(self.chosen_slice)
+        self.slices.requested.clear()
+
+    def chosen_slice(self) -> Slice | None:
+        assert isinstance(self.app.screen, PodScreen)
+        return self.app.screen.chosen_slice()
+
+    def listed(self) -> dict[str, str | None]:
+        return {one.path: one.state for one in self.app.store.get(SLICES).value or ()}
+
+    def messages(self) -> str:
+        return "\n".join(str(shown.message) for shown in self.app._notifications)
+
+
+@asynccontextmanager
+async def console(home: Path, size: tuple[int, int] = FULL, **options: Any) -> AsyncIterator[Stand]:
+    async with serving(more_zones=("local-b",)) as (service, _):
+        endpoints = {"tpu": f"127.0.0.1:{service.grpc_port}"}
+        profile = {"project": "local", "zones": ["local-a"], "endpoints": endpoints, "token": service.token}
+        save_profile(home, "lab", profile)
+        operator = Operator(load({"profile": "lab", **options}))
+        operator.slices = slices = CountedSlices(operator)
+        app = ConsoleApp(operator)
+        async with app.run_test(size=size) as pilot:
+            await until(pilot, lambda: app.store.get(SLICES).at is not None)
+            yield Stand(app, pilot, service, slices)
+
+
+@pytest.mark.parametrize("key", ["enter", "ctrl+s"])
+async def test_a_slice_is_requested_once_however_often_the_key_is_pressed(own_home: Path, key: str) -> None:
+    async with console(own_home, SMALL) as stand:
+        stand.service.faults.hold_operations()
+        await stand.open_form(name="pod", type="v2-8", version="tpu-ubuntu2204-base")
+        await stand.pilot.press(key, key, key)
+        await stand.until(lambda: isinstance(stand.app.screen, CreationDialog))
+        await stand.until(lambda: "CREATING" in dialog_text(stand.app))
+        assert "operation operation-" in dialog_text(stand.app)
+        await stand.pilot.press("escape")
+        await stand.until(lambda: "creating local-a/pod" in headline(stand.app))
+        await stand.pilot.press("q")
+        await stand.until(lambda: isinstance(stand.app.screen, QuitDialog))
+        assert "creation of local-a/pod: it costs money once it is ready" in dialog_text(stand.app)
+        await stand.pilot.press("escape", "N")
+        await stand.until(lambda: isinstance(stand.app.screen, CreationDialog))
+        await stand.pilot.press("N")
+        await stand.until(lambda: isinstance(stand.app.screen, CreateDialog) and stand.app.screen.is_mounted)
+        await stand.pilot.press(*"pod", "enter")
+        note = stand.app.screen.query_one("#name-note", Static)
+        await stand.until(lambda: "local-a/pod exists already" in str(note.content))
+        await stand.pilot.press("escape")
+        await stand.until(lambda: stand.listed() == {"local-a/pod": "CREATING"})
+        table(stand.app, "slices").focus()
+        await stand.pilot.press("enter")
+        await stand.until(lambda: isinstance(stand.app.screen, CreationDialog))
+        stand.service.faults.release_operations()
+        await stand.until(lambda: "READY after" in dialog_text(stand.app))
+        await stand.until(lambda: stand.listed() == {"local-a/pod": "READY"})
+        assert stand.slices.requested == ["pod"]
+        assert stand.app.ongoing.creations == {}
+
+
+async def test_the_form_says_what_is_wrong_and_which_commands_do_the_same(own_home: Path, tmp_path: Path) -> None:
+    async with console(own_home) as stand:
+        await stand.create("old")
+        dialog = await stand.open_form(name="", type="")
+        await stand.pilot.press("enter")
+        assert str(dialog.query_one("#name-note", Static).content) == "required"
+        assert dialog.focused is dialog.query_one("#name")
+        await stand.pilot.press(*"old", "tab", "tab", *"v2")
+        await stand.until(lambda: "v2-8" in str(dialog.query_one("#type-note", Static).content))
+        assert dialog.query_one("#topology").region.area
+        await stand.pilot.press("down")
+        await stand.until(lambda: dialog.query_one("#type", Input).value == "v2-8")
+        assert "local-a/old exists already" in str(dialog.query_one("#name-note", Static).content)
+        assert dialog.query_one("#create", Button).disabled
+        dialog.query_one("#name", Input).value = "new"
+        dialog.query_one("#capacity", Select).value = "spot"
+        await stand.until(lambda: "✓ The name is free" in dialog_text(stand.app))
+        text = dialog_text(stand.app)
+        options = "--type v2-8 --version tpu-ubuntu2204-base --spot"
+        assert f"tpu-tui --profile lab slices create local-a/new {options}" in text
+        assert "gcloud compute tpus tpu-vm create new --project=local --zone=local-a --accelerator-type=v2-8" in text
+        dialog.query_one("#type", Input).value = "v2-9"
+        await stand.until(lambda: "there is no accelerator type v2-9 in local-a" in dialog_text(stand.app))
+        assert "local-a does not offer v2-9" in str(dialog.query_one("#type-note", Static).content)
+        assert stand.slices.requested == []
+
+
+async def test_a_problem_in_the_closed_part_of_the_form_opens_it(own_home: Path) -> None:
+    async with console(own_home, SMALL) as stand:
+        dialog = await stand.open_form(name="pod", type="v2-8", version="v", tags="Web")
+        await stand.pilot.press("ctrl+s")
+        await stand.until(lambda: dialog.focused is dialog.query_one("#tags") and dialog.focused.region.area)
+        assert "cannot be a network tag" in str(dialog.query_one("#tags-note", Static).content)
+
+
+async def test_a_creation_that_fails_shows_the_next_step_and_can_be_read_again(own_home: Path) -> None:
+    async with console(own_home, SMALL) as stand:
+        stand.service.faults.creation_failures = [rpc_errors.no_capacity("local-a")]
+        await stand.open_form(name="pod", type="v2-8", version="tpu-ubuntu2204-base")
+        await stand.pilot.press("ctrl+s")
+        await stand.until(lambda: "failed after" in dialog_text(stand.app))
+        problem = str(stand.app.screen.query_one("#failure Static", Static).content)
+        assert "slice pod cannot be created in local-a" in problem
+        assert "--queued" in problem
+        await stand.pilot.press("escape")
+        await stand.until(lambda: isinstance(stand.app.screen, PodScreen))
+        assert "creating" not in headline(stand.app)
+        await stand.pilot.press("colon", *"creation of", "enter")
+        await stand.until(lambda: isinstance(stand.app.screen, CreationDialog))
+        assert "failed after" in dialog_text(stand.app)
+
+
+async def test_a_slice_is_stopped_started_and_deleted_each_by_one_request(own_home: Path) -> None:
+    async with console(own_home, SMALL) as stand:
+        await stand.create("pod")
+        await stand.pilot.press("S")
+        await stand.until(lambda: isinstance(stand.app.screen, TextDialog))
+        assert "pod is READY. Only a slice that is STOPPED can be started." in dialog_text(stand.app)
+        await stand.pilot.press("escape", "X")
+        await stand.until(lambda: isinstance(stand.app.screen, StopSliceDialog) and stand.app.screen.focused)
+        await stand.pilot.press("enter")
+        await stand.until(lambda: isinstance(stand.app.screen, PodScreen))
+        assert stand.slices.requested == []
+        for key, dialog, state in (("X", StopSliceDialog, "STOPPED"), ("S", StartSliceDialog, "READY")):
+            await stand.pilot.press(key)
+            await stand.until(lambda dialog=dialog: isinstance(stand.app.screen, dialog))
+            await stand.pilot.press("y", "y", "y")
+            await stand.until(lambda state=state: f"pod is {state}" in dialog_text(stand.app))
+            await stand.pilot.press("escape")
+            await stand.until(lambda state=state: stand.listed() == {"local-a/pod": state})
+        await stand.pilot.press("ctrl+d")
+        await stand.until(lambda: isinstance(stand.app.screen, DeleteSliceDialog))
+        await stand.pilot.press(*"pod", "enter", "enter", "enter")
+        await stand.until(lambda: stand.listed() == {})
+        assert stand.slices.requested == ["stop pod", "start pod", "delete pod"]
+
+
+async def test_a_slice_of_many_workers_cannot_be_stopped_and_the_reason_is_given(own_home: Path) -> None:
+    async with console(own_home, SMALL) as stand:
+        await stand.create("pod", "v2-32")
+        await stand.pilot.press("X")
+        await stand.until(lambda: isinstance(stand.app.screen, TextDialog))
+        text = dialog_text(stand.app)
+        assert "Cloud TPU stops and starts slices of one worker only, and pod has 4." in text
+        assert "tpu-tui slices delete pod --zone local-a, then tpu-tui slices create pod" in text
+
+
+async def test_a_slice_that_another_deletes_while_the_question_is_shown_is_gone(own_home: Path) -> None:
+    async with console(own_home, SMALL) as stand:
+        await stand.create("pod")
+        await stand.pilot.press("ctrl+d")
+        await stand.until(lambda: isinstance(stand.app.screen, DeleteSliceDialog))
+        found = await stand.slices.get("local-a/pod")
+        async for _ in stand.slices.change(found, "delete"):
+            pass
+        stand.app.pollers.refresh()
+        await stand.until(lambda: "local-a/pod is gone: it was deleted meanwhile." in dialog_text(stand.app))
+        await stand.pilot.press(*"pod", "enter")
+        await stand.until(lambda: isinstance(stand.app.screen, PodScreen))
+        assert stand.slices.requested == ["delete pod"]
+
+
+async def test_a_slice_that_is_gone_when_the_change_begins_is_reported(own_home: Path) -> None:
+    async with console(own_home, SMALL) as stand:
+        await stand.create("pod")
+        found = await stand.slices.get("local-a/pod")
+        async for _ in stand.slices.change(found, "delete"):
+            pass
+        await stand.pilot.press("X")
+        await stand.until(lambda: isinstance(stand.app.screen, StopSliceDialog))
+        await stand.pilot.press("y")
+        await stand.until(lambda: "slice pod cannot be stopped: there is no such slice" in dialog_text(stand.app))
+        assert stand.app.ongoing.changes == {}
+
+
+@pytest.mark.parametrize("key", ["N", "S", "X", "ctrl+d"])
+async def test_a_read_only_console_refuses_with_a_sentence(own_home: Path, key: str) -> None:
+    async with console(own_home, SMALL, read_only=True) as stand:
+        await stand.pilot.press(key)
+        await stand.until(lambda: "This console is read-only." in stand.messages())
+        assert isinstance(stand.app.screen, PodScreen)
+
+
+async def test_machines_of_a_hosts_file_cannot_be_created_or_deleted(operator: StageOperator) -> None:
+    app = ConsoleApp(StageOperator(operator.settings.home, a_slice(source="hosts_file", count=1)))
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        assert "my-tpu is not a slice of the Cloud TPU API" in dialog_text(app)
+
+
+async def test_runs_on_the_slice_are_named_before_it_is_stopped(own_home: Path) -> None:
+    operator = StageOperator(own_home, a_slice(count=1))
+    live = running(operator)
+    app = ConsoleApp(operator)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count() and table(app, "runs").row_count())
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, StopSliceDialog))
+        assert "This also ends these runs:" in dialog_text(app)
+        assert live.id in dialog_text(app)
+
+
+# --- startup scripts ----------------------------------------------------------------------------------------------
+
+HOSTILE = (
+    "[bold red]not markup[/] [link=http://x]",
+    "\x1b]0;title\x07\x1b[2J\x1b[31mred\x1b[0m",
+    "日本語のとても長い行 " * 20,
+    "10%\r20%\r99%",
+    "\udcff\x00\u202e backwards",
+    *("x" * 4_000 for _ in range(195)),
+)
+
+
+def script(worker: int, code: int | None = None, lines: tuple[str, ...] = (), detail: str = "") -> WorkerStartup:
+    return WorkerStartup("pod", worker, code, detail, lines, has_ended=code is not None)
+
+
+@dataclass
+class ScriptedSlices:
+    """Steps of a creation, given one after the other."""
+
+    steps: asyncio.Queue[CreationStep | CloudError | None] = field(default_factory=asyncio.Queue)
+
+    async def create(self, request: SliceRequest) -> AsyncIterator[CreationStep]:
+        while (step := await self.steps.get()) is not None:
+            if isinstance(step, CloudError):
+                raise step
+            yield step
+
+
+def creating(app: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> ScriptedSlices:
+    """Begin a creation with a startup script whose steps the test gives."""
+    given = ScriptedSlices()
+    monkeypatch.setattr(app.operator.slices, "create", given.create)
+    request = SliceRequest("pod", "europe-west4-a", "v3-32", metadata={"startup-script": "x"})
+    app.actions.creating.begin(request)
+    return given
+
+
+async def test_each_worker_has_its_startup_script_and_the_failed_one_is_shown_first(
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=SMALL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        given = creating(app, monkeypatch)
+        await until(pilot, lambda: isinstance(app.screen, CreationDialog) and app.screen.ready)
+        given.steps.put_nowait(CreationStep("requested pod", "o/1"))
+        running_scripts = tuple(script(n, None, (f"line of {n}",), "waiting for SSH" * (n == 3)) for n in range(4))
+        given.steps.put_nowait(CreationStep("pod is READY", "o/1", 3.0, startup=running_scripts))
+        rows = table(app, "startup-workers")
+        log = app.screen.query_one(LogPane)
+        await until(pilot, lambda: "line of 0" in shown(log))
+        assert [row.split() for row in shown(rows).splitlines()[1:5]] == [
+            ["0", "running"],
+            ["1", "running"],
+            ["2", "running"],
+            ["3", "waiting", "for", "SSH"],
+        ]
+        ended = (script(0, 0), script(1), script(2, 3, ("+ pip install", "no such package")), script(3, 0))
+        given.steps.put_nowait(CreationStep("", "o/1", 9.0, startup=ended))
+        await until(pilot, lambda: "no such package" in shown(log))
+        assert shown(rows).splitlines()[1].split() == ["2", "exit", "3"]
+        await pilot.press("down")
+        await until(pilot, lambda: "worker 0 of pod" in dialog_text(app))
+        assert "no such package" not in shown(log)
+        given.steps.put_nowait(CloudError("startup script failed on worker 2 of pod", why="exit 3", remedy="look"))
+        await until(pilot, lambda: "failed after" in dialog_text(app))
+        assert "startup script failed on worker 2 of pod" in dialog_text(app)
+        assert "startup script: 3 of 4 workers finished, 1 failed" in dialog_text(app)
+        await pilot.press("escape")
+        assert list(app.ongoing.creations) == ["europe-west4-a/pod"]
+
+
+async def test_a_script_that_fails_on_one_worker_of_a_local_pod_is_read_in_the_console(own_home: Path) -> None:
+    path = own_home / "setup.sh"
+    async with running_pod(own_home, workers=1):
+        path.write_text('echo "on $TPU_TUI_POD_WORKER"; case "$TPU_TUI_POD_WORKER" in */1) exit 3;; esac\n')
+        app = ConsoleApp(Operator(load({"profile": LOCAL_PROFILE})))
+        async with app.run_test(size=SMALL) as pilot:
+            await until(pilot, lambda: app.store.get(SLICES).value)
+            await pilot.press("N")
+            await until(pilot, lambda: isinstance(app.screen, CreateDialog) and app.screen.is_mounted)
+            texts = {"name": "pod", "type": "local-2", "version": "tpu-ubuntu2204-base", "startup-script": str(path)}
+            for name, text in texts.items():
+                app.screen.query_one(f"#{name}", Input).value = text
+            await pilot.press("ctrl+s")
+            await until(pilot, lambda: "the startup script of pod failed: worker 1: exit code 3" in dialog_text(app))
+            rows = [row.split() for row in shown(table(app, "startup-workers")).splitlines()[1:3]]
+            assert rows == [["1", "exit", "3"], ["0", "exit", "0"]]
+            await until(pilot, lambda: "on pod/1" in shown(app.screen.query_one(LogPane)))
+            ready = ("local-a/pod", "READY")
+            await until(pilot, lambda: ready in [(one.path, one.state) for one in app.store.get(SLICES).value or ()])
+
+
+async def test_hostile_lines_of_a_startup_script_are_shown_and_do_nothing(
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=(200, 60)) as pilot:
+        given = creating(app, monkeypatch)
+        await until(pilot, lambda: isinstance(app.screen, CreationDialog) and app.screen.ready)
+        given.steps.put_nowait(CreationStep("[b]requested[/]", startup=(script(0, None, HOSTILE, "[b]x[/]\x1b[2J"),)))
+        log = app.screen.query_one(LogPane)
+        await until(pilot, lambda: "xxxx" in shown(log))
+        log.focus()
+        await pilot.press("home")
+        await until(pilot, lambda: "not markup" in shown(log))
+        text = shown(log)
+        assert "[bold red]not markup[/] [link=http://x]" in text
+        assert "99%" in text
+        assert "日本語" in text
+        assert "\x1b" not in text
+        assert all(len(line) <= log.size.width for line in text.splitlines())
+        assert "[b]requested[/]" in dialog_text(app)
+        assert "200 lines" in log.summary
+        await pilot.press("w", "end")
+        assert log.summary.endswith("wrapped")
+
+
+async def test_quitting_says_that_startup_scripts_continue_unread(operator: StageOperator) -> None:
+    app = ConsoleApp(operator)
+    async with app.run_test(size=SMALL) as pilot:
+        progress = CreationProgress(SliceRequest("pod", "z", "v2-8", metadata={"startup-script": "x"}), 0.0)
+        app.ongoing.creations[progress.path] = progress
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        assert "creation of z/pod" in dialog_text(app)
+        assert "their results are not read" in dialog_text(app)

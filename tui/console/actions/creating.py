@@ -1,0 +1,86 @@
+"""Actions that create slices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tui.console.data.ongoing_work import CreationProgress
+from tui.console.data.pollers import SLICES
+from tui.console.screens.pod import PodScreen
+from tui.console.screens.slices.create import CreateDialog
+from tui.console.screens.slices.creation import CreationDialog
+from tui.errors import TpuTuiError
+
+if TYPE_CHECKING:
+    from tui.console.context import ConsoleContext
+    from tui.pod.creation.slice_request import SliceRequest
+    from tui.pod.slice import Slice
+
+ON_HOSTS = "The machines of a hosts file are no Cloud TPU slices: none can be created with --hosts."
+
+
+class CreateActions:
+    """Ask what slice to create, create it, and show how it comes up."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+    def ask_new_slice(self, slice_: Slice | None) -> None:
+        """Ask what slice to create; the form begins with the kind of another one."""
+        context = self._context
+        if context.operator.settings.hosts:
+            context.notify(ON_HOSTS, severity="warning", timeout=6)
+            return
+        zones = context.operator.settings.zones
+        texts = {"zone": zones[0] if zones else ""}
+        if slice_ is not None:
+            kind = {"zone": slice_.zone, "type": slice_.accelerator_type, "version": slice_.runtime_version}
+            texts |= {name: text for name, text in kind.items() if text}
+        taken = {one.path for one in context.store.get(SLICES).value or ()}
+        taken.update(path for name in context.ongoing.running_creations() for path in self._slice_paths(name))
+        context.push_screen(CreateDialog(texts, taken), self.begin)
+
+    def _slice_paths(self, path: str) -> tuple[str, ...]:
+        return self._context.ongoing.creations[path].slice_paths
+
+    def show(self, path: str) -> None:
+        """Show a creation that is in progress or has failed."""
+        progress = self._context.ongoing.creations.get(path)
+        if progress is not None:
+            self._context.push_screen(CreationDialog(progress), lambda _: self._choose(progress))
+
+    def _choose(self, progress: CreationProgress) -> None:
+        """Put the pod screen's cursor on the slice: the next keys are meant for it."""
+        if isinstance(self._context.screen, PodScreen):
+            self._context.screen.choose_slice(progress.slice_paths[0])
+
+    def begin(self, request: SliceRequest | None) -> None:
+        """Create what the form asked for, and show the progress."""
+        if request is None:
+            return
+        context = self._context
+        progress = CreationProgress(request, context.store.clock())
+        context.ongoing.creations.pop(progress.path, None)
+        context.ongoing.creations[progress.path] = progress
+        context.tasks.start(f"create {progress.path}", self._create(progress), context.show_error)
+        self.show(progress.path)
+
+    async def _create(self, progress: CreationProgress) -> None:
+        """Create it; one that failed stays in the list of creations, with its error and its scripts' output."""
+        context, clock = self._context, self._context.store.clock
+        problem: TpuTuiError | None = None
+        try:
+            async for step in context.operator.slices.create(progress.request):
+                if not progress.lines:
+                    context.pollers.refresh()
+                progress.record(step, clock())
+            context.ongoing.creations.pop(progress.path, None)
+            context.notify(f"{progress.path} is READY", markup=False, timeout=6)
+        except TpuTuiError as error:
+            problem = error
+            screen = context.screen
+            if not (isinstance(screen, CreationDialog) and screen.progress is progress):
+                context.show_error(error)
+        finally:
+            progress.finish(problem, clock())
+            context.pollers.refresh()

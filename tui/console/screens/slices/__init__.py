@@ -1,0 +1,1 @@
+"""The dialogs that create, start, stop and delete slices."""

@@ -1,0 +1,264 @@
+"""The form that creates a slice: it shows live what is wrong and which commands do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual import events, on
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widget import Widget
+from textual.widgets import Button, Collapsible, Input, Select, Static
+
+from tui.console.data.create_form import (
+    FIELDS,
+    FREQUENT_FIELDS,
+    MORE_FIELDS,
+    FormReading,
+    is_shown,
+    list_choices,
+    read_form,
+    warn_about_offer,
+)
+from tui.console.data.pollers import OFFERS
+from tui.console.render.safe_text import escape_line
+from tui.console.screens.dialog import make_plain_text
+from tui.console.screens.form import (
+    SAME_IN_A_SHELL,
+    FormDialog,
+    add_label,
+    make_choice_field,
+    make_text_field,
+)
+from tui.console.widgets.choice_input import ChoiceInput
+from tui.pod.creation.gcloud_commands import create_command_of_gcloud
+from tui.pod.creation.slice_request import SliceRequest
+from tui.settings.command_line import create_command
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+    from tui.errors import TpuTuiError
+    from tui.pod.creation.zone_offer import ZoneOffer
+
+LISTING = "listing the types of the zones"
+CHECK = "checking the request"
+CHECK_DELAY_S = 0.7
+"""Seconds after the last key until a complete request is checked with the API."""
+CHOICES = ("zone", "type", "topology", "version")
+"""Fields with choices that come from the settings and the API."""
+ASK = "Enter checks the fields and goes to the button that creates the slice; ^s creates it at once. ↑↓ show choices."
+REQUIRED_TEXT = "required"
+
+
+class CreateDialog(FormDialog["SliceRequest"]):
+    """Fields, their problems, and the equivalent commands; answers the request once."""
+
+    TITLE = "new slice"
+    AUTO_FOCUS = "#name"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "create", "Create the slice", show=False, id="create.create", priority=True)
+    ]
+
+    def __init__(self, texts: Mapping[str, str], taken: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._texts = texts
+        """What the fields begin with."""
+        self._taken = frozenset(taken)
+        self._insists = False
+        """Whether empty required fields are marked: after the first try to create."""
+        self._is_answered = False
+        self._timer: Timer | None = None
+        self._checked: SliceRequest | None = None
+        self._verdict = ""
+        """What the API answered about the checked request."""
+
+    # --- the fields ---------------------------------------------------------------------------------------------
+
+    def fields(self) -> Iterator[Widget]:
+        """Return the frequent fields, and the others in a part that opens."""
+        for name in FREQUENT_FIELDS:
+            yield from self._field(name)
+        more = (widget for name in MORE_FIELDS for widget in self._field(name))
+        yield Collapsible(Vertical(*more), title="more: network, account, labels, metadata, disks", id="more")
+
+    def _field(self, name: str) -> Iterator[Widget]:
+        """Return a field and the line beneath it."""
+        field, text = FIELDS[name], self._texts.get(name, "")
+        if field.choices:
+            yield make_choice_field(name, name, [(label, value) for value, label in field.choices.items()], text)
+        elif name in CHOICES:
+            yield add_label(name, ChoiceInput(text, id=name, placeholder=field.placeholder))
+        else:
+            yield make_text_field(name, name, text, field.placeholder)
+        yield Static("", id=f"{name}-note", classes="note", markup=False)
+
+    def buttons(self) -> Sequence[Button]:
+        """Return the buttons, Cancel first."""
+        return [Button("Cancel", id="leave"), Button("Create slice", id="create", variant="success", disabled=True)]
+
+    def texts(self) -> dict[str, str]:
+        """Return what every field holds."""
+        return {name: self.read_field(name) for name in FIELDS}
+
+    def on_mount(self) -> None:
+        """Show the form, and list what the zones offer."""
+        self.renew()
+        if self.console.store.get(OFFERS).at is None:
+            self.console.tasks.start(LISTING, self._list_offers(), self._listing_failed)
+
+    async def _list_offers(self) -> None:
+        listing = await self.console.operator.slices.offers()
+        self.console.store.put(OFFERS, listing.offers, listing.problems)
+        self.renew()
+
+    def _listing_failed(self, problem: TpuTuiError) -> None:
+        self.console.store.fail(OFFERS, problem)
+        self.renew()
+
+    @property
+    def _offers(self) -> Sequence[ZoneOffer]:
+        return self.console.store.get(OFFERS).value or ()
+
+    # --- what follows the fields ----------------------------------------------------------------------------------
+
+    @on(Input.Changed)
+    @on(Select.Changed)
+    def renew(self) -> None:
+        """Show problems at their fields, the choices, the commands, and what the API says of the request."""
+        if not self.is_open:
+            return
+        texts = self.texts()
+        reading = read_form(texts, self._taken)
+        self._show_notes(texts, reading)
+        self.query_one("#create", Button).disabled = not reading.is_complete
+        self._check_later(reading)
+        self._show_commands(reading)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:  # noqa: ARG002
+        """Show the choices of the field that has the focus now."""
+        texts = self.texts()
+        self._show_notes(texts, read_form(texts, self._taken))
+
+    def _show_notes(self, texts: Mapping[str, str], reading: FormReading) -> None:
+        warnings = warn_about_offer(reading.request, self._offers) if reading.request else {}
+        zones = self.console.operator.settings.zones
+        missing = reading.missing if self._insists else ()
+        for name in FIELDS:
+            field, note = self.query_one(f"#{name}"), self.query_one(f"#{name}-note", Static)
+            problem = reading.problems.get(name) or (REQUIRED_TEXT if name in missing else "")
+            warning, text = "" if problem else warnings.get(name, ""), ""
+            if isinstance(field, ChoiceInput):
+                field.choices = list_choices(name, texts, zones, self._offers)
+                text = field.describe_choices() if field.has_focus else ""
+            if field.parent is not None:
+                field.parent.display = is_shown(name, texts)
+            if warning:
+                problem = f"{warning}: the API will refuse it"
+            note.set_class(bool(problem) and not warning, "-error")
+            note.set_class(bool(warning), "-warning")
+            note.display = bool(problem or text) and is_shown(name, texts)
+            note.update(
+                make_plain_text(problem) if problem else Text(escape_line(text), no_wrap=True, overflow="ellipsis")
+            )
+
+    def _show_commands(self, reading: FormReading) -> None:
+        request = reading.request
+        problems = [str(problem) for problem in self.console.store.get(OFFERS).problems]
+        if request is None:
+            needed = f"Still needed: {', '.join(reading.missing)}."
+            self.show_preview(ASK, needed, *problems)
+            return
+        kind = request.accelerator
+        size = (
+            f"{kind.workers} worker{'s' * (kind.workers > 1)}, {kind.chips} chips, {kind.devices} cores"
+            if kind
+            else ""
+        )
+        settings = self.console.operator.settings
+        gcloud = create_command_of_gcloud(request, settings.project or "PROJECT")
+        self.show_preview(
+            size,
+            "See the fields for what is wrong." if reading.problems else self._verdict,
+            f"{SAME_IN_A_SHELL}\n{create_command(settings, request)}",
+            f"With gcloud:\n{gcloud}",
+            *problems,
+        )
+
+    def equivalent(self) -> str:
+        """Return the command that creates what the form asks for; empty while it is incomplete."""
+        request = read_form(self.texts()).request if self.is_mounted else None
+        return create_command(self.console.operator.settings, request) if request else ""
+
+    # --- the check with the API -------------------------------------------------------------------------------------
+
+    def _check_later(self, reading: FormReading) -> None:
+        """Check a complete request with the API once the keys pause."""
+        if reading.is_complete and reading.request == self._checked:
+            return
+        if self._timer is not None:
+            self._timer.stop()
+        self.console.tasks.cancel(CHECK)
+        self._checked = reading.request if reading.is_complete else None
+        self._verdict = ""
+        if self._checked is not None:
+            request = self._checked
+            self._verdict = "checking with the API…"
+            self._timer = self.set_timer(CHECK_DELAY_S, lambda: self._check(request))
+
+    def _check(self, request: SliceRequest) -> None:
+        self.console.tasks.start(CHECK, self._dry_run(request), lambda problem: self._judge(f"✗ {problem}"))
+
+    async def _dry_run(self, request: SliceRequest) -> None:
+        async for _ in self.console.operator.slices.create(request, dry_run=True):
+            pass
+        self._judge(f"✓ The name is free, and {request.zone} offers this type and version.")
+
+    def _judge(self, verdict: str) -> None:
+        self._verdict = verdict
+        if self.is_open:
+            self._show_commands(read_form(self.texts(), self._taken))
+
+    # --- the answer -------------------------------------------------------------------------------------------------
+
+    @on(Input.Submitted)
+    def _confirm(self) -> None:
+        """Go to the button that creates the slice, or to the first field that is wrong, then create."""
+        button = self.query_one("#create", Button)
+        if button.has_focus:
+            self.action_create()
+        elif self._find_complete() is not None:
+            button.disabled = False
+            button.focus()
+
+    def answered(self, button: str) -> None:  # noqa: ARG002
+        """Create: the button was pressed."""
+        self.action_create()
+
+    def action_create(self) -> None:
+        """Answer with the request, once."""
+        request = None if self._is_answered else self._find_complete()
+        if request is not None:
+            self._is_answered = True
+            self.console.tasks.cancel(CHECK)
+            self.leave_with(request)
+
+    def _find_complete(self) -> SliceRequest | None:
+        """Return the request; where it cannot be sent, mark what is missing and go to the first such field."""
+        reading = read_form(self.texts(), self._taken)
+        if reading.is_complete:
+            return reading.request
+        self._insists = True
+        self.renew()
+        name = next(name for name in FIELDS if name in (*reading.missing, *reading.problems))
+        if name in MORE_FIELDS:
+            self.query_one(Collapsible).collapsed = False
+        self.query_one(f"#{name}").focus()
+        return None
+
+    def action_leave(self) -> None:
+        """Cancel the check and leave."""
+        self.console.tasks.cancel(CHECK)
+        super().action_leave()
