@@ -19,9 +19,8 @@ import tui.console.app
 from tests.console.stage import Answered, StageOperator, a_slice, make_run, training_line
 from tui.console.data.launch_form import LaunchForm
 from tui.console.data.line_index import FileLines
-from tui.console.data.ongoing_work import CreationProgress, OngoingWork, SliceChangeProgress, StopProgress
+from tui.console.data.ongoing_work import ChangeProgress, CreationProgress, OngoingWork, StopProgress
 from tui.console.data.pollers import OFFERS
-from tui.console.data.resources import ResourceDeletion
 from tui.console.data.store import Store
 from tui.console.data.tasks import Tasks
 from tui.console.render import run_summary, tables
@@ -182,11 +181,11 @@ def resources() -> Widget:
 
 
 def deleting_resource() -> ResourceDeletionDialog:
-    return ResourceDeletionDialog(POD, describe_effect([POD], [POD])[0], lambda: ResourceDeletion(POD))
+    return ResourceDeletionDialog(POD, describe_effect([POD], [POD])[0], begin_deletion)
 
 
-def begin_deletion() -> SliceChangeProgress:
-    return SliceChangeProgress(a_slice(), "delete")
+def begin_deletion() -> ChangeProgress:
+    return ChangeProgress("delete")
 
 
 def coming_up() -> CreationDialog:

@@ -110,16 +110,15 @@ class Actions:
         return "\n\n".join(filter(None, parts)) or "No runs are active."
 
     def _continuing_slices(self) -> str:
-        """Return which creations and changes of slices go on in the cloud."""
+        """Return which creations and changes go on in the cloud."""
         ongoing = self._context.ongoing
-        creations, changes = ongoing.running_creations(), list(ongoing.changes.values())
+        creations, changes = ongoing.running_creations(), ongoing.changes.items()
         lines = [f"creation of {path}: it costs money once it is ready" for path in creations]
-        lines += [f"{change.action} of {change.slice.path}" for change in changes]
+        lines += [f"{change.action} of {path}" for path, change in changes]
         if not lines:
             return ""
         listed = "\n  ".join(lines)
         scripts = [ongoing.creations[path] for path in creations if ongoing.creations[path].has_script]
         unread = "\n\nStartup scripts continue, too; their results are not read." if scripts else ""
-        return (
-            f"These continue in the cloud without this console:\n\n  {listed}\n\ntpu-tui slices shows them.{unread}"
-        )
+        text = f"These continue in the cloud without this console:\n\n  {listed}\n\ntpu-tui resources shows them."
+        return text + unread

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tui.console.data.resources import RESOURCES, ResourceDeletion, ResourcePoller
+from tui.console.data.ongoing_work import ChangeProgress
+from tui.console.data.resources import RESOURCES, ResourcePoller
 from tui.console.screens.resource_deletion import ResourceDeletionDialog
 from tui.console.screens.resources import ActingResourcesScreen, ResourcesScreen
-from tui.pod.resources import CloudResource, describe_effect
+from tui.errors import TpuTuiError
+from tui.pod.resources import SLICE, CloudResource, describe_effect
 
 if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
@@ -21,7 +23,6 @@ class ResourceActions:
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
         self._poller: ResourcePoller | None = None
-        self._deletions: dict[str, ResourceDeletion] = {}
 
     def open(self) -> None:
         """Show the screen and begin to list."""
@@ -49,24 +50,34 @@ class ResourceActions:
             return
         known = context.store.get(RESOURCES).value or ()
         effect = describe_effect([resource], known)[0]
-        progress = self._deletions.get(resource.ref)
+        progress = context.ongoing.changes.get(_key(resource))
         context.push_screen(ResourceDeletionDialog(resource, effect, lambda: self._begin(resource), progress))
 
-    def _begin(self, resource: CloudResource) -> ResourceDeletion:
+    def _begin(self, resource: CloudResource) -> ChangeProgress:
         context = self._context
-        progress = self._deletions[resource.ref] = ResourceDeletion(resource)
-        context.tasks.start(f"delete {resource.ref}", self._delete(progress), context.show_error)
+        progress = context.ongoing.changes[_key(resource)] = ChangeProgress("delete")
+        context.tasks.start(f"delete {resource.ref}", self._delete(resource, progress), context.show_error)
         return progress
 
-    async def _delete(self, progress: ResourceDeletion) -> None:
-        ref = progress.resource.ref
+    async def _delete(self, resource: CloudResource, progress: ChangeProgress) -> None:
+        context = self._context
         try:
-            await progress.run(self._context.operator)
+            async for step in context.operator.resources.delete([resource]):
+                progress.lines += [step.text] if step.text else []
+                progress.problem = step.problem or progress.problem
+        except TpuTuiError as error:
+            progress.problem = error
         finally:
-            del self._deletions[ref]
+            progress.done = True
+            del context.ongoing.changes[_key(resource)]
         if progress.problem is not None:
-            self._context.show_error(progress.problem)
+            context.show_error(progress.problem)
         else:
-            self._context.notify(f"{ref} is deleted", markup=False, timeout=6)
+            context.notify(f"{resource.ref} is deleted", markup=False, timeout=6)
         self.refresh()
-        self._context.pollers.refresh()
+        context.pollers.refresh()
+
+
+def _key(resource: CloudResource) -> str:
+    """Return the key of a deletion in progress, the same as on the screen of slices."""
+    return resource.path if resource.kind == SLICE else resource.ref

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tui.console.data.ongoing_work import SliceChangeProgress
+from tui.console.data.ongoing_work import ChangeProgress
 from tui.console.data.pollers import RUNS, checks_of
 from tui.console.screens.dialog import TextDialog
 from tui.console.screens.slices.change import CHANGE_DIALOGS
@@ -68,14 +68,14 @@ class SliceActions:
         ]
         context.push_screen(dialog(slice_, live, lambda: self._start_change(slice_, action), progress))
 
-    def _start_change(self, slice_: Slice, action: str) -> SliceChangeProgress:
+    def _start_change(self, slice_: Slice, action: str) -> ChangeProgress:
         context = self._context
-        progress = context.ongoing.changes[slice_.path] = SliceChangeProgress(slice_, action)
-        context.tasks.start(f"{action} {slice_.path}", self._change(progress), context.show_error)
+        progress = context.ongoing.changes[slice_.path] = ChangeProgress(action)
+        context.tasks.start(f"{action} {slice_.path}", self._change(slice_, progress), context.show_error)
         return progress
 
-    async def _change(self, progress: SliceChangeProgress) -> None:
-        context, slice_ = self._context, progress.slice
+    async def _change(self, slice_: Slice, progress: ChangeProgress) -> None:
+        context = self._context
         try:
             async for line in context.operator.slices.change(slice_, progress.action):
                 progress.lines.append(line)

@@ -58,11 +58,10 @@ class StopProgress:
         return "\n".join([self.summary + ending, *why[:MAX_DETAILS]])
 
 
-class SliceChangeProgress:
-    """A slice that is being started, stopped or deleted. It outlives the dialog that shows it."""
+class ChangeProgress:
+    """The start, stop or deletion of something in the cloud. It outlives the dialog that shows it."""
 
-    def __init__(self, slice_: Slice, action: str) -> None:
-        self.slice = slice_
+    def __init__(self, action: str) -> None:
         self.action = action
         self.lines: list[str] = []
         self.problem: TpuTuiError | None = None
@@ -134,8 +133,8 @@ class OngoingWork:
 
     stops: dict[str, StopProgress] = field(default_factory=dict)
     """Stops in progress, by run ID."""
-    changes: dict[str, SliceChangeProgress] = field(default_factory=dict)
-    """Starts, stops and deletions in progress, by the slice's path."""
+    changes: dict[str, ChangeProgress] = field(default_factory=dict)
+    """Starts, stops and deletions in progress, by the path of a slice or the ref of another resource."""
     creations: dict[str, CreationProgress] = field(default_factory=dict)
     """Creations in progress, and those that failed, by path, newest last."""
     catch_up_errors: dict[str, TpuTuiError | None] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the screen of resources shows: the listing, renewed while the screen is open, and deletions in progress."""
+"""What the screen of resources shows: the listing, renewed while the screen is open."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from tui.console.data.store import DataSource, Store
 from tui.console.data.tasks import to_problem
-from tui.errors import TpuTuiError
 from tui.pod.resources import CloudResource
 
 if TYPE_CHECKING:
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 RESOURCES: DataSource[tuple[CloudResource, ...]] = DataSource("resources")
 INTERVAL_S = 60.0
 """Seconds between two listings; each is a request to every API."""
-MAX_PROGRESS_LINES = 10
-"""Newest lines of a deletion that are shown."""
 
 
 class ResourcePoller:
@@ -47,34 +44,3 @@ class ResourcePoller:
                 self._store.set_busy(RESOURCES, "")
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._wanted.wait(), INTERVAL_S)
-
-
-class ResourceDeletion:
-    """The deletion of one resource. It outlives the dialog that shows it."""
-
-    def __init__(self, resource: CloudResource) -> None:
-        self.resource = resource
-        self.lines: list[str] = []
-        self.problem: TpuTuiError | None = None
-        self.is_done = False
-
-    @property
-    def text(self) -> str:
-        """Return the newest lines, newest last, and the error if there is one."""
-        lines = self.lines[-MAX_PROGRESS_LINES:]
-        if self.problem is not None:
-            return "\n".join([*lines, str(self.problem)])
-        lines = lines or ["sending the request…"]
-        return "\n".join(lines if self.is_done else [*lines, "", "Esc closes this window; the deletion continues."])
-
-    async def run(self, operator: Operator) -> None:
-        """Delete the resource."""
-        try:
-            async for step in operator.resources.delete([self.resource]):
-                if step.text:
-                    self.lines.append(step.text)
-                self.problem = step.problem or self.problem
-        except TpuTuiError as error:
-            self.problem = error
-        finally:
-            self.is_done = True
