@@ -51,7 +51,7 @@ async def test_a_type_that_the_zone_does_not_have_names_those_that_do(cloud: Clo
 )
 async def test_a_reservation_that_is_too_small_is_no_stock_out(cloud: Cloud, reserved: bool, remedy: str) -> None:
     cloud.service.faults.reserved_capacity = 0
-    cloud.service.faults.creation_failures = [] if reserved else [rpc_errors.insufficient_reservation()]
+    cloud.service.faults.operation_failures["create"] = [] if reserved else [rpc_errors.insufficient_reservation()]
 
     error = await refused(cloud, reserved=reserved)
 

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from google.cloud import tpu_v2
 
 from tests.cloud.conftest import Cloud, created, creations, refused
+from tui.errors import CloudError, UsageError
+from tui.localpod.api import rpc_errors
 from tui.localpod.api.faults import FOREVER
 from tui.pod.creation.slice_request import QueueRequest
 
 pytestmark = pytest.mark.timing
+
+
+def verbs(cloud: Cloud) -> list[str]:
+    """The verbs of the operations that the service has begun, in order."""
+    return [one.metadata.verb for one in cloud.service._operations._entries.values()]
+
+
+async def last_of(lines: AsyncIterator[str]) -> str:
+    return [line async for line in lines][-1]
+
+
+async def without_answer(cloud: Cloud, method: str, change: AsyncIterator[str], *, held: bool) -> list[str]:
+    """The lines of a change whose request is carried out without an answer; `held` until it is asked about."""
+    faults = cloud.service.faults
+    faults.lost_answers[method] = 1
+    if held:
+        faults.hold_operations()
+    lines = []
+    async for line in change:
+        lines.append(line)
+        faults.release_operations()
+    return lines
 
 
 async def test_a_creation_whose_answer_is_lost_makes_one_slice_and_is_waited_for(cloud: Cloud) -> None:
@@ -72,14 +97,128 @@ async def test_a_queued_creation_whose_answer_is_lost_makes_one_request(cloud: C
     assert creations(cloud) == ["pod"]
 
 
-async def test_an_api_that_stays_away_leaves_a_warning_that_the_slice_may_exist(cloud: Cloud) -> None:
-    cloud.service.faults.lost_answers["CreateNode"] = 1
-    cloud.service.faults.retry_after_seconds = 60
+async def test_an_api_that_stays_away_leaves_a_warning_that_the_slice_may_exist(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, faults = cloud.service._nodes.create, cloud.service.faults
+
+    def create_and_go(*words: Any) -> Any:
+        faults.unavailable["local-a"] = FOREVER
+        return create(*words)
+
+    monkeypatch.setattr(cloud.service._nodes, "create", create_and_go)
+    faults.lost_answers["CreateNode"] = 1
+    faults.retry_after_seconds = 60
 
     error = await refused(cloud)
 
     assert "tpu-tui slices shows whether pod was requested" in error.remedy
     assert creations(cloud) == ["pod"]
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["in progress", "done"])
+async def test_a_deletion_whose_answer_is_lost_ends_as_deleted(cloud: Cloud, held: bool) -> None:
+    await cloud.make("pod")
+    lines = await without_answer(cloud, "DeleteNode", cloud.api.delete("local-a", "pod"), held=held)
+
+    assert (lines[0], lines[-1]) == ("requested the deletion of pod", "pod is deleted")
+    assert verbs(cloud) == ["create", "delete"]
+    assert cloud.hosts.running() == []
+
+
+async def test_a_slice_that_another_person_deletes_at_the_same_time_is_deleted(cloud: Cloud) -> None:
+    await cloud.make("pod")
+    first, second = (cloud.connect().delete("local-a", "pod") for _ in range(2))
+
+    ends = await asyncio.gather(*(last_of(lines) for lines in (first, second)))
+
+    assert ends == ["pod is deleted", "pod is deleted"]
+    assert verbs(cloud) == ["create", "delete"]
+
+
+async def test_a_slice_that_has_gone_when_its_deletion_is_requested_is_deleted(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cloud.make("pod")
+    nodes = cloud.service._nodes
+
+    def gone(name: str) -> None:
+        nodes.discard(nodes.get(name))
+        raise rpc_errors.not_found(name)
+
+    monkeypatch.setattr(nodes, "delete", gone)
+
+    assert await last_of(cloud.api.delete("local-a", "pod")) == "pod is deleted"
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["in progress", "done"])
+@pytest.mark.parametrize("verb", ["stop", "start"])
+async def test_a_start_or_stop_whose_answer_is_lost_is_waited_for(cloud: Cloud, verb: str, held: bool) -> None:
+    await cloud.make("pod")
+    if verb == "start":
+        await last_of(cloud.api.stop("local-a", "pod"))
+    method, change = f"{verb.capitalize()}Node", getattr(cloud.api, verb)("local-a", "pod")
+
+    lines = await without_answer(cloud, method, change, held=held)
+
+    assert lines[-1] == ("pod is STOPPED" if verb == "stop" else "pod is READY")
+    assert verbs(cloud).count(verb) == 1
+
+
+async def test_a_start_that_fails_says_why_when_its_answer_was_lost(cloud: Cloud) -> None:
+    await cloud.make("pod")
+    await last_of(cloud.api.stop("local-a", "pod"))
+    cloud.service.faults.operation_failures["start"] = [rpc_errors.no_capacity("local-a")]
+
+    with pytest.raises(CloudError, match="slice pod cannot be started: There is no more capacity"):
+        await without_answer(cloud, "StartNode", cloud.api.start("local-a", "pod"), held=True)
+
+    assert (await cloud.api.get("pod", None)).state == "STOPPED"
+
+
+async def test_a_slice_that_is_stopped_already_is_not_stopped_again(cloud: Cloud) -> None:
+    await cloud.make("pod")
+    await last_of(cloud.api.stop("local-a", "pod"))
+
+    with pytest.raises(UsageError, match="is STOPPED; it must be READY"):
+        await last_of(cloud.api.stop("local-a", "pod"))
+
+
+async def test_a_reset_whose_answer_is_lost_is_carried_out_once(cloud: Cloud) -> None:
+    await created(cloud, queue=QueueRequest())
+
+    lines = await without_answer(cloud, "ResetQueuedResource", cloud.api.reset_queued("local-a", "pod"), held=True)
+
+    assert lines[0] == "requested the reset of queued resource pod"
+    assert verbs(cloud).count("reset") == 1
+
+
+@pytest.mark.parametrize("verb", ["delete", "stop", "reset"])
+async def test_an_operation_that_fails_half_way_leaves_everything_as_it_was(cloud: Cloud, verb: str) -> None:
+    await created(cloud, queue=QueueRequest() if verb == "reset" else None)
+    cloud.service.faults.operation_failures[verb] = [rpc_errors.ApiError("INTERNAL", "Internal error: power")]
+    change = {"delete": cloud.api.delete, "stop": cloud.api.stop, "reset": cloud.api.reset_queued}[verb]
+
+    with pytest.raises(CloudError, match="Internal error: power"):
+        await last_of(change("local-a", "pod"))
+
+    slice_ = await cloud.api.get("pod", None)
+    assert (slice_.state, cloud.hosts.running()) == ("READY", ["pod"])
+    await last_of(change("local-a", "pod"))
+
+
+async def test_a_slice_is_preempted_and_then_gone_while_it_is_listed(cloud: Cloud) -> None:
+    await cloud.make("pod", "v2-32", spot=True)
+    shown = (await cloud.api.slices()).slices
+    cloud.hosts.kill("pod", 2)
+    preempted = (await cloud.api.slices()).slices
+    await last_of(cloud.connect().delete("local-a", "pod"))
+    gone = (await cloud.api.slices()).slices
+
+    assert [[one.state for one in rows] for rows in (shown, preempted, gone)] == [["READY"], ["PREEMPTED"], []]
+    with pytest.raises(UsageError, match="slice pod cannot be read: it does not exist any more"):
+        await cloud.api.describe(shown[0])
+    assert await cloud.api.host_keys(shown[0]) == shown[0]
 
 
 @pytest.mark.parametrize("limited", [True, False])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.creation_errors import explain_creation
@@ -91,56 +91,23 @@ class SliceCreation:
             raise _perhaps_requested(error, request) from error.__cause__
 
     async def _create_node(self, request: SliceRequest, place: str, what: str) -> Operation:
-        from google.api_core.exceptions import AlreadyExists
+        node = node_of(request)
 
-        node, repeats = node_of(request), []
-        try:
-            started = await self._api.ask(
-                what,
-                lambda client, timeout: client.create_node(
-                    parent=place, node=node, node_id=request.name, **request_options(timeout)
-                ),
-                on_repeat=lambda: repeats.append(True),
-            )
-        except UsageError as error:
-            operation = None
-            if repeats and isinstance(error.__cause__, AlreadyExists):
-                operation = await self._lost_operation(request, place, what)
-            if operation is None:
-                raise
-            return operation
-        found: Operation = started.operation
-        return found
+        async def lost_operation(is_lost: bool) -> Operation | None:
+            """Return the operation of a request whose answer was lost; None if the node is another's."""
+            path = f"{place}/nodes/{request.name}"
+            made = await self._wait.node(path) if is_lost else None
+            if made is None or made.labels.get(CREATED_BY[0]) != CREATED_BY[1] or not _is_alike(made, request):
+                return None
+            return await self._wait.newest("create", path)
 
-    async def _lost_operation(self, request: SliceRequest, place: str, what: str) -> Operation | None:
-        """Return the operation of a request whose answer was lost; None if the node is another's."""
-        from google.cloud import tpu_v2
-
-        path = f"{place}/nodes/{request.name}"
-        node = await self._wait.node(path)
-        if node is None or node.labels.get(CREATED_BY[0]) != CREATED_BY[1] or not _is_alike(node, request):
-            return None
-        creations: list[tuple[float, Operation]] = []
-        async for operation in self._operations(place, what):
-            metadata = tpu_v2.OperationMetadata()
-            operation.metadata.Unpack(tpu_v2.OperationMetadata.pb(metadata))
-            if (metadata.target, metadata.verb) == (path, "create"):
-                created: Any = metadata.create_time
-                creations.append((created.timestamp(), operation))
-        return max(creations, key=lambda one: one[0])[1] if creations else None
-
-    async def _operations(self, place: str, what: str) -> AsyncIterator[Operation]:
-        """Yield the zone's operations; the client's method returns single pages."""
-        page = {"name": place}
-        while True:
-            answer = await self._api.ask(
-                what, lambda client, timeout: client.list_operations(page, **request_options(timeout))
-            )
-            for operation in answer.operations:
-                yield operation
-            page["page_token"] = answer.next_page_token
-            if not answer.next_page_token:
-                return
+        return await self._wait.begin(
+            what,
+            lambda client, timeout: client.create_node(
+                parent=place, node=node, node_id=request.name, **request_options(timeout)
+            ),
+            lost_operation,
+        )
 
     async def _queue(self, request: SliceRequest, place: str, what: str) -> Operation:
         from google.cloud import tpu_v2

@@ -133,6 +133,7 @@ class ApiRouter:
         faults.check_rate()
         self._authorise(method, resource_of(request))
         faults.check_refusals(method.name)
+        faults.check_page_token(getattr(request, "page_token", ""))
         answer = method.run(self._handlers, request)
         answer = await answer if inspect.isawaitable(answer) else answer
         if faults.loses_answer(method.name):

@@ -158,7 +158,7 @@ class Nodes:
                 raise rpc_errors.no_capacity(hosted.place.zone)
             if hosted.node.scheduling_config.reserved and not self._has_reserved_capacity():
                 raise rpc_errors.insufficient_reservation()
-            self._faults.check_creation()
+            self._faults.check_operation("create")
             await self._run_machines(hosted)
         except BaseException:
             self.discard(hosted)
@@ -167,7 +167,7 @@ class Nodes:
 
     async def tear_down(self, hosted: HostedNode, before: Any) -> Any:
         """Stop a claimed node's machines and remove it; if that fails, it gets its state `before` back."""
-        await self._or_restore(hosted, before, lambda: self._hosts.remove(hosted.slice_name))
+        await self._or_restore(hosted, before, "delete", lambda: self._hosts.remove(hosted.slice_name))
         self.discard(hosted)
         return empty_pb2.Empty()
 
@@ -184,7 +184,7 @@ class Nodes:
         return hosted
 
     async def _halt(self, hosted: HostedNode) -> Any:
-        await self._or_restore(hosted, State.READY, lambda: self._hosts.stop(hosted.slice_name))
+        await self._or_restore(hosted, State.READY, "stop", lambda: self._hosts.stop(hosted.slice_name))
         hosted.node.state = State.STOPPED
         hosted.node.health = Health.HEALTH_UNSPECIFIED
         return self._released(hosted)
@@ -194,11 +194,14 @@ class Nodes:
             hosted.node.state = State.STOPPED
             hosted.busy = False
             raise rpc_errors.no_capacity(hosted.place.zone)
-        await self._or_restore(hosted, State.STOPPED, lambda: self._run_machines(hosted))
+        await self._or_restore(hosted, State.STOPPED, "start", lambda: self._run_machines(hosted))
         return self._released(hosted)
 
-    async def _or_restore(self, hosted: HostedNode, before: Any, act: Callable[[], Awaitable[None]]) -> None:
+    async def _or_restore(
+        self, hosted: HostedNode, before: Any, verb: str, act: Callable[[], Awaitable[None]]
+    ) -> None:
         try:
+            self._faults.check_operation(verb)
             await act()
         except BaseException:
             hosted.node.state = before
