@@ -142,7 +142,7 @@ class Lifecycle:
             yield progress
 
     async def _deletion(self, path: str) -> Operation | None:
-        """Return the operation that deletes a node, whoever requested it; one that is done if the node is gone."""
+        """Return the operation that deletes a node; one that is done if the node is gone."""
         from google.longrunning.operations_pb2 import Operation
 
         state = await self._wait.state(path)
