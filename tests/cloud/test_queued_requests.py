@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
+from google.cloud import tpu_v2
 
 from tests.cloud.conftest import Cloud, a_request, created, node, refused
 from tests.localpod.api_clients import PLACE, until
@@ -38,6 +41,71 @@ async def test_a_queued_request_waits_for_capacity_and_makes_its_slices(cloud: C
     assert (await node(cloud, "crew-0")).scheduling_config.spot
 
 
+State: Any = tpu_v2.QueuedResourceState.State
+REASONS = {
+    "ACCEPTED": ": it waits for its turn",
+    "WAITING_FOR_RESOURCES": ": local-a has no capacity for it yet",
+    "SUSPENDING": ": its slices were preempted, or their time was over",
+}
+
+
+def answer_with(cloud: Cloud, monkeypatch: pytest.MonkeyPatch, *states: Any) -> None:
+    """Let the queued resource appear in these states, one for each time that it is read, before its own."""
+    waiting = cloud.api._creation._wait
+    read, left = waiting.queued_resource, list(states)
+
+    async def scripted(path: str) -> tpu_v2.QueuedResource | None:
+        queued = await read(path)
+        if queued is not None and left:
+            queued.state = tpu_v2.QueuedResourceState(state=left.pop(0))
+        return queued
+
+    monkeypatch.setattr(waiting, "queued_resource", scripted)
+
+
+@pytest.mark.parametrize("state", [one.name for one in State if one.name not in ("ACTIVE", "FAILED", "SUSPENDED")])
+async def test_a_state_of_the_queue_is_reported_once_with_reason_and_age_and_waited_for(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    answer_with(cloud, monkeypatch, State[state], State[state], State[state])
+
+    lines = [step.text for step in await created(cloud, queue=QueueRequest())]
+
+    expected = rf"{state}, \d+ s{REASONS.get(state, '')}"
+    assert len([line for line in lines if re.fullmatch(expected, line)]) == (state != "STATE_UNSPECIFIED")
+    assert lines[-1] == "pod is READY"
+
+
+async def test_a_suspended_request_ends_the_wait_with_its_reason_and_the_next_step(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_with(cloud, monkeypatch, State.PROVISIONING, State.SUSPENDING, State.SUSPENDED)
+
+    error = await refused(cloud, queue=QueueRequest())
+
+    assert error.why == "its queued resource is SUSPENDED: its slices were preempted, or their time was over"
+    assert error.remedy == (
+        "tpu-tui slices reset local-a/pod puts it back into the queue, "
+        "tpu-tui slices delete --queued local-a/pod removes it"
+    )
+
+
+async def test_an_outage_does_not_end_the_wait_for_capacity(cloud: Cloud) -> None:
+    cloud.service.faults.worker_capacity = 0
+    impatient, lines = cloud.connect(patience=0.3), []
+
+    async for step in impatient.create(a_request(queue=QueueRequest())):
+        lines.append(step.text)
+        if step.text.startswith("WAITING"):
+            cloud.service.faults.unavailable["local-a"] = FOREVER
+        elif step.text.startswith("no answer"):
+            cloud.service.faults.unavailable.clear()
+            cloud.service.faults.worker_capacity = None
+
+    assert any(line.startswith("no answer from the API, ") and "is down or cannot" in line for line in lines)
+    assert lines[-1] == "pod is READY"
+
+
 async def test_a_queued_request_that_is_not_waited_for_ends_with_its_first_state(cloud: Cloud) -> None:
     cloud.service.faults.worker_capacity = 0
 
@@ -53,6 +121,10 @@ async def test_a_request_that_leaves_the_queue_without_capacity_fails_and_stays_
     error = await refused(cloud, queue=QueueRequest(valid_until=until_))
 
     assert error.why == "local-a has no v2-8 left now"
+    assert error.remedy.endswith(
+        "; the queued resource stays: tpu-tui slices reset local-a/pod puts it back into the queue, "
+        "tpu-tui slices delete --queued local-a/pod removes it"
+    )
     (row,) = (await cloud.api.queued_requests()).requests
     assert (row.state, row.is_leftover) == ("FAILED", True)
     assert row.reason is not None

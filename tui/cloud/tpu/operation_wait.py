@@ -42,12 +42,13 @@ class StateReports:
         await asyncio.sleep(self._pause)
         self._pause = min(self._pause * _POLL_GROWTH, _LONGEST_POLL_S)
 
-    def report(self, state: str | None) -> str | None:
-        """Return a line about the state if it is new, or has lasted; else None."""
+    def report(self, state: str | None, reason: str | None = None) -> str | None:
+        """Return a line with state, elapsed time and reason if the state is new, or has lasted; else None."""
         if not state or (state == self._last and self._clock() - self._reported_at < _REPEAT_S):
             return None
         self._last, self._reported_at = state, self._clock()
-        return f"{state}, {format_duration(int(self._clock() - self._began))}"
+        line = f"{state}, {format_duration(int(self._clock() - self._began))}"
+        return f"{line}: {reason}" if reason else line
 
 
 class OperationWait:
