@@ -7,6 +7,9 @@ from typing import Any
 
 from tui.pod.worker import Worker
 
+OS_LOGIN = "enable-oslogin"
+"""The metadata key that enables OS Login for a machine, or for a project's machines."""
+
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
@@ -56,6 +59,8 @@ class Slice:
     network: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
     symptoms: tuple[Symptom, ...] = ()
+    os_login: str | None = None
+    """The value of `enable-oslogin` in its own metadata; None if that is left to the project's."""
 
     @property
     def path(self) -> str:

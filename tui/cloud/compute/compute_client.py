@@ -22,7 +22,7 @@ class ComputeClient:
 
     def __init__(self, settings: Settings) -> None:
         self.endpoint = settings.endpoints.get("compute", "")
-        self._session, its_project = _local_session(settings.token) if self.endpoint else _session()
+        self._session, its_project = open_session(self.endpoint, settings.token)
         self.project = settings.project or its_project or ("local" if self.endpoint else "")
 
     def get(self, path: str, *, patience: float, **query: str) -> dict[str, Any]:
@@ -57,6 +57,11 @@ class ComputeClient:
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
+
+
+def open_session(endpoint: str, token: str | None) -> tuple[Any, str | None]:
+    """Return a session for one of Google's APIs, or for a local pod's at `endpoint`, and the login's project."""
+    return _local_session(token) if endpoint else _session()
 
 
 def _local_session(token: str | None) -> tuple[Any, None]:

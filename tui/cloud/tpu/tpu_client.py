@@ -27,6 +27,7 @@ LOCAL_RETRY_S = 4.0
 """The same for a local pod, which is either up or not."""
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 4.0
+_LISTING_RESTARTS = 2
 _ASYNC_REST = "google.auth.aio.transport.sessions"
 """REST over aiohttp, optional in google.api_core and a third of its import time."""
 _NO_PROJECT = "set one with --project, TPU_TUI_PROJECT, a profile or gcloud config set project"
@@ -114,12 +115,12 @@ class TpuConnection:
     async def pages(self, what: str, call: Callable[[TpuAsyncClient, str, float], Awaitable[Any]]) -> list[Any]:
         """Return every page of a list; each is a request with retries of its own. `call` gets the page token too.
 
-        A list whose page token expires between two pages is read again from its beginning, once.
+        A list whose page token expires between two pages is read again from its beginning, `_LISTING_RESTARTS` times.
         """
         from google.api_core.exceptions import InvalidArgument
 
         pages: list[Any] = []
-        token, restarts = "", 1
+        token, restarts = "", _LISTING_RESTARTS
         while token or not pages:
             try:
                 page = await self.ask(what, _of_page(call, token))

@@ -33,14 +33,14 @@ class ServiceFaults:
     """By method, the number of further requests that are carried out and whose answer is UNAVAILABLE all the same."""
     operation_failures: dict[str, list[rpc_errors.ApiError]] = field(default_factory=dict)
     """By verb ("create", "delete", "start", "stop", "reset"), the errors with which the next operations end."""
-    expired_page_tokens: int = 0
-    """The number of further requests for a page after the first that get INVALID_ARGUMENT."""
     rate_limited: int = 0
     """The number of further requests that get RESOURCE_EXHAUSTED, as above a rate limit (`FOREVER` for all)."""
     retry_after_seconds: int = 0
     """The wait that rate limits and unavailable zones ask for; 0: they name none."""
     unavailable: dict[str, int] = field(default_factory=dict)
     """By zone, the number of further requests that get UNAVAILABLE (`FOREVER` for all)."""
+    expired_page_tokens: int = 0
+    """The number of further requests whose page token has expired (`FOREVER` for all)."""
     expired_token: int = 0
     """The number of further requests that get UNAUTHENTICATED, as for an expired token (`FOREVER` for all)."""
 
@@ -83,12 +83,6 @@ class ServiceFaults:
         if waiting := self.operation_failures.get(verb):
             raise waiting.pop(0)
 
-    def check_page_token(self, token: str) -> None:
-        """Raise INVALID_ARGUMENT for a page token that counts as expired."""
-        if token and self.expired_page_tokens > 0:
-            self.expired_page_tokens -= 1
-            raise rpc_errors.invalid("the page_token has expired", "page_token")
-
     def loses_answer(self, method: str) -> bool:
         """Return whether this answer has to be lost, and count it."""
         left = self.lost_answers.get(method, 0)
@@ -105,6 +99,12 @@ class ServiceFaults:
         if self.expired_token:
             self.expired_token -= self.expired_token > 0
             raise rpc_errors.token_expired()
+
+    def check_page_token(self, token: str) -> None:
+        """Raise INVALID_ARGUMENT for a page token that counts as expired."""
+        if token and self.expired_page_tokens:
+            self.expired_page_tokens -= self.expired_page_tokens > 0
+            raise rpc_errors.invalid("the page_token has expired", "page_token")
 
     def is_unavailable(self, zone: str) -> bool:
         """Return whether this request to the zone has to fail, and count it."""

@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tui.errors import TpuTuiError
 from tui.localpod.api.host_protocol import HostedWorker
 from tui.localpod.cleanup.guardian_client import GuardianClient
 from tui.localpod.cleanup.process_sweep import POD_SERIAL
-from tui.localpod.host.host_spec import HostSpec, write_metadata_keys
+from tui.localpod.host.host_spec import HostSpec, write_login_keys
 from tui.localpod.host.loopback_addresses import Net, free_net
 
 READY_SECONDS = 30.0
@@ -240,11 +241,11 @@ class Machines:
             one.net.close()
             shutil.rmtree(self._directory / "slices" / slice_name, ignore_errors=True)
 
-    def authorize(self, slice_name: str, ssh_keys: str) -> None:
-        """Authorize exactly the keys that the metadata `ssh-keys` names for the pod's one user."""
+    def authorize(self, slice_name: str, ssh_keys: str, os_login: Mapping[str, Sequence[str]] | None) -> None:
+        """Authorize the keys of the metadata `ssh-keys` for the pod's user, or with OS Login those of each user."""
         one = self._slices.get(slice_name)
         for machine in one.machines if one else []:
-            write_metadata_keys(machine.spec, ssh_keys)
+            write_login_keys(machine.spec, ssh_keys, os_login)
 
     def preempt(self, slice_name: str, index: int) -> None:
         """Kill one worker's host process, as a preemption would end the machine."""

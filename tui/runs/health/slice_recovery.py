@@ -45,7 +45,8 @@ async def _find_ready_slice(run: Run, monitor: SliceMonitor) -> Run | None:
     if slice_ is None or not ready or len(slice_.workers) != len(run.workers):
         return None
     known = await monitor.with_host_keys(slice_)
-    return replace(run, workers=known.workers, slice_created=slice_.created)
+    workers = (replace(new, user=new.user or old.user) for new, old in zip(known.workers, run.workers, strict=True))
+    return replace(run, workers=tuple(workers), slice_created=slice_.created)
 
 
 async def upload_code(run: Run, fleet: Fleet, tree_path: Path) -> None:

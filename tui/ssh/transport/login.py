@@ -287,7 +287,7 @@ class Dialer:
         self, error: Exception, client: LoginClient, attempt: _Attempt
     ) -> TpuTuiError | _UnknownHostKey | _AuthTriesExhausted:
         login, worker, trusted = attempt.login, attempt.worker, attempt.trusted
-        words, everything = str(error), len(self.keys.candidates())
+        words = str(error)
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
             if client.offered is not None:
                 problem = host_key_error(worker, login, trusted, client.offered)
@@ -300,10 +300,10 @@ class Dialer:
         if isinstance(error, asyncssh.PermissionDenied) and client.unsigned:
             return errors.UNSIGNED.error(worker, login)
         if isinstance(error, asyncssh.PermissionDenied):
-            return errors.denied_error(worker, login, everything, self.keys.locked, self.access.slice, client.remark)
+            return self._denied(attempt, client.remark)
         if MAX_AUTH_TRIES_WORDS in words.lower():
             words = "too many keys were tried: choose one with --identity"
-            problem = errors.denied_error(worker, login, everything, self.keys.locked, self.access.slice, words)
+            problem = self._denied(attempt, words)
             return (
                 _AuthTriesExhausted(client.untried, problem) if 0 < client.untried < len(attempt.offered) else problem
             )
@@ -320,6 +320,12 @@ class Dialer:
                 worker, login, remark=f": {errors.quote_remote(remark)}" if remark else ""
             )
         return errors.LOGIN_FAILED.error(worker, words=words)
+
+    def _denied(self, attempt: _Attempt, words: str) -> SshError:
+        tried, access = len(self.keys.candidates()), self.access
+        return errors.denied_error(
+            attempt.worker, attempt.login, tried, self.keys.locked, access.slice, words, access.os_login
+        )
 
 
 async def _log_in_through(route: Route, log_in: Callable[[socket.socket], Awaitable[LoggedIn]]) -> LoggedIn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,8 @@ class Nodes:
         self._first_zone = first_zone
         self._cores = cores
         self._nodes: dict[str, HostedNode] = {}
+        self.os_logins: Callable[[Mapping[str, str]], Mapping[str, Sequence[str]] | None] = lambda _: None
+        """Returns the keys of each OS Login user name for a node with this metadata; None without OS Login."""
 
     def in_place(self, place: ResourceLocation) -> list[tpu.Node]:
         """Return the place's nodes as they are now."""
@@ -216,8 +218,14 @@ class Nodes:
         self._authorize(hosted)
         node_fields.set_ready(hosted.node)
 
+    def authorize_all(self) -> None:
+        """Let the machines accept the keys of the present users: metadata of the project or a profile has changed."""
+        for hosted in self._nodes.values():
+            self._authorize(hosted)
+
     def _authorize(self, hosted: HostedNode) -> None:
-        self._hosts.authorize(hosted.slice_name, hosted.node.metadata.get(SSH_KEYS, ""))
+        metadata = dict(hosted.node.metadata)
+        self._hosts.authorize(hosted.slice_name, metadata.get(SSH_KEYS, ""), self.os_logins(metadata))
 
     def _released(self, hosted: HostedNode) -> Any:
         hosted.busy = False
