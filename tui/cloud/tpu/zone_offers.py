@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from tui.aio.timeouts import within
 from tui.cloud.tpu.tpu_client import TpuConnection, request_options
 from tui.errors import TpuTuiError, did_you_mean, near_matches
 from tui.pod.creation.zone_offer import OfferListing, ZoneOffer
@@ -81,7 +82,7 @@ class ZoneOffers:
     async def zones_with(self, type_name: str, besides: str) -> list[str]:
         """Return the other zones that have a type; none where that cannot be found out in time."""
         try:
-            listing = await asyncio.wait_for(self.of_zones(()), SEARCH_S)
+            listing = await within(self.of_zones(()), SEARCH_S)
         except (TpuTuiError, asyncio.TimeoutError):
             return []
         return [offer.zone for offer in listing.offers if type_name in offer.types and offer.zone != besides]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.localpod.api.host_protocol import HostedWorker
 from tui.localpod.cleanup.guardian_client import GuardianClient
@@ -203,7 +204,7 @@ class Machines:
         spec = machine.spec
         answer: dict[str, Any] = {"error": f"not ready within {READY_SECONDS:.0f} s"}
         with contextlib.suppress(asyncio.TimeoutError):
-            line = await asyncio.wait_for(machine.life.readline(), READY_SECONDS)
+            line = await within(machine.life.readline(), READY_SECONDS)
             answer = json.loads(line) if line else {"error": f"its process ended; see {self._directory}/hosts.log"}
         if "error" in answer:
             raise TpuTuiError("The local worker did not start", worker=spec.index, why=answer["error"])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tui.aio.backoff import backoff
+from tui.aio.timeouts import within
 from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import Run
 from tui.runs.health.reachability import Reachability
@@ -30,7 +31,7 @@ async def wait_for_slice(directory: RunDirectory, timeouts: KeeperTimeouts) -> R
     try:
         while asyncio.get_running_loop().time() < deadline:
             with suppress(TpuTuiError, asyncio.TimeoutError):
-                renewed = await asyncio.wait_for(_find_ready_slice(directory.run, monitor), API_TIMEOUT_S)
+                renewed = await within(_find_ready_slice(directory.run, monitor), API_TIMEOUT_S)
                 if renewed is not None:
                     return renewed
             await asyncio.sleep(next(waits))

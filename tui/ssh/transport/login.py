@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import asyncssh
 
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.ssh import errors
 from tui.ssh.config.access import ACCEPT_NEW, Access, Login, Prompter
@@ -274,7 +275,7 @@ class Dialer:
         """Connect again to a server that sent no SSH greeting, and return the error for what it sends instead."""
         login, worker = attempt.login, attempt.worker
         try:
-            words = await asyncio.wait_for(read_banner(login.host, login.port), GREETING_TIMEOUT_S)
+            words = await within(read_banner(login.host, login.port), GREETING_TIMEOUT_S)
         except (OSError, asyncio.TimeoutError):
             words = b""
         if words.startswith(b"SSH-") and not words.startswith(_SSH_2):
