@@ -207,6 +207,30 @@ async def test_an_operation_that_fails_half_way_leaves_everything_as_it_was(clou
     await last_of(change("local-a", "pod"))
 
 
+@pytest.mark.parametrize("fate", ["PREEMPTED", "gone"])
+async def test_a_slice_that_is_lost_while_its_start_is_waited_for_is_not_called_started(
+    cloud: Cloud, fate: str
+) -> None:
+    await cloud.make("pod", spot=True)
+    await last_of(cloud.api.stop("local-a", "pod"))
+    nodes = cloud.service._nodes
+    released = nodes._released
+
+    def lose(hosted: Any) -> Any:
+        answer = released(hosted)
+        if fate == "gone":
+            nodes.discard(hosted)
+        else:
+            cloud.hosts.kill("pod", 0)
+        return answer
+
+    nodes._released = lose  # type: ignore[method-assign]
+
+    with pytest.raises(CloudError, match=f"slice pod was started and lost: it is {fate}: spot capacity") as caught:
+        await last_of(cloud.api.start("local-a", "pod"))
+    assert "tpu-tui slices create pod --zone local-a --type v2-8" in caught.value.remedy
+
+
 async def test_a_slice_is_preempted_and_then_gone_while_it_is_listed(cloud: Cloud) -> None:
     await cloud.make("pod", "v2-32", spot=True)
     shown = (await cloud.api.slices()).slices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +104,16 @@ def test_the_primary_account_comes_first(served: Served) -> None:
     accounts = [{"username": "old"}, {"username": "new", "primary": True}, {}]
     with OsLoginClient(served.settings) as client:
         assert client._parsed({"posixAccounts": accounts}).users == ("new", "old")
+
+
+def test_a_key_that_has_expired_does_not_count(served: Served) -> None:
+    soon = str(int((time.time() + 60) * 1e6))
+    keys = {
+        "a": {"key": KEY, "expirationTimeUsec": "1700000000000000"},
+        "b": {"key": OTHER, "expirationTimeUsec": soon},
+    }
+    with OsLoginClient(served.settings) as client:
+        assert client._parsed({"sshPublicKeys": keys}).keys == (OTHER,)
 
 
 @pytest.mark.parametrize(

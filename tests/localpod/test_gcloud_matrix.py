@@ -66,6 +66,8 @@ def _plain(document: Any) -> Any:
         return [_plain(one) for one in document]
     if not isinstance(document, dict):
         return document
+    if document.get("network") == "default":  # gcloud names it in a queued resource
+        document = {key: value for key, value in document.items() if key != "network"}
     kept = {key: _plain(value) for key, value in document.items() if key not in (*BY_SERVICE, "created-by")}
     return {key: value for key, value in kept.items() if value not in ({}, [], "")}
 
@@ -330,7 +332,7 @@ async def test_a_command_runs_on_every_worker_and_a_file_comes_back(
         assert pod.compute is not None
         pod.compute.metadata["enable-oslogin"] = "TRUE"
     port = str(pod.machines.workers("local")[0].port)
-    words = (*track, *VM, "ssh", "local", "--worker=all", "--command=hostname > out.txt; hostname", "--", "-p", port)
+    words = (*track, *VM, "ssh", "local", "--worker=all", "--command=echo $HOSTNAME | tee out.txt", "--", "-p", port)
     code, out, errors = await run(*words)
     assert code == 0, errors
 
@@ -341,7 +343,9 @@ async def test_a_command_runs_on_every_worker_and_a_file_comes_back(
     done = await asyncio.to_thread(shell.run, "--profile", "own", "exec", "local", "--json", "--", "cat out.txt")
     assert done.code == 0, done.errors
     rows = [json.loads(line) for line in done.out.splitlines()] if done.out.startswith("{") else done.document
-    assert sorted(out.split()) == sorted("".join(row["stdout"] for row in rows).split())
+    hostnames = sorted(worker.hostname for worker in pod.machines.workers("local"))
+    assert sorted("".join(row["stdout"] for row in rows).split()) == hostnames
+    assert sorted(out.splitlines()[-2:]) == hostnames, "before them is what ssh-keygen prints"
     argv = (await asyncio.to_thread(shell.run, "--profile", "own", "ssh", "local", "--json")).document["argv"]
     assert (argv[argv.index("-l") + 1] == "ada_example_com") == os_login
 

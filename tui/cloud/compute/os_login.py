@@ -7,6 +7,8 @@ It blocks, so use it in a thread. Google's libraries are imported when a client 
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +79,7 @@ class OsLoginClient:
         return LoginProfile(
             self.account,
             tuple(str(one["username"]) for one in accounts if one.get("username")),
-            tuple(str(one["key"]) for one in keys if one.get("key")),
+            tuple(str(one["key"]) for one in keys if one.get("key") and not _has_expired(one)),
         )
 
     def _send(self, what: str, verb: str, path: str, body: Mapping[str, str] | None = None) -> Mapping[str, Any]:
@@ -126,6 +128,11 @@ def _account_of(credentials: Any) -> str:
     except GoogleAuthError:
         return ""
     return str(credentials.service_account_email)
+
+
+def _has_expired(key: Mapping[str, Any]) -> bool:
+    """Return whether the key's time, in microseconds since the epoch, is over; without one it never is."""
+    return float(key.get("expirationTimeUsec") or math.inf) < time.time() * 1e6
 
 
 def _material(key: str) -> str:

@@ -10,8 +10,8 @@ from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.operation_wait import OperationWait
 from tui.cloud.tpu.queued_requests import delete_queued
 from tui.cloud.tpu.tpu_client import TpuConnection, request_options
-from tui.errors import TpuTuiError, UsageError
-from tui.pod.slice_commands import CANNOT_STOP, can_stop, delete_command, make_anew
+from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.pod.slice_commands import CANNOT_STOP, can_stop, create_again, delete_command, make_anew
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _BEGUN = {"start": ("STARTING", "READY"), "stop": ("STOPPING", "STOPPED")}
 """The states of a node in which a start or a stop has been carried out, or is being carried out."""
+_LOST = ("PREEMPTED", "TERMINATED", "DELETING")
 _BUSY_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Pauses while another operation on the same node is in progress."""
 
@@ -99,7 +100,13 @@ class Lifecycle:
         yield f"requested the {verb} of {name}"
         async for progress in self._wait.finish(operation, what, path):
             yield progress
-        yield f"{name} is {await self._wait.state(path) or done}"
+        node = await self._wait.node(path)
+        state = None if node is None else tpu_messages.enum_name(node.state)
+        if node is None or state in _LOST:
+            why = f"it is {state or 'gone'}: spot capacity can be taken back, and others can delete slices"
+            remedy = create_again(slice_) if node is None else make_anew(slice_)
+            raise CloudError(f"slice {name} was {done} and lost", why=why, remedy=remedy)
+        yield f"{name} is {state or done}"
 
     async def metadata(self, zone: str, name: str) -> dict[str, str]:
         """Return a slice's present metadata. Raises UsageError when there is no such slice."""

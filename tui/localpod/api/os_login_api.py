@@ -1,6 +1,6 @@
 """The local pod's OS Login API: profiles with POSIX accounts and SSH keys, as gcloud and tpu-tui use them.
 
-REST paths and fields are those of the OS Login API v1, which v1beta shares for these two methods.
+REST paths and fields are those of the OS Login API v1; beta and alpha have the same two methods.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tui.localpod.api import rpc_errors
 SERVICE_ACCOUNT = ".gserviceaccount.com"
 LOG_IN = "compute.instances.osLogin"
 """The permission to log in, of roles/compute.osLogin."""
-_USER = "/{version:v1|v1beta}/users/{user:[^/:]+}"
+_USER = "/{version:v1|v1beta|v1alpha}/users/{user:[^/:]+}"
 _MOST_USER_NAME = 32
 
 
