@@ -15,13 +15,13 @@ TRAINER_TESTS := -n 2 $(GROUPED)
 
 ROUNDS ?= 50
 
-.PHONY: demo test tests trainer-tests older-python check flaky bench chaos shots clean system-packages in-turn
+.PHONY: demo test tests trainer-tests older-python check flaky gcloud bench chaos shots clean system-packages in-turn
 
 demo: $(VENV)/.trainer
 	$(BIN)/tpu-tui demo $(DEMO_ARGS)
 
 # Empty: the many processes that tests start share compiled modules, also where the environment forbids to write them.
-test tests trainer-tests older-python flaky: export PYTHONDONTWRITEBYTECODE =
+test tests trainer-tests older-python flaky gcloud: export PYTHONDONTWRITEBYTECODE =
 
 # What computes runs beside the tests that wait. All parts run even if one fails.
 test: $(VENV)/.dev system-packages
@@ -53,6 +53,10 @@ check: $(VENV)/.dev
 # Repeat the tests that depend on time on a busy machine, until one fails.
 flaky: $(VENV)/.dev system-packages
 	sh tests/flaky.sh $(ROUNDS) $(BIN)/python -m pytest -q -x -m timing $(TESTS) $(PYTEST_ARGS)
+
+# Each scenario of slices by tpu-tui, by gcloud and by Google's client, with equal results.
+gcloud: $(VENV)/.dev system-packages
+	$(BIN)/python -m pytest -m gcloud -n 2 $(GROUPED) tests/localpod $(PYTEST_ARGS)
 
 bench: $(VENV)/.trainer $(VENV)/.dev
 	$(BIN)/python -m tests.bench

@@ -198,6 +198,17 @@ def test_modules_of_the_project_are_imported_at_the_top() -> None:
     assert sorted(found) == sorted(LOCAL_IMPORTS)
 
 
+def test_time_limits_lose_no_cancellation() -> None:
+    """`tui.aio.timeouts` says why `asyncio.wait_for` does."""
+    calls = {
+        name
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for"
+    }
+    assert not calls
+
+
 def test_private_names_of_others_are_used_in_compat_modules_only() -> None:
     allowed = {"_exit", "_getframe", "_replace"}  # documented, in spite of their names
     assert not [

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import re
 import signal
 import stat
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import LocalPod
-from tests.pods import wait_until
 from tests.sshd import make_key
 from tui.settings import save_profile
 
@@ -100,30 +97,3 @@ def test_a_person_at_a_terminal_is_asked_and_may_say_no(pod: LocalPod, newcomer:
     assert re.search(rf"log in as {getpass.getuser()} on the 4 workers of local.*\[y/N\]", errors.decode())
     answer = pod.call(*words, "--dry-run")
     assert "Would let" in answer.errors
-
-
-def test_os_login_is_reported_with_the_commands_that_serve_it(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
-    rest = pod.announced["tpu_api"]["rest"]
-    request = urllib.request.Request(
-        f"{rest}/v2/projects/local/locations/local-a/nodes/local?updateMask=metadata",
-        json.dumps({"metadata": {"enable-oslogin": "TRUE"}}).encode(),
-        {"Content-Type": "application/json", **_owner(pod)},
-        method="PATCH",
-    )
-    with urllib.request.urlopen(request) as answer:
-        operation = json.load(answer)["name"]
-    wait_until(lambda: _is_done(pod, f"{rest}/v2/{operation}"), "the slice has its metadata")
-    make_key(tmp_path / "fourth")
-    words = ("--profile", newcomer, "--identity", str(tmp_path / "fourth"), "keys", "add", "local", "--yes")
-    answer = pod.call(*words)
-    assert answer.code == 2
-    assert "gcloud compute os-login ssh-keys add" in answer.errors
-
-
-def _owner(pod: LocalPod) -> dict[str, str]:
-    return {"Authorization": f"Bearer {pod.announced['token']}"}
-
-
-def _is_done(pod: LocalPod, operation: str) -> bool:
-    with urllib.request.urlopen(urllib.request.Request(operation, headers=_owner(pod))) as answer:
-        return bool(json.load(answer).get("done"))

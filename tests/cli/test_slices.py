@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,38 @@ async def test_ctrl_c_leaves_the_creation_alone_and_says_so(run: ServedShell) ->
     assert [row["name"] for row in slices] == ["pod"]
 
 
+async def test_ctrl_c_leaves_a_queued_creation_in_the_queue(run: ServedShell) -> None:
+    run.service.faults.worker_capacity = 0
+    process = run.shell.start("--profile", "lab", "slices", "create", "wish", *NEW, "--queued")
+    assert process.stderr is not None
+    lines = []
+    while not lines or b"WAITING_FOR_RESOURCES" not in lines[-1]:
+        lines.append(await asyncio.to_thread(process.stderr.readline))
+        assert lines[-1], b"".join(lines)
+    assert re.fullmatch(rb"WAITING_FOR_RESOURCES, \d+ s: local-a has no capacity for it yet\n", lines[-1])
+
+    process.send_signal(signal.SIGINT)
+    _, errors = await asyncio.to_thread(process.communicate, timeout=DEADLINE)
+
+    assert process.returncode == 130
+    assert b"tpu-tui slices queued shows it." in errors
+    (row,) = await run.document("slices", "queued")
+    assert (row["name"], row["state"]) == ("wish", "WAITING_FOR_RESOURCES")
+
+
+async def test_a_time_in_another_zone_is_sent_in_utc_and_one_in_the_past_is_refused(run: ServedShell) -> None:
+    wish = ("slices", "create", "wish", *NEW, "--queued", "--dry-run", "--valid-until")
+
+    shown = await run.document(*wish, "2099-01-01T01:00:00+05:30")
+
+    assert shown["request"]["queuedResource"]["queueingPolicy"] == {"validUntilTime": "2098-12-31T19:30:00Z"}
+    assert "--valid-until-time=2098-12-31T19:30:00Z" in shown["gcloud"]
+    ago = datetime.now(timezone(timedelta(hours=14))) - timedelta(minutes=1)
+    refused = await run(*wish, ago.isoformat(timespec="seconds"))
+    assert (refused.code, f"{ago.isoformat(timespec='seconds')} is in the past" in refused.errors) == (2, True)
+    assert "--valid-for 6h" in refused.errors
+
+
 async def test_a_detached_creation_answers_at_once(run: ServedShell) -> None:
     run.service.faults.hold_operations()
 
@@ -168,8 +202,10 @@ async def test_types_have_a_row_each_and_complete_afterwards(run: ServedShell) -
         ("local-a", "v4-16", ["2x2x2"]),
     ]
     printed = (await run("slices", "types", "--zone", "local-b")).out
-    assert "local-b  v6e-256" in printed
-    assert "local-b has the versions tpu-ubuntu2204-base, " in printed
+    rows_of, _, versions_of = printed.partition("\n\n")
+    assert re.search(r"^ZONE +TYPE +TOPOLOGIES +VERSIONS$", rows_of, re.MULTILINE)
+    assert re.search(r"^local-b +v6e-256 +16x16 +11$", rows_of, re.MULTILINE)
+    assert re.search(r"^ZONE +VERSIONS\nlocal-b +tpu-ubuntu2204-base, tpu-vm-base, ", versions_of)
     await run("slices", "types")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("TPU_TUI_HOME", str(run.shell.home))

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.commands import DEADLINE, Answer
 from tests.cli.conftest import LocalPod
-from tests.localpod.test_api_gcloud import GCLOUD
+from tests.localpod.gcloud import GCLOUD
 from tests.pods import wait_until
 
 pytestmark = pytest.mark.timing

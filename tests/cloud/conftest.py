@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.cloud import tpu_v2
 
-from tests.localpod.api_clients import serving
+from tests.localpod.api_clients import named, serving
 from tests.localpod.api_hosts import SocketHosts
 from tui.cloud.tpu.tpu_api import TpuApi
+from tui.errors import TpuTuiError
 from tui.localpod.api.server import TpuService
-from tui.pod.creation.slice_request import SliceRequest
+from tui.pod.creation.slice_request import CreationStep, SliceRequest
 from tui.settings import Settings
 
 
@@ -52,3 +54,24 @@ async def cloud(tmp_path: Path) -> AsyncIterator[Cloud]:
             return api
 
         yield Cloud(service, hosts, connect(), connect)
+
+
+async def created(cloud: Cloud, *, dry_run: bool = False, waits: bool = True, **fields: Any) -> list[CreationStep]:
+    return [step async for step in cloud.api.create(a_request(**fields), dry_run=dry_run, waits=waits)]
+
+
+async def refused(cloud: Cloud, **fields: Any) -> TpuTuiError:
+    with pytest.raises(TpuTuiError) as caught:
+        await created(cloud, **fields)
+    return caught.value
+
+
+async def node(cloud: Cloud, name: str = "pod") -> tpu_v2.Node:
+    client = await cloud.api._api.open()
+    return await client.get_node(name=named(name))
+
+
+def creations(cloud: Cloud) -> list[str]:
+    """The targets of the creations that the service began."""
+    metadata = [operation.metadata for operation in cloud.service._operations._entries.values()]
+    return [str(one.target).rpartition("/")[2] for one in metadata if one.verb == "create"]

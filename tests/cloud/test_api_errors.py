@@ -151,6 +151,30 @@ def test_an_impersonation_that_is_not_allowed_names_the_permission(kind: type[Ex
     assert not is_passing(error)
 
 
+def test_an_impersonation_names_the_permission_also_where_the_answer_does_not() -> None:
+    error_ = explain(RefreshError("Unable to acquire impersonated credentials", "{}"), ASKED)
+
+    assert error_.why.endswith("(missing: iam.serviceAccounts.getAccessToken)")
+
+
+def test_an_impersonation_without_its_api_gets_the_command_that_enables_it() -> None:
+    answer = "IAM Service Account Credentials API has not been used in project 1 before or it is disabled."
+    error_ = explain(RefreshError("Unable to acquire impersonated credentials", answer), ASKED)
+
+    assert "gcloud services enable iamcredentials.googleapis.com" in error_.remedy
+    assert "missing:" not in error_.why
+
+
+def test_a_token_without_the_scope_is_named() -> None:
+    message = "Request had insufficient authentication scopes."
+    error = answered(grpc.StatusCode.PERMISSION_DENIED, message, "ACCESS_TOKEN_SCOPE_INSUFFICIENT")
+
+    error_ = explain(error, ASKED)
+
+    assert "lacks the scope https://www.googleapis.com/auth/cloud-platform" in error_.why
+    assert "--scopes=cloud-platform" in error_.remedy
+
+
 def test_a_quota_project_that_may_not_be_used_names_the_permission() -> None:
     message = "Caller does not have required permission to use project billed."
     error = answered(grpc.StatusCode.PERMISSION_DENIED, message, "USER_PROJECT_DENIED", consumer="projects/billed")

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.auth.exceptions import DefaultCredentialsError
+from google.auth.exceptions import DefaultCredentialsError, RefreshError
 
 from tests.sshd import free_port
-from tui.cloud.credentials import LOGIN, find_credentials
+from tui.cloud import token
+from tui.cloud.credentials import LOGIN, FoundCredentials, find_credentials
 from tui.errors import CloudError
 
 pytestmark = [pytest.mark.timing, pytest.mark.py310]
@@ -161,6 +162,19 @@ def test_libraries_write_nothing_to_stderr(tmp_path: Path, login: Login, case: s
 
     assert answer.stdout.strip()
     assert (answer.stderr, answer.returncode) == ("", 0)
+
+
+def test_a_token_that_cannot_be_fetched_names_the_permission(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Impersonated:
+        def refresh(self, _: object) -> None:
+            raise RefreshError("Unable to acquire impersonated credentials", "denied")
+
+    monkeypatch.setattr(token, "find_credentials", lambda: FoundCredentials(Impersonated(), "p"))
+
+    with pytest.raises(CloudError, match="Identity-Aware Proxy cannot be used: this login may not act as") as caught:
+        token.access_token()
+    assert "(missing: iam.serviceAccounts.getAccessToken)" in caught.value.why
+    assert "roles/iam.serviceAccountTokenCreator" in caught.value.remedy
 
 
 def test_the_command_that_prints_a_token_says_which_login_is_missing(tmp_path: Path) -> None:

@@ -92,16 +92,16 @@ async def test_every_page_of_a_long_list_is_read(cloud: Cloud, monkeypatch: pyte
     assert len(asked) == 3
 
 
-async def test_a_list_begins_again_when_its_page_token_expires(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.localpod.api.resources.paging.MAX_PAGE_SIZE", 2)
+async def test_a_list_whose_page_token_expires_is_read_again(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     await asyncio.gather(*(cloud.make(f"pod-{number}") for number in range(5)))
-    cloud.service.faults.expired_page_tokens = 2
+    monkeypatch.setattr("tui.localpod.api.resources.paging.MAX_PAGE_SIZE", 2)
 
-    assert [slice_.name for slice_ in (await cloud.api.nodes()).slices] == [f"pod-{number}" for number in range(5)]
+    cloud.service.faults.expired_page_tokens = 1
+    assert await names(cloud.api) == [f"local-a/pod-{number}" for number in range(5)]
 
     cloud.service.faults.expired_page_tokens = FOREVER
-    (problem,) = (await cloud.api.nodes()).problems
-    assert "the page_token has expired" in problem.sentence
+    (problem,) = (await cloud.api.slices()).problems
+    assert (problem.what, "page_token has expired" in problem.why) == ("slices in local-a cannot be listed", True)
 
 
 async def test_slices_that_are_only_requested_are_no_nodes(cloud: Cloud) -> None:

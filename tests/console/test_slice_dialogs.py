@@ -179,7 +179,7 @@ async def test_a_problem_in_the_closed_part_of_the_form_opens_it(own_home: Path)
 
 async def test_a_creation_that_fails_shows_the_next_step_and_can_be_read_again(own_home: Path) -> None:
     async with console(own_home, SMALL) as stand:
-        stand.service.faults.creation_failures = [rpc_errors.no_capacity("local-a")]
+        stand.service.faults.operation_failures["create"] = [rpc_errors.no_capacity("local-a")]
         await stand.open_form(name="pod", type="v2-8", version="tpu-ubuntu2204-base")
         await stand.pilot.press("ctrl+s")
         await stand.until(lambda: "failed after" in dialog_text(stand.app))

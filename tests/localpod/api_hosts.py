@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Mapping, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -68,8 +69,8 @@ class SocketHosts:
     def alive(self, slice_name: str) -> list[bool]:
         return [server.is_serving() for server in self._servers.get(slice_name, [])]
 
-    def authorize(self, slice_name: str, ssh_keys: str) -> None:
-        self.ssh_keys[slice_name] = ssh_keys
+    def authorize(self, slice_name: str, ssh_keys: str, os_login: Mapping[str, Sequence[str]] | None) -> None:
+        self.ssh_keys[slice_name] = ssh_keys if os_login is None else ""
 
     def kill(self, slice_name: str, worker: int) -> None:
         """What a preemption does to one machine."""

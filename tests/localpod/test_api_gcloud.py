@@ -1,15 +1,11 @@
-"""The real gcloud against the service, where the machine has it."""
+"""The real gcloud against the service, where the machine has it: 16 calls; the whole matrix is `make gcloud`."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
 import shlex
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +13,7 @@ import pytest
 
 from tests.localpod.api_clients import serving, until
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.gcloud import QUEUED, VM, Gcloud, with_gcloud
 from tui.cloud.compute.disks_and_images import DisksAndImages
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import UsageError
@@ -26,65 +23,31 @@ from tui.pod.creation.gcloud_commands import create_command_of_gcloud
 from tui.pod.creation.slice_request import DataDisk, QueueRequest, SliceRequest
 from tui.settings import Settings
 
-GCLOUD = shutil.which("gcloud")
-GCLOUD_TIMEOUT = 300
-"""Seconds a test may take: each of its commands is a program of its own that needs seconds on a busy machine."""
-pytestmark = [
-    pytest.mark.skipif(GCLOUD is None, reason="gcloud is not installed"),
-    pytest.mark.timeout(GCLOUD_TIMEOUT),
-]
+pytestmark = with_gcloud
 
 
-class Gcloud:
-    """Runs gcloud with its configuration in a directory of its own, the pod's token, and our endpoint."""
+@dataclass
+class Run:
+    """gcloud on a service of its own."""
 
-    def __init__(self, config: Path, service: TpuService, hosts: SocketHosts) -> None:
-        self.service = service
-        self.hosts = hosts
-        token = config / "token"
-        token.write_text(service.token)
-        self._environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("CLOUDSDK_")},
-            "CLOUDSDK_CONFIG": str(config),
-            "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(token),
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"http://127.0.0.1:{service.rest_port}/",
-            "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"http://127.0.0.1:{service.rest_port}/compute/v1/",
-            "CLOUDSDK_CORE_PROJECT": "local",
-            "CLOUDSDK_CORE_DISABLE_PROMPTS": "true",
-            "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
-            "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "true",
-            "CLOUDSDK_COMPUTE_ZONE": "local-a",
-        }
+    service: TpuService
+    hosts: SocketHosts
+    gcloud: Gcloud
 
     async def __call__(self, *words: str) -> tuple[int, str, str]:
-        assert GCLOUD is not None
-        process = await asyncio.create_subprocess_exec(
-            GCLOUD,
-            *words,
-            "--format=json",
-            env=self._environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        return process.returncode or 0, out.decode(), err.decode()
+        return await self.gcloud(*words)
 
-    async def json(self, *words: str) -> list[dict] | dict:
-        code, out, err = await self(*words)
-        assert code == 0, err
-        return json.loads(out or "null")
+    async def json(self, *words: str) -> Any:
+        return await self.gcloud.json(*words)
 
 
 @asynccontextmanager
-async def gcloud(config: Path) -> AsyncIterator[Gcloud]:
+async def gcloud(config: Path) -> AsyncIterator[Run]:
     async with serving() as (service, hosts):
-        yield Gcloud(config, service, hosts)
+        yield Run(service, hosts, Gcloud(config, service.rest_port, service.token))
 
 
-VM = ("compute", "tpus", "tpu-vm")
-VERSION = "tpu-ubuntu2204-base"
-NEW = ("--accelerator-type=v2-8", f"--version={VERSION}")
+NEW = ("--accelerator-type=v2-8", "--version=tpu-ubuntu2204-base")
 
 
 async def test_gcloud_lists_creates_describes_changes_and_deletes_a_slice(tmp_path: Path) -> None:
@@ -111,15 +74,13 @@ async def test_gcloud_reads_the_host_keys_of_every_worker(tmp_path: Path) -> Non
         assert [(row["worker_id"], row["key"]) for row in rows] == [(0, "ssh-ed25519"), (1, "ssh-ed25519")]
 
 
-@pytest.mark.parametrize("track", [(), ("alpha",)])
-async def test_gcloud_queues_and_forces_away_several_slices(tmp_path: Path, track: tuple[str, ...]) -> None:
-    queued = (*track, "compute", "tpus", "queued-resources")
+async def test_gcloud_queues_and_forces_away_several_slices(tmp_path: Path) -> None:
     async with gcloud(tmp_path) as run:
         wanted = ("--node-count=2", "--accelerator-type=v2-8", "--runtime-version=tpu-ubuntu2204-base")
-        await run.json(*queued, "create", "pair", *wanted)
-        assert [row["name"].rpartition("/")[2] for row in await run.json(*queued, "list")] == ["pair"]
-        await run.json(*queued, "delete", "pair", "--force")
-        assert await run.json(*queued, "list") == []
+        await run.json(*QUEUED, "create", "pair", *wanted)
+        assert [row["name"].rpartition("/")[2] for row in await run.json(*QUEUED, "list")] == ["pair"]
+        await run.json(*QUEUED, "delete", "pair", "--force")
+        assert await run.json(*QUEUED, "list") == []
         assert run.hosts.running() == []
 
 
@@ -203,7 +164,11 @@ async def test_gcloud_makes_and_deletes_what_tpu_tui_lists_as_costing_money(tmp_
 
         api = TpuApi(settings)
         request = SliceRequest(
-            "pod", "local-a", accelerator_type="v2-8", runtime_version=VERSION, data_disks=(DataDisk(source),)
+            "pod",
+            "local-a",
+            accelerator_type="v2-8",
+            runtime_version="tpu-ubuntu2204-base",
+            data_disks=(DataDisk(source),),
         )
         _ = [step async for step in api.create(request)]
         code, _, errors = await run("compute", "disks", "delete", "data")

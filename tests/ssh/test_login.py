@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -26,19 +27,25 @@ Start = Callable[..., OpensshWorker]
 async def _speaker(say: bytes, *, first: bool = True, hang: bool = False) -> AsyncIterator[int]:
     """A TCP server that says something (before or after its client) and hangs up or does not."""
 
+    serving: list[asyncio.Task[None] | None] = []
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not first:
-            await reader.readline()
-        writer.write(say)
-        if hang:
-            await reader.read()
-        writer.close()
+        serving.append(asyncio.current_task())
+        with contextlib.suppress(OSError):
+            if not first:
+                await reader.readline()
+            writer.write(say)
+            if hang:
+                await reader.read()
+            writer.close()
+            await writer.wait_closed()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        await asyncio.gather(*filter(None, serving))
 
 
 async def _reach(

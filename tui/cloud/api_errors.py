@@ -22,6 +22,10 @@ _PLUGIN_FAILED = "metadata from plugin failed"
 _EVENT_ID = re.compile(r"\s*\[EID: [^\]]*\]")
 _IMPERSONATED = "impersonated credentials"
 """google-auth's words where a token of an impersonated service account is refused."""
+_IMPERSONATE = "iam.serviceAccounts.getAccessToken"
+"""The permission that lets a login act as a service account."""
+_NOT_ENABLED = "it is disabled"
+"""In the message of an API that the project has not enabled."""
 _PERMISSION = re.compile(r"[Pp]ermission [\\'\"]*([a-z]+\.[A-Za-z]+\.[A-Za-z]+)")
 _NO_LOCATION = re.compile(r"Location \S+ is not found or access is unauthorized")
 _RATE_LIMIT = re.compile(r"\bper minute\b|\bper 100 seconds\b|[Rr]ate limit")
@@ -118,10 +122,17 @@ def without_event_id(text: str) -> str:
 
 
 def _token(request: ApiRequest, text: str) -> TpuTuiError:
-    if _IMPERSONATED in text:
+    if _IMPERSONATED in text and _NOT_ENABLED in text:
         return CloudError(
             request.what,
-            why=f"this login may not act as the service account it impersonates{_permission_in(text)}",
+            why="the IAM Service Account Credentials API, which impersonation needs, is not enabled",
+            remedy="gcloud services enable iamcredentials.googleapis.com in the project of that service account",
+        )
+    if _IMPERSONATED in text:
+        permission = _permission_in(text) or f" (missing: {_IMPERSONATE})"
+        return CloudError(
+            request.what,
+            why=f"this login may not act as the service account it impersonates{permission}",
             remedy="ask for the role roles/iam.serviceAccountTokenCreator on that service account, "
             f"or log in without impersonation: {LOGIN}",
         )
@@ -171,7 +182,7 @@ def _forbidden(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried
             why="the login has no project to bill requests to",
             remedy=f"gcloud auth application-default set-quota-project {request.project}",
         )
-    if error.reason in _DISABLED or "it is disabled" in text:
+    if error.reason in _DISABLED or _NOT_ENABLED in text:
         return CloudError(
             request.what,
             why=f"{request.api} is not enabled in project {request.project}",
@@ -184,6 +195,12 @@ def _forbidden(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried
             why=f"this login may not bill requests to {consumer} (missing: {_USE_PROJECT})",
             remedy="ask its owner for the role roles/serviceusage.serviceUsageConsumer, or choose another project: "
             f"gcloud auth application-default set-quota-project {request.project}",
+        )
+    if error.reason == "ACCESS_TOKEN_SCOPE_INSUFFICIENT":
+        return CloudError(
+            request.what,
+            why="the access token lacks the scope https://www.googleapis.com/auth/cloud-platform",
+            remedy=f"on a machine of Google's, give it that scope (--scopes=cloud-platform); elsewhere: {LOGIN}",
         )
     if error.reason in _WRONG_PROJECT:
         return UsageError(request.what, why=f"there is no project {request.project}", remedy=_ANOTHER_PROJECT)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from tui.cloud.credentials import LOGIN, find_credentials
-from tui.errors import CloudError, TpuTuiError
+from tui.cloud.api_errors import ApiRequest, explain
+from tui.cloud.credentials import find_credentials
+from tui.errors import TpuTuiError
 
 
 def access_token() -> str:
@@ -17,12 +18,12 @@ def access_token() -> str:
     import google.auth.transport.requests
     from google.auth.exceptions import GoogleAuthError
 
-    credentials: Any = find_credentials().credentials
+    found = find_credentials()
+    credentials: Any = found.credentials
     try:
         credentials.refresh(google.auth.transport.requests.Request())
     except GoogleAuthError as error:
-        why = " ".join(str(error.args[0] if error.args else error).split())
-        raise CloudError("no access token could be fetched", why=why, remedy=LOGIN) from None
+        raise explain(error, ApiRequest("Identity-Aware Proxy cannot be used", found.project or "")) from None
     return str(credentials.token)
 
 

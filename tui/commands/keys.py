@@ -23,8 +23,8 @@ def add_command(commands: Commands) -> None:
     add = commands.actions_of(keys).add(
         "add",
         help="add your public SSH key to a slice's metadata",
-        description="Add your public SSH key to a slice's metadata, as gcloud's first ssh does, "
-        "and wait until its workers accept it.",
+        description="Add your public SSH key to a slice's metadata, or to your OS Login profile if it uses OS Login, "
+        "as gcloud's first ssh does, and wait until its workers accept it.",
     )
     add.add_argument("slice", metavar="SLICE", help=SLICE)
     add.add_argument("--yes", action="store_true", help="do not ask for confirmation")
@@ -40,7 +40,7 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
         out.note("Could not read the project's metadata; only the slice's own is checked for the key.")
     makes = not plan.key.exists
     if plan.found is not None:
-        out.note(f"{plan.key.path}.pub is already in the {plan.found}'s metadata, for {plan.user}.")
+        out.note(f"{plan.key.path}.pub is already in {plan.place}, for {plan.user}.")
     elif args.dry_run:
         out.note(f"Would {_intent(plan)}. Nothing was changed.")
     else:
@@ -51,7 +51,8 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
             out.note(f"Created {plan.key.path} without a passphrase; set one with ssh-keygen -p -f {plan.key.path}.")
         async for step in operator.keys.add(slice_, plan):
             out.note(step)
-        out.note(f"Added {plan.key.path}.pub to the slice's metadata for {plan.user}: {plan.key.fingerprint}")
+        plan = operator.keys.renamed(plan)
+        out.note(f"Added {plan.key.path}.pub to {plan.place} for {plan.user}: {plan.key.fingerprint}")
         out.note("Waiting up to a minute for the workers to accept it …")
     reached = [] if args.dry_run else await operator.keys.wait_until_accepted(slice_)
     _print_result(args, plan, reached, makes and not args.dry_run, out)
@@ -92,7 +93,7 @@ def _with_fitting_remedy(error: TpuTuiError, plan: KeyPlan) -> TpuTuiError:
     """Return the error with a remedy that fits a key which the metadata holds already."""
     from tui.operator import Reason, SshError
 
-    if isinstance(error, SshError) and error.reason is Reason.DENIED:
+    if isinstance(error, SshError) and error.reason is Reason.DENIED and plan.account is None:
         error.remedy = (
             f"the metadata holds the key for {plan.user}; a slow guest agent needs a minute or two to read it "
             f"(check with tpu-tui workers {plan.slice_name}). If that does not help, try another --user"
@@ -104,7 +105,7 @@ def _intent(plan: KeyPlan) -> str:
     key = f"{plan.key.path}.pub" if plan.key.exists else f"create the key {plan.key.path} and"
     let = f"let {key}" if plan.key.exists else f"{key} let it"
     workers = f"the {plan.workers} workers" if plan.workers > 1 else "the worker"
-    return f"{let} log in as {plan.user} on {workers} of {plan.slice_name}, through its metadata"
+    return f"{let} log in as {plan.user} on {workers} of {plan.slice_name}, through {plan.place}"
 
 
 async def _ask(plan: KeyPlan) -> None:

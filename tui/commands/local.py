@@ -93,6 +93,7 @@ def gcloud_variables(pod: Mapping[str, Any], settings: Settings) -> dict[str, st
         "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(settings.identity.with_name(TOKEN_FILE)),
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{pod['tpu_api']['rest']}/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{pod['compute_api']}/compute/v1/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN": f"{pod['compute_api']}/",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{pod['storage']}/storage/v1/",
         "CLOUDSDK_CORE_PROJECT": pod["project"],
     }

@@ -25,6 +25,7 @@ from aiohttp import WSMsgType, web
 from textual_serve.app_service import AppService
 from textual_serve.download_manager import DownloadManager
 
+from tui.aio.timeouts import within
 from tui.commands._compat_textual_serve import process_of
 
 _LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
@@ -192,7 +193,7 @@ class ServedConsole:
         """Ask the process to quit, and kill it if it has not after `QUITTING_S`."""
         process = process_of(self._service)
         try:
-            await asyncio.wait_for(self._ask_to_quit(process), QUITTING_S)
+            await within(self._ask_to_quit(process), QUITTING_S)
         except asyncio.TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()

@@ -111,10 +111,10 @@ async def list_types(_args: argparse.Namespace, operator: Operator, out: Output)
     if out.as_json:
         out.document(rows)
     elif rows:
-        cells = [(row["zone"], row["type"], ", ".join(row["topologies"])) for row in rows]
-        out.table(("zone", "type", "topologies"), cells)
-        for offer in listing.offers:
-            out.text(f"{offer.zone} has the versions {', '.join(offer.versions)}")
+        cells = [(row["zone"], row["type"], ", ".join(row["topologies"]), len(row["versions"])) for row in rows]
+        out.table(("zone", "type", "topologies", "versions"), cells, right=("versions",))
+        out.text()
+        out.table(("zone", "versions"), [(offer.zone, ", ".join(offer.versions)) for offer in listing.offers])
     for problem in listing.problems:
         out.problem(problem)
     return max((problem.exit_code for problem in listing.problems), default=0)

@@ -13,6 +13,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, TextArea
 
+from tui.aio.timeouts import within
 from tui.console.actions.app import Actions
 from tui.console.actions.command_palette import ConsoleCommands
 from tui.console.actions.ssh_prompts import DialogPrompter
@@ -176,7 +177,7 @@ class ConsoleApp(PausableApp):
         taken = asyncio.Event()
         if field.call_later(taken.set):
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(taken.wait(), SCREEN_WAIT_S)
+                await within(taken.wait(), SCREEN_WAIT_S)
 
     def _tick(self) -> None:
         """Repaint the main screen on top, and a dialog above it that shows progress."""

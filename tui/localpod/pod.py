@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tui.errors import TpuTuiError, UsageError
 from tui.localpod.api.compute_api import ComputeService
+from tui.localpod.api.os_login_api import OsLoginService
 from tui.localpod.api.owner import make_token
 from tui.localpod.api.rpc_errors import ApiError
 from tui.localpod.api.server import TpuService
@@ -77,6 +78,8 @@ class LocalPod:
         self._machines: Machines | None = None
         self._bucket: Bucket | None = None
         self._service: TpuService | None = None
+        self.os_login: OsLoginService | None = None
+        """The OS Login API with the profiles of the pod's users; None before the start."""
         self.compute: ComputeService | None = None
         """The Compute Engine API with the pod's firewall rules, disks and images; None before the start."""
 
@@ -144,16 +147,17 @@ class LocalPod:
         save_profile(self.home, LOCAL_PROFILE, self.profile())
 
     async def _start_service(self, cores: int) -> TpuService:
-        self.compute = ComputeService(self._instances, zone=ZONE)
-        routes = self.compute.routes()
+        compute = self.compute = ComputeService(self._instances, zone=ZONE)
+        self.os_login = OsLoginService(PROJECT, lambda: compute.metadata)
         self._service = TpuService(
             self.machines,
             project=PROJECT,
             zone=ZONE,
             cores=cores,
-            rest_routes=routes,
+            rest_routes=[*compute.routes(), *self.os_login.routes()],
             token=self.token,
-            store=self.compute.store,
+            store=compute.store,
+            os_login=self.os_login,
         )
         await self._service.start()
         return self._service
@@ -166,7 +170,8 @@ class LocalPod:
     def _endpoints(self) -> dict[str, str]:
         assert self._bucket is not None
         rest = f"http://127.0.0.1:{self.service.rest_port}"
-        return {"tpu": f"127.0.0.1:{self.service.grpc_port}", "compute": rest, "storage": self._bucket.endpoint}
+        tpu, storage = f"127.0.0.1:{self.service.grpc_port}", self._bucket.endpoint
+        return {"tpu": tpu, "compute": rest, "oslogin": rest, "storage": storage}
 
     def profile(self) -> dict[str, Any]:
         """Return the content of the profile `local`."""

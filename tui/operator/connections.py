@@ -8,14 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui.checks.slice_state import state_remedy
+from tui.cloud.compute import ssh_key_metadata
+from tui.cloud.compute.os_login import LoginProfile, login_profile
+from tui.cloud.compute.project_metadata import project_metadata
 from tui.cloud.inventory import Inventory
 from tui.cloud.open_inventory import open_inventory
 from tui.errors import OutOfReachError, UsageError
-from tui.pod.slice import Slice
+from tui.pod.slice import OS_LOGIN, Slice
 from tui.pod.worker import Worker
 from tui.settings import Settings
 from tui.ssh.config.access import Access, Prompter, access_from
 from tui.ssh.keys.client_keys import has_unencrypted_key, unlock
+from tui.ssh.keys.gcloud_key import find_login_key
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -31,6 +35,9 @@ class Connections:
         self._access: Access | None = None
         self._fleets: dict[str, tuple[Slice, Fleet]] = {}
         self._lock = asyncio.Lock()
+        self._project_metadata: dict[str, str] | None = None
+        self.profile: LoginProfile | None = None
+        """The login's OS Login profile, once it has been needed."""
 
     async def close(self) -> None:
         """Close connections; runs continue."""
@@ -59,11 +66,54 @@ class Connections:
                 return held[1]
             if held:
                 await held[1].close()
-            known = await self.inventory.host_keys(slice_)
-            access = replace(await self.access(), slice=None if self.settings.hosts else slice_.name)
+            known = await self.known(slice_)
+            access = self.access_to(known, await self.access())
             fleet = Fleet(known.workers, access, prompter=self.prompter)
             self._fleets[slice_.path] = (known, fleet)
             return fleet
+
+    async def known(self, slice_: Slice) -> Slice:
+        """Return the slice with its workers' host keys and, where it uses OS Login, the user name to log in with."""
+        known, user = await asyncio.gather(self.inventory.host_keys(slice_), self._os_login_user(slice_))
+        if user is None:
+            return known
+        return replace(known, workers=tuple(replace(worker, user=user) for worker in known.workers))
+
+    def access_to(self, known: Slice, access: Access) -> Access:
+        """Return the access to the workers of a slice that `known` has returned."""
+        if self.settings.hosts:
+            return access
+        return replace(access, slice=known.name, os_login=any(worker.user for worker in known.workers))
+
+    async def _os_login_user(self, slice_: Slice) -> str | None:
+        """Return the OS Login user name for a slice; None where it uses keys in the metadata, or a user was given.
+
+        As with gcloud's ssh, the user's key is added to the profile where it lacks it. Raises CloudError, UsageError.
+        """
+        settings = self.settings
+        if settings.user or slice_.source != "tpu_api" or not slice_.workers:
+            return None
+        own = {} if slice_.os_login is None else {OS_LOGIN: slice_.os_login}
+        if not ssh_key_metadata.os_login(own, {} if own else await self.project_metadata() or {}):
+            return None
+        if self.profile is None:
+            key = await asyncio.to_thread(find_login_key, access_from(settings))
+            public = None if settings.read_only else key.public
+            self.profile = await asyncio.to_thread(login_profile, settings, public)
+        if self.profile.user is None:
+            raise UsageError(
+                f"{slice_.name} uses OS Login, and there is no user name to log in with",
+                why=f"the OS Login profile of {self.profile.account} has no account for project {slice_.project}",
+                remedy=f"tpu-tui keys add {slice_.name} makes one with your SSH key",
+            )
+        return self.profile.user
+
+    async def project_metadata(self) -> dict[str, str] | None:
+        """Return the project's metadata, read once; None if it cannot be read, or belongs to a pod without it."""
+        endpoints = self.settings.endpoints
+        if self._project_metadata is None and ("compute" in endpoints or "tpu" not in endpoints):
+            self._project_metadata = await project_metadata(self.settings)
+        return self._project_metadata
 
     def with_host_keys(self, slice_: Slice) -> Slice:
         """Return the slice with the host keys that its fleet trusts; unchanged where it has no fleet yet."""

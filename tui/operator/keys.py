@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from tui.cloud.compute import ssh_key_metadata
-from tui.cloud.compute.project_metadata import project_metadata
+from tui.cloud.compute.os_login import login_profile
 from tui.errors import UsageError
 from tui.operator.connections import Connections, require_workers
 from tui.pod.slice import Slice
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 IN_SLICE = "slice"
 IN_PROJECT = "project"
+IN_PROFILE = "profile"
 ACCEPT_TIMEOUT_S = 60.0
 """How long a worker's guest agent may take to act on new metadata; gcloud tries for 50 s."""
 _ACCEPT_INTERVAL_S = 2.0
@@ -30,7 +31,7 @@ _REACH_TIMEOUT_S = 15.0
 
 @dataclass(frozen=True)
 class KeyPlan:
-    """What `keys add` would do: let `key` log in as `user`. `found` is where the metadata already holds the key."""
+    """What `keys add` would do: let `key` log in as `user`. `found` is where the key is already."""
 
     slice_name: str
     workers: int
@@ -39,6 +40,15 @@ class KeyPlan:
     found: str | None
     project_known: bool
     """Whether the project's own metadata could be read."""
+    account: str | None = None
+    """The account whose OS Login profile gets the key; None for the slice's metadata."""
+
+    @property
+    def place(self) -> str:
+        """Where the key is, or would be added."""
+        if self.account:
+            return f"the OS Login profile of {self.account}"
+        return f"the {self.found or IN_SLICE}'s metadata"
 
 
 class Keys:
@@ -50,7 +60,7 @@ class Keys:
     async def plan(self, slice_: Slice) -> KeyPlan:
         """Return what it would take to log in to a slice with the user's own key; nothing is changed.
 
-        Raises UsageError for machines without metadata, and for slices that use OS Login.
+        Raises UsageError for machines without metadata, CloudError.
         """
         settings = self._connections.settings
         if settings.hosts:
@@ -68,9 +78,11 @@ class Keys:
                 why="that is not a valid user name",
                 remedy="set another with --user",
             )
-        metadata, of_project = await asyncio.gather(self._tpu_api().metadata(slice_), project_metadata(settings))
+        metadata, of_project = await asyncio.gather(
+            self._tpu_api().metadata(slice_), self._connections.project_metadata()
+        )
         if ssh_key_metadata.os_login(metadata, of_project or {}):
-            raise _os_login_error(slice_, key)
+            return await self._plan_in_profile(slice_, key, project_known=of_project is not None)
         found = None
         if key.public is not None:
             if ssh_key_metadata.lets_in(metadata.get(ssh_key_metadata.SSH_KEYS, ""), user, key.public):
@@ -81,6 +93,20 @@ class Keys:
                 found = IN_PROJECT
         return KeyPlan(slice_.name, len(slice_.workers), user, key, found, of_project is not None)
 
+    async def _plan_in_profile(self, slice_: Slice, key: LoginKey, *, project_known: bool) -> KeyPlan:
+        """Return the plan for a slice with OS Login, which ignores keys in the metadata."""
+        settings = self._connections.settings
+        profile = self._connections.profile = await asyncio.to_thread(login_profile, settings)
+        if settings.user and settings.user not in profile.users:
+            raise UsageError(
+                f"a key cannot be added for {settings.user}",
+                why=f"{slice_.name} uses OS Login, where {profile.account} is {profile.user or 'not known yet'}",
+                remedy="omit the user (--user, or user in the profile)",
+            )
+        user = settings.user or profile.user or profile.account
+        found = IN_PROFILE if profile.lets_in(key.public) else None
+        return KeyPlan(slice_.name, len(slice_.workers), user, key, found, project_known, profile.account)
+
     async def make(self, plan: KeyPlan) -> KeyPlan:
         """Return the plan with its key created where there was none; connections made from now on offer it."""
         self._connections.forget_keys()
@@ -89,10 +115,18 @@ class Keys:
         return replace(plan, key=await asyncio.to_thread(make_login_key, plan.key))
 
     async def add(self, slice_: Slice, plan: KeyPlan) -> AsyncIterator[str]:
-        """Add the plan's key to the slice's metadata, keeping every other line and value; yield the progress."""
+        """Add the plan's key to the slice's metadata, keeping every other line and value, or to the OS Login profile.
+
+        Yields the progress.
+        """
         self._connections.require_changes("changing slices")
         public = plan.key.public
         assert public is not None, "the key is made before it is added"
+        if plan.account:
+            profile = await asyncio.to_thread(login_profile, self._connections.settings, public)
+            self._connections.profile = profile
+            yield f"the OS Login user name is {profile.user}"
+            return
 
         def change(metadata: dict[str, str]) -> dict[str, str]:
             text = metadata.get(ssh_key_metadata.SSH_KEYS, "")
@@ -102,6 +136,11 @@ class Keys:
 
         async for step in self._tpu_api().set_metadata(slice_, change):
             yield step
+
+    def renamed(self, plan: KeyPlan) -> KeyPlan:
+        """Return the plan after its key has been added, which gives a new OS Login account its user name."""
+        profile = self._connections.profile
+        return replace(plan, user=profile.user) if plan.account and profile and profile.user else plan
 
     async def wait_until_accepted(self, slice_: Slice) -> list[LoginResult]:
         """Log in to each worker again until it accepts the key, fails for another reason, or time is up."""
@@ -121,14 +160,3 @@ class Keys:
 
     def _tpu_api(self) -> TpuApi:
         return cast("TpuApi", self._connections.inventory)
-
-
-def _os_login_error(slice_: Slice, key: LoginKey) -> UsageError:
-    makes = "" if key.exists else f"ssh-keygen -t ed25519 -f {key.path}, "
-    return UsageError(
-        f"{slice_.name} uses OS Login and ignores keys in its metadata",
-        why=f"{ssh_key_metadata.OS_LOGIN} is TRUE",
-        remedy=f"{makes}gcloud compute os-login ssh-keys add --key-file={key.path}.pub, then use --user with the "
-        "posixAccounts.username of gcloud compute os-login describe-profile; "
-        "you need the role roles/compute.osLogin",
-    )

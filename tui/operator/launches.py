@@ -32,9 +32,8 @@ class Launches:
         check_request(request)
         settings = self._connections.settings
         require_workers(request.slice_)
-        name = None if settings.hosts else request.slice_.name
-        access = replace(await self._connections.access_for_keeper(), slice=name)
-        known = await self._connections.inventory.host_keys(request.slice_)
+        known = await self._connections.known(request.slice_)
+        access = self._connections.access_to(known, await self._connections.access_for_keeper())
         run = run_from(request, known, settings)
         spec = LaunchSpec(
             run,

@@ -288,5 +288,5 @@ class Slices:
     async def ssh_command(self, slice_: Slice, worker: int) -> list[str]:
         """Return the `ssh` command line that opens a shell on one worker and checks its host key as tpu-tui does."""
         require_workers(slice_)
-        known = await self._connections.inventory.host_keys(slice_)
+        known = await self._connections.known(slice_)
         return shell_command(known.workers[worker], await self._connections.access())

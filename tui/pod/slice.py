@@ -7,6 +7,9 @@ from typing import Any
 
 from tui.pod.worker import Worker
 
+OS_LOGIN = "enable-oslogin"
+"""The metadata key that enables OS Login for a machine, or for a project's machines."""
+
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
@@ -58,6 +61,8 @@ class Slice:
     symptoms: tuple[Symptom, ...] = ()
     data_disks: tuple[str, ...] = ()
     """Attached disks, as `projects/P/zones/Z/disks/NAME`."""
+    os_login: str | None = None
+    """The value of `enable-oslogin` in its own metadata; None if that is left to the project's."""
 
     @property
     def path(self) -> str:

@@ -21,7 +21,7 @@ class Worker:
     external_ip: str | None = None
     port: int = SSH_PORT
     user: str | None = None
-    """Set only where the source names one (a hosts file's `user@host`); otherwise the profile's user applies."""
+    """Set where the source names one (a hosts file's `user@host`, OS Login); otherwise the profile's user applies."""
     host_keys: tuple[str, ...] = ()
     """Public host keys reported by the API, in OpenSSH's format (`ssh-ed25519 AAAA…`)."""
     host_key_alias: str | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState, is_run_id
@@ -146,8 +147,8 @@ async def _describe(
     problem: TpuTuiError | None = None
     for index in sorted(at):
         try:
-            record = await asyncio.wait_for(read_record(fleet, index, run_id, run_root), LIST_TIMEOUT_S)
-            status = await asyncio.wait_for(query_status(record, fleet, index), LIST_TIMEOUT_S)
+            record = await within(read_record(fleet, index, run_id, run_root), LIST_TIMEOUT_S)
+            status = await within(query_status(record, fleet, index), LIST_TIMEOUT_S)
         except asyncio.TimeoutError:
             problem = _late(f"it does not report {run_id}", index, LIST_TIMEOUT_S, slice_name)
             continue

@@ -16,7 +16,7 @@ from tui.text.numbers import is_integer, is_number, parse_integer
 ENVIRONMENT_PREFIX = "TPU_TUI_"
 EVERY_ZONE = "-"
 """As a zone it means every zone, like the API's `locations/-`."""
-_ENDPOINTS = ("tpu", "compute", "storage", "iap")
+_ENDPOINTS = ("tpu", "compute", "storage", "iap", "oslogin")
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 _MOST_THRESHOLD = 1e300

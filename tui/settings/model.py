@@ -46,12 +46,12 @@ class Settings:
     dialects: Mapping[str, Any] = field(default_factory=dict)
     thresholds: Mapping[str, float] = field(default_factory=dict)
     endpoints: Mapping[str, str] = field(default_factory=dict)
-    """Other addresses of the APIs: `tpu` (gRPC host:port), `compute` and `storage` (URLs). Set by a local pod."""
+    """Other addresses of the APIs: `tpu` (gRPC host:port), `compute`, `oslogin`, `storage` (URLs). Set by a pod."""
     token: str | None = field(default=None, repr=False)
     """The bearer token for a local pod's APIs; it is never sent beyond this machine."""
     read_only: bool = False
     account: str | None = None
-    """The account that gcloud is logged in with, for messages only."""
+    """The account that gcloud is logged in with, for messages, and for OS Login if the credentials name none."""
     origins: Mapping[str, Setting] = field(default_factory=dict)
 
     @property

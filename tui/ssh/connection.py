@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import asyncssh
 
 from tui.aio.backoff import backoff
+from tui.aio.timeouts import within
 from tui.ssh import errors
 from tui.ssh.exec.command import OUTPUT_LIMIT, OnOutput, OutputBudget, RunningCommand
 from tui.ssh.exec.command_result import CommandResult
@@ -241,7 +242,7 @@ class WorkerConnection:
         if not self.alive:
             raise errors.lost_error(self.worker, self.cause, started=False)
         try:
-            return await asyncio.wait_for(opener(), timeout)
+            return await within(opener(), timeout)
         except asyncio.TimeoutError:
             raise errors.no_session_in_time(self.worker, timeout or 0.0) from None
         except asyncssh.ChannelOpenError:

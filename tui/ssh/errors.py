@@ -270,6 +270,13 @@ _DENIED = Cause(
     "otherwise check `--user` and `--identity`, and `ssh-add -l` for the agent's keys; a locked or forbidden account "
     f"looks the same from here: {_ACCOUNT_LOG}",
 )
+_DENIED_BY_OS_LOGIN = Cause(
+    Reason.DENIED,
+    "permission denied: {rejected} for {account}, the OS Login user name{remark}",
+    "{unlock}ask the project's owner for roles/compute.osLogin, with roles/iam.serviceAccountUser on the slice's "
+    "service account (and roles/compute.osLoginExternalUser from another organisation); `tpu-tui keys add {slice}` "
+    "adds your key to the OS Login profile",
+)
 UNSIGNED = Cause(
     Reason.DENIED,
     "permission denied: {account} accepts a key, but the agent or device that holds it did not sign",
@@ -343,12 +350,12 @@ def not_ssh_error(worker: WorkerName, login: Endpoint, greeting: bytes = b"") ->
 
 
 def denied_error(
-    worker: WorkerName, login: Endpoint, tried: int, locked: list[str], slice_: str | None = None, words: str = ""
+    worker: WorkerName, login: Endpoint, tried: int, locked: list[str], slice_: str | None, words: str, os_login: bool
 ) -> SshError:
     """Return that the server accepts none of the keys; `locked` are key files that are still encrypted."""
     keys = "1 SSH key" if tried == 1 else f"{tried} SSH keys"
     copy_id = f" (`ssh-copy-id {one_line(login.user)}@{login.host}` for a machine outside Google Cloud)"
-    return _DENIED.error(
+    return (_DENIED_BY_OS_LOGIN if os_login else _DENIED).error(
         worker,
         login,
         rejected=f"the server rejected your {keys}" if tried else "there is no SSH key to offer",

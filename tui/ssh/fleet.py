@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tui.aio.backoff import backoff
 from tui.aio.fan_out import as_worker_error, for_each_worker
 from tui.aio.rlimit import RESERVED_FILES, raise_file_limit
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh import errors
@@ -204,7 +205,7 @@ class Fleet:
         """Return how far a new login gets within `timeout` seconds; a failure is in the result, not raised."""
         stages = LoginTimings()
         try:
-            connection = await asyncio.wait_for(self._connect(self._worker(index), stages), timeout)
+            connection = await within(self._connect(self._worker(index), stages), timeout)
         except asyncio.TimeoutError:
             stage = "connect" if stages.connected is None else "login"
             return LoginResult(index, stage, stages.connected, None, self._no_login_within(index, timeout or 0.0))

@@ -36,7 +36,7 @@ class ComputeClient:
 
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
         self.endpoint = settings.endpoints.get("compute", "")
-        self._session, its_project = _local_session(settings.token) if self.endpoint else _session()
+        self._session, its_project = open_session(self.endpoint, settings.token)
         self._retry_s = patience or (LOCAL_RETRY_S if self.endpoint else RETRY_S)
         self.project = settings.project or its_project or ("local" if self.endpoint else "")
 
@@ -135,6 +135,11 @@ def _is_passing(error: Exception) -> bool:
     if isinstance(error, Forbidden):
         return any(one.get("reason") in _RATE_LIMITS for one in error.errors if isinstance(one, dict))
     return bool(if_transient_error(error))
+
+
+def open_session(endpoint: str, token: str | None) -> tuple[Any, str | None]:
+    """Return a session for one of Google's APIs, or for a local pod's at `endpoint`, and the login's project."""
+    return _local_session(token) if endpoint else _session()
 
 
 def _local_session(token: str | None) -> tuple[Any, None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain
 from tui.cloud.tpu import tpu_messages
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from google.longrunning.operations_pb2 import Operation
 
 Answer = TypeVar("Answer")
+Recovery: TypeAlias = "Callable[[bool], Awaitable[Operation | None]]"
+"""As `recover` of `TpuConnection.ask`: find the operation of a request that was carried out without an answer."""
 
 _FIRST_POLL_S = 0.25
 _LONGEST_POLL_S = 5.0
@@ -40,12 +42,13 @@ class StateReports:
         await asyncio.sleep(self._pause)
         self._pause = min(self._pause * _POLL_GROWTH, _LONGEST_POLL_S)
 
-    def report(self, state: str | None) -> str | None:
-        """Return a line about the state if it is new, or has lasted; else None."""
+    def report(self, state: str | None, reason: str | None = None) -> str | None:
+        """Return a line with state, elapsed time and reason if the state is new, or has lasted; else None."""
         if not state or (state == self._last and self._clock() - self._reported_at < _REPEAT_S):
             return None
         self._last, self._reported_at = state, self._clock()
-        return f"{state}, {format_duration(int(self._clock() - self._began))}"
+        line = f"{state}, {format_duration(int(self._clock() - self._began))}"
+        return f"{line}: {reason}" if reason else line
 
 
 class OperationWait:
@@ -67,6 +70,36 @@ class OperationWait:
                 yield line
         if operation.HasField("error"):
             raise self.failure(operation.error, what)
+
+    async def begin(
+        self, what: str, call: Callable[[TpuAsyncClient, float], Awaitable[Any]], recover: Recovery
+    ) -> Operation:
+        """Send a request and return its operation; `recover` finds the operation of a request without an answer."""
+
+        async def start(client: TpuAsyncClient, timeout: float) -> Operation:
+            started = await call(client, timeout)
+            return getattr(started, "operation", None)
+
+        return await self._api.ask(what, start, recover)
+
+    async def newest(self, verb: str, target: str) -> Operation | None:
+        """Return the newest operation with this verb ("create") on the resource `target`; None if there is none."""
+        from google.cloud import tpu_v2
+
+        pages = await self._api.pages(
+            f"operations on {target.rpartition('/')[2]} cannot be listed",
+            lambda client, token, timeout: client.list_operations(
+                {"name": "/".join(target.split("/")[:4]), "page_token": token}, **request_options(timeout)
+            ),
+        )
+        found: list[tuple[float, Operation]] = []
+        for operation in (one for page in pages for one in page.operations):
+            metadata = tpu_v2.OperationMetadata()
+            operation.metadata.Unpack(tpu_v2.OperationMetadata.pb(metadata))
+            if (metadata.target, metadata.verb) == (target, verb):
+                created: Any = metadata.create_time
+                found.append((created.timestamp(), operation))
+        return max(found, key=lambda one: one[0])[1] if found else None
 
     def failure(self, status: Any, what: str) -> TpuTuiError:
         """Return the error of a google.rpc.Status, explained like the error of a call and caused by that."""

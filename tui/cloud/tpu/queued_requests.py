@@ -14,7 +14,10 @@ from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
+    from google.longrunning.operations_pb2 import Operation
 
+_RESETTABLE = ("ACTIVE", "SUSPENDED", "FAILED")
+"""The states from which a queued resource can be reset; a reset leaves them at once."""
 GONE_TIMEOUT_S = 600.0
 """How long a deleted request or its slices may still be listed after the operation."""
 
@@ -57,11 +60,19 @@ class QueuedRequests:
             yield f"would reset queued resource {name} in {zone}, now {_state(queued)}: {nodes} would be made anew"
             return
         request = tpu_v2.ResetQueuedResourceRequest(name=path)
-        started = await self._api.ask(
-            what, lambda client, timeout: client.reset_queued_resource(request, **request_options(timeout))
+
+        async def lost_operation(is_lost: bool) -> Operation | None:
+            now = await self._wait.queued_resource(path) if is_lost else None
+            is_begun = now is not None and tpu_messages.enum_name(now.state.state) not in _RESETTABLE
+            return await self._wait.newest("reset", path) if is_begun else None
+
+        operation = await self._wait.begin(
+            what,
+            lambda client, timeout: client.reset_queued_resource(request, **request_options(timeout)),
+            lost_operation,
         )
         yield f"requested the reset of queued resource {name}"
-        async for line in self._wait.finish(started.operation, what, None):
+        async for line in self._wait.finish(operation, what, None):
             yield line
         now = await self._wait.queued_resource(path)
         yield f"queued resource {name} is {_state(now) if now is not None else 'gone'}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.creation_errors import explain_creation
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from google.cloud import tpu_v2
     from google.longrunning.operations_pb2 import Operation
 
-_ENDED_STATES = ("FAILED", "SUSPENDING", "SUSPENDED", "DELETING")
-"""States in which a queued resource waits for nothing any more."""
+OUTAGE_S = 600.0
+"""How long the API may be away while a queued resource is waited for, which can take days."""
+_ENDED_STATES = ("FAILED", "SUSPENDED")
+"""States in which a queued resource stays until it is reset or deleted."""
 
 
 class SliceCreation:
@@ -91,56 +93,23 @@ class SliceCreation:
             raise _perhaps_requested(error, request) from error.__cause__
 
     async def _create_node(self, request: SliceRequest, place: str, what: str) -> Operation:
-        from google.api_core.exceptions import AlreadyExists
+        node = node_of(request)
 
-        node, repeats = node_of(request), []
-        try:
-            started = await self._api.ask(
-                what,
-                lambda client, timeout: client.create_node(
-                    parent=place, node=node, node_id=request.name, **request_options(timeout)
-                ),
-                on_repeat=lambda: repeats.append(True),
-            )
-        except UsageError as error:
-            operation = None
-            if repeats and isinstance(error.__cause__, AlreadyExists):
-                operation = await self._lost_operation(request, place, what)
-            if operation is None:
-                raise
-            return operation
-        found: Operation = started.operation
-        return found
+        async def lost_operation(is_lost: bool) -> Operation | None:
+            """Return the operation of a request whose answer was lost; None if the node is another's."""
+            path = f"{place}/nodes/{request.name}"
+            made = await self._wait.node(path) if is_lost else None
+            if made is None or made.labels.get(CREATED_BY[0]) != CREATED_BY[1] or not _is_alike(made, request):
+                return None
+            return await self._wait.newest("create", path)
 
-    async def _lost_operation(self, request: SliceRequest, place: str, what: str) -> Operation | None:
-        """Return the operation of a request whose answer was lost; None if the node is another's."""
-        from google.cloud import tpu_v2
-
-        path = f"{place}/nodes/{request.name}"
-        node = await self._wait.node(path)
-        if node is None or node.labels.get(CREATED_BY[0]) != CREATED_BY[1] or not _is_alike(node, request):
-            return None
-        creations: list[tuple[float, Operation]] = []
-        async for operation in self._operations(place, what):
-            metadata = tpu_v2.OperationMetadata()
-            operation.metadata.Unpack(tpu_v2.OperationMetadata.pb(metadata))
-            if (metadata.target, metadata.verb) == (path, "create"):
-                created: Any = metadata.create_time
-                creations.append((created.timestamp(), operation))
-        return max(creations, key=lambda one: one[0])[1] if creations else None
-
-    async def _operations(self, place: str, what: str) -> AsyncIterator[Operation]:
-        """Yield the zone's operations; the client's method returns single pages."""
-        page = {"name": place}
-        while True:
-            answer = await self._api.ask(
-                what, lambda client, timeout: client.list_operations(page, **request_options(timeout))
-            )
-            for operation in answer.operations:
-                yield operation
-            page["page_token"] = answer.next_page_token
-            if not answer.next_page_token:
-                return
+        return await self._wait.begin(
+            what,
+            lambda client, timeout: client.create_node(
+                parent=place, node=node, node_id=request.name, **request_options(timeout)
+            ),
+            lost_operation,
+        )
 
     async def _queue(self, request: SliceRequest, place: str, what: str) -> Operation:
         from google.cloud import tpu_v2
@@ -175,33 +144,47 @@ class SliceCreation:
             yield f"{name} is READY"
 
     async def _follow_queue(self, request: SliceRequest, place: str, what: str, *, waits: bool) -> AsyncIterator[str]:
-        """Yield each state of a queued resource until it is ACTIVE, or only the first. Raises why it failed."""
-        reports = StateReports()
+        """Yield each state of a queued resource until it is ACTIVE, or only the first. Raises why it ended."""
+        reports, clock = StateReports(), asyncio.get_running_loop().time
+        answered_at = clock()
         while True:
-            queued = await self._wait.queued_resource(f"{place}/queuedResources/{request.name}")
+            try:
+                queued = await self._wait.queued_resource(f"{place}/queuedResources/{request.name}")
+                answered_at = clock()
+            except OutOfReachError as error:
+                if not waits or clock() - answered_at > OUTAGE_S:
+                    raise
+                if line := reports.report("no answer from the API", error.why):
+                    yield line
+                await reports.pause()
+                continue
             if queued is None:
                 raise CloudError(what, why="its queued resource was deleted while it waited")
-            state = tpu_messages.enum_name(queued.state.state)
+            state, reason = tpu_messages.enum_name(queued.state.state), tpu_messages.queued_reason(queued)
             if not waits:
                 yield f"queued resource {request.name} is {state}"
                 return
             if state == "ACTIVE":
                 return
             if state in _ENDED_STATES:
-                raise self._ended(queued, state, request, what)
-            if line := reports.report(state):
+                raise await self._ended(queued, request, what)
+            if line := reports.report(state, reason):
                 yield line
             await reports.pause()
 
-    def _ended(
-        self, queued: tpu_v2.QueuedResource, state: str | None, request: SliceRequest, what: str
-    ) -> TpuTuiError:
+    async def _ended(self, queued: tpu_v2.QueuedResource, request: SliceRequest, what: str) -> TpuTuiError:
+        """Return why a queued resource waits for nothing any more, and what can be done with it."""
+        path = f"{request.zone}/{request.name}"
+        again = f"tpu-tui slices reset {path} puts it back into the queue"
+        remedy = f"{again}, tpu-tui slices delete --queued {path} removes it"
         if "failed_data" in queued.state and queued.state.failed_data.error.code:
-            return self._wait.failure(queued.state.failed_data.error, what)
-        reset = f"tpu-tui slices reset {request.zone}/{request.name}"
-        reason = tpu_messages.queued_reason(queued)
-        why = f"its queued resource is {state}" + (f": {reason}" if reason else "")
-        return CloudError(what, why=why, remedy=f"{reset} puts it back into the queue")
+            failure = self._wait.failure(queued.state.failed_data.error, what)
+            error = await self._explained(failure, request)
+            error.remedy = f"{error.remedy}; the queued resource stays: {remedy}"
+            error.__cause__ = None
+            return error
+        state, reason = tpu_messages.enum_name(queued.state.state), tpu_messages.queued_reason(queued)
+        return CloudError(what, why=f"its queued resource is {state}{f': {reason}' if reason else ''}", remedy=remedy)
 
 
 def _is_alike(node: tpu_v2.Node, request: SliceRequest) -> bool:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.operation_wait import OperationWait
 from tui.cloud.tpu.queued_requests import delete_queued
 from tui.cloud.tpu.tpu_client import TpuConnection, request_options
-from tui.errors import NoSuchResourceError, TpuTuiError, UsageError
-from tui.pod.slice_commands import CANNOT_STOP, can_stop, delete_command, make_anew
+from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
+from tui.pod.slice_commands import CANNOT_STOP, can_stop, create_again, delete_command, make_anew
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
     from google.cloud.tpu_v2 import TpuAsyncClient
+    from google.longrunning.operations_pb2 import Operation
 
+_BEGUN = {"start": ("STARTING", "READY"), "stop": ("STOPPING", "STOPPED")}
+"""The states of a node in which a start or a stop has been carried out, or is being carried out."""
+_LOST = ("PREEMPTED", "TERMINATED", "DELETING")
 _BUSY_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Pauses while another operation on the same node is in progress."""
 
@@ -52,11 +56,13 @@ class Lifecycle:
                 yield _stays(queued, others) if others else f"would delete {_described(queued, name)}"
             return
         if node is not None:
-            started = await self._api.ask(
-                what, lambda client, timeout: client.delete_node(name=path, **request_options(timeout))
+            operation = await self._wait.begin(
+                what,
+                lambda client, timeout: client.delete_node(name=path, **request_options(timeout)),
+                lambda _: self._deletion(path),
             )
             yield f"requested the deletion of {name}"
-            async for progress in self._wait.finish(started.operation, what, path):
+            async for progress in self._wait.finish(operation, what, path):
                 yield progress
             yield f"{name} is deleted"
         if queued is not None and others:
@@ -88,11 +94,21 @@ class Lifecycle:
             call = client.start_node if verb == "start" else client.stop_node
             return call({"name": path}, **request_options(timeout))
 
-        started = await self._api.ask(what, ask)
+        async def lost_operation(is_lost: bool) -> Operation | None:
+            is_begun = is_lost and await self._wait.state(path) in _BEGUN[verb]
+            return await self._wait.newest(verb, path) if is_begun else None
+
+        operation = await self._wait.begin(what, ask, lost_operation)
         yield f"requested the {verb} of {name}"
-        async for progress in self._wait.finish(started.operation, what, path):
+        async for progress in self._wait.finish(operation, what, path):
             yield progress
-        yield f"{name} is {await self._wait.state(path) or done}"
+        node = await self._wait.node(path)
+        state = None if node is None else tpu_messages.enum_name(node.state)
+        if node is None or state in _LOST:
+            why = f"it is {state or 'gone'}: spot capacity can be taken back, and others can delete slices"
+            remedy = create_again(slice_) if node is None else make_anew(slice_)
+            raise CloudError(f"slice {name} was {done} and lost", why=why, remedy=remedy)
+        yield f"{name} is {state or done}"
 
     async def metadata(self, zone: str, name: str) -> dict[str, str]:
         """Return a slice's present metadata. Raises UsageError when there is no such slice."""
@@ -134,19 +150,30 @@ class Lifecycle:
         async for progress in self._wait.finish(started.operation, what, None):
             yield progress
 
+    async def _deletion(self, path: str) -> Operation | None:
+        """Return the operation that deletes a node; one that is done if the node is gone."""
+        from google.longrunning.operations_pb2 import Operation
+
+        state = await self._wait.state(path)
+        if state is None:
+            return Operation(done=True)
+        return await self._wait.newest("delete", path) if state == "DELETING" else None
+
     async def _path(self, zone: str, name: str) -> str:
         await self._api.open()
         return f"projects/{self._api.project}/locations/{zone}/nodes/{name}"
 
     async def _other_nodes(self, queued: tpu_v2.QueuedResource, path: str) -> list[str]:
         """Return the names of the other nodes of a queued resource that exist, without the one at `path`."""
-        parent = path.rpartition("/nodes/")[0]
-        pager = await self._api.ask(
+        parent, _, name = path.rpartition("/nodes/")
+        pages = await self._api.pages(
             f"nodes of queued resource {_short(queued)} cannot be read",
-            lambda client, timeout: client.list_nodes(parent=parent, **request_options(timeout)),
+            lambda client, token, timeout: client.list_nodes(
+                {"parent": parent, "page_token": token}, **request_options(timeout)
+            ),
         )
-        short, name = _short(queued), path.rpartition("/")[2]
-        found = [node async for node in pager if node.queued_resource.rpartition("/")[2] == short]
+        nodes, short = (node for page in pages for node in page.nodes), _short(queued)
+        found = [node for node in nodes if node.queued_resource.rpartition("/")[2] == short]
         return sorted({node.name.rpartition("/")[2] for node in found} - {name})
 
     async def _required(self, path: str, what: str) -> tpu_v2.Node:
@@ -163,13 +190,15 @@ class Lifecycle:
         if node is not None:
             short = node.queued_resource.rpartition("/")[2]
             return await self._wait.queued_resource(f"{parent}/queuedResources/{short}") if short else None
-        pager = await self._api.ask(
-            what, lambda client, timeout: client.list_queued_resources(parent=parent, **request_options(timeout))
+        pages = await self._api.pages(
+            what,
+            lambda client, token, timeout: client.list_queued_resources(
+                {"parent": parent, "page_token": token}, **request_options(timeout)
+            ),
         )
-        async for queued in pager:
-            if any(row.name == name for row in tpu_messages.slices_of_queued(queued)):
-                return queued
-        return None
+        every: Iterator[tpu_v2.QueuedResource] = (one for page in pages for one in page.queued_resources)
+        found = (one for one in every if any(row.name == name for row in tpu_messages.slices_of_queued(one)))
+        return next(found, None)
 
 
 def _short(queued: tpu_v2.QueuedResource) -> str:

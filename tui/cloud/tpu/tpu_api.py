@@ -14,7 +14,7 @@ from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.queued_requests import QueuedRequests
 from tui.cloud.tpu.slice_creation import SliceCreation
 from tui.cloud.tpu.slice_lifecycle import Lifecycle
-from tui.cloud.tpu.tpu_client import TpuConnection, UnknownZone, request_options, unreadable
+from tui.cloud.tpu.tpu_client import TpuConnection, UnknownZone, request_options
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.pod.creation.queued_request import QueuedListing
@@ -32,7 +32,6 @@ Row = TypeVar("Row")
 
 EVERY_ZONE = "-"
 _ZONES_SHOWN = 8
-_LISTING_RESTARTS = 2
 
 
 class TpuApi:
@@ -132,14 +131,20 @@ class TpuApi:
         return await self._offers.of_zones(zones or self._zones)
 
     async def describe(self, slice_: Slice) -> dict[str, Any]:
-        """Return everything that the API reports of a slice's node, or of its queued resource, in the API's JSON."""
+        """Return everything that the API reports of a slice's node, or of its queued resource, in the API's JSON.
+
+        Raises UsageError for a slice that has gone since.
+        """
         await self._api.open()
         zone = slice_.zone or ""
         if (node := await self._node(slice_.name, zone)) is not None:
             return tpu_messages.document(node)
+        what = f"slice {slice_.name} cannot be read"
+        if slice_.queued_resource is None:
+            raise UsageError(what, why="it does not exist any more", remedy="tpu-tui slices lists them")
         name = f"{self._parent(zone)}/queuedResources/{slice_.queued_resource}"
         queued = await self._api.ask(
-            f"slice {slice_.name} cannot be read",
+            what,
             lambda client, timeout: client.get_queued_resource(name=name, **request_options(timeout)),
         )
         return tpu_messages.document(queued)
@@ -237,7 +242,7 @@ class TpuApi:
             request = tpu_v2.ListNodesRequest(parent=self._parent(zone), page_token=token)
             return client.list_nodes(request, **request_options(timeout))
 
-        pages = await self._pages(zone, call)
+        pages = await self._api.pages(_cannot_list(zone), call)
         rows = [tpu_messages.slice_of_node(node, local=self._api.is_local) for page in pages for node in page.nodes]
         return rows, [place for page in pages for place in page.unreachable]
 
@@ -248,33 +253,9 @@ class TpuApi:
             request = tpu_v2.ListQueuedResourcesRequest(parent=self._parent(zone), page_token=token)
             return client.list_queued_resources(request, **request_options(timeout))
 
-        pages = await self._pages(zone, call)
+        pages = await self._api.pages(_cannot_list(zone), call)
         rows = [queued for page in pages for queued in page.queued_resources]
         return rows, [place for page in pages for place in page.unreachable]
-
-    async def _pages(self, zone: str, call: Callable[[TpuAsyncClient, str, float], Awaitable[Any]]) -> list[Any]:
-        """Return every page of a list; each is a request with retries of its own.
-
-        A page token expires: the list is read again from its beginning then, at most `_LISTING_RESTARTS` times.
-        """
-        from google.api_core.exceptions import InvalidArgument
-
-        pages: list[Any] = []
-        token, restarts = "", 0
-        while token or not pages:
-            try:
-                pager = await self._api.ask(_cannot_list(zone), _of_page(call, token))
-                page = await pager.pages.__anext__()
-            except UsageError as error:
-                if not token or restarts == _LISTING_RESTARTS or not isinstance(error.__cause__, InvalidArgument):
-                    raise
-                pages, token, restarts = [], "", restarts + 1
-                continue
-            if page is None:
-                raise unreadable(_cannot_list(zone))
-            pages.append(page)
-            token = page.next_page_token
-        return pages
 
     async def _node(self, name: str, zone: str) -> tpu_v2.Node | None:
         from google.api_core.exceptions import InvalidArgument, NotFound
@@ -324,12 +305,6 @@ class _ZoneAnswer:
         """Add a problem unless the zone's other request had the same."""
         if all((problem.what, problem.remedy) != (other.what, other.remedy) for other in self.problems):
             self.problems.append(problem)
-
-
-def _of_page(
-    call: Callable[[TpuAsyncClient, str, float], Awaitable[Any]], token: str
-) -> Callable[[TpuAsyncClient, float], Awaitable[Any]]:
-    return lambda client, timeout: call(client, token, timeout)
 
 
 def _cannot_list(zone: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import random
 from collections.abc import Awaitable, Callable
@@ -26,6 +27,7 @@ LOCAL_RETRY_S = 4.0
 """The same for a local pod, which is either up or not."""
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 4.0
+_LISTING_RESTARTS = 2
 _ASYNC_REST = "google.auth.aio.transport.sessions"
 """REST over aiohttp, optional in google.api_core and a third of its import time."""
 _NO_PROJECT = "set one with --project, TPU_TUI_PROJECT, a profile or gcloud config set project"
@@ -71,35 +73,65 @@ class TpuConnection:
         self,
         what: str,
         call: Callable[[TpuAsyncClient, float], Awaitable[Answer]],
-        on_repeat: Callable[[], None] = lambda: None,
+        recover: Callable[[bool], Awaitable[Answer | None]] | None = None,
     ) -> Answer:
         """Call the API, again while it is unavailable or busy; `call` gets the client and the seconds it may take.
 
-        A wait that the API asks for is kept, if it fits into the time. `on_repeat` is called before each repetition.
-        Raises CloudError or UsageError, among them UnknownZone, with this `what` ("slice x cannot be read").
+        A wait that the API asks for is kept, if it fits into the time. `recover` is called after an error, before a
+        repetition too: it returns the answer if the request was carried out all the same. Its argument is whether an
+        answer may have been lost. Raises CloudError or UsageError, among them UnknownZone, with this `what` ("slice x
+        cannot be read").
         """
         client = await self.open()
-        from google.api_core.exceptions import GoogleAPIError
+        from google.api_core.exceptions import GoogleAPIError, ServerError
         from google.auth.exceptions import GoogleAuthError
 
         clock = asyncio.get_running_loop().time
         started = clock()
         longest_pause = _FIRST_PAUSE_S
+        is_lost = False
         while True:
             left = started + self._retry_s - clock()
             try:
                 answer = await call(client, max(1.0, left))
                 break
             except (GoogleAPIError, GoogleAuthError) as error:
+                is_lost = is_lost or isinstance(error, ServerError)
                 pause = max(retry_delay_s(error), random.uniform(0, longest_pause))
-                if not is_passing(error) or pause >= left:
+                is_final = not is_passing(error) or pause >= left
+                if not is_final:
+                    await asyncio.sleep(pause)
+                    longest_pause = min(2 * longest_pause, _LONGEST_PAUSE_S)
+                if recover is not None:
+                    with contextlib.suppress(TpuTuiError):
+                        if (found := await recover(is_lost)) is not None:
+                            return found
+                if is_final:
                     raise self._explained(error, what, clock() - started) from error
-            await asyncio.sleep(pause)
-            longest_pause = min(2 * longest_pause, _LONGEST_PAUSE_S)
-            on_repeat()
         if answer is None:
             raise unreadable(what)
         return answer
+
+    async def pages(self, what: str, call: Callable[[TpuAsyncClient, str, float], Awaitable[Any]]) -> list[Any]:
+        """Return every page of a list; each is a request with retries of its own. `call` gets the page token too.
+
+        A list whose page token expires between two pages is read again from its beginning, `_LISTING_RESTARTS` times.
+        """
+        from google.api_core.exceptions import InvalidArgument
+
+        pages: list[Any] = []
+        token, restarts = "", _LISTING_RESTARTS
+        while token or not pages:
+            try:
+                page = await self.ask(what, _of_page(call, token))
+            except UsageError as error:
+                if not (token and restarts and isinstance(error.__cause__, InvalidArgument)):
+                    raise
+                pages, token, restarts = [], "", restarts - 1
+                continue
+            pages.append(page)
+            token = page.next_page_token
+        return pages
 
     def _explained(self, error: Exception, what: str, tried_s: float) -> TpuTuiError:
         explained = explain(error, ApiRequest(what, self.project, endpoint=self._endpoint), tried_s)
@@ -143,6 +175,18 @@ def _local_channel(endpoint: str, token: str) -> grpc.aio.Channel:
     bearer = grpc.access_token_call_credentials(token)
     credentials = grpc.composite_channel_credentials(channel, bearer)
     return grpc.aio.secure_channel(endpoint, credentials, options=[("grpc.enable_http_proxy", 0)])
+
+
+def _of_page(
+    call: Callable[[TpuAsyncClient, str, float], Awaitable[Any]], token: str
+) -> Callable[[TpuAsyncClient, float], Awaitable[Any]]:
+    """Return a call that answers with one page; the client's pagers hold the first page of their request."""
+
+    async def ask(client: TpuAsyncClient, timeout: float) -> Any:
+        answer = await call(client, token, timeout)
+        return await answer.pages.__anext__() if hasattr(answer, "pages") else answer
+
+    return ask
 
 
 def unreadable(what: str) -> CloudError:

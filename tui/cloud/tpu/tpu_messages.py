@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tui.cloud.api_errors import without_event_id
 from tui.pod import accelerator
 from tui.pod.creation.queued_request import QueuedRequest
-from tui.pod.slice import Slice, Symptom
+from tui.pod.slice import OS_LOGIN, Slice, Symptom
 from tui.pod.worker import SSH_PORT, Worker
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def slice_of_node(node: tpu_v2.Node, *, local: bool = False) -> Slice:
         labels=dict(node.labels),
         symptoms=tuple(_symptom(symptom) for symptom in node.symptoms),
         data_disks=_data_disks(node),
+        os_login=node.metadata.get(OS_LOGIN),
     )
 
 

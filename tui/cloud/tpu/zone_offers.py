@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
+from tui.aio.timeouts import within
 from tui.cloud.tpu.tpu_client import TpuConnection, request_options
 from tui.errors import TpuTuiError, did_you_mean, near_matches
 from tui.pod.creation.zone_offer import OfferListing, ZoneOffer
 from tui.text.numbers import parse_integer
-
-if TYPE_CHECKING:
-    from google.cloud.tpu_v2 import TpuAsyncClient
 
 MAX_REQUESTS = 16
 """Zones that are read at the same time; Cloud TPU has some 40."""
@@ -28,28 +25,41 @@ class ZoneOffers:
 
     async def zones(self) -> list[str]:
         """Return the zones of the project, sorted."""
-        zones: list[str] = []
-        token = ""
-        while True:
-            request = {"name": f"projects/{self._api.project}", "page_token": token}
-            answer = await self._api.ask("zones cannot be listed", _listing_locations(request))
-            zones += (location.location_id for location in answer.locations)
-            token = answer.next_page_token
-            if not token:
-                return sorted(zones)
+        name = f"projects/{self._api.project}"
+        pages = await self._api.pages(
+            "zones cannot be listed",
+            lambda client, token, timeout: client.list_locations(
+                {"name": name, "page_token": token}, **request_options(timeout)
+            ),
+        )
+        return sorted(location.location_id for page in pages for location in page.locations)
 
     async def of_zone(self, zone: str) -> ZoneOffer:
         """Return what one zone offers."""
         what, parent = f"types of {zone} cannot be listed", f"projects/{self._api.project}/locations/{zone}"
-        types = await self._api.ask(
-            what, lambda client, timeout: client.list_accelerator_types(parent=parent, timeout=timeout)
+        types, versions = await asyncio.gather(
+            self._api.pages(
+                what,
+                lambda client, token, timeout: client.list_accelerator_types(
+                    {"parent": parent, "page_token": token}, **request_options(timeout)
+                ),
+            ),
+            self._api.pages(
+                what,
+                lambda client, token, timeout: client.list_runtime_versions(
+                    {"parent": parent, "page_token": token}, **request_options(timeout)
+                ),
+            ),
         )
-        versions = await self._api.ask(
-            what, lambda client, timeout: client.list_runtime_versions(parent=parent, timeout=timeout)
-        )
-        found = {item.type_: tuple(config.topology for config in item.accelerator_configs) async for item in types}
+        found = {
+            item.type_: tuple(config.topology for config in item.accelerator_configs)
+            for page in types
+            for item in page.accelerator_types
+        }
         return ZoneOffer(
-            zone, dict(sorted(found.items(), key=_by_size)), tuple([item.version async for item in versions])
+            zone,
+            dict(sorted(found.items(), key=_by_size)),
+            tuple(item.version for page in versions for item in page.runtime_versions),
         )
 
     async def of_zones(self, zones: Sequence[str]) -> OfferListing:
@@ -72,7 +82,7 @@ class ZoneOffers:
     async def zones_with(self, type_name: str, besides: str) -> list[str]:
         """Return the other zones that have a type; none where that cannot be found out in time."""
         try:
-            listing = await asyncio.wait_for(self.of_zones(()), SEARCH_S)
+            listing = await within(self.of_zones(()), SEARCH_S)
         except (TpuTuiError, asyncio.TimeoutError):
             return []
         return [offer.zone for offer in listing.offers if type_name in offer.types and offer.zone != besides]
@@ -90,10 +100,6 @@ class ZoneOffers:
         if offer.versions and version not in offer.versions:
             return f"there is no runtime version {version} in {zone}", _choices(version, offer.versions)
         return None
-
-
-def _listing_locations(request: dict[str, str]) -> Callable[[TpuAsyncClient, float], Awaitable[Any]]:
-    return lambda client, timeout: client.list_locations(request, **request_options(timeout))
 
 
 def _by_size(item: tuple[str, object]) -> tuple[str, int]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tui.aio.timeouts import within
 from tui.console.data.store import DataSource, Store
 from tui.console.data.tasks import Tasks, to_problem
 from tui.pod.slice import Slice
@@ -97,7 +98,7 @@ class Pollers:
             self._answered.set()
             self._wanted.clear()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), pause)
+                await within(self._wanted.wait(), pause)
 
     async def _runs(self) -> None:
         """Read the runs in a thread, the newest ones first, then only what has changed."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from tui.aio.timeouts import within
 from tui.console.data.store import DataSource, Store
 from tui.console.data.tasks import to_problem
 from tui.pod.resources import CloudResource
@@ -43,4 +44,4 @@ class ResourcePoller:
             finally:
                 self._store.set_busy(RESOURCES, "")
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), INTERVAL_S)
+                await within(self._wanted.wait(), INTERVAL_S)

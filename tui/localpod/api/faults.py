@@ -31,8 +31,8 @@ class ServiceFaults:
     """By method, the errors that its further requests get, one each, before anything is done."""
     lost_answers: dict[str, int] = field(default_factory=dict)
     """By method, the number of further requests that are carried out and whose answer is UNAVAILABLE all the same."""
-    creation_failures: list[rpc_errors.ApiError] = field(default_factory=list)
-    """The errors with which the next operations end that create a node."""
+    operation_failures: dict[str, list[rpc_errors.ApiError]] = field(default_factory=dict)
+    """By verb ("create", "delete", "start", "stop", "reset"), the errors with which the next operations end."""
     rate_limited: int = 0
     """The number of further requests that get RESOURCE_EXHAUSTED, as above a rate limit (`FOREVER` for all)."""
     retry_after_seconds: int = 0
@@ -78,10 +78,10 @@ class ServiceFaults:
         if waiting := self.refusals.get(method):
             raise waiting.pop(0)
 
-    def check_creation(self) -> None:
-        """Raise the next error with which a creation has to fail."""
-        if self.creation_failures:
-            raise self.creation_failures.pop(0)
+    def check_operation(self, verb: str) -> None:
+        """Raise the next error with which an operation has to fail."""
+        if waiting := self.operation_failures.get(verb):
+            raise waiting.pop(0)
 
     def loses_answer(self, method: str) -> bool:
         """Return whether this answer has to be lost, and count it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,5 +46,5 @@ class WorkerHosts(Protocol):
     def alive(self, slice_name: str) -> list[bool]:
         """Return whether each worker's machine runs, in worker order; empty for a slice that does not exist."""
 
-    def authorize(self, slice_name: str, ssh_keys: str) -> None:
-        """Authorize exactly the keys of the node's metadata `ssh-keys`."""
+    def authorize(self, slice_name: str, ssh_keys: str, os_login: Mapping[str, Sequence[str]] | None) -> None:
+        """Authorize exactly the keys of the node's metadata `ssh-keys`, or with OS Login those of each user name."""

@@ -10,6 +10,7 @@ import google.cloud.tpu_v2.types as tpu
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.handlers import ApiHandlers
 from tui.localpod.api.host_protocol import WorkerHosts
+from tui.localpod.api.os_login_api import OsLoginService
 from tui.localpod.api.owner import make_token
 from tui.localpod.api.resources import accelerator_types
 from tui.localpod.api.resources.catalogue import default_runtime
@@ -30,6 +31,7 @@ class TpuService:
     `zone` is the pod's own; `more_zones` exist beside it. `cores` is the default number of devices per worker of a
     `local-N` node. Port 0 takes a free one; `grpc_port` and `rest_port` have it after `start`. `faults` can be set at
     any time. Requests must carry `token`; the default is a new one. Data disks must be in `store`, if there is one.
+    `os_login` decides who may log in.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class TpuService:
         rest_routes: Sequence[Any] = (),
         token: str | None = None,
         store: DisksAndImagesStore | None = None,
+        os_login: OsLoginService | None = None,
     ) -> None:
         self.token = token or make_token()
         self.project = project
@@ -55,6 +58,8 @@ class TpuService:
         self._nodes = Nodes(hosts, self._operations, self.faults, first_zone=zone, cores=cores)
         if store is not None:
             self._nodes.disk_exists, store.users_of = store.exists, self._nodes.machines_with
+        if os_login is not None:
+            self._nodes.os_logins, os_login.changed = os_login.logins, self._nodes.authorize_all
         self._queued = QueuedResources(self._nodes, self._operations, self.faults)
         calls = ApiHandlers(project, (zone, *more_zones), self._nodes, self._queued, self._operations, self.faults)
         api = ApiRouter(calls)

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.localpod.api.owner import make_token
 
@@ -94,8 +95,8 @@ class Bucket:
             self.port = listener.getsockname()[1]
             self._process = await self._launch(listener, environment)
         try:
-            await asyncio.wait_for(self._instruct(self._process, self._command(binary, objects)), READY_SECONDS)
-            await asyncio.wait_for(self._make_bucket(), READY_SECONDS)
+            await within(self._instruct(self._process, self._command(binary, objects)), READY_SECONDS)
+            await within(self._make_bucket(), READY_SECONDS)
         except (OSError, ValueError, asyncio.TimeoutError) as error:
             await self.close()
             raise TpuTuiError("The local pod's bucket did not start", why=self._last_log_line()) from error

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.localpod.cleanup.process_sweep import Mark
 
@@ -104,6 +105,6 @@ class GuardianClient:
         assert guardian.stdin is not None
         guardian.stdin.close()
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(guardian.wait(), END_SECONDS)
+            await within(guardian.wait(), END_SECONDS)
         for _, future in self._requests.values():
             future.cancel()

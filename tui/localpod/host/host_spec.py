@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -60,6 +61,11 @@ class HostSpec:
         """The directory of the worker's own programs, which precede the machine's."""
         return Path(self.directory) / "startup" / "bin"
 
+    @property
+    def os_login_keys(self) -> Path:
+        """The directory of the keys that OS Login knows, a file for each user name; absent until there is one."""
+        return Path(self.directory) / "etc" / "os_login_keys"
+
     def to_bytes(self) -> bytes:
         """Return the spec in the form that the fork server receives."""
         return json.dumps(asdict(self)).encode()
@@ -78,11 +84,24 @@ def write_startup_script(spec: HostSpec, text: str) -> None:
         spec.startup_script.write_bytes(text.encode())
 
 
-def write_metadata_keys(spec: HostSpec, ssh_keys: str) -> None:
-    """Write the unexpired keys of the worker's user, as a machine's guest agent does with `ssh-keys`."""
+def write_login_keys(spec: HostSpec, ssh_keys: str, os_login: Mapping[str, Sequence[str]] | None) -> None:
+    """Write the unexpired keys of the worker's user, as a machine's guest agent does with `ssh-keys`.
+
+    With OS Login, `os_login` has the keys of each user name, and those in the metadata are ignored.
+    """
     user, now = getpass.getuser(), datetime.now(timezone.utc)
-    mine = [one for one in entries(ssh_keys) if one.user == user and (one.expires is None or one.expires > now)]
+    mine = [one.key for one in entries(ssh_keys) if one.user == user and (one.expires is None or one.expires > now)]
     spec.metadata_keys.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = spec.metadata_keys.with_suffix(".new")
-    temporary.write_text("".join(f"{one.key}\n" for one in mine))
-    temporary.replace(spec.metadata_keys)
+    _write_lines(spec.metadata_keys, mine if os_login is None else [])
+    spec.os_login_keys.mkdir(mode=0o700, exist_ok=True)
+    for file in spec.os_login_keys.iterdir():
+        if file.name not in (os_login or {}):
+            file.unlink()
+    for name, keys in (os_login or {}).items():
+        _write_lines(spec.os_login_keys / name, keys)
+
+
+def _write_lines(path: Path, lines: Sequence[str]) -> None:
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_text("".join(f"{line}\n" for line in lines))
+    temporary.replace(path)

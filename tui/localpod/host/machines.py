@@ -11,15 +11,17 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.localpod.api.host_protocol import HostedWorker
 from tui.localpod.cleanup.guardian_client import GuardianClient
 from tui.localpod.cleanup.process_sweep import POD_SERIAL
-from tui.localpod.host.host_spec import HostSpec, write_metadata_keys, write_startup_script
+from tui.localpod.host.host_spec import HostSpec, write_login_keys, write_startup_script
 from tui.localpod.host.loopback_addresses import Net, free_net
 
 READY_SECONDS = 30.0
@@ -207,7 +209,7 @@ class Machines:
         spec = machine.spec
         answer: dict[str, Any] = {"error": f"not ready within {READY_SECONDS:.0f} s"}
         with contextlib.suppress(asyncio.TimeoutError):
-            line = await asyncio.wait_for(machine.life.readline(), READY_SECONDS)
+            line = await within(machine.life.readline(), READY_SECONDS)
             answer = json.loads(line) if line else {"error": f"its process ended; see {self._directory}/hosts.log"}
         if "error" in answer:
             raise TpuTuiError("The local worker did not start", worker=spec.index, why=answer["error"])
@@ -245,11 +247,11 @@ class Machines:
             one.net.close()
             shutil.rmtree(self._directory / "slices" / slice_name, ignore_errors=True)
 
-    def authorize(self, slice_name: str, ssh_keys: str) -> None:
-        """Authorize exactly the keys that the metadata `ssh-keys` names for the pod's one user."""
+    def authorize(self, slice_name: str, ssh_keys: str, os_login: Mapping[str, Sequence[str]] | None) -> None:
+        """Authorize the keys of the metadata `ssh-keys` for the pod's user, or with OS Login those of each user."""
         one = self._slices.get(slice_name)
         for machine in one.machines if one else []:
-            write_metadata_keys(machine.spec, ssh_keys)
+            write_login_keys(machine.spec, ssh_keys, os_login)
 
     def preempt(self, slice_name: str, index: int) -> None:
         """Kill one worker's host process, as a preemption would end the machine."""

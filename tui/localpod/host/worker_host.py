@@ -7,6 +7,7 @@ import errno
 import getpass
 import ipaddress
 import os
+import re
 import shlex
 import socket
 import sys
@@ -21,6 +22,7 @@ from tui.localpod.host.host_spec import HostSpec
 from tui.localpod.host.ssh_session import SshSession
 from tui.localpod.host.startup_script import StartupUnit
 
+_OS_LOGIN_NAME = re.compile(r"[a-z0-9_]+")
 MAX_SESSIONS = 10
 """Sessions per connection, sshd_config(5) MaxSessions."""
 LOGIN_SECONDS = 120
@@ -93,8 +95,12 @@ class WorkerServer(asyncssh.SSHServer):
 
     def begin_auth(self, username: str) -> bool:
         """Accept the keys that the home and the metadata have now: keys can be added while the worker runs."""
-        if self._connection is not None and username == getpass.getuser():
+        files: tuple[Path, ...] = ()
+        if username == getpass.getuser():
             files = (self._spec.home / ".ssh" / "authorized_keys", self._spec.metadata_keys)
+        elif _OS_LOGIN_NAME.fullmatch(username):
+            files = (self._spec.os_login_keys / username,)
+        if self._connection is not None and files:
             self._connection.set_authorized_keys([str(file) for file in files if file.exists()])
         return True
 

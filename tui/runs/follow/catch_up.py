@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError, WorkerError
 from tui.runs.follow.follower import Follower
 from tui.runs.follow.previous_attempts import fetch_previous_logs
@@ -50,7 +51,7 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
 async def _caught_up(directory: RunDirectory, fleet: Fleet, timeout: float) -> list[BaseException]:
     """Bring the mirrors up to date; return the errors."""
     try:
-        await asyncio.wait_for(fetch_previous_logs(directory, fleet), timeout)
+        await within(fetch_previous_logs(directory, fleet), timeout)
     except asyncio.TimeoutError:
         return [WorkerError(f"the logs of earlier attempts did not all come within {timeout:g} s")]
     attempt = status_of(directory).mirrored

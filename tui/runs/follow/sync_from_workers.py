@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
 from tui.runs.failure_rules import WorkerOutcome
@@ -34,7 +35,7 @@ async def query_workers(run: Run, fleet: Fleet, *, timeout_s: float | None = Non
 
     async def query(index: int) -> None:
         with suppress(TpuTuiError, asyncio.TimeoutError):
-            answers[index] = await asyncio.wait_for(query_status(run, fleet, index), timeout_s)
+            answers[index] = await within(query_status(run, fleet, index), timeout_s)
 
     await asyncio.gather(*(query(worker.index) for worker in run.workers))
     return answers

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from tui.aio.backoff import backoff
+from tui.aio.timeouts import within
 from tui.cloud.inventory import Inventory
 from tui.cloud.open_inventory import open_inventory
 from tui.errors import TpuTuiError
@@ -70,7 +71,7 @@ class SliceMonitor:
             return None
         async with self._asking:
             try:
-                slice_ = await asyncio.wait_for(self.find_slice(), API_TIMEOUT_S)
+                slice_ = await within(self.find_slice(), API_TIMEOUT_S)
             except TpuTuiError as error:
                 await self._record_once(
                     "unknown", f"the Cloud TPU API could not be asked about the slice: {error.sentence}"

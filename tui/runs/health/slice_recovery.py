@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tui.aio.backoff import backoff
+from tui.aio.timeouts import within
 from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import Run
 from tui.runs.health.reachability import Reachability
@@ -30,7 +31,7 @@ async def wait_for_slice(directory: RunDirectory, timeouts: KeeperTimeouts) -> R
     try:
         while asyncio.get_running_loop().time() < deadline:
             with suppress(TpuTuiError, asyncio.TimeoutError):
-                renewed = await asyncio.wait_for(_find_ready_slice(directory.run, monitor), API_TIMEOUT_S)
+                renewed = await within(_find_ready_slice(directory.run, monitor), API_TIMEOUT_S)
                 if renewed is not None:
                     return renewed
             await asyncio.sleep(next(waits))
@@ -45,7 +46,8 @@ async def _find_ready_slice(run: Run, monitor: SliceMonitor) -> Run | None:
     if slice_ is None or not ready or len(slice_.workers) != len(run.workers):
         return None
     known = await monitor.with_host_keys(slice_)
-    return replace(run, workers=known.workers, slice_created=slice_.created)
+    workers = (replace(new, user=new.user or old.user) for new, old in zip(known.workers, run.workers, strict=True))
+    return replace(run, workers=tuple(workers), slice_created=slice_.created)
 
 
 async def upload_code(run: Run, fleet: Fleet, tree_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections import ChainMap
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.pod.run import RunState
 from tui.runs.failure_rules import WorkerOutcome, final_state, first_failure, has_failed, remedy_of_kill
@@ -114,7 +115,7 @@ class Attempt:
         settled = before.state.is_over and before.state is not RunState.LOST
         following = [asyncio.ensure_future(self._follow_one(worker)) for worker in before.workers]
         try:
-            await asyncio.wait_for(asyncio.gather(*following), GIVE_UP_AFTER_S if settled else None)
+            await within(asyncio.gather(*following), GIVE_UP_AFTER_S if settled else None)
         except asyncio.TimeoutError:
             await record(self.directory, "note", text="some workers' last bytes could not be fetched: out of reach")
         finally:

@@ -8,6 +8,7 @@ import os
 from dataclasses import dataclass
 from functools import partial
 
+from tui.aio.timeouts import within
 from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import RunState
 from tui.runs.keeper.leadership import Leadership
@@ -145,7 +146,7 @@ class AttemptStarter:
         """Continue with what the workers have of the attempt; return its result where there is nothing to follow."""
         asking = query_states(self.directory.run, self.fleet, self.attempt)
         try:
-            found = await asyncio.wait_for(asking, self.timeouts.lost_after)
+            found = await within(asking, self.timeouts.lost_after)
         except asyncio.TimeoutError:
             limit = format_duration(self.timeouts.lost_after)
             return AttemptResult(RunState.LOST, f"the workers could not be queried about its launch for {limit}")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
 from tui.runs.follow.previous_attempts import fetch_previous_logs, learn_of_attempts
@@ -222,6 +223,6 @@ async def _prepare_restart(
         await record(directory, "note", text=f"a pause of {format_duration(pause)} before restart {attempt}")
     await retry_while_full(partial(archive_attempt_logs, directory, attempt))
     with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(wait_for_stop_request(directory), pause)
+        await within(wait_for_stop_request(directory), pause)
         return _as_stopped(result)
     return None

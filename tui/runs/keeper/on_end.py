@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 
+from tui.aio.timeouts import within
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import TpuTuiError
 from tui.procs.python_env import explain_import_error, python_path
@@ -97,7 +98,7 @@ async def _others_alive(directory: RunDirectory, fleet: Fleet) -> str:
 
     async def living_runs(index: int) -> list[str]:
         try:
-            known = await asyncio.wait_for(list_runs(fleet, index, directory.run.run_root), OTHER_RUNS_TIMEOUT_S)
+            known = await within(list_runs(fleet, index, directory.run.run_root), OTHER_RUNS_TIMEOUT_S)
         except (TpuTuiError, asyncio.TimeoutError):
             return []
         return [run for run, state in known.items() if state in (RemoteState.RUNNING, RemoteState.UNDECIDED)]
@@ -109,7 +110,7 @@ async def _others_alive(directory: RunDirectory, fleet: Fleet) -> str:
 async def _perform(directory: RunDirectory, action: Action, write_report: ReportWriter) -> str:
     if action.kind == "report":
         try:
-            return ", ".join(await asyncio.wait_for(write_report(directory, action.argument), ACTION_TIMEOUT_S))
+            return ", ".join(await within(write_report(directory, action.argument), ACTION_TIMEOUT_S))
         except asyncio.TimeoutError:
             raise TpuTuiError(f"it was not written within {ACTION_TIMEOUT_S:.0f} s") from None
     if action.kind == "command":
@@ -155,7 +156,7 @@ async def _run_command(directory: RunDirectory, command: str) -> str:
             start_new_session=True,
         )
     try:
-        code = await asyncio.wait_for(process.wait(), ACTION_TIMEOUT_S)
+        code = await within(process.wait(), ACTION_TIMEOUT_S)
     except asyncio.TimeoutError:
         raise TpuTuiError("it did not end", why=f"killed after {ACTION_TIMEOUT_S:.0f} s") from None
     finally:

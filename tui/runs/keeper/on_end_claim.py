@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 from tui.runs.record.run_status import status_of
@@ -64,7 +65,7 @@ async def _claim_on(directory: RunDirectory, fleet: Fleet, index: int) -> int | 
     call = build_call("entitle", directory.id, index, _number(directory), run_root=directory.run.run_root)
     try:
         running = fleet.run(index, call.command, input=call.input, timeout=CLAIM_TIMEOUT_S)
-        done = await asyncio.wait_for(running, CLAIM_TIMEOUT_S)
+        done = await within(running, CLAIM_TIMEOUT_S)
     except (TpuTuiError, asyncio.TimeoutError):
         return None
     for answer in parse_answers(call.nonce, done.stdout):

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tui.aio.timeouts import within
 from tui.checks.workers.check_facts import ASK_TIMEOUT, END, SILENT, late_error
 from tui.errors import LaunchError, TpuTuiError, WorkerError
 from tui.pod.worker import Worker
@@ -80,7 +81,7 @@ class WorkerSession:
                 answers.append(await self._next(SILENT))
 
         try:
-            await asyncio.wait_for(read_answers(), ASK_TIMEOUT)
+            await within(read_answers(), ASK_TIMEOUT)
         except asyncio.TimeoutError as error:
             raise late_error(self.worker.index) from error
         return answers
@@ -150,7 +151,7 @@ class WorkerSession:
     async def _ended(self, lacking: str) -> TpuTuiError:
         stderr = b""
         with suppress(asyncio.TimeoutError, *channel_errors()):
-            stderr = await asyncio.wait_for(self.process.stderr.read(_MAX_LINE_BYTES), _LAST_OUTPUT_S)
+            stderr = await within(self.process.stderr.read(_MAX_LINE_BYTES), _LAST_OUTPUT_S)
         if self._stopped:
             return RunStoppedError(_REFUSALS["stopped"][0], worker=self.worker.index)
         if self._decided:
@@ -174,7 +175,7 @@ class WorkerSession:
             with suppress(*channel_errors()):
                 self.process.stdin.write_eof()
             with suppress(asyncio.TimeoutError, TpuTuiError):
-                await asyncio.wait_for(self._answer(""), patience)
+                await within(self._answer(""), patience)
         self.process.close()
 
 

@@ -82,6 +82,8 @@ class Access:
     """Simultaneous commands over one connection: OpenSSH's MaxSessions is 10."""
     slice: str | None = None
     """The slice that the workers belong to, for the remedies in messages."""
+    os_login: bool = False
+    """Whether the workers' users come from OS Login, for the remedies in messages."""
     iap_url: str | None = None
     """The address of IAP's tunnel service, if it is not Google's."""
     token_command: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui.aio.timeouts import within
 from tui.errors import OutOfReachError, UsageError
 from tui.ssh.config.access import Access, ClientKey, Prompter, local_user
 from tui.ssh.config.openssh_config import ask_config
@@ -152,9 +153,9 @@ class ClientKeys:
         import asyncssh
 
         with suppress(OSError, ValueError, asyncio.TimeoutError, asyncssh.Error):
-            self._agent = await asyncio.wait_for(asyncssh.connect_agent(self._access.agent), AGENT_TIMEOUT_S)
+            self._agent = await within(asyncssh.connect_agent(self._access.agent), AGENT_TIMEOUT_S)
             if self._agent is not None:
-                self._agent_pairs = list(await asyncio.wait_for(self._agent.get_keys(), AGENT_TIMEOUT_S))
+                self._agent_pairs = list(await within(self._agent.get_keys(), AGENT_TIMEOUT_S))
 
     def _read_files(self) -> None:
         named = self._access.identity

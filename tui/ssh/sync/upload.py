@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from tui.aio.fan_out import for_each_worker
+from tui.aio.timeouts import within
 from tui.errors import WorkerError
 from tui.ssh.errors import quote_remote
 from tui.ssh.exec.script_protocol import START_UP_FILES, Answer, Call, channel_errors, load_script, parse_line
@@ -198,7 +199,7 @@ class _Upload:
         """
         seconds = TIMEOUTS.progress_s if within_s is None else within_s
         try:
-            answer = await asyncio.wait_for(self._read_answer(process), seconds)
+            answer = await within(self._read_answer(process), seconds)
         except asyncio.TimeoutError:
             raise _stalled(seconds) from None
         if answer.word not in words:

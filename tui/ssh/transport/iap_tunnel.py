@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from tui.aio.backoff import backoff
+from tui.aio.timeouts import within
 from tui.ssh import errors
 from tui.ssh.errors import SshError
 from tui.ssh.transport.iap_protocol import (
@@ -91,7 +92,7 @@ class IapTunnels:
         """Return a connected socket to the target. Raises SshError naming the worker."""
         relay = _Relay(self, target, worker)
         try:
-            outside = await asyncio.wait_for(relay.open(), self._timeout)
+            outside = await within(relay.open(), self._timeout)
         except asyncio.TimeoutError:
             raise errors.iap_error(worker, target.instance, 0, f"no answer within {self._timeout:g} s") from None
         except TunnelClosedError as error:

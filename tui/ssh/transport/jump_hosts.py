@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tui.aio.timeouts import within
 from tui.pod.worker import MOST_PORT
 from tui.ssh import errors
 from tui.ssh.config.access import Access, Login, ask_login_for
@@ -64,7 +65,7 @@ class JumpHosts:
         for connection, _ in reversed(live):
             connection.close()
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(connection.wait_closed(), CLOSE_TIMEOUT_S)
+                await within(connection.wait_closed(), CLOSE_TIMEOUT_S)
 
     async def _dial(self, jump: str, worker: int, behind: frozenset[str]) -> errors.SshError | None:
         """Log in to the last host of a chain; the configuration may name further jump hosts before the first."""

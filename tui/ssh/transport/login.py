@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import asyncssh
 
+from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.ssh import errors
 from tui.ssh.config.access import ACCEPT_NEW, Access, Login, Prompter
@@ -274,7 +275,7 @@ class Dialer:
         """Connect again to a server that sent no SSH greeting, and return the error for what it sends instead."""
         login, worker = attempt.login, attempt.worker
         try:
-            words = await asyncio.wait_for(read_banner(login.host, login.port), GREETING_TIMEOUT_S)
+            words = await within(read_banner(login.host, login.port), GREETING_TIMEOUT_S)
         except (OSError, asyncio.TimeoutError):
             words = b""
         if words.startswith(b"SSH-") and not words.startswith(_SSH_2):
@@ -287,7 +288,7 @@ class Dialer:
         self, error: Exception, client: LoginClient, attempt: _Attempt
     ) -> TpuTuiError | _UnknownHostKey | _AuthTriesExhausted:
         login, worker, trusted = attempt.login, attempt.worker, attempt.trusted
-        words, everything = str(error), len(self.keys.candidates())
+        words = str(error)
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
             if client.offered is not None:
                 problem = host_key_error(worker, login, trusted, client.offered)
@@ -300,10 +301,10 @@ class Dialer:
         if isinstance(error, asyncssh.PermissionDenied) and client.unsigned:
             return errors.UNSIGNED.error(worker, login)
         if isinstance(error, asyncssh.PermissionDenied):
-            return errors.denied_error(worker, login, everything, self.keys.locked, self.access.slice, client.remark)
+            return self._denied(attempt, client.remark)
         if MAX_AUTH_TRIES_WORDS in words.lower():
             words = "too many keys were tried: choose one with --identity"
-            problem = errors.denied_error(worker, login, everything, self.keys.locked, self.access.slice, words)
+            problem = self._denied(attempt, words)
             return (
                 _AuthTriesExhausted(client.untried, problem) if 0 < client.untried < len(attempt.offered) else problem
             )
@@ -320,6 +321,12 @@ class Dialer:
                 worker, login, remark=f": {errors.quote_remote(remark)}" if remark else ""
             )
         return errors.LOGIN_FAILED.error(worker, words=words)
+
+    def _denied(self, attempt: _Attempt, words: str) -> SshError:
+        tried, access = len(self.keys.candidates()), self.access
+        return errors.denied_error(
+            attempt.worker, attempt.login, tried, self.keys.locked, access.slice, words, access.os_login
+        )
 
 
 async def _log_in_through(route: Route, log_in: Callable[[socket.socket], Awaitable[LoggedIn]]) -> LoggedIn:

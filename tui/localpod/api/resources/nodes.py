@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +59,8 @@ class Nodes:
         self._nodes: dict[str, HostedNode] = {}
         self.disk_exists: Callable[[str], bool] = lambda _: True
         """Returns whether a data disk exists, by its path; without a Compute Engine API every one does."""
+        self.os_logins: Callable[[Mapping[str, str]], Mapping[str, Sequence[str]] | None] = lambda _: None
+        """Returns the keys of each OS Login user name for a node with this metadata; None without OS Login."""
 
     def in_place(self, place: ResourceLocation) -> list[tpu.Node]:
         """Return the place's nodes as they are now."""
@@ -173,7 +175,7 @@ class Nodes:
                 raise rpc_errors.no_capacity(hosted.place.zone)
             if hosted.node.scheduling_config.reserved and not self._has_reserved_capacity():
                 raise rpc_errors.insufficient_reservation()
-            self._faults.check_creation()
+            self._faults.check_operation("create")
             await self._run_machines(hosted)
         except BaseException:
             self.discard(hosted)
@@ -182,7 +184,7 @@ class Nodes:
 
     async def tear_down(self, hosted: HostedNode, before: Any) -> Any:
         """Stop a claimed node's machines and remove it; if that fails, it gets its state `before` back."""
-        await self._or_restore(hosted, before, lambda: self._hosts.remove(hosted.slice_name))
+        await self._or_restore(hosted, before, "delete", lambda: self._hosts.remove(hosted.slice_name))
         self.discard(hosted)
         return empty_pb2.Empty()
 
@@ -199,7 +201,7 @@ class Nodes:
         return hosted
 
     async def _halt(self, hosted: HostedNode) -> Any:
-        await self._or_restore(hosted, State.READY, lambda: self._hosts.stop(hosted.slice_name))
+        await self._or_restore(hosted, State.READY, "stop", lambda: self._hosts.stop(hosted.slice_name))
         hosted.node.state = State.STOPPED
         hosted.node.health = Health.HEALTH_UNSPECIFIED
         return self._released(hosted)
@@ -209,11 +211,14 @@ class Nodes:
             hosted.node.state = State.STOPPED
             hosted.busy = False
             raise rpc_errors.no_capacity(hosted.place.zone)
-        await self._or_restore(hosted, State.STOPPED, lambda: self._run_machines(hosted))
+        await self._or_restore(hosted, State.STOPPED, "start", lambda: self._run_machines(hosted))
         return self._released(hosted)
 
-    async def _or_restore(self, hosted: HostedNode, before: Any, act: Callable[[], Awaitable[None]]) -> None:
+    async def _or_restore(
+        self, hosted: HostedNode, before: Any, verb: str, act: Callable[[], Awaitable[None]]
+    ) -> None:
         try:
+            self._faults.check_operation(verb)
             await act()
         except BaseException:
             hosted.node.state = before
@@ -230,8 +235,14 @@ class Nodes:
         self._authorize(hosted)
         node_fields.set_ready(hosted.node)
 
+    def authorize_all(self) -> None:
+        """Let the machines accept the keys of the present users: metadata of the project or a profile has changed."""
+        for hosted in self._nodes.values():
+            self._authorize(hosted)
+
     def _authorize(self, hosted: HostedNode) -> None:
-        self._hosts.authorize(hosted.slice_name, hosted.node.metadata.get(SSH_KEYS, ""))
+        metadata = dict(hosted.node.metadata)
+        self._hosts.authorize(hosted.slice_name, metadata.get(SSH_KEYS, ""), self.os_logins(metadata))
 
     def _released(self, hosted: HostedNode) -> Any:
         hosted.busy = False

@@ -140,11 +140,16 @@ class QueuedResources:
                 f"The queued resource '{name}' is {request.state.name}: it cannot be reset."
             )
         request.busy = True
+        before = tpu.QueuedResourceState(request.resource.state)
         self._enter(request, State.SUSPENDING, Initiator.USER)
 
         async def begin_again() -> Any:
             try:
+                self._faults.check_operation("reset")
                 await self._delete_nodes(request)
+            except BaseException:
+                request.resource.state = before
+                raise
             finally:
                 request.busy = False
             self._enter(request, State.ACCEPTED)

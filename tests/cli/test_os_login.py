@@ -1,0 +1,119 @@
+"""A slice with OS Login: the user name is looked up, the key joins the profile, and every command logs in with it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import LocalPod
+from tests.pods import wait_until
+from tests.sshd import make_key
+from tui.settings import save_profile
+
+pytestmark = pytest.mark.timing
+
+ACCOUNT, USER = "ada@example.com", "ada_example_com"
+
+
+@pytest.fixture(scope="module")
+def own(pod: LocalPod) -> tuple[str, str]:
+    """Options of a person with gcloud's account, without user name and key; the slice has OS Login."""
+    endpoints = {"tpu": pod.announced["tpu_api"]["grpc"], "compute": pod.announced["compute_api"]}
+    endpoints["oslogin"] = pod.announced["compute_api"]
+    values = {"project": "local", "zones": ["local-a"], "endpoints": endpoints, "token": pod.announced["token"]}
+    save_profile(pod.shell.home, "own", {**values, "host_keys": "strict", "runtime": "cpu"})
+    set_metadata(pod, {"enable-oslogin": "TRUE"})
+    pod.shell.environ["CLOUDSDK_CORE_ACCOUNT"] = ACCOUNT
+    return ("--profile", "own")
+
+
+def set_metadata(pod: LocalPod, metadata: dict[str, str]) -> None:
+    rest, owner = pod.announced["tpu_api"]["rest"], {"Authorization": f"Bearer {pod.announced['token']}"}
+    request = urllib.request.Request(
+        f"{rest}/v2/projects/local/locations/local-a/nodes/local?updateMask=metadata",
+        json.dumps({"metadata": metadata}).encode(),
+        {"Content-Type": "application/json", **owner},
+        method="PATCH",
+    )
+    with urllib.request.urlopen(request) as answer:
+        operation = f"{rest}/v2/{json.load(answer)['name']}"
+
+    def is_done() -> bool:
+        with urllib.request.urlopen(urllib.request.Request(operation, headers=owner)) as answer:
+            return bool(json.load(answer).get("done"))
+
+    wait_until(is_done, "the slice has its metadata")
+
+
+def test_without_an_account_keys_add_makes_one_and_lets_in(pod: LocalPod, own: tuple[str, str]) -> None:
+    refused = pod.call(*own, "exec", "local", "--", "true")
+    assert (refused.code, "there is no user name to log in with" in refused.errors) == (2, True), refused.errors
+    assert "tpu-tui keys add local" in refused.errors
+    asked = pod.call(*own, "keys", "add", "local", "--dry-run")
+    assert f"through the OS Login profile of {ACCOUNT}" in asked.errors
+
+    added = pod.run(*own, "keys", "add", "local", "--yes", "--json")
+
+    assert added.code == 0, added.errors
+    assert f"the OS Login user name is {USER}" in added.errors
+    assert (added.document["user"], added.document["made"], added.document["found"]) == (USER, True, None)
+    assert [row["accepted"] for row in added.document["workers"]] == [True] * 4
+    again = pod.call(*own, "keys", "add", "local", "--json")
+    assert (again.code, again.document["added"], again.document["found"]) == (0, False, "profile")
+
+
+def test_a_key_that_the_profile_lacks_joins_it_at_the_first_login(
+    pod: LocalPod, own: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(pod.shell.environ, "HOME", str(tmp_path))
+    make_key(tmp_path / "second")
+    words = (*own, "--identity", str(tmp_path / "second"))
+    read_only = pod.call(*words, "--read-only", "workers", "local")
+    assert "roles/compute.osLogin" in read_only.errors + read_only.out
+
+    assert pod.call(*words, "exec", "local", "--", "true").code == 0
+    shown = pod.call(*words, "ssh", "local", "--json").document["argv"]
+    assert shown[shown.index("-l") + 1] == USER
+
+
+def test_a_run_and_its_files_use_the_user_name(pod: LocalPod, own: tuple[str, str], tmp_path: Path) -> None:
+    started = pod.run(*own, "launch", "local", "--json", "--skip-checks", "--", "sh", "-c", "echo done > ~/out.txt")
+    assert started.code == 0, started.errors
+    (directory,) = (pod.shell.home / "runs").iterdir()
+    document = json.loads((directory / "run.json").read_text())
+    assert {worker["user"] for worker in document["workers"]} == {USER}
+
+    fetched = pod.run(*own, "fetch", "local", "out.txt", "--to", str(tmp_path), "--json")
+
+    assert (fetched.code, len(fetched.document)) == (0, 4), fetched.errors
+
+
+def test_a_service_account_logs_in_with_its_number(
+    pod: LocalPod, own: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(pod.shell.environ, "CLOUDSDK_CORE_ACCOUNT", "robot@local.iam.gserviceaccount.com")
+
+    argv = pod.call(*own, "ssh", "local", "--json").document["argv"]
+
+    user = argv[argv.index("-l") + 1]
+    assert (user[:3], user[3:].isdecimal()) == ("sa_", True)
+    assert pod.call(*own, "exec", "local", "--", "true").code == 0
+
+
+def test_a_user_in_the_settings_wins(pod: LocalPod, own: tuple[str, str]) -> None:
+    local = pod.call("--profile", "local", "ssh", "local", "--json").document["argv"]
+    assert local[local.index("-l") + 1] == getpass.getuser()
+    other = pod.call(*own, "--user", "fred", "keys", "add", "local", "--yes")
+    assert (other.code, f"uses OS Login, where {ACCOUNT} is {USER}" in other.errors) == (2, True), other.errors
+
+
+def test_without_os_login_the_local_user_name_counts_again(pod: LocalPod, own: tuple[str, str]) -> None:
+    set_metadata(pod, {"enable-oslogin": "FALSE"})
+    argv = pod.call(*own, "ssh", "local", "--json").document["argv"]
+    set_metadata(pod, {"enable-oslogin": "TRUE"})
+
+    assert argv[argv.index("-l") + 1] == getpass.getuser()

@@ -1,0 +1,152 @@
+"""The OS Login profile: whose it is, which user name and keys it has, and why it cannot be had."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.localpod.api_clients import serving
+from tui.cloud.compute import os_login
+from tui.cloud.compute.os_login import LoginProfile, OsLoginClient, login_profile
+from tui.errors import CloudError, UsageError
+from tui.localpod.api import rpc_errors
+from tui.localpod.api.os_login_api import OsLoginService, user_name
+from tui.settings import Settings
+
+KEY, OTHER = "ssh-ed25519 AAAAone ada@home", "ssh-rsa AAAAtwo"
+
+
+@dataclass
+class Served:
+    """A pod's OS Login service, and the settings that reach it."""
+
+    service: OsLoginService
+    settings: Settings
+
+    async def profile(self, public: str | None = None) -> LoginProfile:
+        return await asyncio.to_thread(login_profile, self.settings, public)
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    service = OsLoginService("local", dict)
+    async with serving(rest_routes=service.routes(), os_login=service) as (api, _):
+        endpoints = {"oslogin": f"http://127.0.0.1:{api.rest_port}"}
+        account = {"project": "local", "token": api.token, "account": "Ada.L@example.com"}
+        yield Served(service, Settings(home=tmp_path, endpoints=endpoints, **account))
+
+
+async def test_a_profile_without_a_key_has_no_user_and_importing_one_makes_it(served: Served) -> None:
+    assert await served.profile() == LoginProfile("Ada.L@example.com")
+
+    made = await served.profile(KEY)
+
+    assert (made.user, made.keys, made.lets_in("ssh-ed25519 AAAAone other")) == ("ada_l_example_com", (KEY,), True)
+    assert await served.profile(KEY) == await served.profile() == made, "a key that is there is not imported again"
+    assert not made.lets_in(OTHER)
+    assert (await served.profile(OTHER)).keys == (KEY, OTHER)
+
+
+@pytest.mark.parametrize(
+    ("denied", "what"),
+    [
+        ("oslogin.users.getLoginProfile", "the OS Login profile of Ada.L@example.com cannot be read"),
+        (
+            "oslogin.users.importSshPublicKey",
+            "the SSH key cannot be added to the OS Login profile of Ada.L@example.com",
+        ),
+    ],
+)
+async def test_a_refusal_names_permission_and_role(served: Served, denied: str, what: str) -> None:
+    served.service.denied.add(denied)
+
+    with pytest.raises(CloudError) as caught:
+        await served.profile(KEY)
+
+    assert (caught.value.what, f"(missing: {denied})" in caught.value.why) == (what, True)
+    assert "roles/compute.osLogin" in caught.value.remedy
+
+
+async def test_an_api_that_is_not_enabled_or_away_is_a_sentence(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def disabled(*_: Any) -> str:
+        raise rpc_errors.service_disabled("local")
+
+    monkeypatch.setattr(served.service, "_user", disabled)
+    with pytest.raises(CloudError, match="the OS Login API is not enabled in project local") as caught:
+        await served.profile()
+    assert "gcloud services enable oslogin.googleapis.com --project local" in caught.value.remedy
+
+    nowhere = Settings(home=tmp_path, endpoints={"oslogin": "http://127.0.0.1:1"}, account="a@b.c")
+    with pytest.raises(CloudError, match="the OS Login API cannot be reached"):
+        await asyncio.to_thread(login_profile, nowhere)
+
+
+async def test_a_project_can_enable_os_login_and_a_node_decide_otherwise() -> None:
+    service = OsLoginService("local", lambda: {"enable-oslogin": "TRUE"})
+    service.keys["ada@example.com"] = [KEY]
+
+    assert service.logins({}) == {"ada_example_com": [KEY]}
+    assert service.logins({"enable-oslogin": "false"}) is None
+    service.denied.add("compute.instances.osLogin")
+    assert service.logins({}) == {}
+
+
+def test_the_primary_account_comes_first(served: Served) -> None:
+    accounts = [{"username": "old"}, {"username": "new", "primary": True}, {}]
+    with OsLoginClient(served.settings) as client:
+        assert client._parsed({"posixAccounts": accounts}).users == ("new", "old")
+
+
+def test_a_key_that_has_expired_does_not_count(served: Served) -> None:
+    soon = str(int((time.time() + 60) * 1e6))
+    keys = {
+        "a": {"key": KEY, "expirationTimeUsec": "1700000000000000"},
+        "b": {"key": OTHER, "expirationTimeUsec": soon},
+    }
+    with OsLoginClient(served.settings) as client:
+        assert client._parsed({"sshPublicKeys": keys}).keys == (OTHER,)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "account"),
+    [
+        ({"service_account_email": "robot@p.iam.gserviceaccount.com"}, "robot@p.iam.gserviceaccount.com"),
+        ({"account": "ada@example.com"}, "ada@example.com"),
+        ({"account": ""}, "gcloud@example.com"),
+        ({"service_account_email": "default"}, "machine@p.iam.gserviceaccount.com"),
+    ],
+)
+def test_the_account_is_that_of_the_credentials_else_gclouds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credentials: dict[str, str], account: str
+) -> None:
+    def refresh(_: Any) -> None:
+        found.service_account_email = "machine@p.iam.gserviceaccount.com"
+
+    found = SimpleNamespace(**credentials, refresh=refresh)
+    session = SimpleNamespace(credentials=found, close=lambda: None)
+    monkeypatch.setattr(os_login, "open_session", lambda *_: (session, "p"))
+
+    with OsLoginClient(Settings(home=tmp_path, account="gcloud@example.com")) as client:
+        assert client.account == account
+
+
+def test_credentials_of_an_unknown_account_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os_login, "open_session", lambda *_: (SimpleNamespace(close=lambda: None), "p"))
+
+    with pytest.raises(UsageError, match="the credentials do not name their account") as caught:
+        OsLoginClient(Settings(home=tmp_path))
+    assert "--user" in caught.value.remedy
+
+
+def test_a_service_account_is_named_after_its_number() -> None:
+    name = user_name("robot@p.iam.gserviceaccount.com")
+    assert (name[:3], name[3:].isdecimal()) == ("sa_", True)

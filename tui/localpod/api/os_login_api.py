@@ -1,0 +1,114 @@
+"""The local pod's OS Login API: profiles with POSIX accounts and SSH keys, as gcloud and tpu-tui use them.
+
+REST paths and fields are those of the OS Login API v1; beta and alpha have the same two methods.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from tui.cloud.compute.ssh_key_metadata import os_login
+from tui.localpod.api import rpc_errors
+
+SERVICE_ACCOUNT = ".gserviceaccount.com"
+LOG_IN = "compute.instances.osLogin"
+"""The permission to log in, of roles/compute.osLogin."""
+_USER = "/{version:v1|v1beta|v1alpha}/users/{user:[^/:]+}"
+_MOST_USER_NAME = 32
+
+
+class OsLoginService:
+    """The profiles of a pod's users. For tests, requests that need a permission in `denied` are refused.
+
+    `project_metadata` returns the project's metadata, and `changed` is called after a key has been added.
+    """
+
+    def __init__(self, project: str, project_metadata: Callable[[], Mapping[str, str]]) -> None:
+        self._project = project
+        self._project_metadata = project_metadata
+        self.changed: Callable[[], None] = lambda: None
+        self.denied: set[str] = set()
+        self.keys: dict[str, list[str]] = {}
+        """The public keys in each user's profile; a user who has one has an account in the project too."""
+
+    def logins(self, node_metadata: Mapping[str, str]) -> dict[str, Sequence[str]] | None:
+        """Return the keys of each user name that a node lets in; None for a node without OS Login."""
+        if not os_login(node_metadata, self._project_metadata()):
+            return None
+        return {} if LOG_IN in self.denied else {user_name(user): keys for user, keys in self.keys.items()}
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes that the pod's REST port serves."""
+        return [
+            web.get(_USER + "/loginProfile", self._get_login_profile),
+            web.post(_USER + ":importSshPublicKey", self._import_ssh_public_key),
+        ]
+
+    async def _get_login_profile(self, request: web.Request) -> web.Response:
+        return _answer(self._profile(self._user(request, "oslogin.users.getLoginProfile")))
+
+    async def _import_ssh_public_key(self, request: web.Request) -> web.Response:
+        user = self._user(request, "oslogin.users.importSshPublicKey")
+        try:
+            words = str(json.loads(await request.read())["key"]).split()
+        except (ValueError, KeyError, TypeError):
+            words = []
+        if len(words) < 2:
+            raise rpc_errors.ApiError("INVALID_ARGUMENT", "Invalid SSH public key.")
+        held = self.keys.setdefault(user, [])
+        if (key := " ".join(words)) not in held:
+            held.append(key)
+        self.changed()
+        return _answer({"loginProfile": self._profile(user)})
+
+    def _user(self, request: web.Request, permission: str) -> str:
+        user = unquote(request.match_info["user"])
+        if permission in self.denied:
+            raise rpc_errors.permission_denied(permission, f"users/{user}")
+        return user
+
+    def _profile(self, user: str) -> dict[str, Any]:
+        profile: dict[str, Any] = {"name": user}
+        if keys := self.keys.get(user):
+            fingerprints = {hashlib.sha256(key.encode()).hexdigest(): key for key in keys}
+            profile["sshPublicKeys"] = {
+                name: {"key": key, "fingerprint": name, "name": f"users/{user}/sshPublicKeys/{name}"}
+                for name, key in fingerprints.items()
+            }
+            profile["posixAccounts"] = [self._account(user)]
+        return profile
+
+    def _account(self, user: str) -> dict[str, Any]:
+        name, number = user_name(user), str(_number(user))
+        home = {"uid": number, "gid": number, "homeDirectory": f"/home/{name}"}
+        return {
+            "primary": True,
+            "username": name,
+            "accountId": self._project,
+            "operatingSystemType": "LINUX",
+            "name": f"users/{user}/projects/{self._project}",
+            **home,
+        }
+
+
+def user_name(user: str) -> str:
+    """Return the user name of an e-mail address (Compute Engine documentation, "About OS Login")."""
+    if user.endswith(SERVICE_ACCOUNT):
+        return f"sa_{_number(user)}"
+    return re.sub(r"[^a-z0-9]", "_", user.lower())[:_MOST_USER_NAME]
+
+
+def _number(user: str) -> int:
+    """Return a number that stands for an account's unique ID."""
+    return int(hashlib.sha256(user.encode()).hexdigest()[:13], 16)
+
+
+def _answer(document: dict[str, Any]) -> web.Response:
+    return web.Response(text=json.dumps(document) + "\n", content_type="application/json")
