@@ -276,7 +276,7 @@ async def test_a_slice_is_deleted_only_when_its_name_is_typed(operator: StageOpe
         await until(pilot, lambda: isinstance(app.screen, DeleteSliceDialog))
         assert live.id in dialog_text(app)
         await pilot.press(*"my-tp", "enter")
-        await until(pilot, lambda: any("my-tp is not the name" in told.message for told in app._notifications))
+        await until(pilot, lambda: any("my-tp is not its name" in shown.message for shown in app._notifications))
         assert operator.deleted == []
         assert app.screen.query_one("#begin", Button).disabled
         operator.release = asyncio.Event()
