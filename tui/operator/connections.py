@@ -56,13 +56,13 @@ class Connections:
         return self._inventory
 
     async def fleet(self, slice_: Slice) -> Fleet:
-        """Return live connections to the slice's workers; new ones when the slice's addresses have changed."""
+        """Return live connections to the slice's workers; new ones when it was made again or has other addresses."""
         from tui.ssh.fleet import Fleet
 
         require_workers(slice_)
         async with self._lock:
             held = self._fleets.get(slice_.path)
-            if held and _addresses(held[0]) == _addresses(slice_):
+            if held and _identity(held[0]) == _identity(slice_):
                 return held[1]
             if held:
                 await held[1].close()
@@ -166,5 +166,7 @@ def require_workers(slice_: Slice) -> None:
     )
 
 
-def _addresses(slice_: Slice) -> list[tuple[str | None, str | None, int]]:
-    return [(worker.internal_ip, worker.external_ip, worker.port) for worker in slice_.workers]
+def _identity(slice_: Slice) -> tuple[object, ...]:
+    """Return what changes with the workers: a slice made again can have the same addresses, with other host keys."""
+    addresses = [(worker.internal_ip, worker.external_ip, worker.port) for worker in slice_.workers]
+    return (slice_.created, addresses)
