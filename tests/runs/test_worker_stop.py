@@ -120,6 +120,31 @@ def test_a_stop_says_terminate_once_to_each_process(worker: PipeWorker) -> None:
     assert log.read_bytes().splitlines()[13:] == [b"answers 1"] * 13
 
 
+SAVING = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+for child in range(2):
+    if os.fork() == 0:
+        if child: os.setsid()
+        os.write(1, b"ready\\n")
+        answers = 0
+        while signal.sigtimedwait({signal.SIGTERM}, 3 if answers else 60): answers += 1
+        os.write(1, b"answers %d\\n" % answers)
+        os._exit(0)
+signal.sigwait({signal.SIGTERM})
+"""
+
+
+@pytest.mark.bash
+def test_a_leader_that_ends_at_once_leaves_the_others_their_time_to_save(worker: PipeWorker) -> None:
+    run = a_run(PYTHON, "-c", SAVING)
+    worker.launch(run).through()
+    log = worker.directory(run) / "log"
+    until(lambda: log.read_bytes().count(b"ready\n") == 2)
+    assert worker.ask("stop", run, 300, 0)[0][0].word == "stopped"
+    assert log.read_bytes().splitlines()[2:] == [b"answers 1"] * 2
+
+
 def test_stopping_a_prepared_run_keeps_it_from_ever_starting(worker: PipeWorker) -> None:
     run = a_run("touch", str(worker.root / "ran"))
     launch = worker.launch(run)

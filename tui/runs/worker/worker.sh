@@ -9,6 +9,7 @@
 #   alive card pid code why log         held open by the supervisor (`supervise`), which has `alive` locked while it lives
 #   container                           the label of the containers that the job runs in, if it does
 #   going armed|running|aborted cancel  how far the launch came, and whether a stop was asked for
+#   terminated                          process and start time of each that was sent TERM
 #   room|full noreserve trouble status  whether the disk has room; messages of the supervisor; how the run ended
 # Beside it lie keeper-WORKER, stopped-WORKER, on-end-WORKER and, from further attempts, attempts/N/WORKER.
 # A verb is a function of that name, at the end of its section. Functions return values in variables, because a
@@ -155,15 +156,21 @@ leader() {
 
 # --- ending them ------------------------------------------------------------------------------------------------------
 
-# Signal the leader's group at once, then the others: a job that saves at its first TERM may take a second one for
-# impatience.
+# Signal the leader's group at once, then the others. TERM goes to each process once, by whatever ends the run: one that
+# saves at its first TERM may take a second one for impatience. Those that got it are recorded before it is sent.
 signal_all() {
   leader
-  [ -n "$tt_leader" ] && kill -s "$1" -- "-$tt_leader" 2>/dev/null
-  tt_others=
+  tt_known= tt_new= tt_others=
+  [ "$1" != TERM ] || tt_known=" $(cat "$tt_d/terminated" 2>/dev/null | tr '\n' ' ')"
+  case $tt_known in *" $tt_leader $tt_ls;"*) tt_leader= ;; esac
   for tt_p in $tt_members; do
-    [ -n "$tt_leader" ] && look "$tt_p" && [ "$tt_group" = "$tt_leader" ] || tt_others="$tt_others $tt_p"
+    look "$tt_p" || continue
+    case $tt_known in *" $tt_p $tt_start;"*) continue ;; esac
+    tt_new="$tt_new $tt_p $tt_start;"
+    [ -n "$tt_leader" ] && [ "$tt_group" = "$tt_leader" ] || tt_others="$tt_others $tt_p"
   done
+  [ "$1" != TERM ] || [ -z "$tt_new" ] || { echo "$tt_new" >>"$tt_d/terminated"; } 2>/dev/null
+  [ -n "$tt_leader" ] && kill -s "$1" -- "-$tt_leader" 2>/dev/null
   [ -n "$tt_others" ] && kill -s "$1" $tt_others 2>/dev/null
   return 0
 }
