@@ -149,8 +149,8 @@ async def test_gcloud_makes_and_deletes_what_tpu_tui_lists_as_costing_money(tmp_
     compute = ComputeService(list, zone="local-a")
     compute.faults.operation_seconds = 0.02
     source = "projects/local/zones/local-a/disks/data"
-    async with serving(rest_routes=compute.routes(), store=compute.store) as (service, hosts):
-        run = Gcloud(tmp_path, service, hosts)
+    async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
+        run = Gcloud(tmp_path, service.rest_port, service.token)
         endpoints = {"compute": f"http://127.0.0.1:{service.rest_port}", "tpu": f"127.0.0.1:{service.grpc_port}"}
         settings = Settings(home=tmp_path, project="local", endpoints=endpoints, token=service.token)
         ours = DisksAndImages(settings)
