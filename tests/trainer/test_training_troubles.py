@@ -24,9 +24,15 @@ TINY = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--timeout",
 FOR_EVER = ["--epochs", "100000", "--steps-per-epoch", "2"]
 
 
+XLA_IS_SLOW = re.compile(
+    r"^[^\n]*slow_operation_alarm\.cc.*?attach the results\.(?:\n\**$)?", re.MULTILINE | re.DOTALL
+)
+"""What XLA writes when an operation takes long, also because the rank was stopped meanwhile."""
+
+
 def the_only_sentence(workers: list[Worker]) -> str:
-    """What all workers together wrote to standard error, without PyTorch's own warnings."""
-    lines = [line for worker in workers for line in worker.err.splitlines()]
+    """What all workers together wrote to standard error, without PyTorch's and XLA's own warnings."""
+    lines = [line for worker in workers for line in XLA_IS_SLOW.sub("", worker.err).splitlines()]
     [sentence] = [line for line in lines if line and not re.match(r"\[W\d+ ", line)]
     return sentence
 
