@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from tui.logs.demux import Demux
@@ -166,3 +168,15 @@ def test_what_is_read_depends_on_the_shape_of_a_line_alone() -> None:
 
 def test_long_lines_without_numbers_cost_little() -> None:
     assert read_line(b"step of the loss and " * 90 + b"loss 0.5") is None
+
+
+@pytest.mark.parametrize("sign", [": ", " ", "=", ":", " = "])
+def test_every_usual_spelling_of_epoch_step_and_loss_is_read(sign: str) -> None:
+    """Whatever dialect reads the line: one that knows a part of it only must not take it."""
+    counts = product(("epoch", "Epoch"), ("step", "Iter", "batch"), ("loss", "Train Loss"), ("", "/100"))
+    for (epoch, step, loss, total), separator in product(counts, (" ", ", ", " | ", " - ", "\t")):
+        line = f"{epoch}{sign}3{separator}{step}{sign}20{total}{separator}{loss}{sign}0.5\n"
+        demux = Demux()
+        demux.feed(None, line.encode())
+        demux.finish()
+        assert [(row.epoch, row.step, row.loss) for row in demux.snapshot().rows()] == [(3, 20, 0.5)], line

@@ -7,7 +7,6 @@ It blocks, so use it in a thread. Google's libraries are imported when a client 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from tui.cloud.api_errors import ApiRequest, explain
 from tui.cloud.compute.compute_client import open_session
 from tui.errors import CloudError, UsageError
 from tui.settings import Settings
+from tui.text.numbers import parse_integer
 
 TIMEOUT_S = 10.0
 ROLE = "roles/compute.osLogin"
@@ -131,8 +131,9 @@ def _account_of(credentials: Any) -> str:
 
 
 def _has_expired(key: Mapping[str, Any]) -> bool:
-    """Return whether the key's time, in microseconds since the epoch, is over; without one it never is."""
-    return float(key.get("expirationTimeUsec") or math.inf) < time.time() * 1e6
+    """Return whether the key's time, in microseconds since the epoch, is over; without a valid one it never is."""
+    expires_us = parse_integer(str(key.get("expirationTimeUsec", "")))
+    return expires_us is not None and expires_us < time.time() * 1e6
 
 
 def _material(key: str) -> str:
