@@ -373,8 +373,11 @@ async def test_a_script_that_fails_on_one_worker_of_a_local_pod_is_read_in_the_c
                 app.screen.query_one(f"#{name}", Input).value = text
             await pilot.press("ctrl+s")
             await until(pilot, lambda: "the startup script of pod failed: worker 1: exit code 3" in dialog_text(app))
-            rows = [row.split() for row in shown(table(app, "startup-workers")).splitlines()[1:3]]
-            assert rows == [["1", "exit", "3"], ["0", "exit", "0"]]
+
+            def states() -> list[list[str]]:
+                return [row.split() for row in shown(table(app, "startup-workers")).splitlines()[1:3]]
+
+            await until(pilot, lambda: states() == [["1", "exit", "3"], ["0", "exit", "0"]])
             await until(pilot, lambda: "on pod/1" in shown(app.screen.query_one(LogPane)))
             ready = ("local-a/pod", "READY")
             await until(pilot, lambda: ready in [(one.path, one.state) for one in app.store.get(SLICES).value or ()])
