@@ -156,18 +156,18 @@ class Lab:
 def _cost(words: Sequence[str], environ: dict[str, str]) -> Cost:
     """CPU of a process and of all that it left behind. Raises RuntimeError when it failed or took too long."""
     inherited = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
-    with tempfile.TemporaryFile() as told:
+    with tempfile.TemporaryFile() as errors:
         done = subprocess.run(
             [sys.executable, "-c", _REAPER, str(int(DEADLINE)), *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=told,
+            stderr=errors,
             text=True,
             env={**inherited, **environ},
         )
-        told.seek(0)
+        errors.seek(0)
         if done.returncode:
-            last = told.read()[-2000:].decode("utf-8", "replace")
+            last = errors.read()[-2000:].decode("utf-8", "replace")
             raise RuntimeError(f"{words[0]} failed with code {done.returncode}: {last}")
     cpu, memory = done.stdout.splitlines()[-1].split()
     return Cost(float(cpu), float(memory) * 1024 / 1e6)

@@ -101,8 +101,8 @@ def _lines(worker: int, turn: int) -> bytes:
 
 def _line(core: int, step: int) -> bytes:
     """Made here: the tests' own shapes would load hypothesis into the process whose memory is measured."""
-    told = f"Epoch=1 Step={step} Loss=6.87500 Rate=258.47 GlobalRate=250.00 Time=02:38:57"
-    return f"| Training Device=xla:{core % 2}/{core} {told}\n".encode()
+    fields = f"Epoch=1 Step={step} Loss=6.87500 Rate=258.47 GlobalRate=250.00 Time=02:38:57"
+    return f"| Training Device=xla:{core % 2}/{core} {fields}\n".encode()
 
 
 def on_terminal(arguments: list[str], write: Any) -> dict[str, Any]:

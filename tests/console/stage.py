@@ -57,7 +57,7 @@ def workers(count: int) -> tuple[Worker, ...]:
 
 
 def a_slice(name: str = "my-tpu", count: int = 4, **more: Any) -> Slice:
-    told: dict[str, Any] = {
+    known: dict[str, Any] = {
         "zone": "europe-west4-a",
         "accelerator_type": "v3-32",
         "runtime_version": "tpu-ubuntu2204-base",
@@ -67,7 +67,7 @@ def a_slice(name: str = "my-tpu", count: int = 4, **more: Any) -> Slice:
         "cores": 8 * count,
         "spot": False,
     }
-    return Slice(name, **(told | more))
+    return Slice(name, **(known | more))
 
 
 class StageOperator(Operator):
@@ -222,8 +222,8 @@ def train(directory: RunDirectory, steps: Sequence[int], *, cores: int = 8, epoc
                 loss: float | str = 6.9 / (1 + step / 40) + core % 5 * 0.01
                 if core == 22 and step > 60:
                     loss = "nan"
-                told = step - step // 3 if core == 13 else step
+                reached = step - step // 3 if core == 13 else step
                 lines.append(
-                    training_line(core, epoch, told, loss, 250 + core % 7 * 3.1 - (90 if core == 13 else 0), clock)
+                    training_line(core, epoch, reached, loss, 250 + core % 7 * 3.1 - (90 if core == 13 else 0), clock)
                 )
             write(directory, worker.index, b"".join(lines), time.time() - steps[-1] + step)

@@ -67,9 +67,9 @@ def series(times: list[float]) -> PodSeries:
     ids=["as it should be", "a pause", "a clock set back", "unknown", "one moment"],
 )
 def test_time_is_the_axis_wherever_it_goes_on(times: list[float], x: list[float] | None) -> None:
-    told = time_axis(series(times))
-    assert (told[1] == "time") is (x is not None)
-    assert told[0].tolist() == (list(range(len(times))) if x is None else x)
+    axis = time_axis(series(times))
+    assert (axis[1] == "time") is (x is not None)
+    assert axis[0].tolist() == (list(range(len(times))) if x is None else x)
 
 
 def test_a_label_that_would_not_end_on_the_axis_is_left_out() -> None:

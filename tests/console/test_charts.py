@@ -46,13 +46,13 @@ async def test_both_charts_are_drawn_once_there_is_a_curve_and_none_denies_the_s
     app = Showing()
     async with app.run_test(size=(100, 30)) as pilot:
         app.panes.redraw_soon()
-        for step, told in ((None, "no samples yet"), (0, "only one point so far")):
+        for step, message in ((None, "no samples yet"), (0, "only one point so far")):
             if step is not None:
                 app.feed(step)
 
-            def both_say(told: str = told) -> bool:
+            def both_say(message: str = message) -> bool:
                 app.take()
-                return app.says() == [told, told]
+                return app.says() == [message, message]
 
             await until(pilot, both_say)
         app.feed(1)

@@ -5,7 +5,7 @@ from tui.console.render.describe import format_document
 
 
 def test_a_document_reads_without_brackets() -> None:
-    told = {
+    document = {
         "name": "night",
         "argv": ["python3", "-c", "print('a b')"],
         "zone": None,
@@ -19,7 +19,7 @@ def test_a_document_reads_without_brackets() -> None:
         "rate": 748.8599999999999,
         "keys": ["k" * 60, "l" * 60],
     }
-    assert format_document(told).splitlines() == [
+    assert format_document(document).splitlines() == [
         "name: night",
         "argv: python3 -c 'print('\"'\"'a b'\"'\"')'",
         "zone: –",

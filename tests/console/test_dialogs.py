@@ -74,12 +74,12 @@ async def test_problems_of_a_launch_are_shown_before_it_with_a_remedy(operator: 
         await pilot.press("n", "enter")
         launch = app.screen.query_one("#launch", Button)
         await until(pilot, lambda: not launch.disabled)
-        told = dialog_text(app)
-        assert told.index("✗ worker 2: device: /dev/accel0 is held by pid 4711") < told.index("! worker 3: clock")
-        assert "→ stop that process" in told
-        assert "1 check passed" in told
+        text = dialog_text(app)
+        assert text.index("✗ worker 2: device: /dev/accel0 is held by pid 4711") < text.index("! worker 3: clock")
+        assert "→ stop that process" in text
+        assert "1 check passed" in text
         assert str(launch.label) == "Launch anyway"
-        assert "tpu-tui launch europe-west4-a/my-tpu --skip-checks -- true" in told
+        assert "tpu-tui launch europe-west4-a/my-tpu --skip-checks -- true" in text
         await until(pilot, lambda: launch.region.width > len("Launch anyway"))
         operator.rows = operator.rows[:1]
         app.screen.query_one("#command", Input).value = "sleep 9"
@@ -122,7 +122,7 @@ async def test_the_launch_dialog_scales_a_training_from_another_type(operator: S
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "told"),
+    ("field", "value", "expected"),
     [
         ("command", "python 'x", "close the quotes"),
         ("command", "", "Enter a command"),
@@ -131,7 +131,7 @@ async def test_the_launch_dialog_scales_a_training_from_another_type(operator: S
     ],
 )
 async def test_invalid_fields_are_reported_in_the_launch_dialog(
-    operator: StageOperator, field: str, value: str, told: str
+    operator: StageOperator, field: str, value: str, expected: str
 ) -> None:
     async with opened_pod(operator, default_command=("true",)) as (app, pilot):
         await pilot.press("n")
@@ -143,7 +143,7 @@ async def test_invalid_fields_are_reported_in_the_launch_dialog(
             widget.text = value  # type: ignore[attr-defined]
         app.screen.query_one("#command").focus()
         await pilot.press("enter")
-        await until(pilot, lambda: told in dialog_text(app))
+        await until(pilot, lambda: expected in dialog_text(app))
         assert app.screen.query_one("#launch", Button).disabled
 
 

@@ -34,8 +34,8 @@ def _done(answers: Sequence[CommandResult]) -> ExecProgress:
 
 def test_equal_outputs_are_shown_once_with_their_workers() -> None:
     same = [_answer(worker, b"python 3.10\n") for worker in (3, 1, 0)]
-    told = _text(_done([*same, _answer(2, b"python 3.8\n", b"old\n", code=1)]))
-    assert told == ["workers 0-1,3 (3)", "python 3.10", "", "worker 2 (1) · exit 1", "python 3.8", "old"]
+    shown = _text(_done([*same, _answer(2, b"python 3.8\n", b"old\n", code=1)]))
+    assert shown == ["workers 0-1,3 (3)", "python 3.10", "", "worker 2 (1) · exit 1", "python 3.8", "old"]
 
 
 def test_a_command_without_output_is_shown_as_such() -> None:
@@ -59,31 +59,31 @@ def test_an_unreachable_worker_is_shown_with_its_whole_error() -> None:
     execution.record_answer(_answer(0, b"x"))
     execution.record_answer(OutOfReachError("no login", worker=1, why="connection refused", remedy="is it up?"))
     execution.finish()
-    told = "\n".join(_text(execution))
-    assert "worker 1" in told
-    assert "connection refused" in told
-    assert "is it up?" in told
-    assert "cancelled" not in told
+    shown = "\n".join(_text(execution))
+    assert "worker 1" in shown
+    assert "connection refused" in shown
+    assert "is it up?" in shown
+    assert "cancelled" not in shown
 
 
 def test_output_reaches_the_screen_harmless() -> None:
-    told = _text(_done([_answer(0, b"\x1b]0;title\x07\x1b[2J[red]x[/]\n\xff\x00", b"10 %\r90 %\r")]))
-    assert not any(character < " " for line in told for character in line)
-    assert "[red]x[/]" in told[1]
-    assert told[-1].endswith("90 %")
+    shown = _text(_done([_answer(0, b"\x1b]0;title\x07\x1b[2J[red]x[/]\n\xff\x00", b"10 %\r90 %\r")]))
+    assert not any(character < " " for line in shown for character in line)
+    assert "[red]x[/]" in shown[1]
+    assert shown[-1].endswith("90 %")
 
 
 def test_of_a_long_output_the_first_and_the_last_lines_stand() -> None:
     lines = 10 * MAX_LINES_PER_OUTPUT
-    told = _text(_done([_answer(0, b"\n".join(b"%d" % n for n in range(lines)), b"went wrong")]))
-    assert told[1] == "0"
-    assert told[-2:] == [str(lines - 1), "went wrong"]
-    assert f"… {lines - MAX_LINES_PER_OUTPUT:,} lines left out …" in told
-    assert len(told) == MAX_LINES_PER_OUTPUT + 3
+    shown = _text(_done([_answer(0, b"\n".join(b"%d" % n for n in range(lines)), b"went wrong")]))
+    assert shown[1] == "0"
+    assert shown[-2:] == [str(lines - 1), "went wrong"]
+    assert f"… {lines - MAX_LINES_PER_OUTPUT:,} lines left out …" in shown
+    assert len(shown) == MAX_LINES_PER_OUTPUT + 3
 
 
 def test_many_different_long_outputs_are_cut_and_that_is_said() -> None:
     answers = [_answer(worker, b"%d\n" % worker * MAX_LINES_PER_OUTPUT) for worker in range(64)]
-    told = _text(_done(answers))
-    assert len(told) == MAX_LINES + 1
-    assert told[-1] == "… and more (tpu-tui exec my-tpu -- COMMAND shows everything)"
+    shown = _text(_done(answers))
+    assert len(shown) == MAX_LINES + 1
+    assert shown[-1] == "… and more (tpu-tui exec my-tpu -- COMMAND shows everything)"

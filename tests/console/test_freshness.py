@@ -29,7 +29,7 @@ def leave_alone(directory: RunDirectory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attended", "told"),
+    ("attended", "is_stale"),
     [
         (KeeperStatus(True, NOW - 60), False),
         (KeeperStatus(False, NOW - 1), False),
@@ -39,11 +39,11 @@ def leave_alone(directory: RunDirectory) -> None:
     ids=["attended", "just gone", "gone", "never there"],
 )
 def test_a_run_is_left_alone_once_its_keeper_is_gone(
-    operator: StageOperator, attended: KeeperStatus, told: bool
+    operator: StageOperator, attended: KeeperStatus, is_stale: bool
 ) -> None:
     status = replace(operator.runs.status_of(running(operator)), attended=attended)
-    assert is_unattended(status, NOW) is told
-    assert stale_workers(status, NOW) == (frozenset(range(4)) if told else frozenset())
+    assert is_unattended(status, NOW) is is_stale
+    assert stale_workers(status, NOW) == (frozenset(range(4)) if is_stale else frozenset())
 
 
 async def test_an_unattended_run_says_so_and_gets_a_keeper_from_the_console(
@@ -130,7 +130,7 @@ async def test_a_run_of_the_list_that_was_left_alone_gets_a_keeper_and_no_crowd_
             app.actions.runs.restart_missing_keepers(operator.runs.list_statuses())
             await until(pilot, lambda: not app.tasks.running(KEEPER_TASK))
             assert asked == [directory.id] * tries
-        assert any(f"{directory.id} had no keeper" in told.message for told in app._notifications)
+        assert any(f"{directory.id} had no keeper" in notification.message for notification in app._notifications)
 
 
 async def test_figures_of_a_worker_out_of_reach_are_no_stragglers(operator: StageOperator) -> None:
@@ -140,8 +140,8 @@ async def test_figures_of_a_worker_out_of_reach_are_no_stragglers(operator: Stag
         directory.append_event("link", worker=1, status="lost", detail="")
         await until(pilot, lambda: "connection lost: worker 1; its figures are frozen" in trouble(app))
         assert "straggler" not in trouble(app)
-        told = [line.split()[:4] for line in shown(table(app, "cores")).splitlines()[1:33]]
-        assert [int(core) for core, _, *state in told if state == ["?", "no"]] == list(range(8, 16))
+        cores = [line.split()[:4] for line in shown(table(app, "cores")).splitlines()[1:33]]
+        assert [int(core) for core, _, *state in cores if state == ["?", "no"]] == list(range(8, 16))
 
 
 async def test_between_two_attempts_no_core_trains_and_none_is_behind(operator: StageOperator) -> None:

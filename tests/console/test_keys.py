@@ -173,13 +173,13 @@ async def test_help_names_every_key_of_the_screen(operator: StageOperator) -> No
         screen = app.screen
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, TextDialog))
-        told = dialog_text(app)
+        text = dialog_text(app)
         for binding in list_bindings(screen):
             if binding.description and not binding.system and binding.action not in TEXTUAL_BINDINGS:
-                assert binding.description in told
-        assert any("on this screen" in line and "in a table" in line for line in told.splitlines()), "two columns"
-        told = format_help(screen, screen.query("#slices"))
-        assert told.index("New run") < told.index("in a table") < told.index("Next pane")
+                assert binding.description in text
+        assert any("on this screen" in line and "in a table" in line for line in text.splitlines()), "two columns"
+        text = format_help(screen, screen.query("#slices"))
+        assert text.index("New run") < text.index("in a table") < text.index("Next pane")
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen)
 
@@ -192,7 +192,10 @@ async def test_an_answer_to_a_key_takes_the_place_of_the_one_before(own_home: Pa
             app.show_error(TpuTuiError("the disk is full"))
             await pilot.pause()
         await pilot.press("c", "s", "x")
-        assert [told.message for told in app._notifications] == ["the disk is full", "No run selected"]
+        assert [notification.message for notification in app._notifications] == [
+            "the disk is full",
+            "No run selected",
+        ]
 
 
 async def test_the_line_of_keys_is_there_in_a_window_without_the_focus(operator: StageOperator) -> None:

@@ -15,8 +15,8 @@ def row(check: str, worker: int | None, status: str, detail: str, remedy: str | 
 
 def test_workers_with_the_same_result_of_a_check_share_a_line() -> None:
     rows = [row("load", n, "warn", "load 9 on 2 CPUs", "top") for n in (3, 0, 2, 1)]
-    told = format_checks(rows, done=True).splitlines()
-    assert told == ["! workers 0-3: load: load 9 on 2 CPUs", "  → top", "0 checks passed"]
+    shown = format_checks(rows, done=True).splitlines()
+    assert shown == ["! workers 0-3: load: load 9 on 2 CPUs", "  → top", "0 checks passed"]
 
 
 def test_of_a_check_that_differs_everywhere_the_first_results_are_shown_and_the_rest_named() -> None:
@@ -36,10 +36,10 @@ def test_what_hinders_comes_before_what_is_unknown_and_what_warns() -> None:
         row("disk", 0, "warn", "2 GiB"),
         row("bucket", None, "fail", "not there"),
     ]
-    told = format_checks(rows, done=False).splitlines()
-    assert [line[0] for line in told] == ["✗", "?", "!", "c"]
-    assert told[0] == "✗ bucket: not there"
-    assert told[-1] == "checking the workers… 1 passed so far"
+    shown = format_checks(rows, done=False).splitlines()
+    assert [line[0] for line in shown] == ["✗", "?", "!", "c"]
+    assert shown[0] == "✗ bucket: not there"
+    assert shown[-1] == "checking the workers… 1 passed so far"
 
 
 def test_environment_rows_are_read_and_the_odd_one_is_named() -> None:

@@ -55,7 +55,7 @@ async def _hand_over(app: ConsoleApp, pilot: Pilot[None]) -> None:
 
 
 def _told(app: ConsoleApp) -> str:
-    return "\n".join(str(told.message) for told in app._notifications)
+    return "\n".join(str(notification.message) for notification in app._notifications)
 
 
 async def test_a_launch_that_was_handed_over_and_left_takes_no_other_dialog_away(own_home: Path) -> None:

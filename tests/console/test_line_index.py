@@ -146,14 +146,14 @@ def test_a_filter_finds_what_a_line_says_only_when_it_is_finished(tmp_path: Path
 
 def merged(tmp_path: Path, *batches: tuple[int, bytes]) -> MergedLines:
     ends = dict.fromkeys({worker for worker, _ in batches}, 0)
-    told = []
+    arrivals = []
     for worker, data in batches:
         with (tmp_path / str(worker)).open("ab") as log:
             log.write(data)
         ends[worker] += len(data)
-        told.append((worker, ends[worker]))
+        arrivals.append((worker, ends[worker]))
     source = MergedLines([FileLines(tmp_path / str(worker), worker) for worker in ends])
-    source.add_arrivals(told)
+    source.add_arrivals(arrivals)
     while source.behind:
         source.advance(10_000)
     return source
@@ -161,16 +161,16 @@ def merged(tmp_path: Path, *batches: tuple[int, bytes]) -> MergedLines:
 
 def test_merged_lines_stand_where_their_newline_arrived(tmp_path: Path) -> None:
     source = merged(tmp_path, (0, b"a1\na2\nhal"), (1, b"b1\n"), (0, b"f\n"), (1, b"b2\nb3\n"), (1, b"b4\n"))
-    told = [(line.worker, line.data) for line in source.lines(0, 99)]
-    assert told == [(0, b"a1"), (0, b"a2"), (1, b"b1"), (0, b"half"), (1, b"b2"), (1, b"b3"), (1, b"b4")]
+    lines = [(line.worker, line.data) for line in source.lines(0, 99)]
+    assert lines == [(0, b"a1"), (0, b"a2"), (1, b"b1"), (0, b"half"), (1, b"b2"), (1, b"b3"), (1, b"b4")]
     assert [line.data for line in source.lines(2, 3)] == [b"b1", b"half", b"b2"]
     assert [line.data for line in source.tail(2)] == [b"b3", b"b4"]
 
 
 def test_progress_bars_stand_below_merged_lines_until_they_are_whole(tmp_path: Path) -> None:
     source = merged(tmp_path, (1, b"b1\n\r 0%\r 9%"), (0, b"a1\nhal"), (0, b"f\n\r 7%"))
-    told = [(1, b"b1"), (0, b"a1"), (0, b"half"), (0, b"\r 7%"), (1, b"\r 0%\r 9%")]
-    assert [(line.worker, line.data) for line in source.lines(0, 99)] == told
+    expected = [(1, b"b1"), (0, b"a1"), (0, b"half"), (0, b"\r 7%"), (1, b"\r 0%\r 9%")]
+    assert [(line.worker, line.data) for line in source.lines(0, 99)] == expected
     assert [line.data for line in source.lines(1, 3)] == [b"a1", b"half", b"\r 7%"]
     assert (source.count, source.finished) == (5, 3)
     found = TextFilter(source, "%")

@@ -80,10 +80,10 @@ async def test_checks_are_gathered_and_enter_shows_one_whole_with_the_ports_as_a
         assert lines[1][2] == "0-3"
         await pilot.press("3", "enter")
         await until(pilot, lambda: isinstance(app.screen, TextDialog))
-        told = dialog_text(app)
-        assert "→ open tcp:8476" in told
-        assert "2   X X X" in told
-        listed = [line.split(" tcp")[0] for line in told.splitlines() if line.startswith("worker") and "→" in line]
+        text = dialog_text(app)
+        assert "→ open tcp:8476" in text
+        assert "2   X X X" in text
+        listed = [line.split(" tcp")[0] for line in text.splitlines() if line.startswith("worker") and "→" in line]
         assert listed == [f"worker {one} → worker {other}" for one, other in pairs if 2 in (one, other)]
 
 
@@ -202,8 +202,8 @@ async def test_describe_shows_the_chosen_slice(operator: StageOperator) -> None:
     async with opened_pod(operator) as (app, pilot):
         await pilot.press("down", "d")
         await until(pilot, lambda: isinstance(app.screen, TextDialog))
-        told = str(app.screen.query_one("#reading Static", Static).content)
-        assert "state: PREEMPTED" in told.splitlines()
+        text = str(app.screen.query_one("#reading Static", Static).content)
+        assert "state: PREEMPTED" in text.splitlines()
 
 
 async def test_a_rehearsal_is_called_that_in_the_list_and_on_its_screen(operator: StageOperator) -> None:
@@ -265,9 +265,9 @@ async def test_empty_lists_show_the_next_step(own_home: Path) -> None:
         await until(pilot, lambda: "Press n to launch one" in " ".join(shown(table(app, "runs")).split()))
         await pilot.press("d", "n")
         assert isinstance(app.screen, PodScreen)
-        told = [told.message for told in app._notifications]
-        assert told[0] == "Nothing selected"
-        assert told[1].startswith("Nothing to launch on\nno slices in project my-project")
+        messages = [notification.message for notification in app._notifications]
+        assert messages[0] == "Nothing selected"
+        assert messages[1].startswith("Nothing to launch on\nno slices in project my-project")
 
 
 async def test_of_many_ended_runs_nothing_is_read_or_made_again(

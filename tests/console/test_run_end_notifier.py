@@ -32,6 +32,6 @@ async def test_the_end_of_a_run_is_announced_on_every_screen(operator: StageOper
         fail(directory)
         await until(pilot, lambda: app._notifications)
         assert rung == [True]
-        [told] = app._notifications
-        assert told.message == f"{directory.id} failed: exit code 1"
-        assert told.severity == "error"
+        [notification] = app._notifications
+        assert notification.message == f"{directory.id} failed: exit code 1"
+        assert notification.severity == "error"

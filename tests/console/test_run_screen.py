@@ -199,8 +199,8 @@ async def test_a_failed_run_quotes_the_failing_worker_and_leads_to_its_log(
     directory = running(operator)
     fail(directory)
     async with opened_run(operator, directory, size) as (app, pilot):
-        told = app.screen.query_one(ProblemPanel)
-        drawn = lambda: "\n".join(told.render_line(y).text for y in range(told.size.height))  # noqa: E731
+        panel = app.screen.query_one(ProblemPanel)
+        drawn = lambda: "\n".join(panel.render_line(y).text for y in range(panel.size.height))  # noqa: E731
         await until(pilot, lambda: "✗ worker 2: exit code 1" in drawn())
         assert "FileNotFoundError: shard-00031.tar" in drawn()
         tabs = app.screen.query_one("#log-tabs", TabBar)
@@ -289,8 +289,8 @@ async def test_a_failed_phase_is_shown_in_full_with_its_remedy(operator: StageOp
     directory.append_event("phase", worker=2, phase="prepare", status="failed", detail="no devices", remedy=remedy)
     directory.append_event("state", state="failed", cause="the launch failed")
     async with opened_run(operator, directory, SMALL) as (app, pilot):
-        told = app.screen.query_one(ProblemPanel)
-        drawn = lambda: " ".join(told.render_line(y).text.strip() for y in range(told.size.height))  # noqa: E731
+        panel = app.screen.query_one(ProblemPanel)
+        drawn = lambda: " ".join(panel.render_line(y).text.strip() for y in range(panel.size.height))  # noqa: E731
         await until(pilot, lambda: remedy in drawn())
         await pilot.press("down", "down", "enter")
         await until(pilot, lambda: isinstance(app.screen, TextDialog))
@@ -314,8 +314,8 @@ async def test_equal_launch_failures_are_shown_once_and_no_log_is_promised(
     directory.append_event("failure", worker=1, exit_code=None, cause=cause)
     directory.append_event("state", state="failed", cause=cause)
     async with opened_run(operator, directory, SMALL) as (app, pilot):
-        told = [cause, "same on workers 0,2 → stop it", "worker 3, prepare: no room → make some"]
-        await until(pilot, lambda: trouble(app).splitlines() == told)
+        expected = [cause, "same on workers 0,2 → stop it", "worker 3, prepare: no room → make some"]
+        await until(pilot, lambda: trouble(app).splitlines() == expected)
         assert shown(table(app, "phases")).splitlines()[4].split() == ["3", "done", "failed", "·", "no", "room"]
 
 

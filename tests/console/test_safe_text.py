@@ -31,7 +31,7 @@ def test_a_progress_bar_shows_its_newest_state_and_nothing_is_coloured(data: byt
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         (None, "–"),
         (1.5, "1.50000"),
@@ -42,8 +42,8 @@ def test_a_progress_bar_shows_its_newest_state_and_nothing_is_coloured(data: byt
         (float("nan"), "nan"),
     ],
 )
-def test_a_figure_has_the_digits_that_mean_something_and_is_never_cut(value: float | None, told: str) -> None:
-    assert format_number(value, 5 if value != 1234.5678 else 2, 9) == told
+def test_a_figure_has_the_digits_that_mean_something_and_is_never_cut(value: float | None, expected: str) -> None:
+    assert format_number(value, 5 if value != 1234.5678 else 2, 9) == expected
 
 
 def test_bytes_that_are_no_text_show_as_replacements() -> None:

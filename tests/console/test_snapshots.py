@@ -86,8 +86,8 @@ def snapshot_of(steps: int = 200) -> Snapshot:
     for step in range(0, steps, 10):
         for core in range(32):
             loss: float | str = "nan" if core == 22 and step > 50 else 6.9 / (1 + step / 40) + core % 5 * 0.01
-            told = step // 2 if core == 13 else step
-            line = training_line(core, 1, told, loss, 160.0 if core == 13 else 250.0 + core)
+            reached = step // 2 if core == 13 else step
+            line = training_line(core, 1, reached, loss, 160.0 if core == 13 else 250.0 + core)
             demux.feed(core // 8, line, now=MOMENT + step)
     return demux.snapshot(now=MOMENT + steps)
 
@@ -138,10 +138,10 @@ def stopping() -> StopDialog:
 def in_trouble() -> Widget:
     widget = ProblemPanel()
     cause = "worker 2 exited with 1; its last lines: FileNotFoundError: shard-00031.tar"
-    told = Problem(
+    problem = Problem(
         (cause, "stragglers: core 13"), "bad", 2, ("Traceback (most recent call last):", "FileNotFoundError")
     )
-    widget.call_later(widget.show, told)
+    widget.call_later(widget.show, problem)
     return widget
 
 

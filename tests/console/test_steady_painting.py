@@ -85,8 +85,8 @@ async def test_a_figure_is_on_the_headline_whole_or_not_at_all() -> None:
         assert headline.render_line(0).text.strip() == "epoch 3  loss 0.74"
         for rate, spread in (("99.5 ex/s", "(0.7–0.8)"), ("1,001.7 ex/s", ""), ("99.4 ex/s", "")):
             headline.show([[Cell("loss 1"), Cell("(0.7–0.8)", "dim"), Cell(rate, "good")]])
-            told = headline.render_line(0).text.strip().split("  ")
-            assert told[1:-1] == [spread] * bool(spread), "it does not come and go with another's width"
+            columns = headline.render_line(0).text.strip().split("  ")
+            assert columns[1:-1] == [spread] * bool(spread), "it does not come and go with another's width"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 44)])

@@ -72,12 +72,12 @@ async def test_trouble_leaves_room_for_what_it_is_about(operator: StageOperator,
     directory = running(operator)
     fail(directory, cause="worker 2 exited with 1; its last lines: " + "x y " * 200)
     async with opened_run(operator, directory, size) as (app, pilot):
-        told = app.screen.query_one(ProblemPanel)
-        drawn = lambda: [told.render_line(y).text.strip() for y in range(told.size.height)]  # noqa: E731
-        await until(pilot, lambda: told.size.height and "FileNotFoundError" in drawn()[-1])
+        panel = app.screen.query_one(ProblemPanel)
+        drawn = lambda: [panel.render_line(y).text.strip() for y in range(panel.size.height)]  # noqa: E731
+        await until(pilot, lambda: panel.size.height and "FileNotFoundError" in drawn()[-1])
         assert drawn()[0].startswith("✗ worker 2 exited with 1; press l")
         assert "x y" not in " ".join(drawn()), "what is quoted beneath is not said twice"
-        assert told.size.height <= max(3, size[1] // 3)
+        assert panel.size.height <= max(3, size[1] // 3)
         await pilot.press("l")
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: log.size.height and "FileNotFoundError" in shown(log))

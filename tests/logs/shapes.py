@@ -24,9 +24,9 @@ def training(
     clock: str = "02:38:57",
 ) -> str:
     """The line PyTorch/XLA's test utilities print."""
-    told = "" if epoch is None else f" Epoch={epoch}"
+    of_epoch = "" if epoch is None else f" Epoch={epoch}"
     return (
-        f"| Training Device=xla:{device}/{core}{told} Step={step} Loss={loss} Rate={rate}"
+        f"| Training Device=xla:{device}/{core}{of_epoch} Step={step} Loss={loss} Rate={rate}"
         f" GlobalRate={global_rate} Time={clock}"
     )
 

@@ -89,10 +89,12 @@ class TestSummary:
         assert (first.cores, first.samples, first.loss, first.rate) == (2, 4, 6.875, 100.0)
         assert (second.exit_code, str(second.loss), second.rate) == (3, "nan", 258.47)
 
-    @pytest.mark.parametrize(("told", "agree"), [("80.00", True), ("160.00", False)])
-    def test_checks_that_the_rates_add_up(self, told: str, agree: bool) -> None:
+    @pytest.mark.parametrize(("reported", "agree"), [("80.00", True), ("160.00", False)])
+    def test_checks_that_the_rates_add_up(self, reported: str, agree: bool) -> None:
         demux = Demux()
-        end = f"Epoch 1 train end 18:02:10, Epoch Time=0:00:28, Replica Train Samples=9, Reduced GlobalRate={told}"
+        end = (
+            f"Epoch 1 train end 18:02:10, Epoch Time=0:00:28, Replica Train Samples=9, Reduced GlobalRate={reported}"
+        )
         lines = [training(core=0, global_rate="40.00"), training(core=1, global_rate="40.00"), end]
         demux.feed(None, "\n".join(lines).encode() + b"\n")
         summary = summarize(RunFacts("x", is_run=False), demux.snapshot())
@@ -284,9 +286,9 @@ class TestFiles:
 
     def test_what_could_not_be_put_in_place_is_not_left_behind(self, tmp_path: Path) -> None:
         (tmp_path / "report.md").mkdir()
-        with pytest.raises(UsageError, match="cannot write") as told:
+        with pytest.raises(UsageError, match="cannot write") as error:
             write_report(failed_run(), ["md"], tmp_path)
-        assert "--out DIR" in told.value.remedy
+        assert "--out DIR" in error.value.remedy
         assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
 
 
@@ -314,9 +316,9 @@ class TestPlaces:
     def test_another_runs_report_is_replaced_by_force_only(self, name: str, tmp_path: Path) -> None:
         paths = write_report(failed_run(source="out.log:aaaa"), [name], tmp_path, stem="out.log")
         before = [path.read_bytes() for path in paths]
-        with pytest.raises(UsageError, match=r"refusing to replace .*: it is a report of out\.log:aaaa") as told:
+        with pytest.raises(UsageError, match=r"refusing to replace .*: it is a report of out\.log:aaaa") as error:
             write_report(failed_run(source="out.log:bbbb"), [name], tmp_path, stem="out.log")
-        assert "--force" in told.value.remedy
+        assert "--force" in error.value.remedy
         assert [path.read_bytes() for path in paths] == before
         write_report(failed_run(source="out.log:bbbb"), [name], tmp_path, stem="out.log", force=True)
         assert all(source_of_file(path) == "out.log:bbbb" for path in paths)
