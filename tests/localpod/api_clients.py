@@ -29,6 +29,15 @@ POLL_SECONDS = 0.02
 T = TypeVar("T")
 
 
+async def connect_until_closed(address: str, port: int) -> None:
+    """Connect, and wait until the server has closed the connection; one that it has not accepted yet may leak."""
+    reader, writer = await asyncio.open_connection(address, port)
+    writer.write_eof()
+    await reader.read()
+    writer.close()
+    await writer.wait_closed()
+
+
 class Caller:
     """Calls a client's methods by name: the asyncio one as it is, the sync ones on a thread."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 import google.cloud.tpu_v2 as tpu
 import pytest
 from google.api_core import exceptions
 
-from tests.localpod.api_clients import PLACE, TRANSPORTS, Pod, named, node, pod, until
+from tests.localpod.api_clients import PLACE, TRANSPORTS, Pod, connect_until_closed, named, node, pod, until
 
 pytestmark = pytest.mark.timing
 
@@ -74,8 +73,7 @@ async def test_endpoints_are_the_workers_in_order_and_answer_on_their_ports(tran
         assert len(made.network_endpoints) == 2
         for endpoint in made.network_endpoints:
             assert endpoint.access_config.external_ip == endpoint.ip_address
-            with socket.create_connection((endpoint.ip_address, endpoint.port), timeout=5):
-                pass
+            await connect_until_closed(endpoint.ip_address, endpoint.port)
 
 
 async def test_a_node_without_external_addresses_has_none() -> None:

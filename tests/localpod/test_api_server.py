@@ -10,7 +10,7 @@ import sys
 import google.cloud.tpu_v2 as tpu
 import pytest
 
-from tests.localpod.api_clients import PLACE, connected, named, node, serving
+from tests.localpod.api_clients import PLACE, connect_until_closed, connected, named, node, serving
 from tests.localpod.api_hosts import SocketHosts
 from tui.localpod.api.rpc_errors import ApiError
 from tui.localpod.api.server import TpuService
@@ -22,8 +22,7 @@ pytestmark = pytest.mark.timing
 async def test_it_listens_on_127_0_0_1_only(address: str) -> None:
     async with serving() as (service, _):
         for port in (service.grpc_port, service.rest_port):
-            with socket.create_connection(("127.0.0.1", port), timeout=5):
-                pass
+            await connect_until_closed("127.0.0.1", port)
             with pytest.raises(OSError, match=r"refused|assign|unreachable|supported"):
                 socket.create_connection((address, port), timeout=5)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -47,9 +48,10 @@ def agent(tmp_path: Path) -> Iterator[str]:
     nobody_confirms = {**os.environ, "SSH_ASKPASS": "/bin/false"}
     process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL, env=nobody_confirms)
     try:
-        while not Path(path).exists():
-            assert process.poll() is None
-            os.sched_yield()
+        with socket.socket(socket.AF_UNIX) as probe:
+            while probe.connect_ex(path):  # The file exists a moment before the agent listens.
+                assert process.poll() is None
+                os.sched_yield()
         yield path
     finally:
         process.send_signal(signal.SIGTERM)
