@@ -1,4 +1,4 @@
-"""A pod of real OpenSSH servers, with nothing but coreutils, util-linux and sh on their PATH, and its runs' home."""
+"""A pod of real OpenSSH servers with only coreutils, util-linux and sh on their PATH, and the home of its runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BRISK = KeeperTimeouts(drain=0.5, lost_after=3.0, gone_after=2.0, answer=1.0, re
 
 
 class Pod:
-    """Workers and a home."""
+    """Workers, and the home directory of the runs launched on them."""
 
     def __init__(self, workers: Sequence[OpensshWorker], home: Path) -> None:
         self.workers = workers
@@ -76,7 +76,7 @@ class Pod:
         return [path.read_text().strip() for path in found if path.exists()]
 
     def end_runs(self) -> None:
-        """Kill the keepers, every process of the runs, and the supervisors, which would tidy up in the next test."""
+        """Kill keepers, processes of the runs, and supervisors, which would clean up during the next test."""
         for directory in self.kept:
             attendance = directory.keeper_status()
             if attendance.alive and attendance.pid:
@@ -97,7 +97,7 @@ class Pod:
 
 
 def supervisors(runs: Iterable[str]) -> list[int]:
-    """The processes of the worker script that supervise any of these runs."""
+    """Return the processes of worker.sh that supervise any of these runs."""
     wanted, found = {run.encode() for run in runs}, []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -112,6 +112,7 @@ def digest(path: Path) -> str:
 
 
 def over(directory: RunDirectory, seconds: float = 60) -> RunStatus:
+    """Wait until a run is over and its logs are complete, and return its status."""
     until(lambda: status_of(directory).is_whole, seconds)
     return status_of(directory)
 

@@ -1,4 +1,4 @@
-"""The run on machines that came back: new addresses and host keys, the same user name."""
+"""A run on recreated machines: they have new addresses and host keys, and the same user name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tui.runs.health.slice_recovery import _find_ready_slice
 
 
 class Monitor:
-    """The slice as the API reports it, without the user names, which the launch has looked up."""
+    """A monitor of a slice as the API reports it, without the user names, which the launch looked up."""
 
     def __init__(self, slice_: Slice) -> None:
         self.slice = slice_
