@@ -84,7 +84,7 @@ class OpensshWorker:
         )
 
     @property
-    def stranger(self) -> Worker:
+    def untrusted_worker(self) -> Worker:
         """The same worker without a trusted host key."""
         return replace(self.worker, host_keys=())
 

@@ -65,7 +65,7 @@ async def read(rows: AsyncIterator[CheckRow]) -> list[CheckRow]:
 async def test_each_cause_of_a_failed_login_has_a_sentence_of_its_own(sshd: Start) -> None:
     good, denied = sshd(), sshd(extra=["AuthorizedKeysFile none"])
     refused = replace(good.worker, port=free_port())
-    unknown, changed = good.stranger, replace(good.worker, host_keys=(denied.host_key,))
+    unknown, changed = good.untrusted_worker, replace(good.worker, host_keys=(denied.host_key,))
     slice_ = slice_of(good.worker, refused, unknown, changed, denied.worker)
 
     async with Fleet(slice_.workers, good.access()) as fleet:
@@ -109,7 +109,7 @@ async def test_ports_are_open_or_closed_as_seen_from_the_other_worker(
     assert len(rows) == 2 * (len(DEFAULT_PORTS) + 1)
 
 
-async def test_nothing_is_guessed_about_a_worker_that_refuses_the_login(sshd: Start) -> None:
+async def test_no_port_state_is_assumed_for_a_worker_that_refuses_the_login(sshd: Start) -> None:
     worker = sshd()
     slice_ = slice_of(worker.worker, replace(worker.worker, port=free_port()))
 

@@ -104,14 +104,14 @@ def test_a_service_account_logs_in_with_its_number(
     assert pod.call(*own, "exec", "local", "--", "true").code == 0
 
 
-def test_a_user_in_the_settings_wins(pod: LocalPod, own: tuple[str, str]) -> None:
+def test_a_user_in_the_settings_takes_precedence(pod: LocalPod, own: tuple[str, str]) -> None:
     local = pod.call("--profile", "local", "ssh", "local", "--json").document["argv"]
     assert local[local.index("-l") + 1] == getpass.getuser()
     other = pod.call(*own, "--user", "fred", "keys", "add", "local", "--yes")
     assert (other.code, f"uses OS Login, where {ACCOUNT} is {USER}" in other.errors) == (2, True), other.errors
 
 
-def test_without_os_login_the_local_user_name_counts_again(pod: LocalPod, own: tuple[str, str]) -> None:
+def test_without_os_login_the_local_user_name_is_used_again(pod: LocalPod, own: tuple[str, str]) -> None:
     set_metadata(pod, {"enable-oslogin": "FALSE"})
     argv = pod.call(*own, "ssh", "local", "--json").document["argv"]
     set_metadata(pod, {"enable-oslogin": "TRUE"})

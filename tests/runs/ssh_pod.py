@@ -34,17 +34,17 @@ class Pod:
         self.workers = workers
         self.home = home
         self.access = workers[0].access()
-        self.kept: list[RunDirectory] = []
+        self.launched: list[RunDirectory] = []
         self.timeouts = BRISK
         self.look: Preflight | None = None
 
     @property
-    def nouns(self) -> tuple[Worker, ...]:
+    def launch_workers(self) -> tuple[Worker, ...]:
         """The workers for a launch."""
         return tuple(worker.worker for worker in self.workers)
 
     def spec(self, *argv: str, **fields: object) -> LaunchSpec:
-        workers = self.nouns
+        workers = self.launch_workers
         values: dict[str, object] = {"runtime": "none", "grace": 1.0, "lease": 3.0, **fields}
         run = make_run(make_run_id("ssh"), "ssh", argv, workers, env={"MY_TOKEN": SECRET}, **values)
         return LaunchSpec(run, {"MY_TOKEN": SECRET}, self.access, keeper_timeouts=self.timeouts, look=self.look)
@@ -52,7 +52,7 @@ class Pod:
     def launch(self, *argv: str, **fields: object) -> RunDirectory:
         spec = self.spec(*argv, **fields)
         directory = RunDirectory.create(self.home / "runs", spec.run)
-        self.kept.append(directory)
+        self.launched.append(directory)
         start_keeper(directory, spec)
         return directory
 
@@ -77,15 +77,15 @@ class Pod:
 
     def end_runs(self) -> None:
         """Kill keepers, processes of the runs, and supervisors, which would clean up during the next test."""
-        for directory in self.kept:
+        for directory in self.launched:
             attendance = directory.keeper_status()
             if attendance.alive and attendance.pid:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(attendance.pid, signal.SIGKILL)
         found = [tag for worker in self.workers for tag in worker.home.glob(".tpu-tui/runs/*/*/tag")]
-        on_record = (worker.tag for directory in self.kept for worker in status_of(directory).workers)
+        on_record = (worker.tag for directory in self.launched for worker in status_of(directory).workers)
         tags = {*filter(None, (*(tag.read_text().strip() for tag in found), *on_record))}
-        for pid in (*tagged(*tags), *supervisors(directory.id for directory in self.kept)):
+        for pid in (*tagged(*tags), *supervisors(directory.id for directory in self.launched)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

@@ -62,7 +62,7 @@ def test_the_directory_is_private(home: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in made.path.iterdir()} == {0o600}
 
 
-def test_a_run_is_made_once(home: Path) -> None:
+def test_a_run_directory_is_created_only_once(home: Path) -> None:
     RunDirectory.create(home, RUN)
     with pytest.raises(UsageError, match="exists"):
         RunDirectory.create(home, RUN)

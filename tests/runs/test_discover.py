@@ -41,7 +41,7 @@ def seen(pod: Pod, **patience: float) -> Discovery:
 
 def adopted(pod: Pod, runs_home: Path) -> RunDirectory:
     directory = import_run(seen(pod).runs[0], runs_home)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     return directory
 
@@ -242,8 +242,8 @@ def test_attempts_made_before_a_run_was_found_are_mirrored_separately_too(pod: P
         ] * 3
         for index in range(3):
             name = directory.log_path(index).name
-            kept = [(directory.attempt_path(attempt) / name).read_bytes() for attempt in range(2)]
-            assert [*kept, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
+            earlier = [(directory.attempt_path(attempt) / name).read_bytes() for attempt in range(2)]
+            assert [*earlier, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
     asyncio.run(caught_up(pod, imported))
     assert (status_of(imported).state, status_of(imported).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
     assert imported.log_path(1).read_bytes() == b"try 2\n"
@@ -271,4 +271,4 @@ def test_a_run_that_is_over_is_deleted_here_and_on_its_workers_separately(pod: P
     delete_here(directory)
     assert list((pod.home / "runs").iterdir()) == []
     assert [answer.deleted for answer in deleted(pod, directory)] == [True] * 3
-    pod.kept.clear()
+    pod.launched.clear()

@@ -193,7 +193,7 @@ def local_run(pod: Pod, owner: subprocess.Popen[bytes], *argv: str) -> tuple[Run
     profile = save_profile(pod.home, "local", {"project": "local", "local": {"pid": owner.pid, "pod": "a1b2c3"}})
     spec = pod.spec(*argv, profile="local")
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     start_keeper(directory, spec)
     until(lambda: status_of(directory).state is RunState.RUNNING)
     return directory, profile
@@ -219,7 +219,7 @@ def test_the_keeper_of_a_local_pods_run_ends_with_the_pod(pod: Pod, end: str) ->
     assert (directory.path / "keeper.log").read_bytes() == b""
 
 
-def test_a_local_pods_run_is_kept_while_the_pod_lives(pod: Pod) -> None:
+def test_the_keeper_of_a_local_pods_run_stays_while_the_pod_lives(pod: Pod) -> None:
     with subprocess.Popen(["sleep", "1000"]) as owner:
         directory, _ = local_run(pod, owner, "sh", "-c", "sleep 1; echo done")
         status = over(directory)
@@ -251,10 +251,10 @@ def test_a_restart_launches_all_workers_together_and_keeps_the_attempts_separate
     assert (status.state, status.attempt, status.exit_codes) == (RunState.SUCCEEDED, 2, (0, 0, 0))
     for index in range(3):
         name = directory.log_path(index).name
-        kept = [(directory.attempt_path(attempt) / name).read_bytes() for attempt in range(2)]
-        assert [*kept, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
+        earlier = [(directory.attempt_path(attempt) / name).read_bytes() for attempt in range(2)]
+        assert [*earlier, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
         remote = pod.remote(directory, index).parent
-        assert [(remote / "attempts" / str(n) / str(index) / "log").read_bytes() for n in range(2)] == kept
+        assert [(remote / "attempts" / str(n) / str(index) / "log").read_bytes() for n in range(2)] == earlier
     from tui.runs.read.line_reader import LineReader
 
     lines = [(line.worker, line.text) for line in LineReader(directory).poll(final=True)]

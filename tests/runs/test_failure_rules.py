@@ -24,7 +24,7 @@ def test_the_first_failure_is_the_earliest_by_the_workers_clocks_not_by_arrival(
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "person", "state"),
+    ("outcomes", "by_user", "state"),
     [
         ({0: FINE, 1: FINE}, False, RunState.SUCCEEDED),
         ({0: FINE, 1: EARLY}, False, RunState.FAILED),
@@ -34,8 +34,10 @@ def test_the_first_failure_is_the_earliest_by_the_workers_clocks_not_by_arrival(
         ({0: LATE, 1: GONE}, True, RunState.STOPPED),
     ],
 )
-def test_how_a_run_ended(outcomes: dict[int, WorkerOutcome], person: bool, state: RunState) -> None:
-    assert final_state(outcomes, stopped_by_person=person, first=first_failure(outcomes)) is state
+def test_the_final_state_follows_from_the_outcomes_and_a_stop_by_the_user(
+    outcomes: dict[int, WorkerOutcome], by_user: bool, state: RunState
+) -> None:
+    assert final_state(outcomes, stopped_by_person=by_user, first=first_failure(outcomes)) is state
 
 
 def test_a_failure_is_explained_with_its_last_lines() -> None:

@@ -58,7 +58,7 @@ def test_a_worker_frozen_before_it_confirms_a_launch_step_leaves_nothing_on_any_
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_costs_no_byte(proxied: ProxiedPod, kind: str) -> None:
+def test_a_fault_loses_no_byte(proxied: ProxiedPod, kind: str) -> None:
     directory = proxied.running(
         "sh", "-c", 'echo a; while [ ! -e "$HOME/end" ]; do echo on; sleep 0.05; done; echo z'
     )
@@ -74,7 +74,7 @@ def test_a_fault_costs_no_byte(proxied: ProxiedPod, kind: str) -> None:
     proxied.end_runs()
 
 
-def test_a_storm_of_faults_costs_no_byte(proxied: ProxiedPod) -> None:
+def test_a_storm_of_faults_loses_no_byte(proxied: ProxiedPod) -> None:
     struck = storm(proxied, random.Random(11), lines=20_000, seconds=6, pause=0.3)
     assert struck
     proxied.end_runs()
@@ -144,7 +144,7 @@ def test_a_run_can_be_stopped_while_the_local_disk_is_full(small_disk: Path, pod
 def test_a_launch_that_cannot_be_recorded_starts_nothing_and_says_why(small_disk: Path, pod: Pod) -> None:
     spec = pod.spec("sleep", "600")
     directory = RunDirectory.create(small_disk / "runs", spec.run)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     with (directory.path / "events.jsonl").open("ab") as events:
         events.write(b"\n" * (4096 - 700))
     fill(small_disk)

@@ -39,7 +39,7 @@ def pod(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pod]:
 def _synced(pod: Pod, code: Path, *argv: str) -> RunDirectory:
     spec = pod.spec(*argv)
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     start_keeper(
         directory, LaunchSpec(spec.run, spec.env, spec.access, sync=code, keeper_timeouts=spec.keeper_timeouts)
     )
@@ -70,7 +70,7 @@ def test_one_workers_failure_stops_and_restarts_the_gang(pod: Pod) -> None:
 
 
 async def test_many_commands_take_turns_while_another_never_ends(pod: Pod) -> None:
-    async with Fleet(pod.nouns, pod.access) as fleet:
+    async with Fleet(pod.launch_workers, pod.access) as fleet:
         endless = await fleet.process(0, "echo begun; exec sleep 1000")
         assert await endless.stdout.readline() == b"begun\n"
         done = await asyncio.gather(*(fleet.run(0, f"echo {number}") for number in range(12)))

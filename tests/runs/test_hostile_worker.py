@@ -51,7 +51,7 @@ def hostile_answers(worker: OpensshWorker, **answers: str) -> Iterator[None]:
 
 def seen(pod: Pod) -> Discovery:
     async def ask() -> Discovery:
-        async with Fleet(pod.nouns, pod.access) as fleet:
+        async with Fleet(pod.launch_workers, pod.access) as fleet:
             return await discover(fleet, "~/.tpu-tui", slice_name="lab")
 
     return asyncio.run(ask())

@@ -103,7 +103,7 @@ def test_a_run_whose_keeper_was_killed_is_followed_to_its_end(four: Pod, tmp_pat
         row.update(port=worker.port, host_keys=[worker.host_key], user=worker.user)
     (path / "run.json").write_text(json.dumps(record))
     directory = RunDirectory.open(path)
-    four.kept.append(directory)
+    four.launched.append(directory)
     logs = [DATA / "unattended_workers" / str(index) / "log" for index in range(4)]
     for index in range(4):
         shutil.copytree(logs[index].parent, four.remote(directory, index))
@@ -133,7 +133,7 @@ LIVE = json.loads((DATA / "live" / "run.json").read_text())
 
 async def start_with_old_script(pod: Pod) -> None:
     """Launch the recorded live run on every worker with the script and the input that 0.1.0 sent."""
-    async with Fleet(pod.nouns, pod.access) as fleet:
+    async with Fleet(pod.launch_workers, pod.access) as fleet:
         sessions = [await open_old_launch(fleet, index) for index in range(3)]
         for word, after in ((b"go!", "armed"), (b"ok!", "started")):
             for session in sessions:
@@ -175,13 +175,13 @@ def test_a_live_job_of_the_old_script_is_listed_followed_stopped_and_reported(po
     asyncio.run(start_with_old_script(pod))
 
     async def adopt_listed_run() -> RunDirectory:
-        async with Fleet(pod.nouns, pod.access) as fleet:
+        async with Fleet(pod.launch_workers, pod.access) as fleet:
             (run,) = (await discover(fleet, "~/.tpu-tui", slice_name="ssh")).runs
             assert (run.run.id, run.is_alive) == (LIVE["id"], True)
             return import_run(run, pod.home / "runs")
 
     directory = asyncio.run(adopt_listed_run())
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     assert (pod.remote(directory, 2) / "worker.sh").read_bytes().endswith(WORKER_SCRIPT)
     assert asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     until(lambda: is_mirrored(pod, directory, 20))

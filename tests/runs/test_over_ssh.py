@@ -78,7 +78,7 @@ def test_the_job_gets_secrets_that_no_record_shows(pod: Pod) -> None:
     assert f"redis://{MASK}@h/0" in text
     assert SECRET not in text
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     start_keeper(directory, spec)
     assert over(directory).state is RunState.SUCCEEDED
     assert [directory.log_path(index).read_text() for index in range(3)] == [f"{place} {place} {SECRET}\n"] * 3
@@ -296,7 +296,7 @@ def test_synced_code_is_where_the_job_starts(pod: Pod, tmp_path: Path) -> None:
     spec = pod.spec("./job")
     spec = LaunchSpec(spec.run, spec.env, spec.access, sync=code)
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     start_keeper(directory, spec)
     status = over(directory)
     assert status.state is RunState.SUCCEEDED, status.cause
@@ -321,7 +321,7 @@ async def test_a_launch_that_fails_because_of_a_stop_counts_as_stopped(
     (pod.workers[1].home / ".profile").write_text("sleep 1\n")
     spec = pod.spec("sleep", "1000")
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    async with Fleet(pod.nouns, pod.access) as fleet:
+    async with Fleet(pod.launch_workers, pod.access) as fleet:
         starting = AttemptStarter(
             directory, fleet, spec.keeper_timeouts, Leadership(spec.run, fleet), spec=spec, attempt=0
         )
@@ -346,7 +346,7 @@ class _CutGang(Gang):
 async def test_a_launch_whose_session_ended_after_its_checks_opens_another(pod: Pod) -> None:
     spec = replace(pod.spec("sleep", "1000"), look=Preflight())
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    async with Fleet(pod.nouns, pod.access) as fleet:
+    async with Fleet(pod.launch_workers, pod.access) as fleet:
         gang = _CutGang(directory, spec, fleet)
         await gang.run()
         assert set((await query_states(spec.run, fleet)).values()) == {RemoteState.RUNNING}

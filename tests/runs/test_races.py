@@ -53,7 +53,7 @@ def test_a_launch_prevented_by_a_stop_from_another_machine_counts_as_stopped_and
     mark.touch()
 
     async def launch() -> None:
-        async with Fleet(pod.nouns, pod.access) as fleet:
+        async with Fleet(pod.launch_workers, pod.access) as fleet:
             starting = AttemptStarter(
                 directory, fleet, spec.keeper_timeouts, Leadership(spec.run, fleet), spec=spec, attempt=0
             )
@@ -74,7 +74,7 @@ def test_an_attempt_that_another_keeper_has_launched_is_followed(pod: Pod, tmp_p
     own = RunDirectory.create(tmp_path / "runs", other.run)
 
     async def launch() -> None:
-        async with Fleet(pod.nouns, pod.access) as fleet:
+        async with Fleet(pod.launch_workers, pod.access) as fleet:
             starting = AttemptStarter(own, fleet, pod.timeouts, Leadership(own.run, fleet), spec=None, attempt=1)
             assert await starting.launch() is None
 
@@ -108,7 +108,7 @@ def test_a_keeper_whose_directory_is_renamed_while_it_launches_ends_without_an_e
     until(lambda: any(event.get("phase") == "prepare" for event in directory.events()[0]))
     directory.path.rename(directory.path.with_name("renamed"))
     renamed = RunDirectory.open(directory.path.with_name("renamed"))
-    pod.kept.append(renamed)
+    pod.launched.append(renamed)
     unattended(renamed)
     assert "Traceback" not in (renamed.path / "keeper.log").read_text()
     assert not any("fault" in note for note in status_of(renamed).notes)

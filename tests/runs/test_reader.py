@@ -161,7 +161,7 @@ class TestRunReader:
             with pytest.raises(OSError, match="Bad file descriptor"):
                 os.fstat(descriptor)
 
-    def test_a_log_that_is_gone_does_not_hold_up_the_others(self, directory: RunDirectory) -> None:
+    def test_a_missing_log_does_not_delay_the_others(self, directory: RunDirectory) -> None:
         write(directory, 0, training(core=0) + "\n")
         directory.log_path(0).unlink()
         write(directory, 1, training(core=1) + "\n")
@@ -205,7 +205,7 @@ class TestLineReader:
         ]
         assert list(reader.poll()) == []
 
-    def test_the_last_line_without_an_end_comes_when_it_is_final(self, directory: RunDirectory) -> None:
+    def test_the_last_line_without_a_newline_is_given_when_the_log_is_final(self, directory: RunDirectory) -> None:
         write(directory, 0, "one\ntw")
         reader = LineReader(directory)
         assert [line.text for line in reader.poll()] == ["one"]
@@ -218,7 +218,7 @@ class TestLineReader:
         assert [line.text for line in LineReader(directory, workers=[2]).poll()] == ["b", training(core=11)]
         assert [line.text for line in LineReader(directory, core=1).poll()] == [training(core=1)]
 
-    def test_every_byte_of_a_log_comes_out(self, directory: RunDirectory) -> None:
+    def test_every_byte_of_a_log_is_read(self, directory: RunDirectory) -> None:
         data = b"x" * 3_000_000 + b"\n\n\r\n\x00" + generated_log(100, 4) + b"end"
         for start in range(0, len(data), 700_001):
             write(directory, 0, data[start : start + 700_001])

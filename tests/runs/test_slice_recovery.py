@@ -40,5 +40,5 @@ async def test_new_machines_keep_the_user_name_of_os_login() -> None:
     assert run.slice_created == "2026-01-31T18:00:00Z"
 
 
-async def test_a_slice_of_another_size_is_not_the_runs() -> None:
+async def test_a_slice_of_another_size_is_not_used_for_the_run() -> None:
     assert await renewed(Worker(0, external_ip="10.9.9.0")) is None

@@ -25,7 +25,7 @@ Start = Callable[..., OpensshWorker]
 PASSPHRASE = "correct horse"
 
 
-class Person:
+class Prompter:
     """A prompter that gives the passphrases it was made with, one by one, then none."""
 
     def __init__(self, *answers: str) -> None:
@@ -71,27 +71,27 @@ def _encrypted(server: OpensshWorker, tmp_path: Path) -> Path:
     return path
 
 
-async def _logs_in(server: OpensshWorker, access: Access, person: Person | None = None) -> Access:
-    async with Fleet([server.worker], access, prompter=person) as fleet:
+async def _logs_in(server: OpensshWorker, access: Access, prompter: Prompter | None = None) -> Access:
+    async with Fleet([server.worker], access, prompter=prompter) as fleet:
         assert (await fleet.run(0, "true")).ok
         return fleet.access
 
 
 async def test_a_passphrase_is_asked_once_for_all_workers(sshd: Start, tmp_path: Path) -> None:
     servers = [sshd(), sshd()]
-    person = Person(PASSPHRASE)
+    prompter = Prompter(PASSPHRASE)
     access = servers[0].access(identity=str(_encrypted(servers[0], tmp_path)))
-    async with Fleet([server.worker for server in servers], access, prompter=person) as fleet:
+    async with Fleet([server.worker for server in servers], access, prompter=prompter) as fleet:
         rows = [row async for row in fleet.run_all([0, 1], "true")]
     assert len(rows) == 2
-    assert len(person.questions) == 1
+    assert len(prompter.questions) == 1
 
 
 async def test_a_wrong_passphrase_is_asked_again(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
-    person = Person("wrong", PASSPHRASE)
-    await _logs_in(server, server.access(identity=str(_encrypted(server, tmp_path))), person)
-    assert len(person.questions) == 2
+    prompter = Prompter("wrong", PASSPHRASE)
+    await _logs_in(server, server.access(identity=str(_encrypted(server, tmp_path))), prompter)
+    assert len(prompter.questions) == 2
 
 
 async def test_without_a_prompter_the_error_names_ssh_add(sshd: Start, tmp_path: Path) -> None:
@@ -103,19 +103,21 @@ async def test_without_a_prompter_the_error_names_ssh_add(sshd: Start, tmp_path:
     assert caught.value.remedy == f"ssh-add {path}"
 
 
-async def test_a_locked_default_key_is_opened_only_when_the_others_were_refused(sshd: Start, tmp_path: Path) -> None:
+async def test_an_encrypted_default_key_is_decrypted_only_when_the_others_were_refused(
+    sshd: Start, tmp_path: Path
+) -> None:
     server = sshd()
     make_key(tmp_path / "other_key")
     locked = str(_encrypted(server, tmp_path))
     access = server.access(identity=None, identities=(str(tmp_path / "other_key"), locked))
-    person = Person(PASSPHRASE)
-    await _logs_in(server, access, person)
-    assert len(person.questions) == 1
+    prompter = Prompter(PASSPHRASE)
+    await _logs_in(server, access, prompter)
+    assert len(prompter.questions) == 1
     with pytest.raises(SshError) as caught:
         await _logs_in(server, access)
     assert caught.value.reason is Reason.DENIED
     assert f"ssh-add {locked}" in caught.value.remedy
-    untouched = Person(PASSPHRASE)
+    untouched = Prompter(PASSPHRASE)
     await _logs_in(server, server.access(identity=None, identities=(str(server.identity), locked)), untouched)
     assert not untouched.questions
 
@@ -125,11 +127,11 @@ async def test_a_user_who_declines_is_asked_only_once_for_a_whole_pod(sshd: Star
     make_key(tmp_path / "other_key")
     locked = str(_encrypted(servers[0], tmp_path))
     access = servers[0].access(identity=None, identities=(str(tmp_path / "other_key"), locked))
-    person = Person()
-    async with Fleet([server.worker for server in servers], access, prompter=person) as fleet:
+    prompter = Prompter()
+    async with Fleet([server.worker for server in servers], access, prompter=prompter) as fleet:
         rows = [row async for row in fleet.run_all(range(3), "true")]
         assert [row.reason for row in rows if isinstance(row, SshError)] == [Reason.DENIED] * 3
-        assert len(person.questions) == 1
+        assert len(prompter.questions) == 1
 
 
 async def test_one_passphrase_is_enough_for_all_workers_that_denied_the_login(sshd: Start, tmp_path: Path) -> None:
@@ -137,17 +139,17 @@ async def test_one_passphrase_is_enough_for_all_workers_that_denied_the_login(ss
     make_key(tmp_path / "other_key")
     locked = str(_encrypted(servers[0], tmp_path))
     access = servers[0].access(identity=None, identities=(str(tmp_path / "other_key"), locked))
-    person = Person(PASSPHRASE)
-    async with Fleet([server.worker for server in servers], access, prompter=person) as fleet:
+    prompter = Prompter(PASSPHRASE)
+    async with Fleet([server.worker for server in servers], access, prompter=prompter) as fleet:
         rows = [row async for row in fleet.run_all(range(3), "true")]
     assert not [row for row in rows if isinstance(row, SshError)]
-    assert len(person.questions) == 1
+    assert len(prompter.questions) == 1
 
 
 async def test_decrypted_keys_are_passed_as_json_and_need_no_prompt(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     path = _encrypted(server, tmp_path)
-    opened = await _logs_in(server, server.access(identity=str(path)), Person(PASSPHRASE))
+    opened = await _logs_in(server, server.access(identity=str(path)), Prompter(PASSPHRASE))
     path.unlink()
     handed = Access.from_json(json.loads(json.dumps(opened.to_json())))
     assert handed == opened
@@ -157,7 +159,7 @@ async def test_decrypted_keys_are_passed_as_json_and_need_no_prompt(sshd: Start,
 async def test_unlock_decrypts_keys_without_a_worker(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     path = _encrypted(server, tmp_path)
-    opened = await unlock(server.access(identity=str(path)), Person(PASSPHRASE))
+    opened = await unlock(server.access(identity=str(path)), Prompter(PASSPHRASE))
     await _logs_in(server, opened)
 
 
@@ -169,7 +171,7 @@ async def test_private_keys_appear_in_no_repr(sshd: Start) -> None:
     assert "PRIVATE" not in repr(opened.client_keys)
 
 
-async def test_the_agent_is_asked_first(sshd: Start, tmp_path: Path, agent: str) -> None:
+async def test_the_agent_is_used_first(sshd: Start, tmp_path: Path, agent: str) -> None:
     server = sshd()
     _add(agent, server.identity)
     await _logs_in(server, server.access(identity=None, agent=agent))
@@ -283,19 +285,19 @@ async def _asking(instruction: str, prompts: list[tuple[str, bool]], *answers: s
 
 
 async def test_a_one_time_code_is_asked_for() -> None:
-    person = Person("123456")
+    prompter = Prompter("123456")
     async with (
         _asking("", [("Code \x1b[31m:", False)], "123456") as worker,
-        Fleet([worker], Access(user="me"), prompter=person) as fleet,
+        Fleet([worker], Access(user="me"), prompter=prompter) as fleet,
     ):
         assert (await fleet.run(0, "x")).stdout == b"done"
-    assert len(person.questions) == 1
-    assert "\x1b" not in person.questions[0]
+    assert len(prompter.questions) == 1
+    assert "\x1b" not in prompter.questions[0]
 
 
 async def test_the_servers_reason_for_refusing_a_login_is_quoted() -> None:
     why = "Account locked due to 3 failed logins"
-    async with _asking(f"{why}\n", []) as worker, Fleet([worker], Access(user="me"), prompter=Person()) as fleet:
+    async with _asking(f"{why}\n", []) as worker, Fleet([worker], Access(user="me"), prompter=Prompter()) as fleet:
         with pytest.raises(SshError, match=why):
             await fleet.run(0, "x")
 

@@ -23,7 +23,7 @@ from tui.ssh.keys.known_hosts import add_known_host
 Start = Callable[..., OpensshWorker]
 
 
-class Person:
+class Prompter:
     """A prompter that answers questions about host keys and records them."""
 
     def __init__(self, answer: bool) -> None:
@@ -47,11 +47,11 @@ def _fingerprint(line: str) -> str:
 
 
 async def _login(
-    server: OpensshWorker, *, vouched: bool = False, person: Person | None = None, **access: object
+    server: OpensshWorker, *, vouched: bool = False, prompter: Prompter | None = None, **access: object
 ) -> None:
-    worker = server.worker if vouched else server.stranger
+    worker = server.worker if vouched else server.untrusted_worker
     alias = access.pop("alias", None)
-    async with Fleet([replace(worker, host_key_alias=alias)], server.access(**access), prompter=person) as fleet:
+    async with Fleet([replace(worker, host_key_alias=alias)], server.access(**access), prompter=prompter) as fleet:
         assert (await fleet.run(0, "true")).ok
 
 
@@ -142,14 +142,14 @@ async def test_a_changed_key_is_always_refused_and_the_old_line_is_named(
     server = sshd()
     old = make_key(tmp_path / "old", kind)
     files = _file(tmp_path / "k", "# mine", f"[127.0.0.1]:{server.port} {old}")
-    person = Person(True)
-    error = await _refused(server, known_hosts=files, host_keys=policy, person=person)
+    prompter = Prompter(True)
+    error = await _refused(server, known_hosts=files, host_keys=policy, prompter=prompter)
     assert error.reason is Reason.HOST_KEY_CHANGED
     assert _fingerprint(server.host_key) in error.why
     assert _fingerprint(old) in error.why
     assert f"{files[0]} line 2" in error.remedy
     assert f"ssh-keygen -R '[127.0.0.1]:{server.port}'" in error.remedy
-    assert not person.questions
+    assert not prompter.questions
 
 
 async def test_a_revoked_key_is_refused(sshd: Start, tmp_path: Path) -> None:
@@ -181,18 +181,18 @@ async def test_accept_new_stores_the_key_once_and_privately(sshd: Start) -> None
 
 async def test_the_user_is_shown_the_fingerprint_and_a_yes_is_saved(sshd: Start) -> None:
     server = sshd()
-    person = Person(True)
-    await _login(server, person=person)
-    assert [(key_type, text) for _, key_type, text in person.questions] == [
+    prompter = Prompter(True)
+    await _login(server, prompter=prompter)
+    assert [(key_type, text) for _, key_type, text in prompter.questions] == [
         ("ssh-ed25519", _fingerprint(server.host_key))
     ]
-    await _login(server, person=person)
-    assert len(person.questions) == 1
+    await _login(server, prompter=prompter)
+    assert len(prompter.questions) == 1
 
 
 async def test_a_key_that_the_user_declines_stays_unknown(sshd: Start) -> None:
     server = sshd()
-    assert (await _refused(server, person=Person(False))).reason is Reason.HOST_KEY_UNKNOWN
+    assert (await _refused(server, prompter=Prompter(False))).reason is Reason.HOST_KEY_UNKNOWN
     assert (await _refused(server)).reason is Reason.HOST_KEY_UNKNOWN
 
 
@@ -232,10 +232,12 @@ def test_several_processes_store_keys_without_torn_or_duplicate_lines(tmp_path: 
 
 async def test_the_user_is_asked_about_each_unknown_worker(sshd: Start) -> None:
     servers = [sshd() for _ in range(3)]
-    person = Person(True)
-    async with Fleet([server.stranger for server in servers], servers[0].access(), prompter=person) as fleet:
+    prompter = Prompter(True)
+    async with Fleet(
+        [server.untrusted_worker for server in servers], servers[0].access(), prompter=prompter
+    ) as fleet:
         await asyncio.gather(*(fleet.connect(index) for index in range(3)))
-    assert {text for _, _, text in person.questions} == {_fingerprint(server.host_key) for server in servers}
+    assert {text for _, _, text in prompter.questions} == {_fingerprint(server.host_key) for server in servers}
 
 
 async def test_unknown_hosts_are_those_that_neither_the_api_nor_a_file_knows(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ async def test_a_name_that_does_not_resolve_is_reported() -> None:
     assert (reach.stage, error.reason) == ("name", Reason.NAME)
 
 
-async def test_silence_to_the_first_packet_is_a_firewall() -> None:
+async def test_silence_to_the_first_packet_is_reported_as_a_firewall() -> None:
     with silent_port() as port:
         reach, error = await _reach("127.0.0.1", port, connect_timeout=0.5)
     assert (reach.stage, error.reason) == ("connect", Reason.TIMED_OUT)
@@ -214,11 +214,11 @@ async def test_a_server_without_a_supported_host_key_is_not_reported_as_a_broken
 
 async def test_a_host_key_problem_is_reported_as_such(sshd: Start) -> None:
     server = sshd()
-    async with Fleet([server.stranger], server.access()) as fleet:
+    async with Fleet([server.untrusted_worker], server.access()) as fleet:
         assert (await fleet.try_login(0)).stage == "host_key"
 
 
-async def test_an_old_server_with_other_algorithms_still_accepts_a_login(sshd: Start) -> None:
+async def test_a_server_with_old_algorithms_only_still_accepts_a_login(sshd: Start) -> None:
     server = sshd(extra=["KexAlgorithms diffie-hellman-group14-sha256", "Ciphers aes128-ctr", "MACs hmac-sha2-256"])
     async with Fleet([server.worker], server.access()) as fleet:
         assert (await fleet.run(0, "true")).ok

@@ -11,7 +11,7 @@ from tui.ssh.transport.paused_timeout import PromptClock, wait_for
 pytestmark = [pytest.mark.timing, pytest.mark.py310]
 
 
-class Person:
+class Prompter:
     """A prompter that answers once `answering` is set."""
 
     def __init__(self) -> None:
@@ -45,15 +45,15 @@ async def test_work_that_takes_too_long_is_cancelled() -> None:
             cancelled.set()
 
     with pytest.raises(asyncio.TimeoutError):
-        await wait_for(0.05, work(), PromptClock(Person()))
+        await wait_for(0.05, work(), PromptClock(Prompter()))
     assert cancelled.is_set()
 
 
 @pytest.mark.parametrize("kind", ["secret", "trust"])
 async def test_the_time_limit_does_not_run_while_the_user_is_asked(kind: str) -> None:
-    person = Person()
-    clock = PromptClock(person)
-    asyncio.get_running_loop().call_later(1.0, person.answering.set)
+    prompter = Prompter()
+    clock = PromptClock(prompter)
+    asyncio.get_running_loop().call_later(1.0, prompter.answering.set)
 
     async def work() -> object:
         return await (clock.secret("passphrase") if kind == "secret" else clock.trust("0", "ed25519", "SHA256:x"))
