@@ -12,7 +12,7 @@ from tests.sshd import sshd, sshd_pool
 
 __all__ = ["sshd", "sshd_pool"]
 
-# A loaded machine makes no randomised test fail.
+# A loaded machine must not make randomised tests fail.
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("ci", max_examples=40, **_PATIENT)
 settings.register_profile("nightly", max_examples=400, **_PATIENT)
@@ -28,9 +28,9 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Distribute tests that wait one by one, and all others by file; begin with the files that share fixtures.
+    """Distribute tests marked `timing` one by one, all others by file; begin with files that share module fixtures.
 
-    The fixture of a module is made once that way, and the tests that depend on it keep their order.
+    Each module fixture is then made once, and the tests that depend on it keep their order.
     """
     shared = {item.path for item in items if _uses_a_fixture_of_its_module(item)}
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Usage: flaky.sh ROUNDS COMMAND... Repeats a command beside two busy loops until a round fails.
+# Usage: flaky.sh ROUNDS COMMAND... Repeats a command while two busy loops run, until a round fails.
 set -eu
 rounds=$1
 shift

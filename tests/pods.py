@@ -71,7 +71,7 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = DEAD
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process lives; a zombie does not."""
+    """Return whether a process is alive; a zombie is not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -100,14 +100,14 @@ def pod_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest_asyncio.fixture
 async def local_pod(pod_home: Path) -> AsyncIterator[LocalPod]:
-    """A pod of four workers with a core each, slice `local`."""
+    """Run a pod of four workers with one core each, slice `local`."""
     async with running_pod(pod_home, workers=4) as pod:
         yield pod
 
 
 @pytest_asyncio.fixture
 async def small_pod(pod_home: Path) -> AsyncIterator[LocalPod]:
-    """A pod of one worker with two cores, slice `local`."""
+    """Run a pod of one worker with two cores, slice `local`."""
     async with running_pod(pod_home, workers=1, cores=2) as pod:
         yield pod
 
@@ -151,7 +151,7 @@ def start_pod_process(home: Path, workers: int = 1, cores: int = 1, slices: int 
 
 @contextlib.contextmanager
 def pod_process_in(home: Path, workers: int = 1, cores: int = 1, slices: int = 1) -> Iterator[PodProcess]:
-    """Start `local up` in a process of its own, and end it with the context."""
+    """Start `local up` in a process of its own, and end the process with the context."""
     pod = start_pod_process(home, workers, cores, slices)
     try:
         yield pod
@@ -163,6 +163,6 @@ def pod_process_in(home: Path, workers: int = 1, cores: int = 1, slices: int = 1
 
 @pytest.fixture
 def pod_process(pod_home: Path) -> Iterator[PodProcess]:
-    """A pod of four workers as another terminal's `local up` would run it, for tests of commands."""
+    """Run a pod of four workers in a process of its own, as `local up` in another terminal does."""
     with pod_process_in(pod_home, workers=4) as pod:
         yield pod

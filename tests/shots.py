@@ -29,7 +29,7 @@ FAILURE = ("--steps", "300", "--interval", "0.1", "--straggler", "1", "--crash-a
 """The rehearsal of a run whose worker 2 fails, with a slow core 1."""
 
 
-async def trained(operator: Operator, directory: RunDirectory) -> None:
+async def wait_for_steps(operator: Operator, directory: RunDirectory) -> None:
     """Wait until every core has printed enough steps."""
     while True:
         snapshot = await operator.logs.snapshot(directory)
@@ -40,8 +40,8 @@ async def trained(operator: Operator, directory: RunDirectory) -> None:
         await asyncio.sleep(LOOK_INTERVAL)
 
 
-async def ended(operator: Operator, directory: RunDirectory) -> None:
-    """Wait until the run has ended."""
+async def wait_for_end(operator: Operator, directory: RunDirectory) -> None:
+    """Wait until the run has wait_for_end."""
     while True:
         if operator.runs.status_of(directory).state.is_over:
             return
@@ -60,12 +60,12 @@ async def show(operator: Operator, run: RunDirectory | None, pictures: dict[str,
 
 
 async def take(pod: dict[str, Any], directory: Path) -> None:
-    """Train until there is something to see and take the screens of the run, the pod and a launch; then a failure."""
+    """Take pictures of a training run, the pod and a launch form, then of a failed run."""
     operator = Operator(load({"profile": LOCAL_PROFILE}))
     slice_ = await operator.slices.get(pod["slices"][0])
     request = LaunchRequest(slice_, JobOptions(tuple(demo.train_command(pod)), runtime="cpu"), name="resnet")
     run = await operator.launches.start(await operator.launches.plan(request))
-    await trained(operator, run)
+    await wait_for_steps(operator, run)
     await show(operator, run, {"run": "", "pod": "escape", "launch": "n"}, directory)
     operator = Operator(load({"profile": LOCAL_PROFILE}))
     async for answer in operator.runs.stop(run, grace=5.0):
@@ -73,12 +73,12 @@ async def take(pod: dict[str, Any], directory: Path) -> None:
     rehearsal = (*demo.rehearsal_command(), *FAILURE)
     request = LaunchRequest(slice_, JobOptions(rehearsal, runtime="cpu"), name="resnet", look=False)
     run = await operator.launches.start(await operator.launches.plan(request))
-    await ended(operator, run)
+    await wait_for_end(operator, run)
     await show(operator, run, {"failure": ""}, directory)
 
 
 def main() -> int:
-    """Start a pod, take the pictures, leave nothing behind."""
+    """Start a pod, take the pictures and remove the pod."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
     directory = parser.parse_args().directory.absolute()

@@ -1,4 +1,4 @@
-"""Run real OpenSSH servers on loopback, which tests log in to as workers."""
+"""Real OpenSSH servers on loopback, to which tests log in as workers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ needs_sshd = pytest.mark.skipif(bool(MISSING), reason=MISSING or "an OpenSSH ser
 
 @contextlib.contextmanager
 def silent_port() -> Iterator[int]:
-    """A port with a full backlog: Linux drops further packets silently, as a firewall does."""
+    """Yield a port with a full backlog: Linux drops further packets silently, as a firewall does."""
     with socket.socket() as listener, socket.socket() as filler, socket.socket() as second:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -84,7 +84,7 @@ class OpensshWorker:
         )
 
     @property
-    def stranger(self) -> Worker:
+    def untrusted_worker(self) -> Worker:
         """The same worker without a trusted host key."""
         return replace(self.worker, host_keys=())
 
@@ -147,7 +147,7 @@ class OpensshWorker:
         self.process = None
 
     def _cut_all(self, listener: subprocess.Popen[bytes]) -> None:
-        """Stop the listener, so that no connection is accepted just now, and kill its connections."""
+        """Suspend the listener, so that it accepts no connection meanwhile, and kill its connections."""
         listener.send_signal(signal.SIGSTOP)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(listener.pid, os.WUNTRACED)
@@ -157,12 +157,12 @@ class OpensshWorker:
         """Undo what a test did to connections, home, log and files; start the server if it does not run."""
         if self.process is not None and self.process.poll() is None:
             self._cut_all(self.process)
-            _wait_for(lambda: not self.connections(), "an end of all connections")
+            _wait_for(lambda: not self.connections(), "all connections have ended")
         else:
             self.process = None
         for path in self.root.iterdir():
             if path.is_dir() and not path.is_symlink() and path.name != "bin":
-                _wait_for(lambda directory=path: _is_removed(directory), f"the removal of {path}")
+                _wait_for(lambda directory=path: _is_removed(directory), f"{path} is removed")
             elif path.name not in (*self.files, "bin", "sshd.log"):
                 path.unlink()
         self.home.mkdir()
@@ -193,7 +193,7 @@ def end_processes(servers: Sequence[OpensshWorker]) -> None:
                 os.kill(pid, signal.SIGKILL)
         return not pids
 
-    _wait_for(is_over, "an end of all processes")
+    _wait_for(is_over, "all processes have ended")
 
 
 def _has_any(process: Path, marks: set[bytes]) -> bool:
@@ -206,12 +206,12 @@ def _has_any(process: Path, marks: set[bytes]) -> bool:
 def _wait_for(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not condition():
-        assert time.monotonic() < deadline, f"no sign of {what} within {START_SECONDS:.0f} s"
+        assert time.monotonic() < deadline, f"not within {START_SECONDS:.0f} s: {what}"
         time.sleep(0.005)
 
 
 def _is_removed(directory: Path) -> bool:
-    """Remove a directory; a dying process may still write into it, then it is not gone yet."""
+    """Remove a directory and return whether it is gone; a dying process may still write into it."""
     shutil.rmtree(directory, ignore_errors=True)
     return not directory.exists()
 
@@ -224,7 +224,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _is_sshd(pid: int) -> bool:
-    """Return whether a process is a living sshd, and not a command that it runs."""
+    """Return whether a process is a live sshd rather than a command that sshd runs."""
     try:
         name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
     except OSError:
@@ -241,7 +241,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> str:
     """Write a key pair with ssh-keygen and return the public line."""
-    size = ("-b", "2048") if kind == "rsa" else ()  # a larger one takes seconds
+    size = ("-b", "2048") if kind == "rsa" else ()  # a larger key takes seconds to make
     command = ["ssh-keygen", "-q", "-t", kind, *size, "-N", passphrase, "-C", "test", "-f", str(path)]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     return path.with_name(path.name + ".pub").read_text().strip()
@@ -355,7 +355,7 @@ def openssh_worker(
 
 
 class SshdPool:
-    """Running servers without special options, which the tests of one process reuse; one client key fits all."""
+    """Running servers without special options that the tests of one process reuse; all accept the same client key."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -364,7 +364,7 @@ class SshdPool:
 
     @contextlib.contextmanager
     def lend(self) -> Iterator[Callable[..., OpensshWorker]]:
-        """Yield a function that starts servers, or takes idle ones, for one test."""
+        """Yield a function that starts servers, or reuses idle ones, for one test."""
         taken: list[tuple[OpensshWorker, object, list[OpensshWorker]]] = []
         count = 0
 
@@ -384,7 +384,7 @@ class SshdPool:
         end_processes([server for server, _, _ in taken])
         for server, process, idle in taken:
             if server.process is not process:
-                server.stop()  # a test that started it anew may have given it another host key
+                server.stop()  # a test that restarted the server may have changed its host key
             server.restore()
             idle.append(server)
 
@@ -395,7 +395,7 @@ class SshdPool:
 
 @pytest.fixture(scope="session")
 def sshd_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdPool]:
-    """Servers for the tests of this process."""
+    """Yield the pool of servers for the tests of this process."""
     pool = SshdPool(tmp_path_factory.mktemp("sshd"))
     yield pool
     pool.close()

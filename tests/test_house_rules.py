@@ -25,7 +25,7 @@ MODULES = {
 
 @functools.cache
 def trees() -> dict[str, ast.Module]:
-    """Return the syntax tree of every module, which only the process that runs a rule parses."""
+    """Return the syntax tree of every module; only processes that run a rule parse the modules."""
     return {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 
 
@@ -39,7 +39,7 @@ BANNED_WORDS = re.compile(r"\b(told|tells|somebody|nobody|whoever|of ours|heed)\
 OWN = ("self", "cls")
 
 LOCAL_IMPORTS_ALLOWED = re.compile(r"tui\.cli|tui\.commands\..*|.*\._compat_\w+")
-"""A command loads only what it needs; elsewhere a local import hides the graph."""
+"""A command loads only what it needs; elsewhere a local import hides the dependency graph."""
 LOCAL_IMPORTS: dict[str, str] = {
     "tui.runs.keeper.__main__": "only a run with --on-end report writes reports; loaded before the keeper answers",
     "tui.runs.launch.gang": "only a launch that checks its workers loads the checks, before its keeper answers",
@@ -77,7 +77,7 @@ def imported(node: ast.stmt) -> Iterator[str]:
 
 
 def identifiers(tree: ast.Module) -> Iterator[str]:
-    """Yield every name that a module gives: definitions, arguments, variables, attributes; in snake case."""
+    """Yield every name that a module defines (functions, classes, arguments, variables, attributes) in snake case."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
@@ -199,7 +199,7 @@ def test_modules_of_the_project_are_imported_at_the_top() -> None:
 
 
 def test_time_limits_lose_no_cancellation() -> None:
-    """`tui.aio.timeouts` says why `asyncio.wait_for` does."""
+    """`asyncio.wait_for` can lose a cancellation; `tui.aio.timeouts` explains why."""
     calls = {
         name
         for name, tree in trees().items()

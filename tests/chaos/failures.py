@@ -61,7 +61,7 @@ def fail(pod: Pod, failure: Failure, victim: int, tree: Path) -> None:
     with failure.sabotage(pod, victim):
         spec = replace(pod.spec(*failure.argv, **failure.run), **failure.spec)
         directory = RunDirectory.create(pod.home / "runs", spec.run)
-        pod.kept.append(directory)
+        pod.launched.append(directory)
         start_keeper(directory, replace(spec, sync=tree) if failure.sync else spec)
         failure.strike(pod, victim, directory)
         until(lambda: phase_seen(directory, failure.phase, "failed", victim), 90)
@@ -155,7 +155,7 @@ def occupied(pod: Pod, victim: int) -> Iterator[None]:
     lone = Pod([pod.workers[victim]], pod.home)
     spec = replace(lone.spec("sleep", "1000"), keeper_timeouts=pod.timeouts)
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     start_keeper(directory, spec)
     until(lambda: phase_seen(directory, "confirm", "done"))
     try:

@@ -205,7 +205,7 @@ def kill_a_command(pod: Pod, rng: random.Random, tally: Tally, *, span: float) -
             pod.remote(directory, index).exists() for index in range(len(pod.workers))
         )
         return
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     until(lambda: status_of(directory).state is not RunState.PREPARING, DEADLINE)
     assert status_of(directory).state is RunState.RUNNING, status_of(directory).cause
     tally.running += 1

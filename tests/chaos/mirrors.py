@@ -53,7 +53,7 @@ class ProxiedPod(Pod):
         self.replacing = threading.Lock()
 
     @property
-    def nouns(self) -> tuple[Worker, ...]:
+    def launch_workers(self) -> tuple[Worker, ...]:
         return tuple(
             replace(worker.worker, port=proxy.port) for worker, proxy in zip(self.workers, self.proxies, strict=True)
         )

@@ -92,12 +92,12 @@ class Race:
         """The run found by another machine, without a keeper of its own yet."""
 
         async def ask() -> None:
-            async with Fleet(self.pod.nouns, self.pod.access) as fleet:
+            async with Fleet(self.pod.launch_workers, self.pod.access) as fleet:
                 runs = (await discover(fleet, self.here.run.run_root)).runs
             for found in runs:
                 if found.run.id == self.here.id:
                     self.there = import_run(found, self.elsewhere)
-                    self.pod.kept.append(self.there)
+                    self.pod.launched.append(self.there)
 
         asyncio.run(ask())
 

@@ -1,4 +1,4 @@
-"""What a launch is looked at for, through the operator that the commands and the console use."""
+"""Checks before a launch, over the connections that the commands and the console use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLENTY = {"load_per_cpu": 1000.0, "disk_free_gib": 0.0, "disk_full_gib": 0.0, "m
 
 @pytest.fixture
 async def reach(tmp_path: Path) -> AsyncIterator[Callable[[OpensshWorker], Connections]]:
-    """Connections that logs in with the test servers' key."""
+    """Yield a function that makes connections which log in with the test servers' key; close them."""
     made: list[Connections] = []
 
     class Known(Connections):
@@ -63,7 +63,7 @@ async def rows_of(connections: Connections, slice_: Slice, *argv: str, **fields:
 
 
 def make_venv(worker: OpensshWorker, path: str, **versions: str) -> None:
-    """A virtual environment as far as a launch is concerned: an interpreter of its own, with these distributions."""
+    """Make a virtual environment as a launch sees one: an interpreter of its own with these distributions."""
     install_python(worker, **versions)
     programs = worker.home / path / "bin"
     programs.mkdir(parents=True)
@@ -71,7 +71,7 @@ def make_venv(worker: OpensshWorker, path: str, **versions: str) -> None:
     (programs / "python3").symlink_to("python")
 
 
-async def test_a_launch_that_can_work_has_nothing_against_it(
+async def test_a_launch_that_can_work_has_no_row_that_hinders_it(
     sshd: Start, reach: Callable[[OpensshWorker], Connections]
 ) -> None:
     workers = [sshd(environment=NO_CHIPS) for _ in range(3)]
@@ -98,7 +98,7 @@ async def test_workers_and_buckets_are_reported_together(
     }
 
 
-async def test_the_environment_that_the_run_will_have_is_asked_for_its_versions(
+async def test_versions_are_read_from_the_environment_that_the_run_will_have(
     sshd: Start, reach: Callable[[OpensshWorker], Connections]
 ) -> None:
     workers = [sshd(bare=True, environment=NO_CHIPS) for _ in range(3)]
@@ -130,7 +130,7 @@ async def test_the_error_of_a_missing_environment_is_quoted(
 
 
 @pytest.mark.parametrize(
-    ("program", "fields", "asked"),
+    ("program", "fields", "is_queried"),
     [
         ("python3", {}, False),
         ("/opt/job", {}, False),
@@ -144,12 +144,12 @@ async def test_the_error_of_a_missing_environment_is_quoted(
         (".venv/bin/python", {"sync": Path()}, False),
     ],
 )
-def test_an_interpreter_is_asked_where_it_is_named_and_there_before_the_code_comes(
-    program: str, fields: dict[str, object], asked: bool
+def test_an_interpreter_is_queried_if_it_is_named_and_exists_before_the_code_is_synced(
+    program: str, fields: dict[str, object], is_queried: bool
 ) -> None:
     request = make_request(Slice("lab"), (program, "train.py"), **fields)
 
-    assert wants_versions(request) == asked
+    assert wants_versions(request) == is_queried
 
 
 async def test_a_version_of_a_megabyte_with_markup_and_escapes_is_harmless(

@@ -33,7 +33,7 @@ def test_a_range_begins_and_ends_as_it_is_written() -> None:
 
 
 @needs_store
-async def test_a_shard_that_is_not_there_is_named_before_the_launch(tmp_path: Path) -> None:
+async def test_a_missing_shard_is_named_before_the_launch(tmp_path: Path) -> None:
     server = Bucket(tmp_path / "store", name="shards", location="EUROPE-WEST4")
     await server.start(os.environ)
     buckets = Buckets(Settings(home=tmp_path, endpoints={"storage": server.endpoint}), patience=5)

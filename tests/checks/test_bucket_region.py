@@ -35,7 +35,7 @@ POD = Slice("pod", zone="europe-west4-a")
         ("US", (), None, "unknown"),
     ],
 )
-def test_a_bucket_belongs_where_the_slice_is(
+def test_a_bucket_belongs_in_the_region_of_the_slice(
     location: str, regions: tuple[str, ...], zone: str | None, status: str
 ) -> None:
     row = region_row("data", BucketPlace(location, regions), Slice("pod", zone=zone))
@@ -76,7 +76,7 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(home=tmp_path)
 
 
-async def test_without_a_bucket_nothing_is_asked(settings: Settings) -> None:
+async def test_without_a_bucket_no_request_is_sent(settings: Settings) -> None:
     assert await check_launch(["python", "train.py"], {}, POD, Buckets(settings)) == []
 
 

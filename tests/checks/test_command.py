@@ -1,4 +1,4 @@
-"""`tpu-tui check` as a person sees it."""
+"""`tpu-tui check` as a user runs it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Start = Callable[..., OpensshWorker]
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """A terminal of 80 columns, and a home whose limits no machine exceeds."""
+    """Return a terminal of 80 columns with a home whose limits no machine exceeds."""
     home = tmp_path / "home"
     (home / "profiles").mkdir(parents=True)
     limits = "load_per_cpu = 1000\ndisk_free_gib = 0\ndisk_full_gib = 0\nmemory_free_share = 0\n"
@@ -30,7 +30,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def options(tmp_path: Path, *workers: OpensshWorker, extra: str = "") -> tuple[str, ...]:
-    """What leads to these workers: a hosts file, the key, and their host keys."""
+    """Return the options for these workers: a hosts file, the key, and their host keys."""
     hosts, known = tmp_path / "lab.txt", tmp_path / "known"
     hosts.write_text("".join(f"root@{worker.host}:{worker.port}\n" for worker in workers) + extra)
     known.write_text("".join(f"[{worker.host}]:{worker.port} {worker.host_key}\n" for worker in workers))
@@ -60,7 +60,7 @@ def test_text_is_readable_at_80_columns_the_worst_first(shell: Shell, sshd: Star
     assert any(line.startswith("pass  disk         workers 0-2") for line in lines)
 
 
-def test_a_finding_is_one_line_where_it_is_piped(shell: Shell, sshd: Start, tmp_path: Path) -> None:
+def test_a_finding_is_one_line_if_the_output_is_piped(shell: Shell, sshd: Start, tmp_path: Path) -> None:
     where = options(tmp_path, sshd(bare=True), extra=f"root@127.0.0.1:{free_port()}\n")
     del shell.environ["COLUMNS"]
     answer = shell.run(*where, "check", "lab")
@@ -87,7 +87,7 @@ def test_the_document_has_every_row_and_0_means_that_nothing_failed(
     assert all(list(row) == names for row in answer.document["checks"])
 
 
-def test_ports_that_are_none_are_refused_and_a_cloud_out_of_reach_ends_with_3(shell: Shell, tmp_path: Path) -> None:
+def test_invalid_ports_are_refused_and_an_unreachable_api_ends_with_code_3(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "lab.txt").write_text("127.0.0.1\n")
 
     assert shell.run("--hosts", str(tmp_path / "lab.txt"), "check", "lab", "--ports", "80,x").code == 2

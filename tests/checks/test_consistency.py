@@ -26,7 +26,7 @@ def test_workers_that_agree_are_one_row() -> None:
     assert row.detail == "python 3.10.12, torch 2.9.0, torch_xla 2.9.0 on all 4 workers"
 
 
-def test_the_odd_one_out_is_named_also_when_it_lacks_the_package() -> None:
+def test_the_odd_one_out_is_named_even_when_it_lacks_the_package() -> None:
     (row,) = version_rows([facts(0, torch="2.9.0"), facts(1), facts(2, torch="2.9.0")])
 
     assert (row.worker, row.status, row.detail) == (1, "fail", "torch none here, 2.9.0 on workers 0,2")
@@ -47,7 +47,7 @@ def test_no_python_anywhere_is_a_warning_and_no_answer_is_unknown() -> None:
     assert (silent.worker, silent.status, present.status) == (0, "unknown", "pass")
 
 
-def test_a_patch_release_of_python_apart_is_a_warning_and_a_minor_one_fails() -> None:
+def test_another_patch_release_of_python_is_a_warning_and_another_minor_release_fails() -> None:
     patch = [replace(facts(index), versions={"python": f"3.10.{12 + (index == 2)}"}) for index in range(3)]
     minor = [replace(facts(index), versions={"python": f"3.1{index == 2:d}.1"}) for index in range(3)]
 
@@ -61,7 +61,7 @@ def test_why_an_interpreter_does_not_answer_is_reported() -> None:
     assert row.detail == "its Python does not answer: no virtual environment at /opt/v"
 
 
-def test_jax_stands_for_torch() -> None:
+def test_jax_is_reported_if_there_is_no_torch() -> None:
     (row,) = version_rows([facts(0, jax="0.4.30")])
 
     assert row.detail == "python 3.10.12, jax 0.4.30"
@@ -107,7 +107,7 @@ def test_a_clock_that_is_off_is_named_and_this_machines_too() -> None:
     assert here.detail == "this machine's clock is 61 s behind the workers'"
 
 
-def test_two_clocks_are_held_against_this_machines() -> None:
+def test_two_clocks_are_compared_with_this_machines() -> None:
     rows = clock_rows([facts(0), facts(1, -5.0)], LIMITS)
 
     assert [(row.worker, row.detail) for row in rows] == [(1, "its clock is 5 s behind this machine's")]
@@ -145,7 +145,7 @@ def test_the_true_offset_is_within_the_reported_error(skew: float, waits: list[f
         ("v5p-8", "v2-alpha-tpuv5", "pass"),
         ("v6e-8", "v2-alpha-tpuv6e", "pass"),
         ("v6e-8", "tpu-ubuntu2204-base", "fail"),
-        ("v6e-8", "somebodys-own", "unknown"),
+        ("v6e-8", "our-image", "unknown"),
     ],
 )
 def test_the_runtime_is_made_for_the_accelerator(kind: str, runtime: str, status: str) -> None:

@@ -72,8 +72,8 @@ machines = st.builds(
 )
 
 
-def means(rule: FirewallRule, source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> bool:
-    """One packet, one rule: the documentation's conditions, written down one by one."""
+def applies(rule: FirewallRule, source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> bool:
+    """Return whether a rule applies to a packet, by the conditions of the documentation one by one."""
 
     def within(address: str, ranges: tuple[str, ...]) -> bool:
         return any(ipaddress.ip_address(address) in ipaddress.ip_network(text) for text in ranges)
@@ -101,12 +101,12 @@ def means(rule: FirewallRule, source: FirewallEndpoint, target: FirewallEndpoint
 
 
 def passes(all_rules: list[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> bool:
-    """The same question answered another way: by the strictest of the rules that mean the packet."""
+    """Return whether a packet passes, by an independent method: the strictest of the rules that apply decides."""
 
     def one_way(direction: str, implied: bool) -> bool:
-        meant = [rule for rule in all_rules if rule.direction == direction and means(rule, source, target, port)]
-        first = min((rule.priority for rule in meant), default=None)
-        return implied if first is None else all(rule.action == ALLOW for rule in meant if rule.priority == first)
+        matching = [rule for rule in all_rules if rule.direction == direction and applies(rule, source, target, port)]
+        first = min((rule.priority for rule in matching), default=None)
+        return implied if first is None else all(rule.action == ALLOW for rule in matching if rule.priority == first)
 
     return (not source.inside or one_way("EGRESS", True)) and one_way("INGRESS", False)
 
@@ -119,19 +119,19 @@ def test_decisions_are_those_of_an_independent_evaluation(
 
     assert decision.allowed == passes(all_rules, source, target, port)
     if decision.rule is not None:
-        assert means(decision.rule, source, target, port)
+        assert applies(decision.rule, source, target, port)
         assert (decision.rule.action == ALLOW) == decision.allowed
 
 
-def passes_levels(all_rules: list[FirewallRule], meant: set[int], source: FirewallEndpoint) -> bool:
-    """Levels one after the other; `meant` are the places of rules that mean the packet."""
+def passes_levels(all_rules: list[FirewallRule], matching: set[int], source: FirewallEndpoint) -> bool:
+    """Return whether a packet passes one level after the other; `matching` are the places of rules that apply."""
 
     def one_way(direction: str, implied: bool) -> bool:
         for level in range(4):
             here = [
                 rule
                 for place, rule in enumerate(all_rules)
-                if place in meant and (rule.level, rule.direction) == (level, direction)
+                if place in matching and (rule.level, rule.direction) == (level, direction)
             ]
             first = min((rule.priority for rule in here), default=None)
             deciding = [rule for rule in here if rule.priority == first]
@@ -143,19 +143,19 @@ def passes_levels(all_rules: list[FirewallRule], meant: set[int], source: Firewa
 
 
 def certain(rule: FirewallRule, source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> bool | None:
-    """Whether a rule means the packet; None where that hangs on what is not known."""
+    """Return whether a rule applies to the packet; None where that depends on unknown conditions."""
     far = "source_ranges" if rule.direction == "INGRESS" else "destination_ranges"
-    plain = means(replace(rule, also=(), only=()), source, target, port)
+    plain = applies(replace(rule, also=(), only=()), source, target, port)
     if rule.also and not getattr(rule, far) and not (rule.source_tags or rule.source_accounts):
         plain = False
     widened = replace(rule, source_tags=(), source_accounts=(), **{far: ("0.0.0.0/0",)})
     if plain:
         return None if rule.only else True
-    return None if rule.also and means(widened, source, target, port) else False
+    return None if rule.also and applies(widened, source, target, port) else False
 
 
-def one_of_a_kind(all_rules: list[FirewallRule]) -> list[FirewallRule]:
-    """In a policy no two rules have the same priority, as the API sees to it."""
+def unique_priorities(all_rules: list[FirewallRule]) -> list[FirewallRule]:
+    """Return the rules without those of a policy that repeat a priority, which the API refuses."""
     seen: set[tuple[int, int]] = set()
     distinct = []
     for rule in all_rules:
@@ -165,19 +165,19 @@ def one_of_a_kind(all_rules: list[FirewallRule]) -> list[FirewallRule]:
     return distinct
 
 
-@given(st.lists(doubtful, max_size=8).map(one_of_a_kind), machines, machines, st.sampled_from([22, 8476]))
-def test_policies_are_asked_in_their_order_and_what_is_not_known_stays_open(
+@given(st.lists(doubtful, max_size=8).map(unique_priorities), machines, machines, st.sampled_from([22, 8476]))
+def test_policies_are_evaluated_in_order_and_unknown_conditions_leave_the_decision_open(
     all_rules: list[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, port: int
 ) -> None:
     decision = decide(all_rules, source, target, port)
 
     known = [certain(rule, source, target, port) for rule in all_rules]
-    sure = {place for place, means_it in enumerate(known) if means_it}
-    open_ = [place for place, means_it in enumerate(known) if means_it is None]
+    sure = {place for place, is_match in enumerate(known) if is_match}
+    undecided = [place for place, is_match in enumerate(known) if is_match is None]
     outcomes = {
         passes_levels(all_rules, sure | set(more), source)
-        for size in range(len(open_) + 1)
-        for more in itertools.combinations(open_, size)
+        for size in range(len(undecided) + 1)
+        for more in itertools.combinations(undecided, size)
     }
     assert decision.allowed == (outcomes.pop() if len(outcomes) == 1 else None)
 
@@ -197,7 +197,7 @@ def test_a_decision_about_a_range_holds_for_each_address_in_it(
         assert passes(all_rules, one, target, 22) == decision.allowed
 
 
-def test_among_equals_deny_decides() -> None:
+def test_among_rules_of_equal_priority_deny_decides() -> None:
     allow, deny = FirewallRule("a", ALLOW), FirewallRule("d", DENY)
     source, target = FirewallEndpoint("10.0.0.1"), FirewallEndpoint("10.0.0.2")
 
@@ -208,7 +208,7 @@ def test_among_equals_deny_decides() -> None:
     )
 
 
-def test_who_else_a_policys_rule_means_leaves_it_open_and_a_certain_no_does_not() -> None:
+def test_a_rule_that_may_apply_leaves_the_decision_open_only_if_it_matters() -> None:
     source, target = FirewallEndpoint("10.0.0.1"), FirewallEndpoint("10.0.0.2")
     maybe = FirewallRule("maybe", ALLOW, also=("domain names",), source_ranges=("10.9.0.0/16",), policy=POLICY)
     leaving = FirewallRule(
@@ -243,7 +243,7 @@ def probe(state: str, port: int = 8476) -> CheckRow:
     return CheckRow("ports", 0, 1, port, "fail" if state == "filtered" else "pass", state, "")
 
 
-def test_the_deciding_rule_is_named_beside_the_probes() -> None:
+def test_the_deciding_rule_is_named_with_the_probes() -> None:
     rows = firewall_rows(POD, [INTERNAL, SSH], probed=[probe("closed")])
 
     assert {row.status for row in rows} == {"pass"}
@@ -255,7 +255,7 @@ def test_the_deciding_rule_is_named_beside_the_probes() -> None:
     assert row_of(rows, 8476).detail == expected
 
 
-def test_where_no_rule_allows_it_the_narrowest_one_is_offered() -> None:
+def test_if_no_rule_allows_a_port_the_narrowest_one_is_suggested() -> None:
     rows = firewall_rows(POD, [SSH])
     row = row_of(rows, 8476)
 
@@ -266,7 +266,7 @@ def test_where_no_rule_allows_it_the_narrowest_one_is_offered() -> None:
     )
 
 
-def test_a_rule_that_denies_is_overtaken() -> None:
+def test_a_suggested_rule_comes_before_the_one_that_denies() -> None:
     deny = FirewallRule("deny-mesh", DENY, ((8470, 8480),), source_ranges=("10.0.0.0/8",), priority=500)
     row = row_of(firewall_rows(POD, [INTERNAL, SSH, deny], probed=[probe("filtered")]), 8476)
 
@@ -284,7 +284,7 @@ def test_rules_and_probes_that_disagree_are_reported(known: list[FirewallRule], 
     assert (row.status, "disagree" in row.detail) == ("warn", True)
 
 
-def test_a_policy_that_denies_is_named_with_whom_to_ask() -> None:
+def test_a_policy_that_denies_is_named_with_its_administrator() -> None:
     organisation = FirewallRule("no-mesh", DENY, MESH, priority=100, policy=POLICY)
     vpc = [replace(rule, level=1) for rule in (INTERNAL, SSH)]
     row = row_of(firewall_rows(POD, [organisation, *vpc]), 8476)
@@ -309,7 +309,7 @@ def test_rules_with_unknown_conditions_are_unknown_until_probes_decide() -> None
     assert probed.status == "pass"
 
 
-def test_where_a_worker_saw_this_machines_address_the_rules_are_asked_about_that() -> None:
+def test_rules_are_evaluated_for_the_address_that_a_worker_saw_of_this_machine() -> None:
     office = FirewallRule("office-ssh", ALLOW, source_ranges=("203.0.113.0/24",))
 
     def of(*origins: str, route: str = "external") -> CheckRow:

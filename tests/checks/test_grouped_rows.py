@@ -35,7 +35,9 @@ def test_the_worst_comes_first_and_equal_rows_are_one_finding() -> None:
         ("warn", "lockfile", "workers 0,2", "left behind"),
         ("pass", "disk", "workers 0-3", "87–90 GiB free"),
     ]
-    assert found.counts == {"fail": 1, "unknown": 1, "warn": 1, "pass": 1}, "as many as are shown, whatever the pod"
+    assert found.counts == {"fail": 1, "unknown": 1, "warn": 1, "pass": 1}, (
+        "findings are counted as they are shown, for any number of workers"
+    )
     assert found.summary == "1 failed, 1 unknown, 1 warning, 1 passed"
     assert not found.ok
     assert digest(rows[:4]).ok
@@ -78,7 +80,7 @@ def test_rows_that_differ_in_a_name_are_separate_unless_they_passed(one: str, ot
     assert (finding.where, finding.detail) == ("workers 0-1", "")
 
 
-def test_two_things_that_every_worker_says_stand_side_by_side() -> None:
+def test_two_rows_that_every_worker_has_are_joined_in_one_finding() -> None:
     rows = [
         row("pass", "disk", worker, f"{worker}.5 GiB free on {place}")
         for worker in (1, 2)
@@ -88,7 +90,7 @@ def test_two_things_that_every_worker_says_stand_side_by_side() -> None:
     assert (finding.where, finding.detail) == ("workers 1-2", "1.5–2.5 GiB free on home; 1.5–2.5 GiB free on /tmp")
 
 
-def test_ports_that_get_through_are_one_sentence_and_no_square() -> None:
+def test_ports_that_get_through_are_one_sentence_and_no_matrix() -> None:
     found = digest(square(4, 22) + square(4, 8476))
 
     assert [one.detail for one in found.findings] == ["tcp:22,8476 all 12 pairs get through"]
@@ -128,7 +130,7 @@ def order(count: int, *first: int) -> list[int]:
     return [*first, *(worker for worker in range(count) if worker not in first)]
 
 
-def test_of_more_workers_than_fit_the_worst_are_shown() -> None:
+def test_if_not_all_workers_fit_the_worst_are_shown() -> None:
     pairs = [(one, other) for one in range(200) for other in peers_of(one, 200)]
     rows = [probe(one, other, 8476, "filtered" if one == 150 else "closed") for one, other in pairs]
 

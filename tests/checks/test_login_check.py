@@ -18,7 +18,7 @@ from tui.ssh.exec.port_probe import LoginResult
         ("a stage not known here", ["tcp", "handshake", "host_key", "reachability"]),
     ],
 )
-def test_a_login_ends_where_it_ended_with_its_sentence(stage: str, checks: list[str]) -> None:
+def test_the_rows_of_a_failed_login_end_at_its_stage_with_the_error(stage: str, checks: list[str]) -> None:
     error = WorkerError("cannot log in", worker=3, why="because", remedy="do this")
 
     rows = rows_of_reach(LoginResult(3, stage, 0.01, None, error))

@@ -22,11 +22,11 @@ from tui.ssh.fleet import Fleet
 
 __all__ = ["pod_home"]
 
-SLOW = {"load_per_cpu": 1000.0, "disk_free_gib": 0.0, "disk_full_gib": 0.0, "memory_free_share": 0.0}
+LENIENT = {"load_per_cpu": 1000.0, "disk_free_gib": 0.0, "disk_full_gib": 0.0, "memory_free_share": 0.0}
 """Limits that no machine the tests run on exceeds."""
 
 
-async def test_instances_are_listed_of_slices_that_came_later_too(pod_home: Path) -> None:
+async def test_instances_of_slices_that_were_added_later_are_listed(pod_home: Path) -> None:
     async with running_pod(pod_home, workers=1, cores=8) as pod:
         await pod.service.add_slice("later", 2, 8)
         url = f"{pod.announcement()['compute_api']}/compute/v1/projects/local/zones/local-a/instances"
@@ -38,7 +38,7 @@ async def test_instances_are_listed_of_slices_that_came_later_too(pod_home: Path
     assert [item["name"] for item in items] == names
 
 
-async def test_a_policy_of_the_organisation_that_bars_the_workers_is_named_beside_the_probes(pod_home: Path) -> None:
+async def test_a_policy_of_the_organisation_that_blocks_the_workers_is_named_with_the_probes(pod_home: Path) -> None:
     match = {"srcIpRanges": ["0.0.0.0/0"], "layer4Configs": [{"ipProtocol": "tcp", "ports": ["8476"]}]}
     rule = {"priority": 10, "action": "deny", "direction": "INGRESS", "ruleName": "no-mesh", "match": match}
     async with running_pod(pod_home, workers=2, cores=8) as pod:
@@ -65,9 +65,9 @@ async def test_a_fresh_pod_passes_every_check_and_its_rules_agree_with_the_probe
         tags, account = await api.identity(slice_)
         rules = FirewallRules(settings)
         async with Fleet(slice_.workers, access_from(settings)) as fleet:
-            checks = run_checks(slice_, fleet, thresholds=SLOW, firewall=rules, tags=tags, account=account)
+            checks = run_checks(slice_, fleet, thresholds=LENIENT, firewall=rules, tags=tags, account=account)
             rows = [row async for row in checks]
-            before = [row async for row in before_launch(slice_, fleet, thresholds=SLOW)]
+            before = [row async for row in before_launch(slice_, fleet, thresholds=LENIENT)]
             argv = ["python", f"--data={pod.announcement()['bucket']}/x"]
             region = await check_launch(argv, {}, slice_, buckets)
         await api.close()

@@ -25,7 +25,7 @@ Start = Callable[..., OpensshWorker]
 
 @contextmanager
 def silent_port() -> Iterator[int]:
-    """A port that answers nothing, as behind a firewall that drops: its backlog is full."""
+    """Yield a port that does not answer, as behind a firewall that drops packets: its backlog is full."""
     with socket.socket() as server, ExitStack() as stack:
         server.bind(("127.0.0.1", 0))
         server.listen(0)
@@ -41,7 +41,7 @@ def silent_port() -> Iterator[int]:
 
 @pytest.fixture
 def listening() -> Iterator[Callable[[str], int]]:
-    """Opens a listening port on an address of ours and tells its number."""
+    """Yield a function that opens a listening port on a local address and returns its number."""
     with ExitStack() as stack:
 
         def listen(address: str) -> int:
@@ -62,10 +62,10 @@ async def read(rows: AsyncIterator[CheckRow]) -> list[CheckRow]:
     return sorted(found, key=lambda row: (order.index(row.check), row.worker or 0, row.peer or 0, row.port or 0))
 
 
-async def test_each_way_not_to_get_in_is_a_sentence_of_its_own(sshd: Start) -> None:
+async def test_each_cause_of_a_failed_login_has_a_sentence_of_its_own(sshd: Start) -> None:
     good, denied = sshd(), sshd(extra=["AuthorizedKeysFile none"])
     refused = replace(good.worker, port=free_port())
-    unknown, changed = good.stranger, replace(good.worker, host_keys=(denied.host_key,))
+    unknown, changed = good.untrusted_worker, replace(good.worker, host_keys=(denied.host_key,))
     slice_ = slice_of(good.worker, refused, unknown, changed, denied.worker)
 
     async with Fleet(slice_.workers, good.access()) as fleet:
@@ -103,13 +103,13 @@ async def test_ports_are_open_or_closed_as_seen_from_the_other_worker(
     seen = {(row.worker, row.peer, row.port): (row.status, row.state) for row in rows}
     assert seen[0, 1, open_port] == ("pass", "open")
     assert seen[1, 0, open_port] == ("pass", "closed")
-    assert {key: told for key, told in seen.items() if key[2] in (8474, 8476, 8477, 8482)} == {
+    assert {key: value for key, value in seen.items() if key[2] in (8474, 8476, 8477, 8482)} == {
         (worker, 1 - worker, port): ("pass", "closed") for worker in (0, 1) for port in (8474, 8476, 8477, 8482)
     }
     assert len(rows) == 2 * (len(DEFAULT_PORTS) + 1)
 
 
-async def test_nothing_is_guessed_about_a_worker_that_refuses_the_login(sshd: Start) -> None:
+async def test_no_port_state_is_assumed_for_a_worker_that_refuses_the_login(sshd: Start) -> None:
     worker = sshd()
     slice_ = slice_of(worker.worker, replace(worker.worker, port=free_port()))
 
@@ -153,7 +153,7 @@ async def test_a_worker_that_forbids_forwarding_is_one_unknown_row(sshd: Start) 
     assert [row.status for row in rows if row.check == "reachability"] == ["pass", "pass"]
 
 
-async def test_rows_come_as_the_answers_do(sshd: Start) -> None:
+async def test_rows_come_in_the_order_of_the_answers(sshd: Start) -> None:
     quick = sshd()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         slice_ = slice_of(quick.worker, replace(quick.worker, port=silent.getsockname()[1]))
@@ -165,7 +165,7 @@ async def test_rows_come_as_the_answers_do(sshd: Start) -> None:
     assert (first.check, first.worker, first.status) == ("tcp", 0, "pass")
 
 
-async def test_of_forty_workers_a_stated_sample_of_pairs_is_tried(sshd: Start) -> None:
+async def test_with_forty_workers_a_stated_sample_of_pairs_is_tried(sshd: Start) -> None:
     worker = sshd()
     slice_ = slice_of(*[worker.worker] * 40)
 

@@ -72,7 +72,7 @@ def test_the_remedy_is_the_narrowest_rule_on_the_slices_network() -> None:
     )
 
 
-def test_where_gcloud_has_no_say_the_remedy_is_in_words() -> None:
+def test_outside_google_cloud_the_remedy_is_in_words() -> None:
     assert firewall_remedy(pod(2, source="hosts_file"), 22) == "allow tcp:22 between the workers in their firewall"
     assert smallest_network(["fe80::1"]) is None
     assert smallest_network([]) is None

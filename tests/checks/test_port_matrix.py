@@ -9,7 +9,7 @@ def probe(worker: int, peer: int, port: int, state: str | None) -> CheckRow:
     return CheckRow("ports", worker, peer, port, status, state, "")
 
 
-def test_the_port_and_the_worker_with_most_trouble_come_first() -> None:
+def test_the_port_and_the_worker_with_most_filtered_pairs_come_first() -> None:
     rows = [probe(one, other, 22, "open") for one in range(3) for other in range(3) if one != other]
     rows += [probe(one, other, 8476, "filtered" if 2 in (one, other) else "closed") for one, other in PAIRS]
 

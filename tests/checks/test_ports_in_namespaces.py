@@ -1,4 +1,4 @@
-"""Each verdict of a probe against nmap's, unprivileged, from the same place, through a real packet filter."""
+"""Results of probes through a real packet filter, compared with those of an unprivileged nmap in the same network."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tui.ssh.exec.port_probe import PortState
 from tui.ssh.fleet import Fleet
 
 _NET = 1 + os.getpid() % 120 * 2
-"""Two test runs at once keep out of each other's way."""
-OURS, WORKER = f"10.213.{_NET}.1", f"10.213.{_NET}.2"
+"""The third byte of the addresses, which differs between test runs at the same time."""
+THIS_MACHINE, WORKER = f"10.213.{_NET}.1", f"10.213.{_NET}.2"
 """This machine, and the worker as this machine reaches it."""
 NEAR, PEER, ABSENT = (f"10.213.{_NET + 1}.{last}" for last in (1, 2, 77))
-"""The worker as its peer sees it, the peer, and an address of that network that nobody has."""
+"""The worker as its peer sees it, the peer, and an unused address of their network."""
 NO_ROUTE = "10.214.99.9"
 
 RULES = {
@@ -44,7 +44,7 @@ RULES = {
     7011: ("reject with icmp type admin-prohibited", "filtered"),
     7012: ("limit rate 5/second burst 1 packets accept; tcp dport 7012 drop", "open"),
 }
-"""What the peer's packet filter does with a port, and what that is; 7001 and 7012 have a listener."""
+"""What the peer's packet filter does with a port, and the state that this is; 7001 and 7012 have a listener."""
 LISTENING = (7001, 7012)
 DROPPED, PROHIBITED, SHUT = 2301, 2302, 2303
 """Ports of the worker itself as this machine sees them: two behind its packet filter, one where nothing listens."""
@@ -80,7 +80,7 @@ def run(*words: str, text: str | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpensshWorker]:
-    """A worker's sshd in a network of its own, joined to this machine and to a peer behind a packet filter."""
+    """Run a worker's sshd in a network of its own, joined to this machine and to a peer behind a packet filter."""
     number = os.getpid()
     one, two, link = f"tpuw{number}", f"tpup{number}", f"tv{number}"
     tmp_path = tmp_path_factory.mktemp("namespaces")
@@ -91,19 +91,19 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpensshWorker]:
             run("ip", "-n", name, "link", "set", "lo", "up")
         run("ip", "link", "add", f"{link}a", "type", "veth", "peer", "name", f"{link}b", "netns", one)
         run("ip", "-n", one, "link", "add", f"{link}c", "type", "veth", "peer", "name", f"{link}d", "netns", two)
-        run("ip", "addr", "add", f"{OURS}/24", "dev", f"{link}a")
+        run("ip", "addr", "add", f"{THIS_MACHINE}/24", "dev", f"{link}a")
         run("ip", "link", "set", f"{link}a", "up")
         for name, end, address in ((one, "b", WORKER), (one, "c", NEAR), (two, "d", PEER)):
             run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", f"{link}{end}")
             run("ip", "-n", name, "link", "set", f"{link}{end}", "up")
-        # The kernel answers with one ICMP error a second only, and what nmap then sees depends on its pace.
+        # By default the kernel sends only one ICMP error a second, on whose timing the results of nmap would depend.
         run("ip", "netns", "exec", two, "sh", "-c", "echo 0 >/proc/sys/net/ipv4/icmp_ratelimit")
         rules = "\n".join(f"tcp dport {port} {verdict.split(';')[0]}" for port, (verdict, _) in RULES.items())
         rules += "\ntcp dport 7012 drop"
         chain = f"table ip t {{\nchain c {{\ntype filter hook input priority 0; policy accept;\n{rules}\n}}\n}}\n"
         run("ip", "netns", "exec", two, "nft", "-f", "-", text=chain)
-        ours = f"tcp dport {DROPPED} drop\ntcp dport {PROHIBITED} reject with icmp type admin-prohibited"
-        chain = f"table ip t {{\nchain c {{\ntype filter hook input priority 0; policy accept;\n{ours}\n}}\n}}\n"
+        own_rules = f"tcp dport {DROPPED} drop\ntcp dport {PROHIBITED} reject with icmp type admin-prohibited"
+        chain = f"table ip t {{\nchain c {{\ntype filter hook input priority 0; policy accept;\n{own_rules}\n}}\n}}\n"
         run("ip", "netns", "exec", one, "nft", "-f", "-", text=chain)
         words = ["ip", "netns", "exec", two, sys.executable, "-c", _LISTEN, *map(str, LISTENING)]
         listener = stack.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE))
@@ -121,7 +121,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpensshWorker]:
 
 
 def nmap(worker: OpensshWorker, host: str, ports: str) -> dict[int, str]:
-    """What nmap finds from the worker's network as a user who is nobody."""
+    """Return what nmap finds from the worker's network as the unprivileged user `nobody`."""
     namespace = worker.mark.split()[1]
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     scan = [
@@ -154,9 +154,9 @@ async def test_every_verdict_of_a_packet_filter_is_named_as_by_nmap(worker: Open
     again, *found = await probes(worker, (PEER, 7012), *((PEER, port) for port in RULES))
 
     assert again.state == "open"
-    ours = {port: state.state for port, state in zip(RULES, found, strict=True)}
-    assert ours == {port: expected for port, (_, expected) in RULES.items()}
-    assert ours == nmap(worker, PEER, "7001-7012")
+    states = {port: state.state for port, state in zip(RULES, found, strict=True)}
+    assert states == {port: expected for port, (_, expected) in RULES.items()}
+    assert states == nmap(worker, PEER, "7001-7012")
 
 
 async def test_a_reject_that_looks_as_if_nothing_listens_is_mentioned(worker: OpensshWorker) -> None:
@@ -174,13 +174,15 @@ async def test_where_no_packet_arrives_the_port_is_filtered(worker: OpensshWorke
         assert nmap(worker, host, "8476") == {8476: "filtered"}
 
 
-async def test_each_way_in_that_is_barred_is_a_sentence_of_its_own(worker: OpensshWorker, tmp_path: Path) -> None:
+async def test_each_way_in_which_a_login_is_blocked_has_a_sentence_of_its_own(
+    worker: OpensshWorker, tmp_path: Path
+) -> None:
     good = worker.worker
-    nobody = replace(good, internal_ip=f"10.213.{_NET}.77")
-    barred = [replace(good, port=port) for port in (DROPPED, PROHIBITED, SHUT)]
+    absent = replace(good, internal_ip=f"10.213.{_NET}.77")
+    blocked = [replace(good, port=port) for port in (DROPPED, PROHIBITED, SHUT)]
     other_key = " ".join(make_key(tmp_path / "other").split()[:2])
     changed, denied = replace(good, host_keys=(other_key,)), replace(good, user="nobody")
-    found = [good, nobody, *barred, changed, denied]
+    found = [good, absent, *blocked, changed, denied]
     slice_ = Slice("lab", workers=tuple(replace(one, index=index) for index, one in enumerate(found)))
 
     async with Fleet(slice_.workers, worker.access(connect_timeout=5)) as fleet:

@@ -34,11 +34,11 @@ def test_any_other_state_fails_with_its_next_step(state: str, remedy: str) -> No
     assert remedy in (row.remedy or "")
 
 
-def test_unknown_is_unknown_not_fine() -> None:
+def test_an_unknown_state_is_unknown_and_does_not_pass() -> None:
     assert [row.status for row in slice_rows(pod(state=None, health=None))] == ["unknown", "unknown"]
 
 
-def test_bad_health_fails_with_what_the_api_says_made_harmless() -> None:
+def test_bad_health_fails_with_the_escaped_description_of_the_api() -> None:
     row = slice_rows(pod(health="TIMEOUT", health_description="gone\x1b[2J\nquite"))[1]
 
     assert row.status == "fail"
@@ -51,7 +51,7 @@ def test_a_symptom_names_its_worker_and_what_to_do() -> None:
     symptoms = (
         Symptom("HBM_OUT_OF_MEMORY", "2", "hbm full"),
         Symptom("OUT_OF_MEMORY", "t1v-n-0a1b2c3d-w-3", "host full", "2024-01-01T00:00:00Z"),
-        Symptom("NEW_KIND", "nobody-77", "odd"),
+        Symptom("NEW_KIND", "other-77", "odd"),
     )
 
     rows = slice_rows(pod(symptoms=symptoms))[2:]
@@ -63,7 +63,7 @@ def test_a_symptom_names_its_worker_and_what_to_do() -> None:
     ]
     assert "batch" in (rows[0].remedy or "")
     assert "2024-01-01T00:00:00Z" in rows[1].detail
-    assert "nobody-77" in rows[2].detail
+    assert "other-77" in rows[2].detail
 
 
 def test_a_tpu_node_has_no_login() -> None:

@@ -27,13 +27,13 @@ def status(facts: Facts, check: str, slice_: Slice = POD, **limits: float) -> li
     return [row.status for row in rows_of_facts(facts, slice_, CheckThresholds(**limits)) if row.check == check]
 
 
-def test_a_worker_in_order_passes_everything() -> None:
+def test_a_healthy_worker_passes_everything() -> None:
     assert {row.status for row in rows_of_facts(FINE, POD, CheckThresholds())} == {"pass"}
     assert all(row.worker == 2 for row in rows_of_facts(FINE, POD, CheckThresholds()))
 
 
 @pytest.mark.parametrize(("free", "expected"), [(6.0, "pass"), (4.9, "warn"), (0.4, "fail")])
-def test_room_is_judged_by_thresholds(free: float, expected: str) -> None:
+def test_free_disk_space_is_judged_by_thresholds(free: float, expected: str) -> None:
     facts = replace(FINE, disks=(Disk("home", int(free * GIB), 100 * GIB, None), FINE.disks[1]))
 
     assert status(facts, "disk") == [expected, "pass"]
@@ -53,14 +53,14 @@ def test_a_disk_can_be_full_of_files() -> None:
     ]
 
 
-def test_memory_and_load() -> None:
+def test_memory_and_load_are_judged_by_thresholds() -> None:
     assert status(replace(FINE, memory_free=5 * GIB), "memory") == ["warn"]
     assert status(replace(FINE, memory_free=None), "memory") == ["unknown"]
     assert status(replace(FINE, load=200.0), "load") == ["warn"]
     assert status(replace(FINE, load=200.0), "load", load_per_cpu=3) == ["pass"]
 
 
-def test_chips_are_held_against_what_the_type_must_have() -> None:
+def test_the_number_of_chips_is_compared_with_that_of_the_type() -> None:
     assert status(replace(FINE, devices=3), "chips") == ["fail"]
     assert status(replace(FINE, devices=0), "chips", replace(POD, accelerator_type=None)) == ["unknown"]
     assert status(replace(FINE, devices=8), "chips", replace(POD, accelerator_type="v3-8")) == ["fail"]
@@ -76,7 +76,7 @@ def test_a_lock_that_cannot_be_opened_is_worse_than_one_that_can() -> None:
     assert status(replace(FINE, lock=LOCK, owners=(owner,)), "lockfile") == ["pass"]
 
 
-def test_answers_that_make_no_sense_are_left_out_and_strangers_are_not_believed() -> None:
+def test_malformed_answers_and_those_with_another_nonce_are_ignored() -> None:
     output = b"\n".join(
         [
             b"@n devices 4",
@@ -104,5 +104,5 @@ def test_answers_that_make_no_sense_are_left_out_and_strangers_are_not_believed(
     assert "\x07" not in owner.command
 
 
-def test_thresholds_come_from_a_profile_and_others_are_left_alone() -> None:
+def test_thresholds_are_read_from_a_profile_and_other_keys_are_ignored() -> None:
     assert CheckThresholds.read({"disk_free_gib": 1, "straggler": 3.0}) == CheckThresholds(disk_free_gib=1.0)

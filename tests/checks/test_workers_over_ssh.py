@@ -41,7 +41,7 @@ def install(worker: OpensshWorker, name: str, text: str) -> None:
 
 
 def install_python(worker: OpensshWorker, **versions: str) -> None:
-    """A real Python on the worker that has these distributions, as their metadata says, and no others."""
+    """Install a real Python on the worker that has the metadata of these distributions and no others."""
     for name, version in versions.items():
         metadata = worker.root / "packages" / f"{name}-1.dist-info" / "METADATA"
         metadata.parent.mkdir(parents=True)
@@ -51,7 +51,7 @@ def install_python(worker: OpensshWorker, **versions: str) -> None:
 
 @pytest.fixture
 def holding() -> Iterator[Callable[[Path], int]]:
-    """Starts a process that holds a file open; tells its pid."""
+    """Yield a function that starts a process which holds a file open, and returns its pid."""
     started: list[subprocess.Popen[bytes]] = []
 
     def hold(path: Path) -> int:
@@ -67,7 +67,7 @@ def holding() -> Iterator[Callable[[Path], int]]:
 
 @pytest.fixture
 def chips(tmp_path: Path) -> Callable[[int], list[Path]]:
-    """Makes files that stand in for a worker's chips."""
+    """Return a function that makes files which stand in for a worker's chips."""
 
     def make(count: int) -> list[Path]:
         directory = tmp_path / f"dev{len(list(tmp_path.iterdir()))}"
@@ -95,7 +95,7 @@ async def read(rows: AsyncIterator[CheckRow]) -> dict[tuple[str, int | None], Ch
     return {(row.check, row.worker): row async for row in rows if row.check != "ports"}
 
 
-async def test_one_exec_without_python_finds_what_costs_an_evening(
+async def test_one_command_without_python_finds_faults_of_every_kind(
     sshd: Start, chips: Callable[[int], list[Path]], holding: Callable[[Path], int]
 ) -> None:
     own = [chips(4), chips(4), chips(4), chips(3)]
@@ -129,7 +129,7 @@ async def test_one_exec_without_python_finds_what_costs_an_evening(
     assert {worker for check, worker in rows if check == "disk"} == {0, 1, 2, 3}
 
 
-async def test_other_versions_are_named_and_what_they_say_is_harmless(sshd: Start) -> None:
+async def test_versions_that_differ_are_named_and_their_text_is_escaped(sshd: Start) -> None:
     workers = [sshd(bare=True, environment={"TPU_TUI_DEVICES": ""}) for _ in range(3)]
     install_python(workers[0], torch="2.9.0", torch_xla="2.9.0")
     install_python(workers[1], torch="2.8.0\x1b[2J[red]", torch_xla="2.9.0")
@@ -147,7 +147,7 @@ async def test_other_versions_are_named_and_what_they_say_is_harmless(sshd: Star
     assert all("\x1b" not in row.detail for row in found)
 
 
-async def test_the_code_that_sync_brought_is_held_against_the_others(sshd: Start, tmp_path: Path) -> None:
+async def test_synced_code_is_compared_between_the_workers(sshd: Start, tmp_path: Path) -> None:
     workers = [sshd(environment={"TPU_TUI_DEVICES": ""}) for _ in range(3)]
     slice_ = slice_of(*workers)
     tree = tmp_path / "tree"
@@ -180,7 +180,7 @@ async def test_the_code_that_sync_brought_is_held_against_the_others(sshd: Start
 
 
 def mount_small(path: Path) -> None:
-    """Put a file system of 64 KiB there; skips where nothing can be mounted."""
+    """Mount a file system of 64 KiB; skip the test where none can be mounted."""
     words = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(path)]
     mounted = subprocess.run(words, capture_output=True, text=True)
     if mounted.returncode:
@@ -203,7 +203,7 @@ async def test_a_full_disk_fails(sshd: Start) -> None:
     assert "runs delete" in (rows[0].remedy or "")
 
 
-async def test_a_home_that_was_mounted_read_only_fails_where_runs_are_kept_there(sshd: Start) -> None:
+async def test_a_read_only_home_fails_if_runs_are_stored_there(sshd: Start) -> None:
     worker = sshd(bare=True, environment={"TPU_TUI_DEVICES": ""})
     mount_small(worker.home)
     slice_ = slice_of(worker)
@@ -226,7 +226,7 @@ async def test_a_home_that_was_mounted_read_only_fails_where_runs_are_kept_there
     ]
 
 
-async def test_a_chip_held_by_a_run_is_a_run_to_stop_and_no_mystery(
+async def test_a_chip_held_by_a_run_is_reported_with_the_name_of_the_run(
     sshd: Start, chips: Callable[[int], list[Path]], holding: Callable[[Path], int]
 ) -> None:
     (chip,) = chips(1)
@@ -252,7 +252,7 @@ async def test_a_chip_held_by_a_run_is_a_run_to_stop_and_no_mystery(
     assert rows["lockfile", 0].status == "pass"
 
 
-def test_nothing_is_guessed_about_the_processes_of_other_users() -> None:
+def test_nothing_is_assumed_about_the_processes_of_other_users() -> None:
     made = make_call(FactsQuery("~/.tpu-tui"))
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", made.command]
     environment = {"PATH": os.environ["PATH"], "HOME": "/", "TPU_TUI_DEVICES": "/dev/null"}
@@ -307,7 +307,7 @@ async def test_a_worker_that_runs_something_else_instead_fails(
     assert "ForceCommand" in (rows["worker", 0].remedy or "")
 
 
-async def test_before_a_launch_the_way_to_worker_0_is_tried_from_each(sshd: Start) -> None:
+async def test_before_a_launch_worker_0_is_probed_from_each_other_worker(sshd: Start) -> None:
     workers = [sshd() for _ in range(3)]
     slice_ = slice_of(*workers)
 

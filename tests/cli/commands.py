@@ -1,4 +1,4 @@
-"""Commands run as a person runs them: in a process of their own, with a home of their own."""
+"""Commands run as a user runs them: in a process of their own, with a home of their own."""
 
 from __future__ import annotations
 
@@ -37,12 +37,19 @@ class Answer:
 
 
 class Shell:
-    """A terminal on one machine: `TPU_TUI_HOME` and nothing else of ours in the environment."""
+    """A terminal on one machine, whose environment holds `TPU_TUI_HOME` and no other variable of tpu-tui."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TPU_TUI_", "CLOUDSDK_"))}
-        self.environ = {**kept, "TPU_TUI_HOME": str(home), "HOME": str(home), "CLOUDSDK_CONFIG": str(home / "gcloud")}
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(("TPU_TUI_", "CLOUDSDK_"))
+        }
+        self.environ = {
+            **inherited,
+            "TPU_TUI_HOME": str(home),
+            "HOME": str(home),
+            "CLOUDSDK_CONFIG": str(home / "gcloud"),
+        }
 
     def start(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -54,7 +61,7 @@ class Shell:
         return Answer(process.returncode, out, errors.decode())
 
     def call(self, *words: str) -> Answer:
-        """The same command without a process of its own, which would take most of the time: for what it answers."""
+        """Run a command in this process, which is much faster than a process of its own; return its answer."""
         with patch.dict(os.environ, self.environ, clear=True), _streams() as (out, errors):
             try:
                 code = main(words)
@@ -67,7 +74,7 @@ class Shell:
 
 @contextlib.contextmanager
 def _streams() -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
-    """Nothing on standard input, and what is written to the other two."""
+    """Replace the standard streams by an empty input and two buffers, and yield the buffers."""
     out, errors = io.BytesIO(), io.BytesIO()
     with (
         Path(os.devnull).open() as nothing,

@@ -13,7 +13,7 @@ from tests.cli.commands import DEADLINE, Answer, Shell
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """A terminal on a machine that knows nothing yet."""
+    """Return a terminal on a machine without settings, keys and runs."""
     return Shell(tmp_path)
 
 
@@ -26,17 +26,17 @@ class LocalPod:
         self.process = process
 
     def run(self, *words: str) -> Answer:
-        """A command in a process of its own."""
+        """Run a command in a process of its own."""
         return self.shell.run(*words)
 
     def call(self, *words: str) -> Answer:
-        """A command in this process."""
+        """Run a command in this process."""
         return self.shell.call(*words)
 
 
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPod]:
-    """A local pod of 4 workers with 8 cores each."""
+    """Run a local pod of 4 workers with 8 cores each for the tests of a module."""
     shell = Shell(tmp_path_factory.mktemp("home"))
     process = shell.start(
         "local", "up", "--workers", "4", "--cores", "8", "--json", "--with-parent", stdin=subprocess.PIPE

@@ -11,7 +11,7 @@ from tests.sshd import OpensshWorker
 class Lab:
     """Machines that a terminal knows as the slice `lab`, through options or through a profile.
 
-    gcloud has a zone there, which says nothing of these machines.
+    gcloud has a default zone, which does not concern these machines.
     """
 
     def __init__(self, shell: Shell, workers: list[OpensshWorker], directory: Path) -> None:
@@ -23,18 +23,18 @@ class Lab:
         self.hosts.write_text(f"# {len(workers)} machines\n" + "".join(lines))
 
     def run(self, *words: str, host_keys: str = "accept-new") -> Answer:
-        """A command whose options name the machines."""
+        """Run a command whose options name the machines."""
         return self.shell.run(*self._options(host_keys), *words)
 
     def call(self, *words: str, host_keys: str = "accept-new") -> Answer:
-        """The same in this process."""
+        """Run such a command in this process."""
         return self.shell.call(*self._options(host_keys), *words)
 
     def _options(self, host_keys: str) -> tuple[str, ...]:
         return ("--hosts", str(self.hosts), "--identity", str(self.workers[0].identity), "--host-keys", host_keys)
 
     def write_profile(self, **thresholds: float) -> None:
-        """Name the machines in the default profile, with these limits and none else that this machine could break."""
+        """Name the machines in the default profile; the thresholds not given here are always satisfied."""
         easy = {"load_per_cpu": 1e6, "disk_free_gib": 0.0, "disk_full_gib": 0.0, "memory_free_share": 0.0}
         lines = [
             f'hosts = "{self.hosts}"',
@@ -54,5 +54,5 @@ class Lab:
 
     @property
     def runs(self) -> list[str]:
-        """The ids of the runs known here."""
+        """The ids of the runs in the terminal's home."""
         return [run["run"] for run in self.shell.call("runs", "--offline", "--json").document]

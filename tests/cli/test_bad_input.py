@@ -1,4 +1,4 @@
-"""What goes wrong on a first day, from the command line: a sentence with the next step, the right exit code."""
+"""Mistakes of a first day on the command line: each gives a sentence with the next step and its exit code."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ FOR_EVER = -1
 
 @pytest.fixture
 def newcomer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """A terminal of somebody who has nothing yet, off Compute Engine."""
+    """Return the terminal of a user without credentials and settings, on a machine outside Compute Engine."""
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     (tmp_path / "gcloud").mkdir()
     return Shell(tmp_path)
 
 
-def printed(answer: Answer, code: int, *words: str) -> None:
-    """The command ended with this code, and said these words and where to go on."""
+def assert_refused(answer: Answer, code: int, *words: str) -> None:
+    """Check that a command ended with this code and assert_refused these words and a remedy, and nothing else."""
     assert answer.code == code, answer.errors
     for word in (*words, "→"):
         assert word in answer.errors
@@ -38,11 +38,13 @@ def printed(answer: Answer, code: int, *words: str) -> None:
     assert answer.out == ""
 
 
-def test_without_a_login_every_command_names_the_one_that_makes_it(newcomer: Shell) -> None:
-    printed(newcomer.run("--project", "p", "slices"), 3, "no credentials", "gcloud auth application-default login")
+def test_without_credentials_every_command_names_the_command_that_logs_in(newcomer: Shell) -> None:
+    assert_refused(
+        newcomer.run("--project", "p", "slices"), 3, "no credentials", "gcloud auth application-default login"
+    )
     (newcomer.home / "gcloud" / "credentials.db").touch()
     for words in (("slices",), ("keys", "add", "x", "--yes")):
-        printed(
+        assert_refused(
             newcomer.run("--project", "p", *words),
             3,
             "gcloud auth login works for gcloud only",
@@ -50,29 +52,33 @@ def test_without_a_login_every_command_names_the_one_that_makes_it(newcomer: She
         )
 
 
-def test_a_log_that_is_none_is_reported(newcomer: Shell) -> None:
+def test_a_directory_and_an_empty_file_are_refused_as_logs(newcomer: Shell) -> None:
     empty = newcomer.home / "empty.log"
     empty.touch()
-    printed(newcomer.call("cores", str(newcomer.home)), 2, "is a directory")
-    printed(newcomer.call("cores", str(empty)), 2, "is empty")
+    assert_refused(newcomer.call("cores", str(newcomer.home)), 2, "is a directory")
+    assert_refused(newcomer.call("cores", str(empty)), 2, "is empty")
 
 
 @pytest.mark.parametrize("command", ["status", "attach", "stop"])
-def test_a_saved_log_where_a_run_is_asked_for_leads_to_what_reads_it(newcomer: Shell, command: str) -> None:
+def test_a_saved_log_in_place_of_a_run_is_refused_with_the_commands_that_read_it(
+    newcomer: Shell, command: str
+) -> None:
     log = newcomer.home / "saved run.log"
     log.write_text("a line\n")
-    printed(
+    assert_refused(
         newcomer.call(command, str(log)), 2, "is a saved log, not a run", f"tpu-tui replay '{log}'", "cores, logs"
     )
-    printed(newcomer.call(command, "gs://bucket/out.log"), 2, "saved log", "tpu-tui replay gs://bucket/out.log")
+    assert_refused(
+        newcomer.call(command, "gs://bucket/out.log"), 2, "saved log", "tpu-tui replay gs://bucket/out.log"
+    )
 
 
-def test_the_console_on_a_saved_log_is_named_by_who_opens_a_run(newcomer: Shell) -> None:
+def test_opening_a_saved_log_as_a_run_is_refused_with_the_command_that_replays_it(newcomer: Shell) -> None:
     log = newcomer.home / "out.log"
     log.write_text("a line\n")
-    controller, theirs = os.openpty()
-    with newcomer.start("open", str(log), stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
+    controller, terminal = os.openpty()
+    with newcomer.start("open", str(log), stdin=terminal, stdout=terminal, stderr=terminal) as process:
+        os.close(terminal)
         shown = b""
         with contextlib.suppress(OSError):
             while data := os.read(controller, 65536):
@@ -82,9 +88,9 @@ def test_the_console_on_a_saved_log_is_named_by_who_opens_a_run(newcomer: Shell)
     assert f"tpu-tui replay {log}" in shown.decode()
 
 
-def test_a_hosts_file_that_is_none_is_reported_what_one_is(newcomer: Shell) -> None:
+def test_an_unreadable_hosts_file_is_refused_with_the_format_of_one(newcomer: Shell) -> None:
     for name, expected in (("nope.txt", "no such hosts file"), (".", "is a directory")):
-        printed(
+        assert_refused(
             newcomer.call("--hosts", str(newcomer.home / name), "slices"),
             2,
             expected,
@@ -95,12 +101,14 @@ def test_a_hosts_file_that_is_none_is_reported_what_one_is(newcomer: Shell) -> N
 def test_a_machine_where_nothing_listens_is_named(newcomer: Shell) -> None:
     hosts = newcomer.home / "lab.txt"
     hosts.write_text("127.0.0.1:1\n")
-    printed(newcomer.call("--hosts", str(hosts), "exec", "lab", "--", "true"), 3, "worker 0", "connection refused")
+    assert_refused(
+        newcomer.call("--hosts", str(hosts), "exec", "lab", "--", "true"), 3, "worker 0", "connection refused"
+    )
 
 
 @pytest.fixture
 async def api(newcomer: Shell) -> AsyncIterator[TpuService]:
-    """A Cloud TPU API of two zones; the profile `cloud` leads to one of them."""
+    """Run a Cloud TPU API of two zones; the profile `cloud` uses one of them."""
     async with serving(more_zones=("local-b",)) as (service, _):
         endpoints = {"tpu": f"127.0.0.1:{service.grpc_port}"}
         values = {"project": "local", "zones": ["local-a"], "endpoints": endpoints, "token": service.token}
@@ -126,7 +134,7 @@ CREATE = ("slices", "create", "pod", "--type", "v2-8", "--version", "tpu-ubuntu2
     ],
     ids=["expired token", "API down", "quota", "no such slice", "no such zone"],
 )
-async def test_what_the_api_refuses_is_a_sentence(
+async def test_a_refusal_of_the_api_is_a_sentence(
     newcomer: Shell,
     api: TpuService,
     knobs: dict[str, Any],
@@ -136,14 +144,14 @@ async def test_what_the_api_refuses_is_a_sentence(
 ) -> None:
     for name, value in knobs.items():
         setattr(api.faults, name, value)
-    printed(await run(newcomer, *words), code, *expected)
+    assert_refused(await run(newcomer, *words), code, *expected)
 
 
-async def test_of_two_slices_of_one_name_the_zone_says_which(newcomer: Shell, api: TpuService) -> None:
+async def test_the_zone_distinguishes_two_slices_of_one_name(newcomer: Shell, api: TpuService) -> None:
     both = ("--zone", "local-a", "--zone", "local-b")
     await api.add_slice("pod", workers=1, cores=8)
     assert (await run(newcomer, *CREATE[:2], "local-b/pod", *CREATE[3:])).code == 0
-    printed(
+    assert_refused(
         await run(newcomer, *both, "exec", "pod", "--", "true"), 2, "more than one zone", "local-a/pod, local-b/pod"
     )
     assert (await run(newcomer, *both, "slices", "delete", "local-b/pod", "--yes")).code == 0
@@ -151,19 +159,21 @@ async def test_of_two_slices_of_one_name_the_zone_says_which(newcomer: Shell, ap
     assert [(one["zone"], one["name"]) for one in listed] == [("local-a", "pod")]
 
 
-async def test_a_slice_that_is_being_made_is_not_reached_yet(newcomer: Shell, api: TpuService) -> None:
+async def test_a_slice_that_is_being_created_cannot_be_reached_yet(newcomer: Shell, api: TpuService) -> None:
     api.faults.hold_operations()
     making = asyncio.ensure_future(run(newcomer, *CREATE))
     try:
         while (await run(newcomer, "slices", "--json")).document == []:
             pass
-        printed(await run(newcomer, "exec", "pod", "--", "true"), 3, "pod is CREATING", "wait until it is READY")
+        assert_refused(
+            await run(newcomer, "exec", "pod", "--", "true"), 3, "pod is CREATING", "wait until it is READY"
+        )
     finally:
         api.faults.release_operations()
         assert (await making).code == 0
 
 
-def test_a_phase_that_takes_too_long_advises_a_command_as_it_can_be_pasted(shell: Shell, tmp_path: Path) -> None:
+def test_a_phase_that_takes_too_long_names_a_command_that_can_be_pasted(shell: Shell, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         hosts = tmp_path / "mute.txt"
         hosts.write_text(f"root@127.0.0.1:{mute.getsockname()[1]}\n")

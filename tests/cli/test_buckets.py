@@ -1,4 +1,4 @@
-"""`buckets` as a person uses it, on the local pod's object store."""
+"""`buckets` as a user runs it, on the local pod's object store."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from tests.cli.commands import Shell
 from tests.logs.shapes import generated_log
 
 
-def test_two_saved_logs_stand_side_by_side(shell: Shell, tmp_path: Path) -> None:
+def test_two_saved_logs_are_shown_side_by_side(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "one.log").write_bytes(generated_log(400, 8, workers=1))
     (tmp_path / "four.log").write_bytes(generated_log(1600, 32, workers=4))
     printed = shell.call("compare", str(tmp_path / "one.log"), str(tmp_path / "four.log"))
@@ -19,7 +19,7 @@ def test_two_saved_logs_stand_side_by_side(shell: Shell, tmp_path: Path) -> None
     assert [one["workers"] for one in document] == [1, 4]
 
 
-def test_one_alone_is_a_question_that_makes_no_sense(shell: Shell, tmp_path: Path) -> None:
+def test_comparing_a_single_log_is_refused(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "one.log").write_bytes(generated_log(40, 8))
     printed = shell.call("compare", str(tmp_path / "one.log"))
     assert (printed.code, printed.raw) == (2, b"")

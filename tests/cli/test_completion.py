@@ -48,7 +48,7 @@ NOT_IN_ZSH = "tpu-tui runs delete x one"
 
 @pytest.fixture
 def home(shell: Shell) -> Shell:
-    """A machine with a run, a profile and a saved log, and `tpu-tui` on its PATH."""
+    """Return a terminal on a machine with a run, a profile and a saved log, and with `tpu-tui` on its PATH."""
     for name in ("bin", "profiles", f"runs/{RUN}"):
         (shell.home / name).mkdir(parents=True)
     (shell.home / "runs" / RUN / "run.json").write_text(json.dumps({"slice": "the-pod"}))
@@ -66,7 +66,7 @@ def needs(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(shutil.which(name) is None, reason=f"no {name} here")
 
 
-def asked(home: Shell, *words: str, text: str = "") -> str:
+def output_of(home: Shell, *words: str, text: str = "") -> str:
     return subprocess.run(
         words,
         input=text,
@@ -91,7 +91,9 @@ while read -r line; do
   echo "${COMPREPLY[*]}"
 done
 """
-    answers = asked(home, "bash", "--norc", "-c", script, text="".join(f"{case}\n" for case in CASES)).splitlines()
+    answers = output_of(
+        home, "bash", "--norc", "-c", script, text="".join(f"{case}\n" for case in CASES)
+    ).splitlines()
     assert dict(zip(CASES, answers, strict=True)) == CASES
 
 
@@ -101,11 +103,11 @@ ODD = {
     "tpu-tui cores sav": "tpu-tui cores sav\\ ed.log ",
     "tpu-tui report fol": "tpu-tui report folder/",
 }
-"""What is typed, and what Tab makes of it where names hold what a shell minds."""
+"""What is typed, and what Tab makes of it if names hold characters that are special to a shell."""
 
 
 @pytest.mark.parametrize("shell_name", [pytest.param(name, marks=needs(name)) for name in ("bash", "zsh")])
-def test_odd_names_are_quoted_and_nothing_in_them_is_carried_out(home: Shell, shell_name: str) -> None:
+def test_odd_names_are_quoted_and_nothing_in_them_is_executed(home: Shell, shell_name: str) -> None:
     here = home.home / "here"
     (here / "folder").mkdir(parents=True)
     (here / "sav ed.log").touch()
@@ -126,7 +128,7 @@ def test_odd_names_are_quoted_and_nothing_in_them_is_carried_out(home: Shell, sh
 
 @contextmanager
 def terminal_of(home: Shell, name: str, here: Path) -> Iterator[int]:
-    """An interactive shell in a directory, while it is used, as the terminal that it runs in."""
+    """Run an interactive shell in a directory; yield the controlling end of its terminal."""
     controller, device = pty.openpty()
     fcntl.ioctl(device, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
     options = {"stdin": device, "stdout": device, "stderr": device}
@@ -144,7 +146,7 @@ def terminal_of(home: Shell, name: str, here: Path) -> Iterator[int]:
 @needs("fish")
 def test_fish_completes_every_word(home: Shell) -> None:
     lines = ["tpu-tui completion fish | source", *(f"complete -C '{case}' | cut -f1; echo -" for case in CASES)]
-    answers = asked(home, "fish", "--no-config", "-c", "\n".join(lines)).split("\n-\n")
+    answers = output_of(home, "fish", "--no-config", "-c", "\n".join(lines)).split("\n-\n")
     assert dict(zip(CASES, answers, strict=False)) == CASES
 
 
@@ -164,7 +166,7 @@ def test_zsh_completes_every_word(home: Shell) -> None:
 
 
 def until(terminal: int, words: str) -> None:
-    """Read what the terminal shows until these words are there."""
+    """Read the output of a terminal until it contains these words."""
     seen = ""
     deadline = time.monotonic() + DEADLINE
     while words not in seen:
@@ -174,7 +176,7 @@ def until(terminal: int, words: str) -> None:
         seen += os.read(terminal, 65536).decode(errors="replace")
 
 
-def test_the_slices_of_the_profile_typed_are_proposed_and_no_large_library_is_imported(shell: Shell) -> None:
+def test_the_slices_of_the_typed_profile_are_proposed_and_no_large_library_is_imported(shell: Shell) -> None:
     profiles = shell.home / "profiles"
     profiles.mkdir()
     for name in ("one", "two"):

@@ -1,4 +1,4 @@
-"""`exec` as a person uses it: lines while it runs, groups at the end, Ctrl-C that keeps what came."""
+"""`exec` as a user runs it: lines while it runs, groups at the end, and a Ctrl-C that keeps the output so far."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_live_lines_carry_their_worker_and_come_while_the_command_runs(pod: Loca
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_ctrl_c_keeps_what_came_and_ends_the_command(pod: LocalPod, tmp_path: Path, as_json: bool) -> None:
+def test_ctrl_c_keeps_the_output_so_far_and_ends_the_command(pod: LocalPod, tmp_path: Path, as_json: bool) -> None:
     pid = tmp_path / "pid"
     script = f"{RANK}; echo $$ >{pid}; while :; do echo from $w; sleep 0.2; done"
     controller, device = os.openpty()
@@ -59,7 +59,7 @@ def test_ctrl_c_keeps_what_came_and_ends_the_command(pod: LocalPod, tmp_path: Pa
     wait_until(lambda: not is_running(int(pid.read_text())), "the command ended", 60)
 
 
-def test_ctrl_c_groups_what_a_command_wrote_until_then(pod: LocalPod) -> None:
+def test_ctrl_c_groups_the_output_so_far(pod: LocalPod) -> None:
     controller, device = os.openpty()
     script = f"{RANK}; sleep 2; echo from $w; sleep 600"
     with pod.shell.start("exec", "local", "--worker", "3", "--", "sh", "-c", script, stderr=device) as process:
@@ -74,7 +74,7 @@ def test_ctrl_c_groups_what_a_command_wrote_until_then(pod: LocalPod) -> None:
 
 
 def _all_of(terminal: int) -> bytes:
-    """What is left to read of a terminal that nobody writes to any more."""
+    """Return the rest of a terminal's output after every writer has closed it."""
     seen = b""
     with contextlib.suppress(OSError):
         while data := os.read(terminal, 65536):
@@ -83,7 +83,7 @@ def _all_of(terminal: int) -> bytes:
     return seen
 
 
-def test_a_person_who_watches_sees_lines_of_what_takes_long_and_groups_at_the_end(pod: LocalPod) -> None:
+def test_a_terminal_shows_lines_of_a_slow_command_and_groups_at_the_end(pod: LocalPod) -> None:
     controller, device = os.openpty()
     script = "for i in 1 2 3; do echo line $i; sleep 1; done"
     with pod.shell.start("exec", "local", "--worker", "0,1", "--", "sh", "-c", script, stderr=device) as process:
@@ -95,9 +95,7 @@ def test_a_person_who_watches_sees_lines_of_what_takes_long_and_groups_at_the_en
     assert b"workers 0-1 (2)" in seen
 
 
-def test_live_lines_that_no_one_reads_any_more_end_the_command_and_no_worker_is_blamed(
-    pod: LocalPod, tmp_path: Path
-) -> None:
+def test_a_closed_output_ends_a_live_command_and_no_worker_is_blamed(pod: LocalPod, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     script = f"[ -e {pid} ] || echo $$ >{pid}; while :; do echo line; sleep 0.05; done"
     with pod.shell.start("exec", "local", "--live", "--worker", "1", "--", "sh", "-c", script) as process:

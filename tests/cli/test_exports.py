@@ -1,4 +1,4 @@
-"""`logs FILE` on an export of Cloud Logging: what was said since a time, by the times of its entries."""
+"""`logs FILE --since` on an export of Cloud Logging: the times of its entries decide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cli.commands import Shell
 
 NAMES = ("insertId", "resource.labels.worker_id", "textPayload", "timestamp")
 ENTRIES = [(worker, second) for second in (10, 20, 30) for worker in (0, 1)]
-"""Who said something at which second, the oldest first."""
+"""The worker and the second of each entry, oldest first."""
 Write = Callable[[Sequence[tuple[int, int]]], str]
 
 
@@ -66,7 +66,7 @@ def exported(shell: Shell, text: str) -> str:
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["oldest first", "newest first"])
-def test_only_entries_since_then_come_whole(shell: Shell, write: Write, order: int) -> None:
+def test_only_entries_since_the_time_are_printed_unchanged(shell: Shell, write: Write, order: int) -> None:
     entries = ENTRIES[::order]
     log = exported(shell, write(entries))
     answer = shell.call("logs", log, "--since", "2025-03-01T10:00:20Z")
@@ -76,7 +76,7 @@ def test_only_entries_since_then_come_whole(shell: Shell, write: Write, order: i
     assert answer.raw in Path(log).read_bytes()
 
 
-def test_a_workers_entries_since_then_come_with_their_times(shell: Shell, write: Write) -> None:
+def test_the_entries_of_a_worker_since_the_time_have_their_times(shell: Shell, write: Write) -> None:
     log = exported(shell, write(ENTRIES))
     rows = shell.call("logs", log, "--worker", "1", "--since", "2025-03-01T10:00:20Z", "--json").document
     assert {row["worker"] for row in rows} == {1}
@@ -87,7 +87,7 @@ def test_a_workers_entries_since_then_come_with_their_times(shell: Shell, write:
     assert [row["time"] for row in last] == ["2025-03-01T10:00:30.500"]
 
 
-def test_a_log_whose_lines_have_no_date_says_so(shell: Shell) -> None:
+def test_a_log_whose_lines_have_no_date_is_reported(shell: Shell) -> None:
     log = exported(shell, "a line\nanother\n")
     for words in ((), ("--json",)):
         answer = shell.call("logs", log, "--since", "1h", *words)

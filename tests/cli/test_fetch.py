@@ -1,4 +1,4 @@
-"""`fetch` as a person uses it: rows, the exit code, and names that only some workers have."""
+"""`fetch` as a user runs it: rows, the exit code, and files that only some workers have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_fetch_copies_from_every_worker_and_skips_what_is_there(pod: LocalPod, t
     assert again.out.count("already there") == 4
 
 
-def test_fetch_names_what_no_worker_has(pod: LocalPod, tmp_path: Path) -> None:
+def test_fetch_names_a_pattern_that_matches_on_no_worker(pod: LocalPod, tmp_path: Path) -> None:
     answer = pod.call("fetch", "local", "nothing", "--to", str(tmp_path), "--json")
     assert (answer.code, answer.document) == (2, [])
     assert "no worker has nothing" in answer.errors

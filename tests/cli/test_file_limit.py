@@ -1,4 +1,4 @@
-"""Big pods from a process that may open few files."""
+"""Large pods, used by a process that may open few files."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tests.sshd import needs_sshd, openssh_worker
 
 pytestmark = [needs_sshd, pytest.mark.timing]
 WORKERS = 72
-"""More than the lower limit lets be open, logs included."""
+"""More workers than the low limit has open files for, logs included."""
 LOW, RAISABLE = "ulimit -n 64", "ulimit -Sn 64; ulimit -Hn 4096"
 
 
 class Big:
-    """A hosts file of many addresses of this machine, one sshd behind them all."""
+    """A hosts file of many addresses of this machine, all served by one sshd."""
 
     def __init__(self, shell: Shell, options: tuple[str, ...]) -> None:
         self.shell = shell
         self._options = options
 
     def run(self, limits: str, *words: str) -> Answer:
-        """A command whose process may open so many files."""
+        """Run a command in a process with these limits of open files."""
         command = [sys.executable, "-m", "tui.cli", *self._options, *words]
         done = subprocess.run(
             ["sh", "-c", f'{limits}; exec "$@"', "sh", *command],
@@ -48,7 +48,7 @@ def big(tmp_path: Path) -> Iterator[Big]:
         yield Big(shell, ("--hosts", str(hosts), "--identity", str(server.identity), "--host-keys", "accept-new"))
 
 
-def test_a_soft_limit_is_raised_as_far_as_it_takes(big: Big) -> None:
+def test_a_soft_limit_is_raised_as_far_as_needed(big: Big) -> None:
     answer = big.run(RAISABLE, "exec", "lab", "--json", "--", "true")
     assert answer.code == 0, answer.errors
     assert [row["exit_code"] for row in answer.document] == [0] * WORKERS
@@ -59,7 +59,7 @@ def test_a_soft_limit_is_raised_as_far_as_it_takes(big: Big) -> None:
     assert (logs.code, logs.raw.count(b"here\n")) == (0, WORKERS), logs.errors
 
 
-def test_a_hard_limit_is_named_with_what_raises_it(big: Big) -> None:
+def test_a_hard_limit_is_reported_with_the_command_that_raises_it(big: Big) -> None:
     answer = big.run(LOW, "exec", "lab", "--json", "--", "true")
     assert answer.code == 3
     assert "Traceback" not in answer.errors
@@ -67,7 +67,7 @@ def test_a_hard_limit_is_named_with_what_raises_it(big: Big) -> None:
     assert 0 in [row["exit_code"] for row in answer.document]
 
 
-def test_a_launch_that_would_not_fit_is_refused_before_it_begins(big: Big) -> None:
+def test_a_launch_beyond_the_limit_is_refused_before_it_begins(big: Big) -> None:
     answer = big.run(LOW, "launch", "lab", "--skip-checks", "--", "true")
     assert answer.code == 2
     assert f"{WORKERS} workers need {2 * WORKERS + 48} open files: a process may open 64 here" in answer.errors

@@ -1,4 +1,4 @@
-"""What whoever waits for a run is told of it."""
+"""The lines about a run's events that commands print while they wait for the run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_reason_that_many_workers_have_is_reported_once_and_its_remedy_too(
     ]
 
 
-def test_reasons_that_differ_and_ask_for_the_same_say_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_remedy_that_different_reasons_share_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     one, another = "10.0.0.1 refused", "10.0.0.2 refused"
     phases = failed(0, one, "wait"), failed(1, another, "wait"), failed(2, one, "wait")
     assert printed(capsys, *phases, event("state", state="failed")) == [
@@ -70,17 +70,17 @@ def test_reasons_that_differ_and_ask_for_the_same_say_so_once(capsys: pytest.Cap
     ]
 
 
-def test_a_remedy_is_reported_again_for_what_goes_wrong_later(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_remedy_is_reported_again_for_a_later_failure(capsys: pytest.CaptureFixture[str]) -> None:
     over = event("state", state="failed", cause="no room", remedy="make some")
     lines = printed(capsys, failed(0, "no room", "make some"), over, failed(1, "no room at all", "make some"))
     assert lines[-2:] == ["worker 1: prepare failed: no room at all", "  → make some"]
 
 
-def test_phases_that_go_well_are_not_worth_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_phases_without_a_failure_print_no_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, event("phase", 0, phase="connect", status="done")) == []
 
 
-def test_an_absence_says_since_when_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_absence_of_a_keeper_is_reported_with_its_time_and_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(capsys, KeeperStatus(False, 0.0), KeeperStatus(False, None), KeeperStatus(True, 5.0, 1))
     assert lines[0].startswith("the keeper of night has exited. ")
     assert lines[1] == "  → start another keeper with tpu-tui attach night"
@@ -88,7 +88,7 @@ def test_an_absence_says_since_when_and_what_to_do(capsys: pytest.CaptureFixture
     assert "since 1970-01-01 00:01:00Z" in printed(capsys, KeeperStatus(False, 60.0))[0]
 
 
-def test_when_another_keeper_comes_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_time_until_another_keeper_starts_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     printer = EventPrinter("night", Output())
     for pause in (0.0, 30.0):
         printer.print(KeeperStatus(False), another_in=pause)
@@ -97,7 +97,7 @@ def test_when_another_keeper_comes_is_reported(capsys: pytest.CaptureFixture[str
     assert later == "the keeper of night has exited; another one starts in 30 s"
 
 
-def test_what_to_do_about_an_end_is_reported_unless_the_cause_says_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_remedy_of_an_end_is_reported_unless_the_cause_contains_it(capsys: pytest.CaptureFixture[str]) -> None:
     cause = "worker 2: command not found: x. See that it is there"
     assert printed(capsys, event("state", state="failed", cause=cause, remedy="see that it is there")) == [
         f"night failed: {cause}"
@@ -125,7 +125,7 @@ def test_workers_that_end_alike_are_reported_in_one_line(capsys: pytest.CaptureF
     ]
 
 
-def test_what_happens_to_a_worker_is_reported_in_its_order(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_of_a_worker_are_reported_in_their_order(capsys: pytest.CaptureFixture[str]) -> None:
     lost, back = ([event("link", worker, status=how) for worker in (0, 1)] for how in ("lost", "restored"))
     assert printed(capsys, *lost, *back, lost[0], ended(0, exit_code=0)) == [
         "workers 0-1: connection lost",
@@ -135,7 +135,7 @@ def test_what_happens_to_a_worker_is_reported_in_its_order(capsys: pytest.Captur
     ]
 
 
-async def test_what_is_kept_is_reported_soon_and_at_the_end(
+async def test_collected_events_are_reported_soon_and_at_the_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attach_progress, "GROUPING_S", 0.0)
@@ -146,21 +146,21 @@ async def test_what_is_kept_is_reported_soon_and_at_the_end(
         workers=(Worker(0), Worker(1), Worker(2)),
     )
     operator, night = Operator(Settings(home=tmp_path)), RunDirectory.create(tmp_path / "runs", run)
-    looking_after = KeeperSupervisor(operator, night, EventPrinter("night", Output()))
-    with looking_after:
+    supervisor = KeeperSupervisor(operator, night, EventPrinter("night", Output()))
+    with supervisor:
         for worker in (0, 1):
-            await looking_after.on_event(ended(worker, exit_code=0))
+            await supervisor.on_event(ended(worker, exit_code=0))
         seen = ""
         while not seen:
             await asyncio.sleep(0)
             seen = capsys.readouterr().err
         assert seen == "workers 0-1: ended, exit code 0\n"
-        await looking_after.on_event(ended(2, exit_code=1))
+        await supervisor.on_event(ended(2, exit_code=1))
         assert capsys.readouterr().err == ""
     assert capsys.readouterr().err == "worker 2: ended, exit code 1\n"
 
 
-def test_whoever_follows_a_run_is_reported_when_its_directory_goes(tmp_path: Path) -> None:
+def test_following_a_run_ends_with_an_error_when_its_directory_is_removed(tmp_path: Path) -> None:
     directory = RunDirectory.create(
         tmp_path / "runs", Run("goes-20260101-000000-aaaa", "pod", JobOptions(("x",)), (Worker(0),))
     )
@@ -171,13 +171,13 @@ def test_whoever_follows_a_run_is_reported_when_its_directory_goes(tmp_path: Pat
         async for _ in operator.runs.watch(directory):
             shutil.rmtree(directory.path, ignore_errors=True)
 
-    for printed in (followed(), operator.reports.read_status(directory)):
+    for reading in (followed(), operator.reports.read_status(directory)):
         with pytest.raises(UsageError, match="is gone") as caught:
-            asyncio.run(asyncio.wait_for(printed, 60))
+            asyncio.run(asyncio.wait_for(reading, 60))
         assert "tpu-tui attach" in caught.value.remedy
 
 
-def test_a_failed_workers_last_lines_stand_one_below_the_other(
+def test_the_last_lines_of_a_failed_worker_are_printed_one_below_the_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Run("night-20261123-100000-abcd", "pod", JobOptions(("true",)), (Worker(0), Worker(1)))

@@ -56,7 +56,7 @@ def test_a_run_on_bare_machines_arrives_byte_for_byte(lab: Lab) -> None:
         assert lab.call("logs", "odd", "--worker", str(worker)).raw == f"{odd}|second|".encode()
 
 
-def test_one_machine_that_is_down_starts_nothing_anywhere_and_is_named(lab: Lab) -> None:
+def test_a_machine_that_is_down_is_named_and_nothing_starts_on_the_others(lab: Lab) -> None:
     assert lab.call("exec", "lab", "--", "true").code == 0
     lab.workers[1].stop()
     mark = lab.hosts.with_name("started")
@@ -69,15 +69,15 @@ def test_one_machine_that_is_down_starts_nothing_anywhere_and_is_named(lab: Lab)
     assert [row["reachable"] for row in workers.document] == [True, False, True]
 
 
-def test_somebody_without_a_key_is_reported_what_to_do(lab: Lab, tmp_path: Path) -> None:
-    stranger = tmp_path / "stranger"
-    asyncssh.generate_private_key("ssh-ed25519").write_private_key(stranger)
+def test_a_key_that_the_machines_do_not_accept_is_reported(lab: Lab, tmp_path: Path) -> None:
+    other_key = tmp_path / "other_key"
+    asyncssh.generate_private_key("ssh-ed25519").write_private_key(other_key)
     answer = lab.shell.call(
         *(
             "--hosts",
             str(lab.hosts),
             "--identity",
-            str(stranger),
+            str(other_key),
             "--host-keys",
             "accept-new",
             "exec",
@@ -92,7 +92,7 @@ def test_somebody_without_a_key_is_reported_what_to_do(lab: Lab, tmp_path: Path)
 
 
 @pytest.mark.parametrize("words", [("check", "lab"), ("exec", "lab", "--", "true")], ids=["check", "exec"])
-def test_a_person_who_waits_is_reported_for_whom(lab: Lab, words: tuple[str, ...]) -> None:
+def test_a_user_who_waits_sees_which_worker_has_not_answered(lab: Lab, words: tuple[str, ...]) -> None:
     lab.write_profile()
     listener = lab.workers[1].process
     assert listener is not None
@@ -108,7 +108,7 @@ def test_a_person_who_waits_is_reported_for_whom(lab: Lab, words: tuple[str, ...
     os.close(controller)
 
 
-def test_a_run_that_is_nowhere_says_who_could_not_be_asked_for_it(lab: Lab) -> None:
+def test_an_unknown_run_is_reported_with_the_workers_that_could_not_be_asked(lab: Lab) -> None:
     assert lab.call("exec", "lab", "--", "true").code == 0
     unknown = lab.call("status", "night-20260101-000000-abcd")
     assert unknown.code == 2
@@ -119,7 +119,7 @@ def test_a_run_that_is_nowhere_says_who_could_not_be_asked_for_it(lab: Lab) -> N
     assert "not all workers could be asked for it: worker 1: " in answer.errors
 
 
-def test_runs_that_find_no_room_here_are_not_reported_as_none(lab: Lab) -> None:
+def test_runs_that_cannot_be_recorded_here_are_not_reported_as_no_runs(lab: Lab) -> None:
     lab.write_profile()
     assert lab.launch("--skip-checks").code == 0
     shutil.rmtree(lab.shell.home / "runs")
@@ -132,7 +132,7 @@ def test_runs_that_find_no_room_here_are_not_reported_as_none(lab: Lab) -> None:
     assert "No runs" not in errors
 
 
-def test_what_is_wrong_with_a_launch_is_reported_before_anybody_is_asked(lab: Lab) -> None:
+def test_invalid_options_of_a_launch_are_reported_before_the_hosts_file_is_read(lab: Lab) -> None:
     lab.hosts.unlink()
     for words, expected in (
         (("--env", "A B=c"), "'A B' is not a valid variable name"),

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of a command: exit code 130, and not a word about Python."""
+"""Ctrl-C at any moment of a command: exit code 130, and no traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tui.runs.record.run_directory import KEEPER_LOG
 
 pytestmark = pytest.mark.timing
 
-_STRUCK_AT_AN_IMPORT = """
+_INTERRUPT_AT_AN_IMPORT = """
 import os, signal, sys
 
 class Striker:
@@ -30,7 +30,7 @@ sys.meta_path.insert(0, Striker())
 from tui.cli import main
 sys.exit(main())
 """
-_STRUCK_AT_A_FILE = """
+_INTERRUPT_AT_A_FILE = """
 import os, signal, sys
 
 def strike(event, what):
@@ -42,13 +42,13 @@ sys.addaudithook(strike)
 from tui.cli import main
 sys.exit(main())
 """
-_STRUCK_AT_THE_FIRST_SOCKET = """
+_INTERRUPT_AT_THE_FIRST_SOCKET = """
 import os, signal, sys
 sys.addaudithook(lambda event, _: event == "socket.__new__" and os.kill(os.getpid(), signal.SIGINT))
 from tui.cli import main
 sys.exit(main())
 """
-_STRUCK_AT_THE_END = """
+_INTERRUPT_AT_THE_END = """
 import atexit, os, signal, sys
 atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
 from tui.cli import main
@@ -58,7 +58,7 @@ sys.exit(main())
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Path:
-    """A slice to list."""
+    """Return the path of a hosts file, which gives a slice to list."""
     path = tmp_path / "lab.txt"
     path.write_text("127.0.0.1:1\n")
     return path
@@ -81,33 +81,37 @@ def run(shell: Shell, program: str, *words: str) -> Answer:
         "tui.settings.resolve",
     ],
 )
-def test_while_something_is_imported(shell: Shell, hosts: Path, module: str) -> None:
-    answer = run(shell, _STRUCK_AT_AN_IMPORT, module, "--hosts", str(hosts), "slices", "--json")
+def test_an_interrupt_while_a_module_is_imported_ends_the_command_silently(
+    shell: Shell, hosts: Path, module: str
+) -> None:
+    answer = run(shell, _INTERRUPT_AT_AN_IMPORT, module, "--hosts", str(hosts), "slices", "--json")
     assert (answer.code, answer.out, answer.errors) == (130, "", "")
 
 
 @pytest.mark.parametrize("module", ["tui.cloud.hosts_file", "tui.operator.slices"])
-def test_while_the_command_works(shell: Shell, hosts: Path, module: str) -> None:
-    answer = run(shell, _STRUCK_AT_AN_IMPORT, module, "--hosts", str(hosts), "slices", "--json")
+def test_an_interrupt_while_the_command_works_prints_no_error(shell: Shell, hosts: Path, module: str) -> None:
+    answer = run(shell, _INTERRUPT_AT_AN_IMPORT, module, "--hosts", str(hosts), "slices", "--json")
     assert (answer.code, answer.errors) == (130, "")
 
 
-def test_while_the_event_loop_is_made(shell: Shell, hosts: Path) -> None:
-    answer = run(shell, _STRUCK_AT_THE_FIRST_SOCKET, "--hosts", str(hosts), "slices", "--json")
+def test_an_interrupt_while_the_event_loop_is_made_ends_the_command_silently(shell: Shell, hosts: Path) -> None:
+    answer = run(shell, _INTERRUPT_AT_THE_FIRST_SOCKET, "--hosts", str(hosts), "slices", "--json")
     assert (answer.code, answer.out, answer.errors) == (130, "", "")
 
 
 @pytest.mark.parametrize("module", ["tui.logs.saved_log", "numpy"])
-def test_while_what_reads_a_saved_log_is_imported(shell: Shell, module: str) -> None:
-    answer = run(shell, _STRUCK_AT_AN_IMPORT, module, "cores", str(SAMPLE_LOG), "--json")
+def test_an_interrupt_while_the_log_readers_are_imported_ends_the_command_silently(shell: Shell, module: str) -> None:
+    answer = run(shell, _INTERRUPT_AT_AN_IMPORT, module, "cores", str(SAMPLE_LOG), "--json")
     assert (answer.code, answer.out, answer.errors) == (130, "", "")
 
 
-def test_while_a_run_is_handed_to_its_keeper(shell: Shell, hosts: Path, tmp_path: Path) -> None:
+def test_an_interrupt_while_a_run_is_handed_to_its_keeper_says_that_it_continues(
+    shell: Shell, hosts: Path, tmp_path: Path
+) -> None:
     make_key(tmp_path / "key")
     everywhere = ("--hosts", str(hosts), "--identity", str(tmp_path / "key"))
     words = ("launch", "lab", "--skip-checks", "--detach", "--", "true")
-    answer = run(shell, _STRUCK_AT_A_FILE, KEEPER_LOG, *everywhere, *words)
+    answer = run(shell, _INTERRUPT_AT_A_FILE, KEEPER_LOG, *everywhere, *words)
     (known,) = shell.run("runs", "--offline", "--json").document
     assert (answer.code, answer.out) == (130, "")
     assert (
@@ -116,21 +120,21 @@ def test_while_a_run_is_handed_to_its_keeper(shell: Shell, hosts: Path, tmp_path
     )
     wait_until(
         lambda: shell.run("runs", "--offline", "--json").document[0]["state"] == "failed",
-        "the keeper found nobody to launch on",
+        "the launch failed, since no worker can be reached",
         DEADLINE,
     )
 
 
-def test_after_the_answer(shell: Shell, hosts: Path) -> None:
-    answer = run(shell, _STRUCK_AT_THE_END, "--hosts", str(hosts), "slices", "--json")
+def test_an_interrupt_after_the_answer_keeps_the_answer(shell: Shell, hosts: Path) -> None:
+    answer = run(shell, _INTERRUPT_AT_THE_END, "--hosts", str(hosts), "slices", "--json")
     assert (answer.code, answer.errors) == (130, "")
     assert answer.document[0]["name"] == "lab"
 
 
-def test_whoever_has_it_ignored_is_not_interrupted(shell: Shell, hosts: Path) -> None:
+def test_a_process_that_ignores_sigint_is_not_interrupted(shell: Shell, hosts: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        answer = run(shell, _STRUCK_AT_AN_IMPORT, "argparse", "--hosts", str(hosts), "slices", "--json")
+        answer = run(shell, _INTERRUPT_AT_AN_IMPORT, "argparse", "--hosts", str(hosts), "slices", "--json")
     finally:
         signal.signal(signal.SIGINT, before)
     assert answer.code == 0, answer.errors

@@ -1,4 +1,4 @@
-"""The first day: a key of one's own is refused, added to the metadata, and lets in."""
+"""`keys add` on a first day: a user's own key is refused, added to the metadata, and accepted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timing
 
 @pytest.fixture(scope="module")
 def newcomer(pod: LocalPod) -> str:
-    """A profile that leads to the pod, without its key."""
+    """Save a profile that uses the pod without its key, and return the profile's name."""
     endpoints = {"tpu": pod.announced["tpu_api"]["grpc"], "compute": pod.announced["compute_api"]}
     place = {"project": "local", "zones": ["local-a"], "endpoints": endpoints, "token": pod.announced["token"]}
     values = {**place, "user": getpass.getuser()}
@@ -28,7 +28,7 @@ def newcomer(pod: LocalPod) -> str:
     return "new"
 
 
-def test_without_a_key_the_refusal_says_what_adds_one_and_adding_it_lets_in(pod: LocalPod, newcomer: str) -> None:
+def test_the_refusal_names_keys_add_and_a_key_that_it_adds_is_accepted(pod: LocalPod, newcomer: str) -> None:
     refused = pod.run("--profile", newcomer, "exec", "local", "--", "true")
     assert refused.code == 3
     assert "`tpu-tui keys add local`" in refused.errors
@@ -38,9 +38,9 @@ def test_without_a_key_the_refusal_says_what_adds_one_and_adding_it_lets_in(pod:
     key = pod.shell.home / ".ssh" / "google_compute_engine"
     assert (tried.code, tried.document["added"], tried.document["made"], key.exists()) == (0, False, False, False)
 
-    unasked = pod.call("--profile", newcomer, "keys", "add", "local")
-    assert (unasked.code, key.exists()) == (2, False)
-    assert "--yes" in unasked.errors
+    unconfirmed = pod.call("--profile", newcomer, "keys", "add", "local")
+    assert (unconfirmed.code, key.exists()) == (2, False)
+    assert "--yes" in unconfirmed.errors
 
     added = pod.run("--profile", newcomer, "keys", "add", "local", "--yes", "--json")
     assert added.code == 0, added.errors
@@ -55,11 +55,11 @@ def test_without_a_key_the_refusal_says_what_adds_one_and_adding_it_lets_in(pod:
     assert (again.code, again.document["added"], again.document["found"]) == (0, False, "slice"), again.errors
     assert key.read_bytes() == made
 
-    nobody = pod.call("--profile", newcomer, "--user", "fred a:b", "keys", "add", "local", "--yes")
-    assert (nobody.code, "not a valid user name" in nobody.errors) == (2, True)
+    invalid = pod.call("--profile", newcomer, "--user", "fred a:b", "keys", "add", "local", "--yes")
+    assert (invalid.code, "not a valid user name" in invalid.errors) == (2, True)
 
 
-def test_a_key_named_by_identity_joins_the_others(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
+def test_a_key_named_by_identity_is_added_to_the_others(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
     make_key(tmp_path / "other")
     words = ("--profile", newcomer, "--identity", str(tmp_path / "other"), "keys", "add", "local", "--yes", "--json")
     first, second = pod.call(*words).document, pod.call(*words).document
@@ -78,7 +78,7 @@ def test_read_only_and_machines_without_metadata_are_refused(pod: LocalPod, newc
     assert "ssh-copy-id" in answer.errors
 
 
-def test_a_person_at_a_terminal_is_asked_and_may_say_no(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
+def test_a_user_at_a_terminal_is_asked_and_may_decline(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
     make_key(tmp_path / "third")
     controller, terminal = os.openpty()
     words = ("--profile", newcomer, "--identity", str(tmp_path / "third"), "keys", "add", "local")

@@ -31,7 +31,7 @@ def test_a_failed_check_refuses_the_launch_and_can_be_overruled(lab: Lab) -> Non
     status = lab.shell.call("status", refused_run, "--offline", "--json").document
     assert status["state"] == "failed"
     assert "checks of the launch failed: workers 0-1: disk: " in status["cause"]
-    assert not list((lab.workers[0].home / ".tpu-tui").glob("runs/*")), "nothing is left with a worker"
+    assert not list((lab.workers[0].home / ".tpu-tui").glob("runs/*")), "nothing is left on a worker"
     allowed = lab.launch("--skip-checks")
     assert allowed.code == 0, allowed.errors
     assert "disk:" not in allowed.errors
@@ -45,7 +45,7 @@ def test_a_warning_is_shown_and_the_launch_goes_on(lab: Lab) -> None:
     assert len(lab.runs) == 1
 
 
-def test_a_worker_that_cannot_be_reached_is_out_of_reach_and_nothing_is_launched(lab: Lab) -> None:
+def test_an_unreachable_worker_is_named_and_nothing_is_launched(lab: Lab) -> None:
     lab.write_profile()
     lab.workers[1].stop()
     answer = lab.launch()
@@ -54,7 +54,7 @@ def test_a_worker_that_cannot_be_reached_is_out_of_reach_and_nothing_is_launched
     assert [lab.shell.call("status", run, "--offline", "--json").document["state"] for run in lab.runs] == ["failed"]
 
 
-def test_a_dry_run_looks_at_nothing_and_shows_what_is_done_at_the_end(lab: Lab) -> None:
+def test_a_dry_run_checks_no_worker_and_shows_the_actions_at_the_end(lab: Lab) -> None:
     lab.write_profile(disk_full_gib=1e9)
     answer = lab.launch("--dry-run", "--on-end", "report", "--on-end", "command:echo done")
     assert answer.code == 0, answer.errors
@@ -64,7 +64,7 @@ def test_a_dry_run_looks_at_nothing_and_shows_what_is_done_at_the_end(lab: Lab) 
     assert (refused.code, refused.out) == (2, "")
 
 
-def test_a_threshold_that_is_no_while_is_refused(lab: Lab) -> None:
+def test_a_threshold_that_is_a_negative_duration_is_refused(lab: Lab) -> None:
     lab.write_profile(lost_after_seconds=-5.0)
     answer = lab.launch("--dry-run")
     assert answer.code == 2

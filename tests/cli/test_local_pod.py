@@ -1,4 +1,4 @@
-"""The whole way as a person goes it, from a second terminal: see, check, launch, watch, stop, report."""
+"""A complete session of a user in a second terminal: list, check, launch, watch, stop, report."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ def launch(pod: LocalPod, *words: str, job: tuple[str, ...]) -> dict[str, Any]:
 
 
 def worker_logs(pod: LocalPod, run: str) -> list[bytes]:
-    """The logs on the workers themselves, read by a command there."""
+    """Return the logs on the workers themselves, read by a command there."""
     script = f"base64 ~/.tpu-tui/runs/{run}/*/log"
     done = pod.call("exec", "local", "--json", "--", "sh", "-c", script)
     return [base64.b64decode(row["stdout"]) for row in done.document]
 
 
 def await_state(run: dict[str, Any], state: RunState) -> None:
-    """Wait until the run's directory tells that state: a command each time would cost a second of CPU."""
+    """Wait until the run directory shows this state; polling with commands would cost a second of CPU each time."""
     directory = RunDirectory.open(Path(run["directory"]))
     wait_until(lambda: status_of(directory).state is state, f"the run is {state.value}")
 
 
 def cores_in(directory: Path) -> set[bytes]:
-    """The ordinals of the cores that have told a step."""
+    """Return the ordinals of the cores that have logged a step."""
     logs = [path.read_bytes() for path in directory.glob("worker-*.log")]
     return {core for log in logs for core in re.findall(rb"Training Device=xla:\d+/(\d+) .*\n", log)}
 
 
 @pytest.fixture(scope="module")
 def rehearsed(pod: LocalPod) -> dict[str, Any]:
-    """A rehearsal run that goes on for long, once every one of its 32 cores has told a step."""
+    """Launch a long rehearsal run, and wait until each of its 32 cores has logged a step."""
     run = launch(pod, "--name", "night", job=(*REHEARSAL, "--interval", "0.2", "--steps", "100000"))
-    wait_until(lambda: len(cores_in(Path(run["directory"]))) == 32, "32 cores have told a step")
+    wait_until(lambda: len(cores_in(Path(run["directory"]))) == 32, "32 cores have logged a step")
     return run
 
 
@@ -115,7 +115,7 @@ def test_exec_groups_equal_outputs_and_keeps_exit_codes_apart(pod: LocalPod) -> 
     ]
 
 
-def test_exec_gives_up_a_worker_after_its_timeout_and_keeps_what_came(pod: LocalPod) -> None:
+def test_exec_gives_up_a_worker_after_its_timeout_and_keeps_its_output(pod: LocalPod) -> None:
     answer = pod.call(
         "exec", "local", "--worker", "0", "--timeout", "1", "--json", "--", "sh", "-c", "echo early; sleep 60"
     )
@@ -170,7 +170,7 @@ def test_a_killed_keeper_is_reported_and_attach_goes_on_where_the_mirror_ended(
     directory = Path(rehearsed["directory"])
     keeper = int((directory / "keeper").read_text().split()[0])
     os.kill(keeper, signal.SIGKILL)
-    wait_until(lambda: not RunDirectory.open(directory).keeper_status().alive, "the keeper is gone")
+    wait_until(lambda: not RunDirectory.open(directory).keeper_status().alive, "the keeper has ended")
     assert not pod.call("status", "night", "--json", "--offline").document["attended"]
     assert "unattended since" in pod.run("runs").out
     with pod.shell.start("attach", "night", "--json") as attached:
@@ -185,7 +185,7 @@ def test_a_killed_keeper_is_reported_and_attach_goes_on_where_the_mirror_ended(
     assert (status["state"], status["attended"]) == ("running", True)
 
 
-def test_stop_is_acknowledged_by_every_worker_and_mirrors_are_whole(pod: LocalPod, rehearsed: dict[str, Any]) -> None:
+def test_every_worker_confirms_a_stop_and_mirrors_are_complete(pod: LocalPod, rehearsed: dict[str, Any]) -> None:
     answer = pod.run("stop", "night", "--json", "--grace", "10")
     assert answer.code == 0, answer.errors
     assert answer.document["stopped"]
@@ -212,7 +212,7 @@ def test_reports_are_written_in_every_format(pod: LocalPod, rehearsed: dict[str,
     ]
     text = (tmp_path / f"{name}.md").read_text()
     assert rehearsed["run"] in text
-    assert "rehearsal" in text, "what did not train is named as what it is"
+    assert "rehearsal" in text, "a rehearsal is not reported as a training run"
     document = json.loads((tmp_path / f"{name}.json").read_text())
     assert set(document["curves"]) == {str(row["core"]) for row in document["cores"]}
 
@@ -229,7 +229,7 @@ def test_a_report_is_uploaded_to_the_bucket(pod: LocalPod, rehearsed: dict[str, 
     assert "no-such-bucket-here" in missing.errors
 
 
-def test_the_logs_of_all_workers_go_with_a_report_to_the_bucket_too(
+def test_the_logs_of_all_workers_are_uploaded_with_a_report(
     pod: LocalPod, rehearsed: dict[str, Any], tmp_path: Path
 ) -> None:
     folder = f"{pod.announced['bucket']}/with-logs"
@@ -254,7 +254,7 @@ def test_status_says_how_long_a_job_waited_for_data(pod: LocalPod) -> None:
     assert "7.5 % of the newest epoch" in pod.call("status", "waits").out
 
 
-def test_a_tree_is_the_same_on_every_worker_and_sent_once(pod: LocalPod, tmp_path: Path) -> None:
+def test_a_synced_tree_is_the_same_on_every_worker_and_sent_once(pod: LocalPod, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "sub dir").mkdir(parents=True)
     (tree / "sub dir" / "ünï.py").write_bytes(b"print('here')\n\x00")
@@ -268,7 +268,7 @@ def test_a_tree_is_the_same_on_every_worker_and_sent_once(pod: LocalPod, tmp_pat
     assert sorted(run.out.splitlines()[1:]) == [f"[{n}] 15" for n in range(4)]
 
 
-def test_an_attached_launch_streams_and_ends_with_the_runs_own_answer(pod: LocalPod) -> None:
+def test_an_attached_launch_streams_output_and_ends_with_the_result_of_the_run(pod: LocalPod) -> None:
     good = pod.run("launch", "local", "--", "sh", "-c", "echo on $TPU_TUI_WORKER of $TPU_TUI_WORKERS")
     assert good.code == 0, good.errors
     lines = good.out.splitlines()
@@ -292,13 +292,13 @@ def test_one_failing_worker_stops_the_others_and_is_named(pod: LocalPod) -> None
     assert status["exit_codes"][1] == 3
 
 
-def test_a_command_that_is_nowhere_starts_nothing_and_says_so(pod: LocalPod) -> None:
+def test_a_command_missing_on_every_worker_starts_nothing_and_is_named(pod: LocalPod) -> None:
     answer = pod.call("launch", "local", "--", "no-such-program-anywhere")
     assert answer.code == 1
     assert "no-such-program-anywhere" in answer.errors
     first = re.search(r"^worker (\d): prepare failed: ", answer.errors, re.M)
     same = r"^workers? ([\d,-]+): prepare failed for the same reason as worker (\d)$"
-    alike = re.findall(same, answer.errors, re.M)  # told together as far as they fail together
+    alike = re.findall(same, answer.errors, re.M)  # workers that fail at about the same time share a line
     assert first, answer.errors
     assert {as_on for _, as_on in alike} == {first[1]}
     assert {int(first[1]), *(rank for ranks, _ in alike for rank in parse_ranks(ranks, 4))} == {0, 1, 2, 3}
@@ -312,12 +312,12 @@ def test_secret_values_are_shown_nowhere(pod: LocalPod) -> None:
     run = launch(pod, "--env", "HF_TOKEN=hush-hush", job=("sh", "-c", 'test "${#HF_TOKEN}" = 9'))
     await_state(run, RunState.SUCCEEDED)  # the job saw its secret
     directory = RunDirectory.open(Path(run["directory"]))
-    wait_until(lambda: not directory.keeper_status().alive, "its keeper has gone", DEADLINE)
+    wait_until(lambda: not directory.keeper_status().alive, "its keeper has ended", DEADLINE)
     for path in directory.path.iterdir():
         assert b"hush-hush" not in path.read_bytes(), path
 
 
-def test_whoever_waits_for_a_run_has_it_looked_after_again(pod: LocalPod, tmp_path: Path) -> None:
+def test_a_launch_that_waits_starts_another_keeper_after_the_first_was_killed(pod: LocalPod, tmp_path: Path) -> None:
     end = tmp_path / "end"
     job = ("sh", "-c", f"echo begun; until test -e {end}; do sleep 0.1; done; echo ended")
     words = ("launch", "local", "--skip-checks", "--name", "orphan", "--json", "--", *job)
@@ -337,7 +337,7 @@ def test_whoever_waits_for_a_run_has_it_looked_after_again(pod: LocalPod, tmp_pa
         assert b"ended" in waiting.stdout.read()
 
 
-def test_whoever_waits_is_let_go_when_cannot_look_after_the_run(pod: LocalPod, tmp_path: Path) -> None:
+def test_a_launch_that_waits_ends_when_it_cannot_start_another_keeper(pod: LocalPod, tmp_path: Path) -> None:
     end = tmp_path / "end"
     job = ("sh", "-c", f"echo begun; until test -e {end}; do sleep 0.1; done")
     words = ("launch", "local", "--skip-checks", "--name", "forsaken", "--json", "--", *job)
@@ -357,7 +357,7 @@ def test_whoever_waits_is_let_go_when_cannot_look_after_the_run(pod: LocalPod, t
     assert pod.call("attach", "forsaken").code == 0
 
 
-def test_read_only_refuses_what_changes_and_allows_what_looks(pod: LocalPod) -> None:
+def test_read_only_refuses_changes_and_allows_reading(pod: LocalPod) -> None:
     for words in (["launch", "local"], ["exec", "local"]):
         refused = pod.call("--read-only", *words, "--", "true")
         assert refused.code == 2
@@ -365,31 +365,31 @@ def test_read_only_refuses_what_changes_and_allows_what_looks(pod: LocalPod) -> 
     assert pod.call("slices", "--read-only").code == 0
 
 
-def test_a_slice_comes_and_goes(pod: LocalPod) -> None:
+def test_a_slice_is_created_stopped_started_and_deleted(pod: LocalPod) -> None:
     words = ("slices", "create", "small", "--type", "v2-8", "--version", "tpu-ubuntu2204-base")
     assert pod.call(*words, "--dry-run").code == 0
     assert len(pod.call("slices", "--json").document) == 1
     made = pod.run(*words)
     assert made.code == 0, made.errors
     again = pod.call("slices", "start", "small")
-    assert (again.code, "it must be STOPPED" in again.errors) == (2, True), "what runs cannot be started"
+    assert (again.code, "it must be STOPPED" in again.errors) == (2, True), "a running slice cannot be started"
     assert {row["name"] for row in pod.call("slices", "--json").document} == {"local", "small"}
     assert pod.call("exec", "small", "--", "true").code == 0
-    assert pod.call("slices", "delete", "small").code == 2, "nobody could be asked for its name"
+    assert pod.call("slices", "delete", "small").code == 2, "without a terminal its name cannot be confirmed"
     would = pod.call("slices", "delete", "small", "--dry-run", "--json").document
     assert (would["dry_run"], len(would["steps"])) == (True, 1)
     assert would["steps"][0].startswith("would delete small in local-a, now READY")
-    with Question(pod.shell, "slices", "stop", "small") as asked:
-        asked.waits_for("[y/N] ")
-        kept = asked.answers("\n")
-    assert (kept.code, "releases its TPU" in kept.errors, "small was not stopped" in kept.errors) == (
+    with Question(pod.shell, "slices", "stop", "small") as question:
+        question.waits_for("[y/N] ")
+        declined = question.answers("\n")
+    assert (declined.code, "releases its TPU" in declined.errors, "small was not stopped" in declined.errors) == (
         2,
         True,
         True,
     )
     assert pod.call("slices", "stop", "small", "--yes").code == 0
     assert pod.call("slices", "start", "small", "--yes").code == 0
-    assert pod.call("slices", "stop", "small").code == 0, "a script is not held up"
+    assert pod.call("slices", "stop", "small").code == 0, "a script is not asked"
     stopped = pod.call("workers", "small", "--json")
     assert (stopped.code, [row["reachable"] for row in stopped.document]) == (3, [False])
     assert "small is STOPPED" in stopped.document[0]["error"]
@@ -399,7 +399,7 @@ def test_a_slice_comes_and_goes(pod: LocalPod) -> None:
 
 
 @pytest.mark.parametrize("action", ["stop", "start"])
-def test_a_slice_of_several_workers_is_not_stopped_and_what_helps_is_said(pod: LocalPod, action: str) -> None:
+def test_a_slice_of_several_workers_is_not_stopped_and_the_remedy_is_named(pod: LocalPod, action: str) -> None:
     for options in ((), ("--yes",), ("--dry-run",)):
         refused = pod.call("slices", action, "local", *options)
         assert (refused.code, refused.out) == (2, "")
@@ -410,7 +410,7 @@ def test_a_slice_of_several_workers_is_not_stopped_and_what_helps_is_said(pod: L
     assert pod.call("slices", "--json").document[0]["state"] == "READY"
 
 
-def test_unknown_names_end_with_2_and_what_there_is(pod: LocalPod) -> None:
+def test_unknown_names_end_with_code_2_and_a_remedy(pod: LocalPod) -> None:
     for words, printed in (
         (["workers", "lokal"], "local"),
         (["status", "nope"], ""),

@@ -1,4 +1,4 @@
-"""Arguments that no command can mean: refused in a sentence, or made harmless."""
+"""Arguments that make no sense: they are refused in a sentence, or made harmless."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tui.pod.run_names import readable_name
 @pytest.mark.parametrize(
     "words", [("launch", "x", "--grace"), ("stop", "x", "--grace"), ("exec", "x", "--timeout")], ids=lambda w: w[0]
 )
-def test_what_is_no_number_of_seconds_is_refused(shell: Shell, words: tuple[str, ...], seconds: str) -> None:
+def test_a_word_that_is_no_number_of_seconds_is_refused(shell: Shell, words: tuple[str, ...], seconds: str) -> None:
     answer = shell.call(*words, seconds)
     assert answer.code == 2
     assert f"{words[-1]}: must be a number of seconds, not {seconds!r}" in answer.errors
 
 
-def test_a_long_name_is_cut_and_an_odd_one_made_fit_for_files(pod: LocalPod) -> None:
+def test_a_long_name_is_shortened_and_an_odd_one_is_made_safe_for_files(pod: LocalPod) -> None:
     names = {"n" * 5000: "n" * 100, "../../a b\n'q'": "a-b-q", "läuft größer": "lauft-grosser", "as-it-is_1.0": ""}
     for name, expected in names.items():
         words = ("launch", "local", "--skip-checks", "--name", name, "--detach", "--json", "--", "true")
@@ -39,7 +39,7 @@ def test_a_long_name_is_cut_and_an_odd_one_made_fit_for_files(pod: LocalPod) -> 
     ("name", "why"),
     [("..", "nothing"), ("- -", "nothing"), ("🚀", "nothing"), ("модель-3", "модель"), ("v2-日本", "日本")],
 )
-def test_a_name_that_cannot_be_read_any_more_is_refused(name: str, why: str) -> None:
+def test_a_name_that_would_become_unreadable_is_refused(name: str, why: str) -> None:
     with pytest.raises(UsageError, match="a run cannot be called") as refused:
         readable_name(name)
     assert (why if why != "nothing" else "it has no letter or digit") in refused.value.why
@@ -73,7 +73,7 @@ def test_bytes_that_are_no_characters_are_refused(pod: LocalPod, words: tuple[st
     assert "Traceback" not in answer.errors
 
 
-def test_a_command_in_utf_8_goes_out_as_it_is_from_a_locale_without_it(
+def test_a_command_in_utf_8_is_sent_unchanged_in_a_locale_without_it(
     pod: LocalPod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
@@ -92,16 +92,16 @@ def test_two_numbers_are_not_taken_for_one(number: str) -> None:
 @pytest.mark.parametrize(
     ("number", "value"), [("4096", 4096), ("4,096", 4096), ("4_096", 4096), ("1,000,000", 10**6)]
 )
-def test_thousands_may_be_apart(number: str, value: int) -> None:
+def test_thousands_may_be_separated(number: str, value: int) -> None:
     assert whole(number) == value
 
 
-def test_a_slip_of_the_finger_deletes_no_run(pod: LocalPod) -> None:
+def test_a_mistyped_name_deletes_no_run(pod: LocalPod) -> None:
     words = ("launch", "local", "--skip-checks", "--name", "kept-once", "--detach", "--json", "--", "true")
     run = pod.call(*words).document["run"]
     assert pod.call("attach", run).code == 0
-    for slip in ("kept-onc", "ept-once", run[:-1]):
-        answer = pod.call("runs", "delete", slip, "--yes")
+    for mistyped in ("kept-onc", "ept-once", run[:-1]):
+        answer = pod.call("runs", "delete", mistyped, "--yes")
         assert answer.code == 2
         assert (
             f"is too short a part of {run} to delete that run\n  → use the whole ID: tpu-tui runs delete {run}"

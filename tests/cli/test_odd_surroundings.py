@@ -1,4 +1,4 @@
-"""Commands started with closed streams, full disks, other encodings and a home that is none."""
+"""Commands started with closed streams, full disks, other encodings and an unusable home."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from tests.pods import wait_until
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Path:
-    """A slice to list."""
+    """Return the path of a hosts file, which gives a slice to list."""
     path = tmp_path / "lab.txt"
     path.write_text("127.0.0.1:1\n")
     return path
 
 
-def _through(shell: Shell, redirection: str, *words: str) -> Answer:
-    """A command behind a redirection of sh's."""
+def _run_redirected(shell: Shell, redirection: str, *words: str) -> Answer:
+    """Run a command with a redirection of the shell."""
     command = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", "tui.cli", *words]
     done = subprocess.run(command, env=shell.environ, capture_output=True, timeout=90)
     return Answer(done.returncode, done.stdout, done.stderr.decode())
 
 
 @pytest.mark.parametrize("redirection", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_closed_stream_is_an_empty_one(shell: Shell, hosts: Path, redirection: str) -> None:
-    answer = _through(shell, redirection, "--hosts", str(hosts), "slices", "--json")
+def test_a_closed_stream_counts_as_empty(shell: Shell, hosts: Path, redirection: str) -> None:
+    answer = _run_redirected(shell, redirection, "--hosts", str(hosts), "slices", "--json")
     assert answer.code == 0, answer.errors
     assert ('"lab"' in answer.out) == (">&-" not in redirection.split())
     assert answer.errors == ""
 
 
-def test_an_error_that_no_one_reads_any_more_is_reported_by_the_exit_code_alone(shell: Shell) -> None:
+def test_an_error_that_cannot_be_written_is_reported_by_the_exit_code_alone(shell: Shell) -> None:
     read, written = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "tui.cli", "status", "nothing"]
     with os.fdopen(written, "wb") as unread:
         assert subprocess.run(command, env=shell.environ, stdout=unread, stderr=unread, timeout=90).returncode == 2
-    assert _through(shell, "2>/dev/full", "status", "nothing").code == 2
+    assert _run_redirected(shell, "2>/dev/full", "status", "nothing").code == 2
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_an_answer_that_cannot_be_written_is_reported(
     shell: Shell, hosts: Path, unbuffered: str, words: tuple[str, ...]
 ) -> None:
     shell.environ["PYTHONUNBUFFERED"] = unbuffered
-    answer = _through(shell, ">/dev/full", "--hosts", str(hosts), *words)
+    answer = _run_redirected(shell, ">/dev/full", "--hosts", str(hosts), *words)
     assert answer.code == 1
     assert "standard output: No space left on device\n  → free some space there" in answer.errors
     assert "Traceback" not in answer.errors
@@ -66,7 +66,7 @@ def test_an_answer_that_cannot_be_written_is_reported(
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_all_is_written_where_another_program_left_the_stream_non_blocking(
+def test_everything_is_written_to_a_stream_that_another_program_left_non_blocking(
     shell: Shell, tmp_path: Path, unbuffered: str
 ) -> None:
     log = tmp_path / "long.log"
@@ -77,17 +77,17 @@ def test_all_is_written_where_another_program_left_the_stream_non_blocking(
     room = fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ)
     with shell.start("logs", str(log), stdout=writer) as process, os.fdopen(reader, "rb") as answer:
         os.close(writer)
-        wait_until(lambda: process.poll() is not None or waiting(reader) == room, "the pipe is full")
+        wait_until(lambda: process.poll() is not None or unread_bytes(reader) == room, "the pipe is full")
         assert answer.read() == log.read_bytes()
         assert process.wait() == 0
 
 
-def waiting(pipe: int) -> int:
-    """Bytes that nobody has read yet."""
+def unread_bytes(pipe: int) -> int:
+    """Return the number of unread bytes in a pipe."""
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
-def test_a_character_that_the_terminal_lacks_stops_nothing(shell: Shell, hosts: Path) -> None:
+def test_a_character_that_the_terminal_lacks_causes_no_error(shell: Shell, hosts: Path) -> None:
     shell.environ["PYTHONIOENCODING"] = "ascii"
     (shell.home / "profiles").mkdir()
     (shell.home / "profiles" / "p.toml").write_text('user = "größe"\n')
@@ -98,9 +98,7 @@ def test_a_character_that_the_terminal_lacks_stops_nothing(shell: Shell, hosts: 
 
 @pytest.mark.parametrize("place", ["/etc/passwd", "/dev/null/x", "/proc"])
 @pytest.mark.parametrize("words", [("runs", "--offline"), ("launch", "lab", "--skip-checks", "--", "true")])
-def test_a_home_that_cannot_be_one_is_a_sentence(
-    shell: Shell, hosts: Path, place: str, words: tuple[str, ...]
-) -> None:
+def test_an_unusable_home_causes_no_traceback(shell: Shell, hosts: Path, place: str, words: tuple[str, ...]) -> None:
     shell.environ["TPU_TUI_HOME"] = place
     answer = shell.run("--hosts", str(hosts), *words)
     assert "Traceback" not in answer.errors
@@ -120,7 +118,7 @@ def test_json_loses_no_character_that_the_encoding_lacks(shell: Shell, encoding:
         assert shell.run(*words).errors == ""
 
 
-def test_a_home_that_may_not_be_written_to_is_named(shell: Shell, hosts: Path) -> None:
+def test_a_home_that_cannot_be_written_to_is_reported_with_a_remedy(shell: Shell, hosts: Path) -> None:
     shell.environ["TPU_TUI_HOME"] = "/dev/null/x"
     answer = shell.run("--hosts", str(hosts), "launch", "lab", "--skip-checks", "--", "true")
     assert "set TPU_TUI_HOME to a directory" in answer.errors

@@ -1,4 +1,4 @@
-"""A slice with OS Login: the user name is looked up, the key joins the profile, and every command logs in with it."""
+"""A slice with OS Login: the user name is looked up, the key is added to the profile, and every command uses it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ACCOUNT, USER = "ada@example.com", "ada_example_com"
 
 @pytest.fixture(scope="module")
 def own(pod: LocalPod) -> tuple[str, str]:
-    """Options of a person with gcloud's account, without user name and key; the slice has OS Login."""
+    """Enable OS Login on the slice; return the options of a user with gcloud's account but no user name and key."""
     endpoints = {"tpu": pod.announced["tpu_api"]["grpc"], "compute": pod.announced["compute_api"]}
     endpoints["oslogin"] = pod.announced["compute_api"]
     values = {"project": "local", "zones": ["local-a"], "endpoints": endpoints, "token": pod.announced["token"]}
@@ -49,12 +49,12 @@ def set_metadata(pod: LocalPod, metadata: dict[str, str]) -> None:
     wait_until(is_done, "the slice has its metadata")
 
 
-def test_without_an_account_keys_add_makes_one_and_lets_in(pod: LocalPod, own: tuple[str, str]) -> None:
+def test_without_an_account_keys_add_creates_one_and_its_key_is_accepted(pod: LocalPod, own: tuple[str, str]) -> None:
     refused = pod.call(*own, "exec", "local", "--", "true")
     assert (refused.code, "there is no user name to log in with" in refused.errors) == (2, True), refused.errors
     assert "tpu-tui keys add local" in refused.errors
-    asked = pod.call(*own, "keys", "add", "local", "--dry-run")
-    assert f"through the OS Login profile of {ACCOUNT}" in asked.errors
+    preview = pod.call(*own, "keys", "add", "local", "--dry-run")
+    assert f"through the OS Login profile of {ACCOUNT}" in preview.errors
 
     added = pod.run(*own, "keys", "add", "local", "--yes", "--json")
 
@@ -66,7 +66,7 @@ def test_without_an_account_keys_add_makes_one_and_lets_in(pod: LocalPod, own: t
     assert (again.code, again.document["added"], again.document["found"]) == (0, False, "profile")
 
 
-def test_a_key_that_the_profile_lacks_joins_it_at_the_first_login(
+def test_a_key_that_the_profile_lacks_is_added_at_the_first_login(
     pod: LocalPod, own: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(pod.shell.environ, "HOME", str(tmp_path))
@@ -104,14 +104,14 @@ def test_a_service_account_logs_in_with_its_number(
     assert pod.call(*own, "exec", "local", "--", "true").code == 0
 
 
-def test_a_user_in_the_settings_wins(pod: LocalPod, own: tuple[str, str]) -> None:
+def test_a_user_in_the_settings_takes_precedence(pod: LocalPod, own: tuple[str, str]) -> None:
     local = pod.call("--profile", "local", "ssh", "local", "--json").document["argv"]
     assert local[local.index("-l") + 1] == getpass.getuser()
     other = pod.call(*own, "--user", "fred", "keys", "add", "local", "--yes")
     assert (other.code, f"uses OS Login, where {ACCOUNT} is {USER}" in other.errors) == (2, True), other.errors
 
 
-def test_without_os_login_the_local_user_name_counts_again(pod: LocalPod, own: tuple[str, str]) -> None:
+def test_without_os_login_the_local_user_name_is_used_again(pod: LocalPod, own: tuple[str, str]) -> None:
     set_metadata(pod, {"enable-oslogin": "FALSE"})
     argv = pod.call(*own, "ssh", "local", "--json").document["argv"]
     set_metadata(pod, {"enable-oslogin": "TRUE"})

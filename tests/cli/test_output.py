@@ -1,4 +1,4 @@
-"""What a command tells on stderr, and the moments that its words mean."""
+"""The messages of a command on stderr, and durations that mean a moment in the past."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tui.errors import UsageError, WorkerError
 pytestmark = pytest.mark.py310
 
 
-def test_what_to_do_about_many_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_remedy_that_many_errors_share_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     denied = [
         WorkerError("permission denied", worker=worker, why=f"to 10.0.0.{worker}", remedy="add the key")
         for worker in range(3)
@@ -33,7 +33,7 @@ def test_what_to_do_about_many_is_reported_once(capsys: pytest.CaptureFixture[st
     ]
 
 
-def test_what_many_workers_say_alike_is_reported_of_all_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_errors_of_many_workers_are_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     late = [WorkerError("no answer", worker=worker, why="too late", remedy="look at it") for worker in range(128)]
     other = WorkerError("denied", worker=64, remedy="add a key")
     Output().problems([*late[:64], other, *late[65:], UsageError("no answer", why="too late", remedy="look at it")])
@@ -47,7 +47,7 @@ def test_what_many_workers_say_alike_is_reported_of_all_at_once(capsys: pytest.C
     ]
 
 
-def test_so_long_ago_is_a_moment_however_long() -> None:
+def test_a_duration_ago_is_a_moment_however_long_it_is() -> None:
     hour = ago("1h")
     assert hour is not None
     assert 3600 <= (datetime.now(timezone.utc) - hour).total_seconds() < 3660
@@ -55,11 +55,11 @@ def test_so_long_ago_is_a_moment_however_long() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "d", "7", "-1d", "1.5h", "7w", "2026-01-31"])
-def test_what_is_no_span_is_none(text: str) -> None:
+def test_text_that_is_no_duration_is_none(text: str) -> None:
     assert ago(text) is None
 
 
-def test_a_terminal_that_takes_no_orders_is_sent_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_terminals_that_understand_control_sequences_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     controller, device = pty.openpty()
     with os.fdopen(device, "w") as terminal, os.fdopen(controller, "rb"):
         monkeypatch.setenv("TERM", "xterm")

@@ -33,7 +33,7 @@ def test_zones_given_on_both_sides_add_up() -> None:
     assert parse(["--zone", "a", "slices", "--zone", "b"]).everywhere.zone == ["a", "b"]
 
 
-def test_what_follows_two_dashes_is_the_jobs_and_untouched() -> None:
+def test_words_after_two_dashes_belong_to_the_job_and_are_unchanged() -> None:
     args = parse(["launch", "pod", "--name", "n", "--", "python", "t.py", "--json", "--zone", "x", "--", "--name"])
     assert args.argv == ["python", "t.py", "--json", "--zone", "x", "--", "--name"]
     assert args.name == "n"
@@ -45,7 +45,7 @@ def test_what_follows_two_dashes_is_the_jobs_and_untouched() -> None:
     "words",
     [["nonsense"], ["workers"], ["stop"], ["launch", "pod", "--on-failure", "shrug"], ["slices", "--", "true"]],
 )
-def test_wrong_usage_ends_with_2_and_a_sentence(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_ends_with_code_2_and_a_sentence(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
@@ -68,13 +68,13 @@ def test_help_imports_neither_google_nor_asyncssh_nor_textual_nor_numpy() -> Non
 def test_a_closed_pipe_is_silent(words: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    with os.fdopen(writer, "wb") as nobody_reads:
+    with os.fdopen(writer, "wb") as closed_pipe:
         command = [sys.executable, "-m", "tui.cli", *words.split()]
-        done = subprocess.run(command, stdout=nobody_reads, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, stdout=closed_pipe, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_further_words_may_stand_behind_an_option() -> None:
+def test_further_words_may_follow_an_option() -> None:
     assert parse(["runs", "delete", "a", "--on", "here", "b", "c"]).words == ["delete", "a", "b", "c"]
     assert parse(["runs", "--offline", "pod"]).words == ["pod"]
     assert parse(["compare", "a", "--offline", "-"]).refs == ["a", "-"]
@@ -89,7 +89,7 @@ def test_a_word_too_many_is_refused_with_the_commands_own_help(capsys: pytest.Ca
         assert f"tpu-tui {words[0]} --help" in printed
 
 
-def test_help_shows_what_a_command_does_and_where_the_job_stands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_what_a_command_does_and_where_the_jobs_words_go(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(["launch", "--help"])
     printed = capsys.readouterr().out
@@ -101,7 +101,7 @@ def test_help_shows_what_a_command_does_and_where_the_job_stands(capsys: pytest.
 @pytest.mark.parametrize(
     "words", [["runs", "delete", "--help"], ["help", "runs", "delete"], ["runs", "delete", "x", "-h"]]
 )
-def test_help_for_runs_delete_is_its_own(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_delete_has_help_of_its_own(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse(words)
     printed = " ".join(capsys.readouterr().out.split())
@@ -144,7 +144,7 @@ def test_read_only_refuses_by_the_name_that_was_typed(
     assert f"{name} is refused by --read-only" in capsys.readouterr().err
 
 
-def test_read_only_lets_a_dry_run_say_what_it_would_do(
+def test_read_only_allows_a_dry_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TPU_TUI_HOME", str(tmp_path))
@@ -180,7 +180,7 @@ def test_read_only_lets_a_dry_run_say_what_it_would_do(
         (["keys", "\x1b[31m", "x"], "no such action of tpu-tui keys: ␛[31m\n  → use add"),
     ],
 )
-def test_a_word_that_is_none_is_named_with_what_was_probably_meant(
+def test_an_unknown_word_is_named_with_the_one_that_was_probably_meant(
     words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -192,9 +192,9 @@ def test_a_word_that_is_none_is_named_with_what_was_probably_meant(
 @pytest.mark.parametrize("words", [["--help"], ["launch", "--help"], ["slices", "create", "--help"]])
 def test_help_may_also_come_first_and_without_dashes(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     printed = []
-    for asked in (words, ["help", *words[:-1]]):
+    for variant in (words, ["help", *words[:-1]]):
         with pytest.raises(SystemExit) as ended:
-            parse(asked)
+            parse(variant)
         assert ended.value.code == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1] != ""

@@ -1,4 +1,4 @@
-"""Questions at a terminal: answered, ended, or left with Ctrl-C, and a terminal that is as it was."""
+"""Questions at a terminal that are answered, ended or cancelled; the terminal's settings are restored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.py310
 
 
 class Terminal:
-    """A terminal, and the person before it."""
+    """A terminal, and the user who types there."""
 
     def __init__(self, controller: int, device: int) -> None:
         self.controller = controller
@@ -30,7 +30,7 @@ class Terminal:
         return bool(termios.tcgetattr(self.device)[3] & termios.ECHO)
 
     async def asks(self) -> None:
-        await until(lambda: not self.shows_what_is_typed, "somebody asks for a secret")
+        await until(lambda: not self.shows_what_is_typed, "a secret is asked for")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def test_secrets_are_asked_for_one_after_the_other(terminal: Terminal) -> 
     assert terminal.shows_what_is_typed
 
 
-async def test_a_question_that_is_left_leaves_a_terminal_of_use(terminal: Terminal) -> None:
+async def test_a_cancelled_question_restores_the_terminal(terminal: Terminal) -> None:
     asking = asyncio.create_task(TerminalPrompter().secret("Passphrase"))
     await terminal.asks()
     asking.cancel()

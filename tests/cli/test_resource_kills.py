@@ -1,4 +1,4 @@
-"""Commands that are killed leave nothing that `resources` does not list. `make chaos` does it a hundred times."""
+"""Killed commands leave nothing that `resources` does not list. `make chaos` kills a hundred of them."""
 
 from __future__ import annotations
 

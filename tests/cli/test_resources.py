@@ -1,4 +1,4 @@
-"""`resources` as a person uses it: what costs money, who uses it, and what a deletion takes and leaves."""
+"""`resources` as a user runs it: what costs money, what uses it, and what a deletion removes and leaves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPE = ("--type", "v2-8", "--version", "tpu-ubuntu2204-base")
 
 
 def rows(pod: LocalPod | Shell, *options: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """The rows of `resources --json` by kind and name."""
+    """Return the rows of `resources --json` by kind and name."""
     answer = pod.call(*options, "resources", "--json")
     assert answer.code == 0, answer.errors
     return {(row["kind"], row["name"]): row for row in answer.document}
@@ -46,7 +46,7 @@ def add_disk(pod: LocalPod, name: str, **labels: str) -> None:
 
 @contextlib.contextmanager
 def live_run(pod: LocalPod, slice_name: str) -> Iterator[str]:
-    """A run that lives on the slice."""
+    """Launch a run that stays alive on the slice, yield its id, and stop it."""
     launched = pod.call("launch", slice_name, "--skip-checks", "--detach", "--json", "--", "sleep", "600")
     assert launched.code == 0, launched.errors
     run = str(launched.document["run"])
@@ -99,7 +99,7 @@ def test_everything_is_listed_with_its_users_and_deleted_in_order(pod: LocalPod)
     }
 
 
-def test_a_slice_with_a_live_run_is_never_unused_also_where_the_run_is_not_known(
+def test_a_slice_with_a_live_run_is_never_unused_even_where_the_run_is_not_known(
     pod: LocalPod, tmp_path: Path
 ) -> None:
     assert pod.call("slices", "create", "busy", *TYPE).code == 0
@@ -124,7 +124,9 @@ def test_a_slice_with_a_live_run_is_never_unused_also_where_the_run_is_not_known
     assert not {"busy", "busier"} & {name for _, name in rows(pod)}
 
 
-def test_a_slice_whose_workers_cannot_be_asked_is_kept_unless_it_is_named(pod: LocalPod, tmp_path: Path) -> None:
+def test_a_slice_whose_workers_cannot_be_reached_is_not_deleted_unless_it_is_named(
+    pod: LocalPod, tmp_path: Path
+) -> None:
     assert pod.call("slices", "create", "silent", *TYPE).code == 0
     other = Shell(tmp_path)
     shutil.copytree(pod.shell.home / "profiles", other.home / "profiles")
@@ -132,14 +134,14 @@ def test_a_slice_whose_workers_cannot_be_asked_is_kept_unless_it_is_named(pod: L
     wrong_key.write_text("no key")
     options = ("--profile", "local", "--identity", str(wrong_key))
 
-    kept = other.call(*options, "resources", "delete", "--unused", "--yes")
+    result = other.call(*options, "resources", "delete", "--unused", "--yes")
 
-    assert (kept.code, "slice silent was not deleted: it may have a live run" in kept.errors) == (2, True)
+    assert (result.code, "slice silent was not deleted: it may have a live run" in result.errors) == (2, True)
     assert other.call(*options, "resources", "delete", "slice/silent", "--yes").code == 0
     assert ("slice", "silent") not in rows(pod)
 
 
-def test_a_failure_does_not_stop_the_others_and_what_is_left_is_named(pod: LocalPod) -> None:
+def test_a_failed_deletion_does_not_stop_the_others_and_the_rest_is_named(pod: LocalPod) -> None:
     add_disk(pod, "used", created_by="tpu-tui")
     add_disk(pod, "free")
     source = "source=projects/local/zones/local-a/disks/used"
@@ -155,7 +157,7 @@ def test_a_failure_does_not_stop_the_others_and_what_is_left_is_named(pod: Local
     assert both.code == 0, both.errors
 
 
-def test_a_bucket_with_objects_is_used_and_goes_when_it_is_named(pod: LocalPod, tmp_path: Path) -> None:
+def test_a_bucket_with_objects_counts_as_used_and_is_deleted_when_it_is_named(pod: LocalPod, tmp_path: Path) -> None:
     bucket = "gs://with-objects"
     assert pod.call("buckets", "create", bucket, "--for", "local").code == 0
     log = tmp_path / "out.log"
@@ -163,8 +165,8 @@ def test_a_bucket_with_objects_is_used_and_goes_when_it_is_named(pod: LocalPod, 
     assert pod.call("report", str(log), "--out", str(tmp_path), "--upload", f"{bucket}/reports").code == 0
 
     assert rows(pod)["bucket", "with-objects"]["cost_relevant"] is True
-    kept = delete(pod, "--unused")
-    assert f"Kept: {bucket}, used by what is stored in it" in kept.errors
+    result = delete(pod, "--unused")
+    assert f"Kept: {bucket}, used by what is stored in it" in result.errors
     named = delete(pod, bucket)
     assert (named.code, "1 object is deleted from gs://with-objects" in named.errors) == (0, True)
     assert ("bucket", "with-objects") not in rows(pod)
@@ -197,7 +199,7 @@ def test_names_are_typed_at_a_terminal_and_wrong_ones_delete_nothing(pod: LocalP
     assert not {("disk", "one"), ("disk", "two")} & rows(pod).keys()
 
 
-def test_a_bucket_of_others_is_deleted_only_with_its_name_typed(pod: LocalPod) -> None:
+def test_a_bucket_that_tpu_tui_did_not_create_is_deleted_only_with_its_name_typed(pod: LocalPod) -> None:
     bucket = "gs://of-others"
     address = f"{pod.announced['storage']}/storage/v1/b?project=local"
     request = urllib.request.Request(address, b'{"name": "of-others"}', method="POST")
@@ -211,7 +213,7 @@ def test_a_bucket_of_others_is_deleted_only_with_its_name_typed(pod: LocalPod) -
 
 
 def typed(pod: LocalPod, text: str, *words: str) -> str:
-    """What a command writes to a terminal at which this is typed as soon as it asks."""
+    """Type a text at a command's terminal as soon as the command asks; return what the command printed there."""
     controller, device = os.openpty()
     written: list[bytes] = []
 

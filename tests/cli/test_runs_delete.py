@@ -1,4 +1,4 @@
-"""`runs delete` asks before anything is lost: at a terminal with a list, elsewhere by refusing."""
+"""`runs delete` needs a confirmation: at a terminal it lists the runs and asks, elsewhere it refuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY = "day-20260101-000000-bbbb"
 
 
 def ended(shell: Shell, run: str, state: str = "failed") -> RunDirectory:
-    """Make an ended run of four workers that nothing but this machine knows."""
+    """Make an ended run of four workers that only this machine knows."""
     workers = tuple(Worker(index, internal_ip=f"10.0.0.{index}") for index in range(4))
     made = Run(id=run, slice="pod", job=JobOptions(("x",)), workers=workers, created="2026-01-01T00:00:00Z")
     directory = RunDirectory.create(shell.home / "runs", made)
@@ -33,12 +33,12 @@ def ended(shell: Shell, run: str, state: str = "failed") -> RunDirectory:
 
 
 class Question:
-    """A command at a terminal that shows what it printed there."""
+    """A command at a terminal, and what it has printed there."""
 
     def __init__(self, shell: Shell, *words: str) -> None:
-        self._ours, theirs = os.openpty()
-        self.process = shell.start(*words, stdin=theirs, stderr=theirs, start_new_session=True)
-        os.close(theirs)
+        self._controller, device = os.openpty()
+        self.process = shell.start(*words, stdin=device, stderr=device, start_new_session=True)
+        os.close(device)
         self.shown = ""
 
     def __enter__(self) -> Question:
@@ -47,7 +47,7 @@ class Question:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.communicate()
-        os.close(self._ours)
+        os.close(self._controller)
 
     def waits_for(self, text: str) -> None:
         """Read the terminal until it shows a text."""
@@ -58,7 +58,7 @@ class Question:
 
     def answers(self, text: str) -> Answer:
         """Type an answer and return how the command ended."""
-        os.write(self._ours, text.encode())
+        os.write(self._controller, text.encode())
         return self.ends()
 
     def ends(self) -> Answer:
@@ -69,17 +69,17 @@ class Question:
 
     def _read(self) -> None:
         try:
-            self.shown += os.read(self._ours, 4096).decode()
+            self.shown += os.read(self._controller, 4096).decode()
         except OSError:  # the command has closed its end
             assert self.process.wait(DEADLINE) is not None
 
 
-def test_at_a_terminal_what_goes_is_listed_and_a_yes_deletes_it(shell: Shell) -> None:
+def test_at_a_terminal_the_runs_are_listed_and_a_yes_deletes_them(shell: Shell) -> None:
     directory = ended(shell, NIGHT)
-    with Question(shell, "runs", "delete", "last", "--on", "here") as asked:
-        asked.waits_for("Delete? [y/N] ")
+    with Question(shell, "runs", "delete", "last", "--on", "here") as question:
+        question.waits_for("Delete? [y/N] ")
         assert directory.path.exists()
-        answer = asked.answers("y\n")
+        answer = question.answers("y\n")
     assert (answer.code, answer.out) == (0, f"{NIGHT} deleted\n")
     assert f"{NIGHT} · failed · 2.6 MB here · workers 0, 1, 2, 3 of pod" in answer.errors
     assert "here only" in answer.errors
@@ -89,9 +89,9 @@ def test_at_a_terminal_what_goes_is_listed_and_a_yes_deletes_it(shell: Shell) ->
 @pytest.mark.parametrize("reply", ["\n", "n\n", "\x04", "yeah\n"])
 def test_anything_but_a_yes_deletes_nothing(shell: Shell, reply: str) -> None:
     directory = ended(shell, NIGHT)
-    with Question(shell, "runs", "delete", NIGHT, "--on", "here", "--json") as asked:
-        asked.waits_for("Delete? [y/N] ")
-        answer = asked.answers(reply)
+    with Question(shell, "runs", "delete", NIGHT, "--on", "here", "--json") as question:
+        question.waits_for("Delete? [y/N] ")
+        answer = question.answers(reply)
     assert (answer.code, answer.document) == (1, [{"run": NIGHT, "deleted": False, "detail": "not confirmed"}])
     assert "Nothing was deleted." in answer.errors
     assert directory.path.exists()
@@ -99,10 +99,10 @@ def test_anything_but_a_yes_deletes_nothing(shell: Shell, reply: str) -> None:
 
 def test_ctrl_c_at_the_question_deletes_nothing(shell: Shell) -> None:
     directory = ended(shell, NIGHT)
-    with Question(shell, "runs", "delete", NIGHT, "--on", "here") as asked:
-        asked.waits_for("Delete? [y/N] ")
-        asked.process.send_signal(signal.SIGINT)
-        answer = asked.ends()
+    with Question(shell, "runs", "delete", NIGHT, "--on", "here") as question:
+        question.waits_for("Delete? [y/N] ")
+        question.process.send_signal(signal.SIGINT)
+        answer = question.ends()
     assert (answer.code, answer.out) == (130, "")
     assert "Traceback" not in answer.errors
     assert directory.path.exists()
@@ -122,7 +122,7 @@ def test_without_a_terminal_nothing_is_deleted_unless_yes_is_given(shell: Shell,
 
 
 @pytest.mark.parametrize("words", [("last", "--yes"), ("last",), (DAY, "last", "--yes")])
-def test_the_newest_run_is_never_deleted_unasked_by_the_word_last(shell: Shell, words: tuple[str, ...]) -> None:
+def test_the_word_last_never_deletes_the_newest_run_without_a_question(shell: Shell, words: tuple[str, ...]) -> None:
     directories = [ended(shell, NIGHT), ended(shell, DAY)]
     refused = shell.call("runs", "delete", *words, "--on", "here")
     assert (refused.code, refused.out) == (2, "")
@@ -134,10 +134,10 @@ def test_the_newest_run_is_never_deleted_unasked_by_the_word_last(shell: Shell, 
 def test_a_live_run_is_neither_listed_nor_deleted(pod: LocalPod, tmp_path: Path) -> None:
     launched = _launched(pod, "stays", "sleep", "1000")
     over = ended(pod.shell, DAY)
-    with Question(pod.shell, "runs", "delete", launched, DAY, "--on", "here") as asked:
-        asked.waits_for("Delete? [y/N] ")
-        assert launched not in asked.shown
-        answer = asked.answers("y\n")
+    with Question(pod.shell, "runs", "delete", launched, DAY, "--on", "here") as question:
+        question.waits_for("Delete? [y/N] ")
+        assert launched not in question.shown
+        answer = question.answers("y\n")
     assert (answer.code, answer.out) == (2, f"{DAY} deleted\n")
     assert f"{launched} is live\n" in answer.errors.replace("\r", "")
     assert not over.path.exists()
@@ -146,13 +146,15 @@ def test_a_live_run_is_neither_listed_nor_deleted(pod: LocalPod, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("where", "left_here", "left_there"), [("here", False, True), ("workers", True, False)])
-def test_what_is_deleted_is_where_on_says(pod: LocalPod, where: str, left_here: bool, left_there: bool) -> None:
+def test_a_run_is_deleted_where_the_option_on_says(
+    pod: LocalPod, where: str, left_here: bool, left_there: bool
+) -> None:
     run = _launched(pod, f"on-{where}", "true")
     assert pod.call("attach", run).code == 0
     assert pod.call("runs", "delete", run, "--on", where, "--yes").code == 0
     assert (pod.shell.home / "runs" / run).exists() == left_here
-    looked = pod.call("exec", "local", "--json", "--", "sh", "-c", f"ls -d ~/.tpu-tui/runs/{run}/* | wc -l").document
-    assert [int(row["stdout"]) > 0 for row in looked] == [left_there] * 4
+    listed = pod.call("exec", "local", "--json", "--", "sh", "-c", f"ls -d ~/.tpu-tui/runs/{run}/* | wc -l").document
+    assert [int(row["stdout"]) > 0 for row in listed] == [left_there] * 4
     assert pod.call("runs", "delete", run, "--yes").code in (0, 2)
 
 

@@ -1,4 +1,4 @@
-"""`runs` on what this machine knows."""
+"""`runs` with the runs that this machine knows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
 
 
-def made(shell: Shell, run: str, zone: str | None = None) -> RunDirectory:
+def create_run(shell: Shell, run: str, zone: str | None = None) -> RunDirectory:
     workers = (Worker(0, internal_ip="10.0.0.1"), Worker(1, internal_ip="10.0.0.2"))
-    made_ = Run(id=run, slice="pod", zone=zone, job=JobOptions(("x",)), workers=workers)
-    directory = RunDirectory.create(shell.home / "runs", made_)
+    record = Run(id=run, slice="pod", zone=zone, job=JobOptions(("x",)), workers=workers)
+    directory = RunDirectory.create(shell.home / "runs", record)
     for worker in (0, 1):
         line = training(core=worker, epoch=2, step=30 + worker, loss="1.50000") + "\n"
         directory.log_path(worker).write_text(line)
@@ -26,8 +26,8 @@ def made(shell: Shell, run: str, zone: str | None = None) -> RunDirectory:
 
 
 def test_runs_shows_the_newest_figures_and_why_a_run_failed(shell: Shell) -> None:
-    made(shell, "goes-20260102-000000-aaaa")
-    failed = made(shell, "fell-20260101-000000-bbbb")
+    create_run(shell, "goes-20260102-000000-aaaa")
+    failed = create_run(shell, "fell-20260101-000000-bbbb")
     failed.append_event("state", state="failed", cause="worker 1 ended with exit code 7")
 
     answer = shell.call("runs", "--offline")
@@ -40,9 +40,9 @@ def test_runs_shows_the_newest_figures_and_why_a_run_failed(shell: Shell) -> Non
     assert (answer.code, answer.errors) == (0, "")
 
 
-def test_status_shows_who_is_out_of_reach_and_why(shell: Shell) -> None:
+def test_status_shows_which_worker_is_unreachable_and_why(shell: Shell) -> None:
     run = "goes-20260102-000000-aaaa"
-    directory = made(shell, run)
+    directory = create_run(shell, run)
     directory.append_event("state", state="running", cause=None)
     directory.append_event("link", worker=0, status="restored")
     for expected in ("connection refused", "host key changed"):
@@ -51,9 +51,9 @@ def test_status_shows_who_is_out_of_reach_and_why(shell: Shell) -> None:
 
 
 def test_a_record_that_a_power_cut_left_empty_is_reported_and_hides_no_other(shell: Shell) -> None:
-    made(shell, "goes-20260102-000000-aaaa")
+    create_run(shell, "goes-20260102-000000-aaaa")
     for run, record in (("cut-20260101-000000-bbbb", b""), ("odd-20260101-000000-cccc", b'{"id": 5}')):
-        (made(shell, run).path / "run.json").write_bytes(record)
+        (create_run(shell, run).path / "run.json").write_bytes(record)
     answer = shell.call("runs", "--offline", "--json")
     assert ([run["run"] for run in answer.document], answer.code) == (["goes-20260102-000000-aaaa"], 0)
     assert "cut-20260101-000000-bbbb holds no readable run.json" in answer.errors
@@ -66,9 +66,9 @@ def test_a_record_that_a_power_cut_left_empty_is_reported_and_hides_no_other(she
     ]
 
 
-def test_a_damaged_record_is_deleted_by_name_and_that_its_workers_are_not_asked_is_reported(shell: Shell) -> None:
+def test_a_damaged_record_is_deleted_by_name_here_only_and_the_answer_says_so(shell: Shell) -> None:
     run = "cut-20260101-000000-bbbb"
-    directory = made(shell, run)
+    directory = create_run(shell, run)
     directory.append_event("state", state="running")
     (directory.path / "run.json").write_bytes(b"{")
     for words, printed in (((), "may go on"), (("--on", "workers"), "cannot be deleted on its workers")):
@@ -83,7 +83,7 @@ def test_the_figures_of_the_newest_runs_only_are_read(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for day in range(1, 4):
-        made(shell, f"goes-2026010{day}-000000-aaaa")
+        create_run(shell, f"goes-2026010{day}-000000-aaaa")
     monkeypatch.setattr("tui.commands.runs.FIGURES_OF", 2)
     monkeypatch.setenv("TPU_TUI_HOME", str(shell.home))
     assert main(["runs", "--offline"]) == 0
@@ -92,14 +92,14 @@ def test_the_figures_of_the_newest_runs_only_are_read(
     assert "Figures are shown for the newest 2 runs" in printed.err
 
 
-def test_runs_as_json_holds_no_figures_that_were_only_glanced_at(shell: Shell) -> None:
-    made(shell, "goes-20260102-000000-aaaa")
+def test_runs_as_json_holds_no_figures_of_a_partly_read_log(shell: Shell) -> None:
+    create_run(shell, "goes-20260102-000000-aaaa")
     [run] = shell.call("runs", "--offline", "--json").document
     assert (run["run"], run["loss"], run["step"]) == ("goes-20260102-000000-aaaa", None, None)
 
 
-def test_a_dialect_that_is_none_hides_no_run_and_no_state(shell: Shell) -> None:
-    made(shell, "goes-20260102-000000-aaaa")
+def test_an_invalid_dialect_hides_no_run_and_no_state(shell: Shell) -> None:
+    create_run(shell, "goes-20260102-000000-aaaa")
     (shell.home / "profiles").mkdir()
     (shell.home / "profiles" / "default.toml").write_text("[dialects.mine]\npattern = '('\n")
 
@@ -116,39 +116,39 @@ def test_a_dialect_that_is_none_hides_no_run_and_no_state(shell: Shell) -> None:
     assert shell.call("cores", "last", "--offline").code == 2  # figures of the wrong lines would be worse than none
 
 
-def test_runs_are_listed_beside_what_is_wrong_with_where_to_ask(shell: Shell, tmp_path: Path) -> None:
-    made(shell, "goes-20260102-000000-aaaa")
+def test_known_runs_are_listed_although_the_hosts_file_is_missing(shell: Shell, tmp_path: Path) -> None:
+    create_run(shell, "goes-20260102-000000-aaaa")
     answer = shell.call("--hosts", str(tmp_path / "missing.txt"), "runs", "--json")
     assert ([run["run"] for run in answer.document], answer.code) == (["goes-20260102-000000-aaaa"], 2)
     assert "missing.txt" in answer.errors
 
 
-def test_options_of_deleting_are_refused_where_nothing_is_deleted(shell: Shell) -> None:
+def test_options_of_runs_delete_are_refused_by_runs(shell: Shell) -> None:
     for words in (("--older-than", "7d"), ("--on", "here"), ("--yes",)):
         answer = shell.call("runs", *words, "--offline")
         assert answer.code == 2
         assert "runs delete" in answer.errors
 
 
-def test_that_nothing_is_old_enough_to_delete_is_reported(shell: Shell) -> None:
+def test_a_deletion_by_age_that_finds_no_run_is_reported(shell: Shell) -> None:
     answer = shell.call("runs", "delete", "--older-than", "7d")
     assert (answer.code, answer.out) == (0, "")
     assert "Nothing was deleted" in answer.errors
 
 
 def test_no_runs_of_one_slice_are_not_shown_as_no_runs_at_all(shell: Shell) -> None:
-    made(shell, "goes-20260102-000000-aaaa")
+    create_run(shell, "goes-20260102-000000-aaaa")
     assert "No runs on other yet" in shell.call("runs", "other", "--offline").errors
 
 
 def test_runs_of_a_slice_in_one_zone_are_not_those_of_its_namesake(shell: Shell) -> None:
     for zone in ("a", "b"):
-        made(shell, f"goes-20260102-000000-{zone * 4}", zone)
+        create_run(shell, f"goes-20260102-000000-{zone * 4}", zone)
     listed = shell.call("runs", "b/pod", "--offline", "--json").document
     assert [run["run"] for run in listed] == ["goes-20260102-000000-bbbb"]
 
 
-def test_where_nothing_is_configured_no_login_is_missed(shell: Shell) -> None:
+def test_without_settings_runs_needs_no_login(shell: Shell) -> None:
     shell.environ["NO_GCE_CHECK"] = "true"
     shell.environ.pop("GOOGLE_APPLICATION_CREDENTIALS", None)
     answer = shell.call("runs")
@@ -167,15 +167,15 @@ def test_read_only_mode_says_where_it_was_set(shell: Shell) -> None:
 
 
 def test_runs_are_deleted_by_name_or_by_age(shell: Shell) -> None:
-    made(shell, "goes-20260102-000000-aaaa")
+    create_run(shell, "goes-20260102-000000-aaaa")
     both = shell.call("runs", "delete", "goes", "--older-than", "7d")
     assert (both.code, "not both" in both.errors) == (2, True)
     neither = shell.call("runs", "delete")
     assert (neither.code, "no runs given" in neither.errors) == (2, True)
 
 
-def test_a_stop_says_in_one_line_what_workers_say_alike(shell: Shell) -> None:
-    directory = made(shell, "goes-20260102-000000-aaaa")
+def test_a_stop_prints_equal_answers_of_workers_in_one_line(shell: Shell) -> None:
+    directory = create_run(shell, "goes-20260102-000000-aaaa")
     for worker in (0, 1):
         directory.append_event("exit", worker=worker, exit_code=143, signal=None, size=9, cause=None)
     directory.append_event("state", state="stopped")
@@ -188,7 +188,7 @@ def test_a_stop_says_in_one_line_what_workers_say_alike(shell: Shell) -> None:
 
 def test_runs_of_other_projects_are_counted_and_listed_when_wanted(shell: Shell) -> None:
     workers = (Worker(0, internal_ip="10.0.0.1"),)
-    printed = {"mine": ("ours", "z"), "theirs": ("elsewhere", "z"), "lab": (None, None), "old": (None, "z")}
+    printed = {"own": ("this", "z"), "other": ("elsewhere", "z"), "lab": (None, None), "old": (None, "z")}
     for name, (project, zone) in printed.items():
         run = Run(f"{name}-20260102-000000-aaaa", "pod", JobOptions(("x",)), workers, zone=zone, project=project)
         RunDirectory.create(shell.home / "runs", run)
@@ -197,11 +197,11 @@ def test_runs_of_other_projects_are_counted_and_listed_when_wanted(shell: Shell)
         answer = shell.call(*words, "runs", "--offline", "--json")
         return {run["run"].partition("-")[0] for run in answer.document}, answer.errors
 
-    assert listed("--project", "ours") == (
-        {"mine", "old"},
+    assert listed("--project", "this") == (
+        {"own", "old"},
         "2 runs of other projects hidden: list them with tpu-tui runs --all\n",
     )
-    answer = shell.call("--project", "ours", "runs", "--offline", "--all", "--json")
+    answer = shell.call("--project", "this", "runs", "--offline", "--all", "--json")
     assert (len(answer.document), answer.errors) == (4, "")
     hosts = shell.home / "machines.txt"
     hosts.write_text("10.0.0.1\n")

@@ -1,4 +1,4 @@
-"""`cores` and `logs` on files: what they print, and what they can do without."""
+"""`cores`, `logs` and other commands on saved logs: what they print, and what they do not need."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(*words: str, home: Path) -> subprocess.CompletedProcess[bytes]:
 
 
 def run_apart(*words: str, home: Path, given: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
-    """In a process of its own."""
+    """Run a command in a process of its own."""
     environ = {**os.environ, "TPU_TUI_HOME": str(home)}
     command = [sys.executable, "-m", "tui.cli", *words]
     return subprocess.run(command, input=given, env=environ, capture_output=True, check=False, timeout=120)
@@ -61,13 +61,13 @@ def test_a_worker_can_be_named_by_its_address(tmp_path: Path) -> None:
     assert b"has no worker at 10.9.9.9" in unknown.stderr
 
 
-def test_what_is_piped_in_is_a_log_too(tmp_path: Path) -> None:
+def test_standard_input_is_read_as_a_log(tmp_path: Path) -> None:
     piped = run_apart("cores", "-", "--json", home=tmp_path, given=SAMPLE_LOG.read_bytes())
     assert piped.stdout == run("cores", str(SAMPLE_LOG), "--json", home=tmp_path).stdout
     assert len(json.loads(piped.stdout)) == 16
 
 
-def test_that_no_line_is_wanted_is_reported_with_what_there_is(tmp_path: Path) -> None:
+def test_a_selection_without_lines_is_reported_with_the_workers_and_cores_there_are(tmp_path: Path) -> None:
     wrong = {
         ("--worker", "99"): f"No lines of worker 99 in {SAMPLE_LOG} (it has workers 0-3).",
         ("--core", "9999"): f"No lines about core 9999 in {SAMPLE_LOG} (it has cores 0-2,6-15,20,22-23).",
@@ -76,14 +76,14 @@ def test_that_no_line_is_wanted_is_reported_with_what_there_is(tmp_path: Path) -
     }
     for words, message in wrong.items():
         expected = f"{message}\n".encode()
-        nobody = run("logs", str(SAMPLE_LOG), *words, home=tmp_path)
-        assert (nobody.returncode, nobody.stdout) == (0, b"")
-        assert nobody.stderr == expected
+        empty = run("logs", str(SAMPLE_LOG), *words, home=tmp_path)
+        assert (empty.returncode, empty.stdout) == (0, b"")
+        assert empty.stderr == expected
         assert run("logs", str(SAMPLE_LOG), *words, "--json", home=tmp_path).stderr == expected
     assert run("logs", str(SAMPLE_LOG), "--tail", "0", home=tmp_path).stderr == b""
 
 
-def test_of_a_log_that_names_no_one_no_worker_is_made_up(tmp_path: Path) -> None:
+def test_no_worker_is_invented_for_a_log_that_names_none(tmp_path: Path) -> None:
     log = tmp_path / "plain.log"
     log.write_text("hello\n")
     assert (
@@ -96,7 +96,7 @@ def test_of_a_log_that_names_no_one_no_worker_is_made_up(tmp_path: Path) -> None
     )
 
 
-def test_what_is_no_log_is_reported_for_what_it_is(tmp_path: Path) -> None:
+def test_a_dangling_link_and_an_empty_standard_input_are_reported(tmp_path: Path) -> None:
     link = tmp_path / "dangling.log"
     link.symlink_to("gone.log")
     printed = run("dialect", "test", str(link), home=tmp_path)
@@ -113,7 +113,7 @@ def test_what_is_no_log_is_reported_for_what_it_is(tmp_path: Path) -> None:
     assert (printed.returncode, nothing.returncode) == (2, 2)
 
 
-def test_that_no_dialect_understands_a_line_is_reported(tmp_path: Path) -> None:
+def test_a_log_that_no_dialect_understands_is_reported(tmp_path: Path) -> None:
     log = tmp_path / "plain.log"
     log.write_text("hello\n")
     answer = run("dialect", "test", str(log), home=tmp_path)
@@ -121,7 +121,7 @@ def test_that_no_dialect_understands_a_line_is_reported(tmp_path: Path) -> None:
     assert answer.stderr == b"1 line\nNo dialect understands any of these lines.\n"
 
 
-def test_a_report_and_a_comparison_take_what_is_piped_in(tmp_path: Path) -> None:
+def test_a_report_and_a_comparison_read_standard_input(tmp_path: Path) -> None:
     log = SAMPLE_LOG.read_bytes()
     report = run_apart("report", "-", "--format", "json", "--out", str(tmp_path), home=tmp_path, given=log)
     assert report.returncode == 0, report.stderr
@@ -131,7 +131,7 @@ def test_a_report_and_a_comparison_take_what_is_piped_in(tmp_path: Path) -> None
     assert first["rate_total"] == second["rate_total"]
 
 
-def test_of_a_packed_log_that_is_cut_off_the_rows_are_printed_and_the_rest_is_reported(tmp_path: Path) -> None:
+def test_the_rows_of_a_truncated_gzip_log_are_printed_and_the_truncation_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "cut.log.gz"
     path.write_bytes(gzip.compress(generated_log(40_000, 8))[:-5000])
     answer = run_apart("cores", str(path), "--json", home=tmp_path)
@@ -189,14 +189,14 @@ async def test_a_log_in_a_bucket_is_named_by_its_address(tmp_path: Path) -> None
         assert b"there is no such object" in missing.stderr
     finally:
         await server.close()
-    behind = await answer("cores", url, "--json")
-    assert behind.stdout == cores.stdout
-    assert behind.returncode == 3
-    assert b"may have changed since" in behind.stderr
+    cached = await answer("cores", url, "--json")
+    assert cached.stdout == cores.stdout
+    assert cached.returncode == 3
+    assert b"may have changed since" in cached.stderr
     assert (await answer("cores", url, "--json", "--offline")).returncode == 0
 
 
-def test_last_is_the_newest_run_and_a_file_of_that_name_is_named_with_its_place(
+def test_last_is_the_newest_run_and_a_file_of_that_name_needs_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, here = tmp_path / "home", tmp_path / "here"
@@ -231,7 +231,7 @@ def test_last_is_the_newest_run_and_a_file_of_that_name_is_named_with_its_place(
     ],
     ids=lambda words: " ".join(filter(None, words)),
 )
-def test_an_empty_word_is_not_taken_for_one_left_out(
+def test_an_empty_word_is_not_taken_for_a_missing_one(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

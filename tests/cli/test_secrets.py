@@ -1,4 +1,4 @@
-"""What a job is told in confidence: never on a command line of ours, in an environment of ours, or in a file."""
+"""Secrets of a job: never on a command line or in an environment of tpu-tui's processes, and never in a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMATS = ("html", "md", "json", "csv", "txt")
 
 
 class Sight(NamedTuple):
-    """A secret where a process shows it to others: which file under /proc, and the process's words."""
+    """A secret that was visible in a process: its pid, the file under /proc, and its command line."""
 
     pid: int
     file: str
@@ -31,14 +31,14 @@ class Sight(NamedTuple):
 
 
 class Watcher:
-    """Reads the command line and the environment of every process, again and again."""
+    """A reader of the command line and the environment of every process, repeated in a thread."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.rounds = 0
         self.seen: set[Sight] = set()
         self._stop = threading.Event()
 
-    def _look(self) -> None:
+    def _read_processes(self) -> None:
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words, environ = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
@@ -52,12 +52,12 @@ class Watcher:
 
     def _watch(self) -> None:
         while not self._stop.is_set():
-            self._look()
-            self.looks += 1
+            self._read_processes()
+            self.rounds += 1
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Look for as long as the body runs."""
+        """Read the processes for as long as the body runs."""
         thread = threading.Thread(target=self._watch)
         thread.start()
         try:
@@ -75,14 +75,14 @@ def _secrets_in(directory: Path) -> list[Path]:
 
 @pytest.fixture
 def lab(sshd: Callable[..., OpensshWorker], tmp_path: Path) -> tuple[str, ...]:
-    """Three bare machines; the options that lead to them."""
+    """Start three bare machines; return the options that name them."""
     workers = [sshd(index=index, bare=True) for index in range(3)]
     hosts = tmp_path / "lab.txt"
     hosts.write_text("".join(f"{one.user}@{one.host}:{one.port}\n" for one in workers))
     return ("--hosts", str(hosts), "--identity", str(workers[0].identity), "--host-keys", "accept-new")
 
 
-def test_a_secret_shows_in_no_process_but_the_job_and_in_no_file(lab: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_secret_is_visible_in_no_process_but_the_job_and_in_no_file(lab: tuple[str, ...], tmp_path: Path) -> None:
     shell = Shell(tmp_path / "home")
     shell.home.mkdir()
     go = tmp_path / "go"
@@ -99,16 +99,18 @@ def test_a_secret_shows_in_no_process_but_the_job_and_in_no_file(lab: tuple[str,
             )
             own = Path(f"/proc/{launch.pid}/cmdline").read_bytes()
             with settled.watching():
-                wait_until(lambda: settled.looks > 2, "all processes were looked at while the jobs run", 90)
+                wait_until(lambda: settled.rounds > 2, "all processes were read while the jobs run", 90)
             go.touch()
             out, errors = launch.communicate(timeout=90)
         assert launch.returncode == 0, errors
-    # A child shows its parent's words from its fork to its exec: the very same words, and never once all is running.
+    # Between its fork and its exec a child shows the command line of its parent; once all jobs run, no child does.
     assert not [sight for sight in watcher.seen if sight.file == "cmdline" and sight.words != own]
     assert {sight.pid for sight in settled.seen if sight.file == "cmdline"} == {launch.pid}
-    assert {sight.secret for sight in watcher.seen if sight.file == "cmdline"} == {TYPED}, "what the person typed"
+    assert {sight.secret for sight in watcher.seen if sight.file == "cmdline"} == {TYPED}, (
+        "the secret that the user typed"
+    )
     controller = [sight for sight in watcher.seen if sight.file == "environ" and b"tui." not in sight.words]
-    assert not controller, "the exported one is in the environment of this shell's own commands only"
+    assert not controller, "the exported secret is in the environment of this shell's own commands only"
     assert TYPED not in {sight.secret for sight in watcher.seen if sight.file == "environ"}
 
     run = next((shell.home / "runs").iterdir())

@@ -1,4 +1,4 @@
-"""`serve` as a person runs it, with a browser's requests."""
+"""`serve` as a user runs it, with a browser's requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timing
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """`serve` on a free port; what it announced. At its end it has written nothing, whatever was asked of it."""
+    """Run `serve` on a free port and yield its announcement; at its end it must have printed nothing else."""
     shell = Shell(tmp_path_factory.mktemp("home"))
     process = shell.start("serve", "--port", "0", "--json")
     assert process.stdout is not None
@@ -35,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
 
 
 class Page:
-    """A browser tab's requests: it knows the address that `serve` printed, and keeps no cookies."""
+    """The requests of a browser tab that knows the address printed by `serve` and keeps no cookies."""
 
     def __init__(self, server: dict[str, Any]) -> None:
         self.base, _, key = server["url"].partition("?key=")
@@ -49,14 +49,14 @@ class Page:
         await self.session.close()
 
     async def connect(self, *first: str, **options: Any) -> aiohttp.ClientWebSocketResponse:
-        """Open the socket as the page does and send this first."""
+        """Open the web socket as the page does, and send these messages first."""
         terminal = await self.session.ws_connect(f"{self.base}ws?width=100&height=30", **options)
         for message in first:
             await terminal.send_str(message)
         return terminal
 
     async def opened(self) -> aiohttp.ClientWebSocketResponse:
-        """Open a console: the key comes first."""
+        """Open a console by sending the key first."""
         return await self.connect(json.dumps(["key", self.key]))
 
 
@@ -70,14 +70,14 @@ async def painted(terminal: aiohttp.ClientWebSocketResponse, *texts: str) -> Non
 
 
 async def refusal(terminal: aiohttp.ClientWebSocketResponse) -> int:
-    """Return the code that a connection is closed with, before anything came over it."""
+    """Return the code with which a connection is closed before it carries any message."""
     message = await asyncio.wait_for(terminal.receive(), DEADLINE)
     assert message.type is aiohttp.WSMsgType.CLOSE, message
     return int(message.data)
 
 
 async def ending(terminal: aiohttp.ClientWebSocketResponse) -> int:
-    """Return the code that a connection is closed with, whatever the console still paints."""
+    """Return the code with which a connection is closed, after whatever the console still paints."""
     while True:
         message = await asyncio.wait_for(terminal.receive(), DEADLINE)
         if message.type is aiohttp.WSMsgType.CLOSE:
@@ -151,13 +151,13 @@ async def test_nothing_is_started_for_a_first_message_that_is_not_the_key(server
     assert {child.pid for child in children(server["pid"])} <= before
 
 
-async def test_a_key_that_comes_second_comes_too_late(server: dict[str, Any]) -> None:
+async def test_a_key_sent_as_the_second_message_is_refused(server: dict[str, Any]) -> None:
     async with Page(server) as page:
         terminal = await page.connect('["resize", {"width": 9, "height": 9}]', json.dumps(["key", page.key]))
         assert await refusal(terminal) == WRONG_KEY_CODE
 
 
-async def test_a_page_of_another_site_gets_nothing_even_with_the_key(server: dict[str, Any]) -> None:
+async def test_a_page_of_another_site_is_refused_even_with_the_key(server: dict[str, Any]) -> None:
     async with Page(server) as page:
         for origin in ("http://evil.example", "http://127.0.0.1:1", "null", "http://["):
             with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
@@ -168,7 +168,7 @@ async def test_a_page_of_another_site_gets_nothing_even_with_the_key(server: dic
 @pytest.mark.parametrize(
     "host", ["evil.example", "[", "[::1", "]", "127.0.0.1:x:y", "", "a b", "127.0.0.1.evil.example"]
 )
-async def test_a_foreign_or_malformed_name_for_this_machine_gets_nothing(server: dict[str, Any], host: str) -> None:
+async def test_a_foreign_or_malformed_host_name_is_refused(server: dict[str, Any], host: str) -> None:
     for path in ("", "page.js", "ws", "static/css/xterm.css"):
         assert b" 403 " in await answered(server, f"GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
 
@@ -190,14 +190,14 @@ async def test_a_foreign_or_malformed_name_for_this_machine_gets_nothing(server:
     ],
     ids=lambda request_: repr(request_[:40]),
 )
-async def test_a_malformed_request_is_refused_without_a_word(server: dict[str, Any], request_: bytes) -> None:
+async def test_a_malformed_request_is_refused_without_a_traceback(server: dict[str, Any], request_: bytes) -> None:
     answer = await answered(server, request_)
     assert answer[:12] in (b"HTTP/1.1 400", b"HTTP/1.0 400", b"HTTP/1.1 403", b"HTTP/1.1 404")
     assert b"Traceback" not in answer
 
 
 async def answered(server: dict[str, Any], request: bytes) -> bytes:
-    """Return the beginning of what is answered to these bytes; what serve prints the fixture looks at."""
+    """Return the beginning of the answer to these bytes; the fixture checks that `serve` prints nothing."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server["port"])
     writer.write(request)
     try:
@@ -206,7 +206,7 @@ async def answered(server: dict[str, Any], request: bytes) -> bytes:
         writer.close()
 
 
-async def test_what_no_page_sends_does_no_harm(server: dict[str, Any]) -> None:
+async def test_messages_that_no_page_sends_do_no_harm(server: dict[str, Any]) -> None:
     async with Page(server) as page:
         terminal = await page.opened()
         for nonsense in ("", "[]", "[1]", '["stdin", 5]', '["resize", {"width": "x"}]', '["resize", []]', "[" * 9999):
@@ -220,7 +220,7 @@ async def test_what_no_page_sends_does_no_harm(server: dict[str, Any]) -> None:
 
 
 async def test_a_key_pressed_at_once_reaches_the_console(server: dict[str, Any]) -> None:
-    """What is typed counts as focus: the console starts as if the page had none."""
+    """The console starts as if the page had no focus; input counts as focus."""
     async with Page(server) as page:
         terminal = await page.connect(json.dumps(["key", page.key]), '["stdin", "q"]')
         await painted(terminal, "Stay")
@@ -236,7 +236,7 @@ def test_a_port_that_is_taken_is_reported(shell: Shell) -> None:
     assert "--port" in answer.errors
 
 
-def test_settings_hold_in_every_tab(shell: Shell) -> None:
+def test_an_unknown_profile_is_refused_before_anything_is_served(shell: Shell) -> None:
     answer = shell.run("serve", "--profile", "nowhere", "--port", "0")
     assert answer.code == 2
     assert "nowhere" in answer.errors
@@ -270,8 +270,8 @@ def test_a_served_console_ends_with_its_tab(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_serve_and_the_consoles_of_open_tabs_without_a_word(shell: Shell, how: signal.Signals) -> None:
-    """One page answers that its connection is closed, one is silent, and one has not sent the key yet."""
+def test_a_signal_ends_serve_and_the_consoles_of_open_tabs_silently(shell: Shell, how: signal.Signals) -> None:
+    """One page confirms that its connection is closed, one is silent, and one has not sent the key yet."""
     process, served = started(shell)
 
     async def look() -> list[psutil.Process]:
@@ -327,7 +327,7 @@ def test_the_process_of_a_textual_serve_service_can_be_waited_for() -> None:
 
 
 def started(shell: Shell) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    """Start a server of one's own and return it with what it announced."""
+    """Start a separate server; return its process and its announcement."""
     process = shell.start("serve", "--port", "0", "--json")
     assert process.stdout is not None
     return process, json.loads(process.stdout.readline())

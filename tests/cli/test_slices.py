@@ -181,18 +181,18 @@ async def test_queued_slices_are_made_listed_reset_and_deleted(run: ServedShell)
     assert "SUSPENDED" in listed.out
     assert "tpu-tui slices reset local-a/wish" in listed.errors
     for words in (("reset", "wish"), ("delete", "wish", "--queued", "--force")):
-        unasked = await run("slices", *words)
-        assert (unasked.code, "add --yes" in unasked.errors) == (2, True)
+        unconfirmed = await run("slices", *words)
+        assert (unconfirmed.code, "add --yes" in unconfirmed.errors) == (2, True)
     assert (await run("slices", "reset", "wish", "--yes")).code == 0
-    kept = await run("slices", "delete", "crew-0", "--force", "--yes")
-    assert (kept.code, "--force is for queued resources" in kept.errors) == (2, True)
+    refused = await run("slices", "delete", "crew-0", "--force", "--yes")
+    assert (refused.code, "--force is for queued resources" in refused.errors) == (2, True)
     deleted = await run("slices", "delete", "wish", "--queued", "--force", "--yes")
     assert (deleted.code, "queued resource wish is deleted" in deleted.errors) == (0, True)
     assert await run.document("slices") == []
     assert run.hosts.running() == []
 
 
-async def test_types_have_a_row_each_and_complete_afterwards(run: ServedShell) -> None:
+async def test_types_are_listed_in_rows_and_completed_afterwards(run: ServedShell) -> None:
     run.service.faults.offered_types = {"local-a": frozenset({"v4-16", "v2-8"})}
 
     rows = await run.document("slices", "types")
@@ -243,7 +243,7 @@ def test_a_duration_is_read_as_gcloud_reads_it(text: str, seconds: int) -> None:
         (whole, "-1"),
     ],
 )
-def test_other_text_is_refused(read: Any, text: str) -> None:
+def test_invalid_text_is_refused(read: Any, text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         read(text)
 

@@ -1,4 +1,4 @@
-"""`ssh` as a person uses it: a real terminal, a real shell, and its exit code."""
+"""`ssh` as a user runs it: a real terminal, a real shell, and its exit code."""
 
 from __future__ import annotations
 

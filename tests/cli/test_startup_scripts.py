@@ -26,7 +26,7 @@ FOUR = ("--type", "v2-32", "--version", "tpu-ubuntu2204-base")
 
 
 class Scripts:
-    """Creates the slice `made` with a startup script, from a second terminal."""
+    """A second terminal that creates the slice `made` with a startup script."""
 
     def __init__(self, pod: LocalPod, directory: Path) -> None:
         self.pod = pod
@@ -45,7 +45,7 @@ class Scripts:
         return answer.document
 
     def begun(self, script: str, *words: str) -> subprocess.Popen[bytes]:
-        """Create in a process of its own, and return when the script runs and is waited for."""
+        """Start the creation in a process of its own, and return once it waits for the running script."""
         process = self.pod.shell.start(*self.words(script, *words), stdout=subprocess.DEVNULL)
         assert process.stderr is not None
         printed = []
@@ -62,14 +62,14 @@ class Scripts:
         return next(row["state"] for row in self.pod.call("slices", "--json").document if row["name"] == "made")
 
     def on_worker(self, command: str, name: str = "made") -> str:
-        """What a command prints on the slice's first worker."""
+        """Return what a command prints on the slice's first worker."""
         done = self.pod.call("exec", name, "--worker", "0", "--json", "--", "sh", "-c", command)
         return str(done.document[0]["stdout"])
 
 
 @pytest.fixture
 def made(pod: LocalPod, tmp_path: Path) -> Iterator[Scripts]:
-    """The slice is deleted after the test, if it is still there."""
+    """Yield the terminal; delete the slice after the test if it still exists."""
     yield Scripts(pod, tmp_path)
     for name in [row["name"] for row in pod.call("slices", "--json").document if row["name"].startswith("made")]:
         pod.call("slices", "delete", name, "--yes")
@@ -229,7 +229,7 @@ def test_a_script_runs_at_every_start_of_its_machine(made: Scripts) -> None:
     assert made.pod.call("slices", "stop", "made", "--yes").code == 0
     assert made.pod.call("slices", "start", "made").code == 0
 
-    wait_until(lambda: made.on_worker("cat ~/boots") == "boot\nboot\n", "it has run again")
+    wait_until(lambda: made.on_worker("cat ~/boots") == "boot\nboot\n", "the script has run again")
     journal = made.on_worker("journalctl -b -u google-startup-scripts.service -o cat")
     assert journal.count("Found startup-script in metadata.") == 1, "the journal is that of this boot"
 

@@ -1,4 +1,4 @@
-"""What `stop` says of each worker."""
+"""The line that `stop` prints for each worker."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ from tui.runs.worker.stop import StopAnswer
         (StopAnswer(0, False, None, "no answer"), "NOT CONFIRMED (no answer)"),
     ],
 )
-def test_what_never_started_is_not_called_stopped(answer: StopAnswer, printed: str) -> None:
+def test_a_job_that_never_started_is_not_reported_as_stopped(answer: StopAnswer, printed: str) -> None:
     assert _in_words(answer) == printed

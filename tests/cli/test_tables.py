@@ -1,4 +1,4 @@
-"""Columns of text: a line a row where it is piped, nothing lost where the screen is narrow."""
+"""Columns of text: one line for each row where there is room, and no word lost on a narrow screen."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ RUNS = [
 ]
 
 
-def test_columns_stand_beneath_their_names_numbers_to_the_right() -> None:
+def test_columns_are_aligned_with_their_names_and_numbers_to_the_right() -> None:
     lines = list(align_columns([["NAME", "WORKERS"], ["pod", "4"], ["größer", "128"]], frozenset({1})))
     assert lines == ["NAME    WORKERS", "pod           4", "größer      128"]
 
 
-def test_what_fits_is_a_line_a_row() -> None:
+def test_rows_that_fit_take_one_line_each() -> None:
     assert list(fit_columns(RUNS, NONE, 200)) == list(align_columns(RUNS, NONE))
 
 
-def test_a_column_that_says_nothing_is_left_out_before_anything_is_broken() -> None:
+def test_an_empty_column_is_left_out_before_any_text_is_wrapped() -> None:
     lines = list(fit_columns([["A", "B", "C"], ["x" * 10, "-", "y"], ["x", "", "y"]], NONE, 14))
     assert lines == ["A           C", "xxxxxxxxxx  y", "x           y"]
 
 
-def test_a_sentence_is_broken_within_its_column() -> None:
+def test_a_sentence_is_wrapped_within_its_column() -> None:
     lines = list(fit_columns([["cause", "one two three four five six seven"], ["state", "failed"]], NONE, 32))
     assert lines == ["cause  one two three four five", "       six seven", "state  failed"]
 
 
-def test_columns_without_room_go_beneath_and_ids_stay_whole() -> None:
+def test_columns_without_room_are_printed_below_and_ids_stay_whole() -> None:
     lines = list(fit_columns(RUNS, NONE, 60))
     assert max(map(len, lines)) <= 60
     assert lines[0] == "RUN                         STATE      STARTED"
@@ -53,7 +53,7 @@ def test_no_word_is_lost_and_no_line_is_too_long(rows: list[tuple[str, str, str]
     shown = list(fit_columns(lines, NONE, room))
     assert all(len(line) <= room for line in shown)
     printed = sorted(" ".join(shown).split())
-    kept = [place for place in range(3) if any(line[place] for line in lines[1:])] or [0, 1, 2]
-    assert printed == sorted(" ".join(line[place] for line in lines for place in kept).split()) or printed == sorted(
-        " ".join(" ".join(line) for line in lines).split()
-    )
+    filled = [place for place in range(3) if any(line[place] for line in lines[1:])] or [0, 1, 2]
+    assert printed == sorted(
+        " ".join(line[place] for line in lines for place in filled).split()
+    ) or printed == sorted(" ".join(" ".join(line) for line in lines).split())

@@ -1,4 +1,4 @@
-"""One run seen from two machines: the other one knows nothing but how to reach the workers."""
+"""One run seen from two machines, of which the second knows only how to reach the workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timing
 
 
 def another_machine(pod: LocalPod, directory: Path) -> Shell:
-    """A second home with the same profile, as a colleague's laptop would have."""
+    """Return a terminal with a home of its own and the same profile, as on a colleague's laptop."""
     other = Shell(directory / "other")
     (other.home / "profiles").mkdir(parents=True)
     shutil.copy(pod.shell.home / "profiles" / "local.toml", other.home / "profiles" / "local.toml")
@@ -59,7 +59,7 @@ def test_a_run_launched_elsewhere_is_found_mirrored_from_byte_0_and_deleted(pod:
     assert mirrors[0] == mirrors[1]
     assert mirrors[0].startswith(b"1\n2\n3\n")
     deleted = other.call("runs", "delete", launched, "--yes", "--json")
-    assert deleted.document[0]["deleted"], "its keeper may not have gone yet, and is waited for"
+    assert deleted.document[0]["deleted"], "a deletion waits until the keeper has ended"
     assert launched not in [row["run"] for row in other.call("runs", "--json").document]
 
 

@@ -1,4 +1,4 @@
-"""`xla_dist`: the documents' launch line, on a local pod's real SSH workers."""
+"""`xla_dist`: the launch line of its documentation, on the real SSH workers of a local pod."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tui.commands.parser.parser import parse
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parents[1] / "pod" / "data" / "xla_dist.json").read_text())[
     "environments"
 ]
-"""What xla_dist's own code computed."""
+"""Environments that xla_dist's own code computed."""
 OPTIONS = ("--tpu=local", "--conda-env=torch-xla-1.13", "--env", "XLA_USE_BF16=1", "--env", "ANY_OTHER=ENV_VAR")
 COMMAND = ("python", "/usr/share/torch-xla-1.13/pytorch/xla/test/test_train_mp_imagenet.py", "--fake_data")
 WRITE_ENVIRONMENT = """\
@@ -34,7 +34,7 @@ with open(os.environ["OUT"] + "/server-" + os.environ["TPU_TUI_WORKER"], "w") as
 """
 
 
-def test_the_documents_line_becomes_a_launch(pod: LocalPod) -> None:
+def test_the_documented_line_becomes_a_launch(pod: LocalPod) -> None:
     answer = pod.call("xla_dist", *OPTIONS, "--dry-run", "--json", "--", *COMMAND)
     document = answer.document
     shown = document.pop("dry_run")
@@ -91,7 +91,7 @@ def test_every_worker_gets_the_environment_of_xla_dist(pod: LocalPod, tmp_path: 
         (("--env", "A=$HOME"), "Words with $ or ` reach the job as they are"),
     ],
 )
-def test_what_has_no_meaning_here_is_accepted_and_named(pod: LocalPod, words: tuple[str, ...], note: str) -> None:
+def test_options_without_effect_are_accepted_and_named(pod: LocalPod, words: tuple[str, ...], note: str) -> None:
     answer = pod.call("xla_dist", "--tpu", "local", *words, "--dry-run", "python3", "train.py")
     assert answer.code == 0, answer.errors
     assert note in answer.errors
@@ -109,13 +109,13 @@ def test_what_has_no_meaning_here_is_accepted_and_named(pod: LocalPod, words: tu
         (("--tpu=local", "--tpuvm-server-port=70000", "python3"), "--tpuvm-server-port 70000 is no port"),
     ],
 )
-def test_what_xla_dist_refuses_is_refused(pod: LocalPod, words: tuple[str, ...], message: str) -> None:
+def test_invalid_command_lines_are_refused(pod: LocalPod, words: tuple[str, ...], message: str) -> None:
     answer = pod.call("xla_dist", *words)
     assert answer.code == 2
     assert message in answer.errors
 
 
-def test_docker_s_options_reach_the_launch(pod: LocalPod) -> None:
+def test_docker_options_reach_the_launch(pod: LocalPod) -> None:
     options = ("--docker-image=gcr.io/tpu-pytorch/xla:r2.0", "--docker-container=mine", "--docker-run-flag=--rm=true")
     answer = pod.call("xla_dist", "--tpu=local", *options, "--dry-run", "--", *COMMAND)
     line = answer.out.splitlines()[0]

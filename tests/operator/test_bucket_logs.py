@@ -1,4 +1,4 @@
-"""Logs in a bucket: what people see of the object, its copy here, and what goes wrong on the way."""
+"""Logs in a bucket: the content of the object, its local copy, and errors on the way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tui.settings import Settings
 
 @dataclass
 class Store:
-    """A real object store, and somebody who opens logs in it."""
+    """A real object store, and the settings with which logs in it are opened."""
 
     server: Bucket
     settings: Settings
@@ -57,8 +57,8 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
         await server.close()
 
 
-class Between:
-    """What stands between us and the store: passes bytes on, and breaks off the first answers as told."""
+class FaultyProxy:
+    """A proxy before the store that breaks off its first `breaks` answers `after` some bytes, or hangs there."""
 
     def __init__(self, port: int, *, breaks: int = 0, after: int = 0, hangs: bool = False) -> None:
         self._port = port
@@ -119,7 +119,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 @needs_store
-async def test_a_log_in_a_bucket_says_what_the_file_does_packed_too(store: Store) -> None:
+async def test_a_log_in_a_bucket_has_the_lines_of_its_file_compressed_or_not(store: Store) -> None:
     from backports import zstd
 
     data = SAMPLE_LOG.read_bytes()
@@ -134,8 +134,8 @@ async def test_a_log_in_a_bucket_says_what_the_file_does_packed_too(store: Store
 async def test_a_second_opening_reads_the_copy_until_the_object_changes(store: Store) -> None:
     url = await store.put("out.log", f"{training(core=1)}\n".encode())
     first = await store.logs.open(url)
-    kept = first.path.stat()
-    assert (await store.logs.open(url)).path.stat().st_ino == kept.st_ino
+    before = first.path.stat()
+    assert (await store.logs.open(url)).path.stat().st_ino == before.st_ino
     assert first.path.name == "out.log"
 
     await store.put("out.log", f"{training(core=2)}\n".encode())
@@ -155,14 +155,14 @@ async def test_a_second_opening_reads_the_copy_until_the_object_changes(store: S
         ("gs://logs/run/", "it names no object"),
     ],
 )
-async def test_what_is_not_there_is_said(store: Store, url: str, why: str) -> None:
+async def test_a_missing_bucket_or_object_is_reported(store: Store, url: str, why: str) -> None:
     with pytest.raises(UsageError) as caught:
         await store.logs.open(url)
     assert caught.value.sentence == f"{url.rstrip('/') if url == 'gs://logs' else url} cannot be read: {why}"
 
 
 @needs_store
-async def test_what_is_no_log_is_called_by_its_address(store: Store) -> None:
+async def test_an_object_that_is_no_log_is_reported_by_its_address(store: Store) -> None:
     for name, data in (("empty.log", b""), ("a.zip", b"PK\x03\x04" + bytes(100))):
         url = await store.put(name, data)
         with pytest.raises(UsageError) as caught:
@@ -176,7 +176,7 @@ async def test_what_is_no_log_is_called_by_its_address(store: Store) -> None:
 
 
 @needs_store
-async def test_without_the_store_the_copy_is_shown_with_a_doubt(store: Store) -> None:
+async def test_without_the_store_the_copy_is_shown_with_a_warning(store: Store) -> None:
     url = await store.put("out.log", SAMPLE_LOG.read_bytes())
     other = await store.put("other.log", SAMPLE_LOG.read_bytes())
     assert (await store.logs.open(url)).staleness_error is None
@@ -196,7 +196,7 @@ async def test_without_the_store_the_copy_is_shown_with_a_doubt(store: Store) ->
 
 
 @needs_store
-async def test_copies_are_bounded_and_a_larger_object_leaves_none(store: Store) -> None:
+async def test_copies_are_limited_in_size_and_a_larger_object_leaves_none(store: Store) -> None:
     lines = f"{training(core=1)}\n".encode() * 100
     urls = [await store.put(f"{name}.log", lines) for name in "abc"]
     logs = BucketLogs(store.settings, most_bytes=2 * len(lines) + 10)
@@ -214,32 +214,34 @@ async def test_copies_are_bounded_and_a_larger_object_leaves_none(store: Store) 
 
 
 @needs_store
-async def test_a_download_that_breaks_off_goes_on_where_it_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_download_that_breaks_off_continues_where_it_was(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(buckets, "PART_BYTES", 100_000)
     data = generated_log(5_000, 8)
     url = await store.put("out.log", data)
-    async with Between(store.server.port, breaks=2, after=60_000) as endpoint:
+    async with FaultyProxy(store.server.port, breaks=2, after=60_000) as endpoint:
         through = Settings(home=store.settings.home, endpoints={"storage": endpoint})
         log = await BucketLogs(through).open(url)
     assert log.path.read_bytes() == data
 
 
 @needs_store
-async def test_a_download_that_was_given_up_leaves_nothing(store: Store) -> None:
+async def test_a_cancelled_download_leaves_nothing(store: Store) -> None:
     url = await store.put("out.log", generated_log(5_000, 8))
-    between = Between(store.server.port, after=60_000, hangs=True)
-    async with between as endpoint:
+    proxy = FaultyProxy(store.server.port, after=60_000, hangs=True)
+    async with proxy as endpoint:
         opening = asyncio.create_task(
             BucketLogs(Settings(home=store.settings.home, endpoints={"storage": endpoint})).open(url)
         )
-        await asyncio.wait_for(between.hung.wait(), 60)
+        await asyncio.wait_for(proxy.hung.wait(), 60)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
     assert store.copies == []
 
 
-async def test_a_bucket_that_may_not_be_read_is_reported_with_the_role_that_may(tmp_path: Path) -> None:
+async def test_a_bucket_that_may_not_be_read_is_reported_with_the_role_that_is_needed(tmp_path: Path) -> None:
     expected = {"error": {"code": 403, "message": "a@b.example does not have storage.objects.get access"}}
     body = json.dumps(expected).encode()
 
@@ -260,7 +262,7 @@ async def test_a_bucket_that_may_not_be_read_is_reported_with_the_role_that_may(
     server = await asyncio.start_server(refuse, "127.0.0.1", 0)
     endpoint = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     with pytest.raises(CloudError) as caught:
-        await BucketLogs(Settings(home=tmp_path, endpoints={"storage": endpoint})).open("gs://theirs/out.log")
+        await BucketLogs(Settings(home=tmp_path, endpoints={"storage": endpoint})).open("gs://private/out.log")
     server.close()
     for task in refusing:
         task.cancel()

@@ -1,4 +1,4 @@
-"""Connections to a slice's workers, which are kept as long as they are to the same workers."""
+"""Connections to a slice's workers, which are reused as long as the workers are the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tui.operator.connections import Connections
 from tui.settings import Settings
 
 
-async def test_a_slice_that_was_made_again_with_the_same_addresses_gets_new_connections(tmp_path: Path) -> None:
+async def test_a_slice_that_was_recreated_with_the_same_addresses_gets_new_connections(tmp_path: Path) -> None:
     hosts = tmp_path / "lab.txt"
     hosts.write_text("127.0.0.1\n127.0.0.2\n")
     connections = Connections(Settings(home=tmp_path, hosts=hosts))

@@ -1,4 +1,4 @@
-"""The names that the operator's package hands on."""
+"""The names that the operator's package exports."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def test_every_name_is_known_to_the_type_checker_and_at_run_time() -> None:
     assert all(getattr(operator, path.rpartition(".")[2]) is not None for path in typed)
 
 
-def test_another_name_is_an_error() -> None:
+def test_an_unknown_name_is_an_error() -> None:
     with pytest.raises(AttributeError, match="nonesuch"):
         operator.nonesuch  # noqa: B018

@@ -1,4 +1,4 @@
-"""What a launch costs the command that asks for it."""
+"""The work that planning a launch takes in the command's own process."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def _planned(tmp_path: Path, passphrase: str) -> subprocess.CompletedProcess[str
     return subprocess.run(words, capture_output=True, text=True, timeout=100, env=environ)
 
 
-def test_a_key_without_a_passphrase_is_left_to_the_keeper_as_is_all_that_logs_in(tmp_path: Path) -> None:
+def test_a_key_without_a_passphrase_and_the_login_are_left_to_the_keeper(tmp_path: Path) -> None:
     assert _planned(tmp_path, "").stdout.split() == [str(tmp_path / "key"), "None"]
 
 
-def test_a_key_that_cannot_be_asked_about_stops_the_launch_before_it_begins(tmp_path: Path) -> None:
+def test_a_locked_key_without_a_terminal_stops_the_launch_before_it_begins(tmp_path: Path) -> None:
     assert "ssh-add" in _planned(tmp_path, "correct horse").stderr

@@ -1,4 +1,4 @@
-"""Which user name logs in to a slice: OS Login's, where slice or project enable it and no user was given."""
+"""The user name for a slice: that of OS Login where slice or project enable it and no user is given."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Project:
         self.connect = connect
 
     async def user(self, **settings: Any) -> str | None:
-        """The user name that the slice's workers get."""
+        """Return the user name that the slice's workers get."""
         connections = self.connect(**settings)
         slice_ = await connections.inventory.get("pod", "local-a")
         known = await connections.known(slice_)
@@ -68,7 +68,7 @@ async def test_a_project_that_enables_os_login_gives_its_slices_the_user_name(pr
     project.compute.metadata["enable-oslogin"] = "TRUE"
 
     assert await project.user() == "ada_example_com"
-    assert await project.user(user="fred") is None, "a user in the settings wins"
+    assert await project.user(user="fred") is None, "a user in the settings takes precedence"
 
 
 async def test_project_metadata_that_cannot_be_read_leaves_the_local_user_name(project: Project) -> None:
@@ -79,7 +79,7 @@ async def test_project_metadata_that_cannot_be_read_leaves_the_local_user_name(p
     assert await project.user() is None
 
 
-async def test_a_pod_without_compute_engine_is_not_asked_for_metadata(project: Project) -> None:
+async def test_without_a_compute_engine_api_no_metadata_is_requested(project: Project) -> None:
     tpu = project.connect().settings.endpoints["tpu"]
     project.compute.metadata["enable-oslogin"] = "TRUE"
 

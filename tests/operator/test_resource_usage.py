@@ -1,4 +1,4 @@
-"""Who uses a slice, a queued resource, a disk and a bucket."""
+"""What uses a slice, a queued resource, a disk and a bucket."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_disk_is_used_by_its_slices_and_by_a_request_that_waits() -> None:
     assert users == {"z-a/data": ["q-0", "later"]}
 
 
-def test_a_bucket_is_used_by_every_run_that_names_it_also_by_an_ended_one() -> None:
+def test_a_bucket_is_used_by_every_run_that_names_it_even_an_ended_one() -> None:
     store = CloudResource(BUCKET, "store")
     runs = [
         make_run("a-20260101-000000-aaaa", argv=("train.py", "--data=gs://store/x.tar")),

@@ -1,4 +1,4 @@
-"""Resources listed and deleted where an API fails, or where someone else was faster."""
+"""Resources that are listed and deleted while an API fails or another user deletes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DATA = "projects/local/zones/local-a/disks/data"
 
 @dataclass
 class Project:
-    """Two APIs, no Cloud Storage, and an operator of them."""
+    """Two APIs, no Cloud Storage, and an operator that uses them."""
 
     service: TpuService
     compute: ComputeService
@@ -118,7 +118,7 @@ async def test_a_failed_request_is_a_leftover_that_is_listed_and_deleted(project
     assert (await project.operator.resources.list_all()).resources == ()
 
 
-async def test_what_someone_else_deleted_meanwhile_is_gone_and_no_error(project: Project) -> None:
+async def test_a_resource_that_another_user_deleted_meanwhile_counts_as_deleted(project: Project) -> None:
     _ = [step async for step in project.api.create(a_request())]
     project.compute.store.insert(DISKS, "zones/local-a", {"name": "data"})
     rows = (await project.operator.resources.list_all()).resources
@@ -131,7 +131,7 @@ async def test_what_someone_else_deleted_meanwhile_is_gone_and_no_error(project:
     assert [step.resource.name for step in steps if step.is_gone] == ["pod", "data"]
 
 
-async def test_a_busy_api_is_asked_again_and_a_lost_answer_deletes_once(project: Project) -> None:
+async def test_a_busy_api_is_retried_and_a_lost_answer_deletes_once(project: Project) -> None:
     _ = [step async for step in project.api.create(a_request("queued", queue=QueueRequest()))]
     project.service.faults.retry_after_seconds = 1
     project.service.faults.rate_limited = 1

@@ -16,20 +16,20 @@ from tests.sshd import OpensshWorker
 
 @pytest.fixture
 def three_workers(sshd: Callable[..., OpensshWorker]) -> list[OpensshWorker]:
-    """Three workers with nothing but coreutils, util-linux and sh on their PATH."""
+    """Start three workers with only coreutils, util-linux and sh on their PATH."""
     return [sshd(bare=True) for _ in range(3)]
 
 
 @pytest.fixture
 def pod(three_workers: list[OpensshWorker], tmp_path: Path) -> Iterator[Pod]:
-    """Three workers with empty homes, and a home for their runs."""
+    """Yield a pod of three workers with empty homes, and a home for its runs; end the runs."""
     made = Pod(three_workers, tmp_path / "home")
     yield made
     made.end_runs()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests of a worker with dash for its sh, those marked `bash` with both shells."""
+    """Run tests of a worker with dash as its sh, and those marked `bash` with both shells."""
     if "worker_shell" in metafunc.fixturenames:
         both = metafunc.definition.get_closest_marker("bash")
         metafunc.parametrize("worker_shell", ["dash", "bash"] if both else ["dash"], indirect=True)
@@ -37,7 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def worker_shell(request: pytest.FixtureRequest) -> str:
-    """The shell that is a worker's sh."""
+    """Return the shell that serves as a worker's sh."""
     if shutil.which(request.param) is None:
         pytest.skip(f"no {request.param} here")
     return str(request.param)
@@ -45,7 +45,7 @@ def worker_shell(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def worker(worker_shell: str, tmp_path: Path) -> Iterator[PipeWorker]:
-    """A worker over pipes; what its runs left is killed."""
+    """Yield a worker over pipes; kill the processes that its runs left."""
     made = PipeWorker(tmp_path, worker_shell)
     yield made
     tags = [tag.read_text().strip() for tag in (made.home / ".tpu-tui").glob("runs/*/*/tag")]

@@ -14,14 +14,14 @@ MEGABYTE = 1 << 20
 
 
 class NoDiskError(Exception):
-    """Such a file system cannot be made or mounted here."""
+    """A file system that this user cannot make or mount on this machine."""
 
 
 @contextlib.contextmanager
 def mounted(kind: str, place: Path, megabytes: int) -> Iterator[Path]:
-    """A file system of that kind (tmpfs, ext4, ext2: without fallocate), unmounted whatever happens.
+    """Mount a new file system (tmpfs, ext4, or ext2, which has no fallocate) and unmount it in any case.
 
-    Raises NoDiskError where this user or machine cannot have one.
+    Raise NoDiskError where this user or machine cannot mount one.
     """
     mount, image = place / f"{kind}-disk", place / f"{kind}-image"
     mount.mkdir(parents=True)
@@ -48,7 +48,7 @@ def _do(*command: str) -> None:
 
 
 def fill(disk: Path) -> Path:
-    """Leave not a single block; the file that holds them."""
+    """Fill a disk to its last block; return the file that holds the blocks."""
     ballast = disk / "ballast"
     with ballast.open("ab", buffering=0) as handle, contextlib.suppress(OSError):
         for block in (MEGABYTE, 4096):

@@ -53,20 +53,20 @@ class DockerDaemon:
 
     path: Path
     containers: dict[str, Container] = field(default_factory=dict)
-    asked: list[list[str]] = field(default_factory=list)
-    """The words of every `docker` command."""
+    commands: list[list[str]] = field(default_factory=list)
+    """The words of every `docker` command so far."""
     is_down: bool = False
     refuses_removal: bool = False
 
     def start_elsewhere(self, name: str) -> Container:
-        """Run a container that is no run's."""
+        """Start a container that belongs to no run."""
         process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
         self.containers[f"id-{process.pid}"] = made = Container(name, "", process)
         return made
 
     def answer(self, words: list[str], env: dict[str, str], handler: socketserver.StreamRequestHandler) -> None:
-        """Carry out one command."""
-        self.asked.append(words)
+        """Execute one `docker` command."""
+        self.commands.append(words)
         if self.is_down:
             _send(handler, error="Cannot connect to the Docker daemon. Is the docker daemon running?\n", exit=1)
         elif words[0] == "version":

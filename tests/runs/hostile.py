@@ -1,4 +1,4 @@
-"""Hostile input from a seed: valid answers, records and state files, and what damage or malice makes of them."""
+"""Hostile input from a seed: valid worker answers, records and state files, damaged at random."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ _VALUES: tuple[Any, ...] = (
 
 
 class Hostility:
-    """A source of damaged and malicious input; the same seed gives the same."""
+    """A source of damaged and malicious input; the same seed gives the same input."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
     def answers(self) -> bytes:
-        """Return what a worker may write instead of its answers."""
+        """Return output that a worker may write instead of valid answers."""
         lines = [f"@{NONCE} {self._words(answer)}" for answer in self.random.sample(ANSWERS, 6)]
         return self._damaged("\n".join(lines).encode("utf-8", "replace") + b"\n")
 
@@ -93,11 +93,11 @@ class Hostility:
         return " ".join(words)
 
     def record(self) -> bytes:
-        """Return what may stand in run.json, here or on a worker."""
+        """Return possible content of run.json, here or on a worker."""
         return self._damaged(self._dumped(self._spoiled(RUN.to_json())))
 
     def events(self) -> bytes:
-        """Return what may stand in events.jsonl."""
+        """Return possible content of events.jsonl."""
         lines = []
         for event in EVENTS:
             document = {"time": "2026-11-23T10:15:01.000001+00:00", **event}
@@ -105,7 +105,7 @@ class Hostility:
         return self._damaged(b"\n".join(lines) + b"\n")
 
     def arrivals(self) -> bytes:
-        """Return what may stand in `arrivals`."""
+        """Return possible content of `arrivals`."""
         lines = [b"%d %d %.6f" % (place % 2, 100 * place, 1764e6 + place) for place in range(6)]
         if self.random.random() < 0.5:
             words = [self.random.choice((*_NUMBERS, "1", "1.5", "nan")) for _ in range(self.random.randrange(1, 5))]
@@ -113,17 +113,17 @@ class Hostility:
         return self._damaged(b"\n".join(lines) + b"\n")
 
     def keeper(self) -> bytes:
-        """Return what may stand in the keeper file."""
+        """Return possible content of the keeper file."""
         words = [self.random.choice((*_NUMBERS, *_TEXTS[:6], "12", "host")) for _ in range(self.random.randrange(5))]
         return self._damaged(" ".join(words).encode("utf-8", "replace"))
 
     def hosts(self) -> bytes:
-        """Return what may stand in a hosts file."""
+        """Return possible content of a hosts file."""
         host = self.random.choice(("10.0.0.1", "w-1", "[::1]", "a@b", *_TEXTS[:6]))
         return self._damaged(f"w-0\n{host}:{self.random.choice(_NUMBERS)}\n".encode("utf-8", "replace"))
 
     def profile(self) -> bytes:
-        """Return what may stand in a profile."""
+        """Return possible content of a profile."""
         name = self.random.choice(
             ("port", "project", "zones", "thresholds", "endpoints", "dialects", "local", "read_only")
         )
@@ -156,7 +156,7 @@ class Hostility:
         return json.dumps(document).encode()
 
     def _damaged(self, data: bytes) -> bytes:
-        """Return the bytes as they are, or cut off, with bits flipped, numbers made long or lists made deep."""
+        """Return the bytes unchanged, cut off, or with a changed byte, repeated part, long number or deep list."""
         kind = self.random.random()
         place = self.random.randrange(len(data) + 1)
         if kind < 0.1:

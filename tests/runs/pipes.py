@@ -25,16 +25,16 @@ needs_linux = pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason=
 
 
 def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Poll until the condition holds; fails after the deadline."""
+    """Poll until the condition holds; fail after the deadline."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"still not after {seconds} s")
+            raise AssertionError(f"the condition does not hold after {seconds} s")
         time.sleep(0.05)
 
 
 def bare_path(directory: Path, shell: str) -> str:
-    """A PATH that holds nothing but sh, coreutils and util-linux."""
+    """Make a directory of the programs of coreutils, util-linux and sh only, and return it as a PATH."""
     binaries = directory / "bin"
     binaries.mkdir(parents=True)
     for name, program in (bare_programs(BARE) | {"sh": shutil.which(shell) or shell}).items():
@@ -74,7 +74,7 @@ class PipeWorker:
         return process
 
     def ask(self, verb: str, run: Run, *arguments: int, worker: int = 0) -> tuple[list[Answer], bytes, bytes]:
-        """One call to its end: the answers of both streams, stdout and stderr."""
+        """Run one call to its end; return the answers on both streams, stdout and stderr."""
         made = build_call(verb, run.id, worker, *arguments, run_root=run.run_root)
         process = self.open(made)
         out, err = process.communicate(timeout=90)
@@ -109,7 +109,7 @@ def a_run(*argv: str, slice_: str = "pipes", **fields: object) -> Run:
 
 
 class Launch:
-    """A launch's front on one worker, step by step; the last `held_back` bytes of its data are not sent."""
+    """The keeper's side of a launch on one worker, step by step; the last `held_back` bytes of data are not sent."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Launch:
         self.notes: list[Answer] = []
 
     def answer(self) -> Answer:
-        """The next answer that is no note; the word is empty at the end of the stream."""
+        """Return the next answer other than a note; at the end of the stream its word is empty."""
         assert self.process.stdout
         for line in self.process.stdout:
             found = parse_line(self.nonce, line)
@@ -155,7 +155,7 @@ class Launch:
         self.process.stdin.flush()
 
     def through(self) -> str:
-        """All three steps; the leader's pid."""
+        """Carry out all three steps and return the leader's pid."""
         armed = self.answer()
         assert armed.word == "armed", armed
         self.send(b"go!")
@@ -169,7 +169,7 @@ class Launch:
 
 
 def tagged(*tags: str) -> list[int]:
-    """Every live process that carries one of the tags, by reading all limits (independent of the script)."""
+    """Return every live process with one of the tags, from the limits in /proc (independent of worker.sh)."""
     if not tags:
         return []
     found = []
@@ -186,7 +186,7 @@ def tagged(*tags: str) -> list[int]:
 
 
 def ended(worker: PipeWorker, run: Run) -> dict[str, str]:
-    """The fields of the status that a job's end leaves, once it is there and its supervisor has gone."""
+    """Wait until a job and its supervisor have ended; return the fields of the job's status file."""
     status = worker.directory(run) / "status"
     until(status.exists)
     until(lambda: _is_unlocked(worker.directory(run) / "alive"))
@@ -203,5 +203,5 @@ def _is_unlocked(path: Path) -> bool:
 
 
 def tag_of(worker: PipeWorker, run: Run) -> str:
-    """The mark of the run's processes."""
+    """Return the resource-limit tag of the run's processes."""
     return (worker.directory(run) / "tag").read_text().strip()

@@ -1,4 +1,4 @@
-"""A pod of real OpenSSH servers, with nothing but coreutils, util-linux and sh on their PATH, and its runs' home."""
+"""A pod of real OpenSSH servers with only coreutils, util-linux and sh on their PATH, and the home of its runs."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ BRISK = KeeperTimeouts(drain=0.5, lost_after=3.0, gone_after=2.0, answer=1.0, re
 
 
 class Pod:
-    """Workers and a home."""
+    """Workers, and the home directory of the runs launched on them."""
 
     def __init__(self, workers: Sequence[OpensshWorker], home: Path) -> None:
         self.workers = workers
         self.home = home
         self.access = workers[0].access()
-        self.kept: list[RunDirectory] = []
+        self.launched: list[RunDirectory] = []
         self.timeouts = BRISK
         self.look: Preflight | None = None
 
     @property
-    def nouns(self) -> tuple[Worker, ...]:
+    def launch_workers(self) -> tuple[Worker, ...]:
         """The workers for a launch."""
         return tuple(worker.worker for worker in self.workers)
 
     def spec(self, *argv: str, **fields: object) -> LaunchSpec:
-        workers = self.nouns
+        workers = self.launch_workers
         values: dict[str, object] = {"runtime": "none", "grace": 1.0, "lease": 3.0, **fields}
         run = make_run(make_run_id("ssh"), "ssh", argv, workers, env={"MY_TOKEN": SECRET}, **values)
         return LaunchSpec(run, {"MY_TOKEN": SECRET}, self.access, keeper_timeouts=self.timeouts, look=self.look)
@@ -52,7 +52,7 @@ class Pod:
     def launch(self, *argv: str, **fields: object) -> RunDirectory:
         spec = self.spec(*argv, **fields)
         directory = RunDirectory.create(self.home / "runs", spec.run)
-        self.kept.append(directory)
+        self.launched.append(directory)
         start_keeper(directory, spec)
         return directory
 
@@ -76,16 +76,16 @@ class Pod:
         return [path.read_text().strip() for path in found if path.exists()]
 
     def end_runs(self) -> None:
-        """Kill the keepers, every process of the runs, and the supervisors, which would tidy up in the next test."""
-        for directory in self.kept:
+        """Kill keepers, processes of the runs, and supervisors, which would clean up during the next test."""
+        for directory in self.launched:
             attendance = directory.keeper_status()
             if attendance.alive and attendance.pid:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(attendance.pid, signal.SIGKILL)
         found = [tag for worker in self.workers for tag in worker.home.glob(".tpu-tui/runs/*/*/tag")]
-        on_record = (worker.tag for directory in self.kept for worker in status_of(directory).workers)
+        on_record = (worker.tag for directory in self.launched for worker in status_of(directory).workers)
         tags = {*filter(None, (*(tag.read_text().strip() for tag in found), *on_record))}
-        for pid in (*tagged(*tags), *supervisors(directory.id for directory in self.kept)):
+        for pid in (*tagged(*tags), *supervisors(directory.id for directory in self.launched)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -97,7 +97,7 @@ class Pod:
 
 
 def supervisors(runs: Iterable[str]) -> list[int]:
-    """The processes of the worker script that supervise any of these runs."""
+    """Return the processes of worker.sh that supervise any of these runs."""
     wanted, found = {run.encode() for run in runs}, []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -112,6 +112,7 @@ def digest(path: Path) -> str:
 
 
 def over(directory: RunDirectory, seconds: float = 60) -> RunStatus:
+    """Wait until a run is over and its logs are complete, and return its status."""
     until(lambda: status_of(directory).is_whole, seconds)
     return status_of(directory)
 

@@ -1,4 +1,4 @@
-"""A keeper that knows less than the workers: the run went on to a later attempt while nobody looked from here."""
+"""A keeper whose record is older than its workers' state: another keeper has restarted the run meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ echo "try $TPU_TUI_ATTEMPT"
 until [ -e "$HOME/fail" ]; do sleep 0.1; done
 exit $((1 - TPU_TUI_ATTEMPT))
 """
-"""Fails once a file is there; launched again, it succeeds once another file is there."""
+"""Attempt 0 fails as soon as `fail` exists; attempt 1 succeeds as soon as `end` exists too."""
 
 
 def kill_keeper(directory: RunDirectory) -> None:
@@ -36,13 +36,13 @@ def kill_keeper(directory: RunDirectory) -> None:
     unattended(directory)
 
 
-def tell(pod: Pod, word: str) -> None:
+def touch_on_all(pod: Pod, word: str) -> None:
     for worker in pod.workers:
         (worker.home / word).touch()
 
 
-def ended_well(pod: Pod, directory: RunDirectory) -> None:
-    """Both attempts are mirrored apart, and the second one was left alone until it ended."""
+def assert_both_attempts_are_mirrored(pod: Pod, directory: RunDirectory) -> None:
+    """Wait for the end; check that both attempts are mirrored separately and the second one was not disturbed."""
     status = over(directory)
     assert (status.state, status.attempt, status.exit_codes) == (RunState.SUCCEEDED, 1, (0, 0, 0)), status.cause
     for index in range(3):
@@ -52,7 +52,7 @@ def ended_well(pod: Pod, directory: RunDirectory) -> None:
 
 
 @pytest.mark.parametrize("out", [(), (2,), (0, 1, 2)], ids=["all", "some", "none"])
-def test_after_a_restart_that_was_made_elsewhere_a_keeper_goes_on_with_that_attempt_whoever_answers_it_first(
+def test_a_new_keeper_continues_an_attempt_that_another_machine_started_whichever_worker_answers_first(
     pod: Pod, tmp_path: Path, out: tuple[int, ...]
 ) -> None:
     here = pod.running("sh", "-c", ONCE_MORE, restarts=1)
@@ -60,7 +60,7 @@ def test_after_a_restart_that_was_made_elsewhere_a_keeper_goes_on_with_that_atte
     until(lambda: all((pod.remote(here, index).parent / f"keeper-{index}").exists() for index in range(3)))
     until(lambda: all(there.log_path(index).exists() for index in range(3)))
     kill_keeper(here)
-    tell(pod, "fail")
+    touch_on_all(pod, "fail")
     until(lambda: (status_of(there).attempt, status_of(there).state) == (1, RunState.RUNNING))
     kill_keeper(there)
     for index in out:
@@ -69,18 +69,18 @@ def test_after_a_restart_that_was_made_elsewhere_a_keeper_goes_on_with_that_atte
     time.sleep(1.5)
     for index in out:
         pod.workers[index].start()
-    tell(pod, "end")
-    ended_well(pod, here)
+    touch_on_all(pod, "end")
+    assert_both_attempts_are_mirrored(pod, here)
 
 
-def test_a_keeper_whose_events_were_lost_goes_on_with_the_attempt_that_runs(pod: Pod) -> None:
+def test_a_keeper_whose_events_were_lost_continues_the_running_attempt(pod: Pod) -> None:
     here = pod.running("sh", "-c", ONCE_MORE, restarts=1)
-    tell(pod, "fail")
+    touch_on_all(pod, "fail")
     until(lambda: (status_of(here).attempt, status_of(here).state) == (1, RunState.RUNNING))
     kill_keeper(here)
     os.truncate(here.path / "events.jsonl", 0)
     again = RunDirectory.open(here.path)
     asyncio.run(ensure_keeper(again, pod.access, timeouts=pod.timeouts))
     until(lambda: status_of(again).attempt == 1)
-    tell(pod, "end")
-    ended_well(pod, again)
+    touch_on_all(pod, "end")
+    assert_both_attempts_are_mirrored(pod, again)

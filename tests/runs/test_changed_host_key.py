@@ -1,4 +1,4 @@
-"""A worker made anew under the same address in mid-run: nothing is sent to it, and the run says why it is lost."""
+"""A worker recreated under the same address during a run: nothing is sent to it, and the run says why it is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tui.runs.record.run_status import status_of
 pytestmark = [needs_sshd, pytest.mark.timing]
 
 
-def test_a_host_key_that_changes_in_mid_run_is_told_and_nothing_is_sent_there(tmp_path: Path) -> None:
+def test_a_host_key_that_changes_during_a_run_is_reported_and_nothing_is_sent_to_the_worker(tmp_path: Path) -> None:
     with openssh_worker(tmp_path, bare=True) as worker:
         pod = Pod([worker], tmp_path / "home")
         directory = pod.running("sh", "-c", "echo begun; sleep 1000")

@@ -1,4 +1,4 @@
-"""What happens to the machine that keeps a run: reboots, suspensions, deaths in the middle of a write."""
+"""Faults of the machine on which the keeper runs: reboots, suspensions, deaths in the middle of a write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COUNTING = 'i=0; while [ ! -e "$HOME/end" ]; do echo "line $i"; i=$((i+1)); slee
 
 @pytest.fixture
 def counting(pod: Pod) -> Iterator[RunDirectory]:
-    """A run whose workers count until a file is there."""
+    """Launch a run whose workers print numbered lines until the file `end` exists."""
     directory = pod.running("sh", "-c", COUNTING)
     until(lambda: all(length(directory, index) > 100 for index in range(3)))
     yield directory
@@ -49,7 +49,7 @@ def kill_keeper(directory: RunDirectory) -> None:
 
 
 def resume_and_end(pod: Pod, directory: RunDirectory) -> None:
-    """A new keeper takes over, the job ends, and every line is here once and in order."""
+    """Let a keeper continue, end the job, and check that every line is mirrored once and in order."""
     before = [length(directory, index) for index in range(3)]
     if not directory.keeper_status().alive:
         assert asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
@@ -66,7 +66,7 @@ def resume_and_end(pod: Pod, directory: RunDirectory) -> None:
         assert logged == [*(f"line {number}" for number in range(len(logged) - 1)), "last"]
 
 
-def test_a_keeper_killed_between_the_bytes_and_their_arrival_is_continued_exactly(
+def test_a_mirror_is_continued_exactly_after_its_keeper_was_killed_before_it_noted_an_arrival(
     pod: Pod, counting: RunDirectory
 ) -> None:
     kill_keeper(counting)
@@ -81,14 +81,16 @@ def test_a_keeper_killed_between_the_bytes_and_their_arrival_is_continued_exactl
     resume_and_end(pod, counting)
 
 
-def test_a_mirror_that_a_power_loss_has_cut_short_is_continued_from_there(pod: Pod, counting: RunDirectory) -> None:
+def test_a_mirror_that_a_power_loss_cut_short_is_continued_from_its_end(pod: Pod, counting: RunDirectory) -> None:
     kill_keeper(counting)
     with counting.log_path(0).open("r+b") as mirror:
         mirror.truncate(length(counting, 0) - 43)
     resume_and_end(pod, counting)
 
 
-def test_after_a_reboot_the_pid_of_the_old_keeper_may_be_anybodys(pod: Pod, counting: RunDirectory) -> None:
+def test_after_a_reboot_another_process_with_the_pid_of_the_old_keeper_is_no_keeper(
+    pod: Pod, counting: RunDirectory
+) -> None:
     kill_keeper(counting)
     (counting.path / "keeper").write_text(f"{os.getpid()} 1 {socket.gethostname()}\n")
     assert not counting.keeper_status().alive
@@ -96,7 +98,7 @@ def test_after_a_reboot_the_pid_of_the_old_keeper_may_be_anybodys(pod: Pod, coun
     resume_and_end(pod, counting)
 
 
-def test_a_suspended_keeper_goes_on_where_it_was_and_nobody_takes_its_place(pod: Pod, counting: RunDirectory) -> None:
+def test_a_suspended_keeper_continues_and_no_other_takes_its_place(pod: Pod, counting: RunDirectory) -> None:
     keeper = counting.keeper_status().pid or 0
     os.kill(keeper, signal.SIGSTOP)
     try:
@@ -110,7 +112,7 @@ def test_a_suspended_keeper_goes_on_where_it_was_and_nobody_takes_its_place(pod:
     resume_and_end(pod, counting)
 
 
-def test_a_keeper_that_ends_by_a_fault_of_ours_leaves_word_of_it(tmp_path: Path) -> None:
+def test_a_keeper_that_ends_by_a_defect_of_tpu_tui_adds_a_note_to_the_run(tmp_path: Path) -> None:
     run = Run("night-20260101-000000-abcd", "pod", JobOptions(("true",)), (Worker(0, internal_ip="192.0.2.1"),))
     directory = RunDirectory.create(tmp_path, run)
     document = b'{"patience": {"no_such_patience": 1}}'

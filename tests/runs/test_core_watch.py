@@ -1,4 +1,4 @@
-"""A core's recovery is recorded only when it is seen: never of one that ended, is missing, or that has no company."""
+"""Findings about cores: a recovery is recorded only when it is seen, never for a core that ended or is missing."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class Pod:
         self.reachability = Reachability(KeeperTimeouts())
         self.now = 1_700_000_000.0
         self.step = 0
-        self.own = 0
+        self.lagging_step = 0
         self.lagging_rate = "9.00"
 
     def train(self, *, behind: bool = True, only: tuple[int, ...] = tuple(CORES), loss: str = "2.5") -> None:
-        """The next step of all cores; the lagging one makes every third."""
+        """Print the next step of all cores; the lagging core makes only every third step."""
         self.step, self.now = self.step + 1, self.now + 10
         goes_on = not behind or self.step % 3 == 0
         if goes_on:
-            self.own = self.own + 1 if behind else self.step
+            self.lagging_step = self.lagging_step + 1 if behind else self.step
         for core in only if goes_on else [core for core in only if core != LAGGING]:
-            step = self.own if core == LAGGING else self.step
+            step = self.lagging_step if core == LAGGING else self.step
             shown = loss if core == LAGGING else "2.5"
             rate = self.lagging_rate if core == LAGGING else "9.00"
             line = f"| Training Device=xla:0/{core} Epoch=1 Step={step} Loss={shown} Rate={rate} GlobalRate={rate}"
@@ -70,7 +70,7 @@ def pod(tmp_path: Path) -> Pod:
 
 
 async def flagged(pod: Pod) -> CoreWatch:
-    """A watch that has reported the lagging core."""
+    """Return a watch that has reported the lagging core."""
     watch = pod.watch()
     for _ in range(30):
         pod.train()
@@ -152,7 +152,7 @@ async def test_nothing_is_found_while_a_run_is_being_stopped(pod: Pod) -> None:
     assert not pod.stall_events("end")
 
 
-async def test_what_stands_at_the_end_is_told_with_its_newest_figures(pod: Pod) -> None:
+async def test_a_finding_open_at_the_end_is_recorded_with_its_newest_figures(pod: Pod) -> None:
     watch = await flagged(pod)
     for _ in range(30):
         pod.train()
@@ -163,7 +163,7 @@ async def test_what_stands_at_the_end_is_told_with_its_newest_figures(pod: Pod) 
     assert (finding.steps_behind, finding.is_open, finding.recovered) == (40, True, False)
 
 
-async def test_a_keeper_that_takes_over_does_not_tell_it_again_and_can_tell_its_end(pod: Pod) -> None:
+async def test_a_keeper_that_takes_over_does_not_repeat_a_finding_and_records_its_end(pod: Pod) -> None:
     await flagged(pod)
     successor = pod.watch()
     pod.train()
@@ -174,7 +174,7 @@ async def test_a_keeper_that_takes_over_does_not_tell_it_again_and_can_tell_its_
     assert len(pod.stall_events("over")) == 1
 
 
-async def test_a_slow_core_that_keeps_step_is_told_as_slow_and_recovers(pod: Pod) -> None:
+async def test_a_slow_core_that_keeps_step_is_recorded_as_slow_and_recovers(pod: Pod) -> None:
     watch = pod.watch()
     pod.lagging_rate = "3.60"
     for _ in range(40):
@@ -201,7 +201,7 @@ async def test_a_core_of_a_worker_out_of_reach_is_not_found_behind(pod: Pod) -> 
     assert not pod.stall_events("behind")
 
 
-async def test_a_loss_that_is_a_number_again_is_told_and_what_it_was_stays(pod: Pod) -> None:
+async def test_a_loss_that_is_a_number_again_is_recorded_and_its_finding_stays(pod: Pod) -> None:
     watch = pod.watch()
     pod.train(behind=False, loss="nan")
     await watch.check_snapshot(pod.snapshot)
@@ -246,7 +246,7 @@ def test_notes_of_earlier_versions_are_findings_too(pod: Pod) -> None:
     assert [one.recovered for one in status_of(pod.directory).findings] == [True, False, False]
 
 
-def test_another_attempt_begins_without_the_findings_of_the_one_before_which_stay(pod: Pod) -> None:
+def test_a_new_attempt_begins_without_open_findings_and_the_earlier_ones_stay(pod: Pod) -> None:
     pod.directory.append_event("note", worker=2, text="x", stall="behind", workers=[2], cores=[5])
     pod.directory.append_event("state", state="preparing", attempt=1)
     (finding,) = status_of(pod.directory).findings

@@ -44,12 +44,12 @@ def test_a_run_is_read_back_as_it_was_written_but_for_secret_values(home: Path) 
     assert found.run.job.env["EPOCHS"] == "3"
     written = (made.path / "run.json").read_text()
     assert "hush" not in written
-    # People look in as well: a worker has a line of its own.
+    # People read the file, too: each worker has a line of its own.
     assert [len([line for line in written.splitlines() if ip in line]) for ip in ("10.0.0.1", "10.0.0.2")] == [1, 1]
     assert len(written.splitlines()) > 10
 
 
-def test_an_argument_that_is_no_unicode_is_read_back_exactly(home: Path) -> None:
+def test_an_argument_that_is_not_unicode_is_read_back_exactly(home: Path) -> None:
     run = replace(RUN, job=JobOptions(("train", "\udcff", "é"), env={"EMPTY": ""}), workers=(Worker(0),))
     made = RunDirectory.create(home, run)
     assert RunDirectory.open(made.path).run == run
@@ -62,13 +62,13 @@ def test_the_directory_is_private(home: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in made.path.iterdir()} == {0o600}
 
 
-def test_a_run_is_made_once(home: Path) -> None:
+def test_a_run_directory_is_created_only_once(home: Path) -> None:
     RunDirectory.create(home, RUN)
     with pytest.raises(UsageError, match="exists"):
         RunDirectory.create(home, RUN)
 
 
-def test_events_are_read_on_from_where_the_last_look_ended(home: Path) -> None:
+def test_reading_events_continues_where_the_last_read_ended(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
     made.append_event("note", worker=1, text="first ünï\udce9")
     events, offset = made.events()
@@ -89,7 +89,7 @@ def test_a_line_that_a_killed_writer_left_unfinished_spoils_only_itself(home: Pa
     assert [event.get("text") for event in made.events()[0]] == ["before", "after"]
 
 
-def test_a_torn_last_arrival_is_left_for_the_next_look(home: Path) -> None:
+def test_an_incomplete_last_arrival_is_left_for_the_next_read(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
     made.append_arrival(0, 10, 1.5)
     with (made.path / "arrivals").open("ab") as handle:
@@ -101,7 +101,7 @@ def test_a_torn_last_arrival_is_left_for_the_next_look(home: Path) -> None:
     assert [(arrival.worker, arrival.end) for arrival in made.arrivals(offset)[0]] == [(1, 20)]
 
 
-def test_an_arrival_whose_time_was_cut_off_is_not_taken_for_one_of_long_ago(home: Path) -> None:
+def test_an_arrival_whose_time_was_cut_off_is_ignored(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
     for torn in (b"0 10 17638", b"0 10 1763888888", b"0 10 1763888888.25"):
         with (made.path / "arrivals").open("ab") as handle:
@@ -115,7 +115,7 @@ def test_a_run_without_a_keeper_is_unattended(home: Path) -> None:
     assert RunDirectory.create(home, RUN).keeper_status().alive is False
 
 
-def test_whoever_holds_the_claim_attends_and_nobody_else_can(home: Path) -> None:
+def test_the_holder_of_the_lock_is_the_keeper_and_no_other_process_can_take_it(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
     claim = DirectoryLock.take(made)
     assert claim is not None
@@ -129,9 +129,7 @@ def test_whoever_holds_the_claim_attends_and_nobody_else_can(home: Path) -> None
     assert after.since == pytest.approx(time.time(), abs=60)
 
 
-def test_where_files_cannot_be_locked_nobody_is_taken_for_a_keeper(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_files_cannot_be_locked_no_keeper_is_assumed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_descriptor: int, _mode: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -152,13 +150,13 @@ def test_a_keeper_on_another_machine_is_judged_by_its_heartbeat(home: Path) -> N
     assert not made.keeper_status().alive
 
 
-def test_a_dead_keeper_here_is_dead_however_fresh_its_file(home: Path) -> None:
+def test_a_dead_keeper_of_this_machine_is_not_alive_however_recent_its_file(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
     (made.path / "keeper").write_text(f"12 345 {socket.gethostname()}\n")
     assert not made.keeper_status().alive
 
 
-def test_only_one_who_signed_and_lives_is_a_keeper(home: Path) -> None:
+def test_only_a_live_process_that_signed_the_lock_is_a_keeper(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
     claim = DirectoryLock.take(made)
     assert claim is not None
@@ -171,7 +169,7 @@ def test_only_one_who_signed_and_lives_is_a_keeper(home: Path) -> None:
     assert living_keeper(made) is None
 
 
-def test_where_nothing_tells_when_a_process_started_its_number_tells_a_living_keeper(
+def test_where_start_times_are_unknown_a_live_pid_counts_as_the_keeper(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = RunDirectory.create(home, RUN)
@@ -184,7 +182,7 @@ def test_where_nothing_tells_when_a_process_started_its_number_tells_a_living_ke
             assert living_keeper(made) == keeper
 
 
-def test_a_claim_on_a_directory_that_was_removed_or_moved_stands_no_more(home: Path) -> None:
+def test_a_lock_on_a_directory_that_was_removed_or_moved_is_no_longer_valid(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
     claim = DirectoryLock.take(made)
     assert claim is not None
@@ -197,16 +195,16 @@ def test_a_claim_on_a_directory_that_was_removed_or_moved_stands_no_more(home: P
     claim.release()
 
 
-def test_somebody_who_looks_does_not_keep_a_keeper_from_starting(home: Path) -> None:
+def test_a_reader_with_a_shared_lock_does_not_keep_a_keeper_from_starting(home: Path) -> None:
     made = RunDirectory.create(home, RUN)
     (made.path / "keeper").touch()
-    looker = os.open(made.path / "keeper", os.O_RDONLY)
-    fcntl.flock(looker, fcntl.LOCK_SH)
+    reader = os.open(made.path / "keeper", os.O_RDONLY)
+    fcntl.flock(reader, fcntl.LOCK_SH)
     pid = os.fork()
     if pid == 0:
         time.sleep(0.2)
         os._exit(0)
-    os.close(looker)
+    os.close(reader)
     claim = DirectoryLock.take(made)
     os.waitpid(pid, 0)
     assert claim is not None

@@ -41,7 +41,7 @@ def seen(pod: Pod, **patience: float) -> Discovery:
 
 def adopted(pod: Pod, runs_home: Path) -> RunDirectory:
     directory = import_run(seen(pod).runs[0], runs_home)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     return directory
 
@@ -59,7 +59,7 @@ def deleted(pod: Pod, directory: RunDirectory) -> list[DeleteAnswer]:
     return sorted(asyncio.run(all_answers()), key=lambda answer: answer.worker)
 
 
-def test_a_run_is_found_with_its_record_and_what_each_worker_has(pod: Pod, tmp_path: Path) -> None:
+def test_a_run_is_found_with_its_record_and_its_state_on_each_worker(pod: Pod, tmp_path: Path) -> None:
     assert seen(pod) == Discovery(())
     first = pod.running("sleep", "1000")
     listening = pod.workers[2].process
@@ -82,16 +82,16 @@ def test_another_machine_mirrors_a_live_run_from_its_first_byte(pod: Pod, tmp_pa
     here = pod.running("sh", "-c", 'echo early; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; printf late')
     there = adopted(pod, tmp_path / "elsewhere")
     until(lambda: status_of(there).state is RunState.RUNNING)
-    looked = import_run(seen(pod).runs[0], tmp_path / "looked")
-    assert (status_of(looked).state, looked.keeper_status().since) == (RunState.RUNNING, None)
+    imported = import_run(seen(pod).runs[0], tmp_path / "imported")
+    assert (status_of(imported).state, imported.keeper_status().since) == (RunState.RUNNING, None)
     assert import_run(seen(pod).runs[0], tmp_path / "elsewhere").path == there.path
     for worker in pod.workers:
         (worker.home / "end").touch()
     for directory in (here, there):
         assert over(directory).exit_codes == (0, 0, 0)
         assert [directory.log_path(index).read_bytes() for index in range(3)] == [b"early\nlate"] * 3
-    import_run(seen(pod).runs[0], tmp_path / "looked")
-    assert (status_of(looked).state, status_of(looked).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
+    import_run(seen(pod).runs[0], tmp_path / "imported")
+    assert (status_of(imported).state, status_of(imported).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
 
 
 def test_a_run_that_is_over_is_mirrored_too(pod: Pod, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_stop_elsewhere_is_known_here(pod: Pod, tmp_path: Path) -> None:
     assert (over(there).state, over(there).exit_codes) == (RunState.STOPPED, (143, 143, 143))
 
 
-def test_a_stop_elsewhere_is_known_here_however_well_the_job_obeys(pod: Pod, tmp_path: Path) -> None:
+def test_a_stop_elsewhere_is_known_here_even_if_the_job_then_exits_with_0(pod: Pod, tmp_path: Path) -> None:
     here = pod.running("sh", "-c", "trap 'exit 0' TERM; echo on; sleep 1000 & wait")
     there = adopted(pod, tmp_path / "elsewhere")
     until(lambda: status_of(there).state is RunState.RUNNING)
@@ -128,7 +128,7 @@ def test_a_stop_elsewhere_is_known_here_however_well_the_job_obeys(pod: Pod, tmp
         assert (over(directory).state, status_of(directory).exit_codes) == (RunState.STOPPED, (0, 0, 0))
 
 
-def test_a_lost_run_goes_on_or_has_ended_once_its_workers_say_so(pod: Pod) -> None:
+def test_a_lost_run_takes_the_state_that_all_its_workers_report(pod: Pod) -> None:
     here = pod.running("sh", "-c", 'until [ -e "$HOME/end" ]; do sleep 0.1; done; exit 3')
     for worker in pod.workers:
         worker.stop()
@@ -136,7 +136,7 @@ def test_a_lost_run_goes_on_or_has_ended_once_its_workers_say_so(pod: Pod) -> No
     unattended(here)
 
     def listed() -> tuple[RunState, int]:
-        """The run as a list tells it that has asked the workers, and how much is on record then."""
+        """Return the state of the run after its workers were asked, and the size of its events."""
         directory = import_run(seen(pod).runs[0], pod.home / "runs")
         return status_of(directory).state, directory.events_size()
 
@@ -185,12 +185,12 @@ def test_the_newest_keeper_acts_and_the_older_one_mirrors_the_restart(pod: Pod, 
     assert [len(notes) for notes in acted] == [0, 1]
 
 
-@pytest.mark.parametrize("everybody", [False, True], ids=["one fails", "all fail"])
-def test_a_newer_keeper_that_lets_a_failure_be_is_not_waited_for_for_ever(
-    pod: Pod, tmp_path: Path, everybody: bool
+@pytest.mark.parametrize("all_fail", [False, True], ids=["one fails", "all fail"])
+def test_the_older_keeper_acts_on_a_failure_if_the_newer_one_does_not(
+    pod: Pod, tmp_path: Path, all_fail: bool
 ) -> None:
     pod.timeouts = KeeperTimeouts(drain=0.2, restart_pause=0.2, newer_acts=1.0)
-    fails = "true" if everybody else "[ $TPU_TUI_WORKER = 1 ]"
+    fails = "true" if all_fail else "[ $TPU_TUI_WORKER = 1 ]"
     wait = 'while [ ! -e "$HOME/end" ]; do sleep 0.1; done'
     script = f'[ "$TPU_TUI_ATTEMPT" = 1 ] && exit 0; {wait}; {fails} && exit 3; exec sleep 1000'
     here = pod.running("sh", "-c", script, restarts=1)
@@ -223,13 +223,13 @@ def test_a_dead_worker_0_does_not_keep_two_keepers_from_acting_on_a_failure(pod:
         assert (status.exit_codes[1], status.exit_codes[2]) == (3, 143)
 
 
-def test_attempts_made_before_a_run_was_found_are_mirrored_too_and_kept_apart(pod: Pod, tmp_path: Path) -> None:
+def test_attempts_made_before_a_run_was_found_are_mirrored_separately_too(pod: Pod, tmp_path: Path) -> None:
     wait = 'while [ ! -e "$HOME/end" ]; do sleep 0.1; done'
     script = f'echo "try $TPU_TUI_ATTEMPT"; [ "$TPU_TUI_ATTEMPT" = 2 ] || exit 4; {wait}'
     here = pod.launch("sh", "-c", script, restarts=2)
     until(lambda: (status_of(here).attempt, status_of(here).state) == (2, RunState.RUNNING))
-    looked = import_run(seen(pod).runs[0], tmp_path / "looked")
-    assert (status_of(looked).attempt, status_of(looked).state) == (2, RunState.RUNNING)
+    imported = import_run(seen(pod).runs[0], tmp_path / "imported")
+    assert (status_of(imported).attempt, status_of(imported).state) == (2, RunState.RUNNING)
     there = adopted(pod, tmp_path / "elsewhere")
     until(lambda: (status_of(there).attempt, status_of(there).state) == (2, RunState.RUNNING))
     for worker in pod.workers:
@@ -242,17 +242,17 @@ def test_attempts_made_before_a_run_was_found_are_mirrored_too_and_kept_apart(po
         ] * 3
         for index in range(3):
             name = directory.log_path(index).name
-            kept = [(directory.attempt_path(attempt) / name).read_bytes() for attempt in range(2)]
-            assert [*kept, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
-    asyncio.run(caught_up(pod, looked))
-    assert (status_of(looked).state, status_of(looked).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
-    assert looked.log_path(1).read_bytes() == b"try 2\n"
-    assert (looked.attempt_path(1) / looked.log_path(1).name).read_bytes() == b"try 1\n"
+            earlier = [(directory.attempt_path(attempt) / name).read_bytes() for attempt in range(2)]
+            assert [*earlier, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
+    asyncio.run(caught_up(pod, imported))
+    assert (status_of(imported).state, status_of(imported).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
+    assert imported.log_path(1).read_bytes() == b"try 2\n"
+    assert (imported.attempt_path(1) / imported.log_path(1).name).read_bytes() == b"try 1\n"
     codes = [event.get("exit_code") for event in there.events()[0] if event.kind == "exit"]
     assert codes == [4] * 6 + [0] * 3
 
 
-def test_nothing_alive_is_ever_deleted(pod: Pod) -> None:
+def test_a_run_that_is_alive_is_never_deleted(pod: Pod) -> None:
     directory = pod.running("sleep", "1000")
     with pytest.raises(UsageError, match="is running"):
         delete_here(directory)
@@ -261,7 +261,7 @@ def test_nothing_alive_is_ever_deleted(pod: Pod) -> None:
     assert status_of(directory).state is RunState.RUNNING
 
 
-def test_a_run_that_is_over_is_deleted_here_and_there_apart(pod: Pod) -> None:
+def test_a_run_that_is_over_is_deleted_here_and_on_its_workers_separately(pod: Pod) -> None:
     directory = pod.launch("sh", "-c", "exit 1", restarts=1)
     over(directory)
     unattended(directory)
@@ -271,4 +271,4 @@ def test_a_run_that_is_over_is_deleted_here_and_there_apart(pod: Pod) -> None:
     delete_here(directory)
     assert list((pod.home / "runs").iterdir()) == []
     assert [answer.deleted for answer in deleted(pod, directory)] == [True] * 3
-    pod.kept.clear()
+    pod.launched.clear()

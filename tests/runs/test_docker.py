@@ -48,13 +48,13 @@ def is_gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
-def test_a_job_runs_in_a_container_and_nothing_of_it_is_left(docker_pod: Pod, docker: DockerDaemon) -> None:
+def test_a_job_runs_in_a_container_and_leaves_nothing_behind(docker_pod: Pod, docker: DockerDaemon) -> None:
     options = {"docker_image": "image", "docker_container": "mine", "docker_run_flag": ("--shm-size=50GB",)}
     directory = docker_pod.launch("sh", "-c", f'echo "{VARIABLES}"; exit 3', runtime="pjrt", **options)
     status = over(directory)
     assert (status.state, status.exit_codes) == (RunState.FAILED, (3,)), status.cause
     assert directory.log_path(0).read_text() == f"TPU 0 1 0 {SECRET} unmarked\n"
-    (started,) = (words for words in docker.asked if words[0] == "run")
+    (started,) = (words for words in docker.commands if words[0] == "run")
     assert started[1:3] == ["--name=mine", "--network=host"]
     assert started[3:5] == [f"--label=tpu-tui={directory.id}/0", "--shm-size=50GB"]
     assert SECRET not in " ".join(started)
@@ -62,7 +62,7 @@ def test_a_job_runs_in_a_container_and_nothing_of_it_is_left(docker_pod: Pod, do
     unattended(directory)
 
 
-def test_a_relaunch_uses_the_container_s_name_again(docker_pod: Pod, docker: DockerDaemon) -> None:
+def test_a_relaunch_reuses_the_name_of_the_container(docker_pod: Pod, docker: DockerDaemon) -> None:
     script = 'echo "attempt $TPU_TUI_ATTEMPT"; [ "$TPU_TUI_ATTEMPT" = 1 ]'
     directory = docker_pod.launch("sh", "-c", script, docker_image="image", restarts=1)
     assert over(directory).state is RunState.SUCCEEDED
@@ -123,7 +123,7 @@ def test_a_stop_is_not_confirmed_while_the_container_cannot_be_removed(docker_po
     unattended(directory)
 
 
-def test_another_s_container_with_that_name_is_left_alone(docker_pod: Pod, docker: DockerDaemon) -> None:
+def test_a_foreign_container_with_the_same_name_is_left_alone(docker_pod: Pod, docker: DockerDaemon) -> None:
     other = docker.start_elsewhere("mine")
     directory = docker_pod.launch("true", docker_image="image", docker_container="mine")
     status = over(directory)
@@ -136,5 +136,5 @@ def test_another_s_container_with_that_name_is_left_alone(docker_pod: Pod, docke
 def test_a_worker_where_docker_does_not_answer_starts_nothing(docker_pod: Pod, docker: DockerDaemon) -> None:
     docker.is_down = True
     status = over(docker_pod.launch("true", docker_image="image"))
-    assert (status.state, docker.asked) == (RunState.FAILED, [["version"]])
+    assert (status.state, docker.commands) == (RunState.FAILED, [["version"]])
     assert "Cannot connect to the Docker daemon" in str(status.cause)

@@ -1,4 +1,4 @@
-"""How a keeper's work ends when its workers are gone, and whom it blames."""
+"""How a run ends when workers fail or are lost, and which worker is named as the cause."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def resume(pod: Pod, directory: RunDirectory) -> bool:
 
 
 def followed(directory: RunDirectory, text: bytes = b"on\n") -> None:
-    """Wait until every worker is followed and its first line is here."""
+    """Wait until the mirror of every worker holds its first line."""
     until(lambda: all(_holds(directory.log_path(index), text) for index in range(3)))
 
 
@@ -39,7 +39,7 @@ def _holds(path: Path, text: bytes) -> bool:
     return path.exists() and path.read_bytes() == text
 
 
-def test_a_run_whose_workers_are_all_gone_is_lost_and_says_which(pod: Pod) -> None:
+def test_a_run_whose_workers_are_all_unreachable_is_lost_and_names_them(pod: Pod) -> None:
     directory = pod.running("sh", "-c", "echo on; exec sleep 1000")
     followed(directory)
     for worker in pod.workers:
@@ -95,7 +95,7 @@ def test_a_worker_that_only_lost_its_partner_is_not_blamed(pod: Pod) -> None:
     assert status.cause == "worker 1 exited with 9; its last lines: boom"
 
 
-def test_of_a_worker_that_was_killed_only_what_is_known_is_said_and_where_the_rest_is_to_be_found(pod: Pod) -> None:
+def test_the_cause_of_a_killed_worker_states_only_known_facts_and_the_remedy_says_where_to_look(pod: Pod) -> None:
     script = '[ "$TPU_TUI_WORKER" = 1 ] && { echo working; kill -s KILL $$; }; exec sleep 1000'
     directory = pod.launch("sh", "-c", script)
     status = over(directory)
@@ -107,7 +107,7 @@ def test_of_a_worker_that_was_killed_only_what_is_known_is_said_and_where_the_re
     assert exit_summary(status) == "w1: SIGKILL · others stopped (143)"
 
 
-def test_a_worker_that_cannot_be_reached_is_blamed_by_those_who_lost_it(pod: Pod) -> None:
+def test_an_unreachable_worker_is_the_cause_when_the_others_lost_it_as_a_partner(pod: Pod) -> None:
     script = '[ "$TPU_TUI_WORKER" = 2 ] && exec sleep 1000; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; exit 75'
     pod.timeouts = KeeperTimeouts(drain=0.3, lost_after=3.0, gone_after=2.0)
     directory = pod.running("sh", "-c", script)
@@ -121,7 +121,7 @@ def test_a_worker_that_cannot_be_reached_is_blamed_by_those_who_lost_it(pod: Pod
     assert "a stop is not confirmed there" in (status.cause or "")
 
 
-def test_a_stop_that_cannot_reach_a_worker_blames_none_that_obeyed(pod: Pod) -> None:
+def test_a_stop_that_cannot_reach_a_worker_blames_no_worker_that_stopped(pod: Pod) -> None:
     directory = pod.running("sh", "-c", "echo on; exec sleep 1000")
     followed(directory)
     pod.workers[2].stop()
@@ -148,7 +148,7 @@ def test_a_lost_run_is_over_once_a_stop_reaches_the_worker_that_was_given_up(pod
     assert directory.log_path(2).read_bytes() == b"on\nsaved\n"
 
 
-def test_a_run_that_was_given_up_before_anybody_stopped_it_is_stopped_not_succeeded(pod: Pod) -> None:
+def test_a_run_given_up_before_it_was_stopped_ends_as_stopped_not_succeeded(pod: Pod) -> None:
     directory = pod.running("sh", "-c", "trap 'exit 0' TERM; echo on; sleep 1000 & wait")
     followed(directory)
     for worker in pod.workers:
@@ -193,14 +193,14 @@ def local_run(pod: Pod, owner: subprocess.Popen[bytes], *argv: str) -> tuple[Run
     profile = save_profile(pod.home, "local", {"project": "local", "local": {"pid": owner.pid, "pod": "a1b2c3"}})
     spec = pod.spec(*argv, profile="local")
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     start_keeper(directory, spec)
     until(lambda: status_of(directory).state is RunState.RUNNING)
     return directory, profile
 
 
 @pytest.mark.parametrize("end", ["profile", "process", "another"])
-def test_a_local_pods_keeper_goes_with_its_pod(pod: Pod, end: str) -> None:
+def test_the_keeper_of_a_local_pods_run_ends_with_the_pod(pod: Pod, end: str) -> None:
     with subprocess.Popen(["sleep", "1000"]) as owner:
         directory, profile = local_run(pod, owner, "sleep", "1000")
         keeper = directory.keeper_status().pid or 0
@@ -219,7 +219,7 @@ def test_a_local_pods_keeper_goes_with_its_pod(pod: Pod, end: str) -> None:
     assert (directory.path / "keeper.log").read_bytes() == b""
 
 
-def test_a_local_pods_run_is_kept_while_the_pod_lives(pod: Pod) -> None:
+def test_the_keeper_of_a_local_pods_run_stays_while_the_pod_lives(pod: Pod) -> None:
     with subprocess.Popen(["sleep", "1000"]) as owner:
         directory, _ = local_run(pod, owner, "sh", "-c", "sleep 1; echo done")
         status = over(directory)
@@ -227,7 +227,7 @@ def test_a_local_pods_run_is_kept_while_the_pod_lives(pod: Pod) -> None:
     assert (status.state, status.exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
 
 
-def test_a_workers_full_disk_is_told_while_it_is_followed(pod: Pod) -> None:
+def test_a_full_disk_of_a_worker_is_noted_while_the_run_goes_on(pod: Pod) -> None:
     directory = pod.running("sh", "-c", "echo on; sleep 1000")
     until(lambda: directory.log_path(2).exists() and directory.log_path(2).read_bytes() == b"on\n")
     full = pod.remote(directory, 2) / "full"
@@ -241,7 +241,7 @@ def test_a_workers_full_disk_is_told_while_it_is_followed(pod: Pod) -> None:
     assert [note for note in status_of(directory).notes if "disk" in note] == list(status_of(directory).notes)[-2:]
 
 
-def test_a_restart_launches_the_gang_together_and_keeps_the_attempts_apart(pod: Pod) -> None:
+def test_a_restart_launches_all_workers_together_and_keeps_the_attempts_separate(pod: Pod) -> None:
     script = (
         'echo "try $TPU_TUI_ATTEMPT"; [ "$TPU_TUI_ATTEMPT" = 2 ] && exit 0; '
         "[ $TPU_TUI_WORKER = 1 ] && exit 3; sleep 99"
@@ -251,10 +251,10 @@ def test_a_restart_launches_the_gang_together_and_keeps_the_attempts_apart(pod: 
     assert (status.state, status.attempt, status.exit_codes) == (RunState.SUCCEEDED, 2, (0, 0, 0))
     for index in range(3):
         name = directory.log_path(index).name
-        kept = [(directory.attempt_path(attempt) / name).read_bytes() for attempt in range(2)]
-        assert [*kept, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
+        earlier = [(directory.attempt_path(attempt) / name).read_bytes() for attempt in range(2)]
+        assert [*earlier, directory.log_path(index).read_bytes()] == [b"try 0\n", b"try 1\n", b"try 2\n"]
         remote = pod.remote(directory, index).parent
-        assert [(remote / "attempts" / str(n) / str(index) / "log").read_bytes() for n in range(2)] == kept
+        assert [(remote / "attempts" / str(n) / str(index) / "log").read_bytes() for n in range(2)] == earlier
     from tui.runs.read.line_reader import LineReader
 
     lines = [(line.worker, line.text) for line in LineReader(directory).poll(final=True)]
@@ -263,20 +263,20 @@ def test_a_restart_launches_the_gang_together_and_keeps_the_attempts_apart(pod: 
     assert failures == [(1, 3), (1, 3)]
 
 
-def test_restarts_come_to_an_end_and_the_last_failure_is_the_cause(pod: Pod) -> None:
+def test_after_the_last_restart_the_last_failure_is_the_cause(pod: Pod) -> None:
     status = over(pod.launch("sh", "-c", 'echo "no $TPU_TUI_ATTEMPT"; exit 4', restarts=1))
     assert (status.state, status.attempt, status.exit_codes) == (RunState.FAILED, 1, (4, 4, 4))
     assert (status.cause or "").endswith("exited with 4; its last lines: no 1")
-    # What reports tell of it holds afterwards, too.
+    # The facts that reports state are the same after the run.
     assert facts_of_run(status).notes == ("a pause of 0.2 s before restart 1",)
 
 
-def test_what_cannot_start_at_all_is_not_tried_again(pod: Pod) -> None:
+def test_a_command_that_cannot_start_is_not_restarted(pod: Pod) -> None:
     status = over(pod.launch("no-such-command", restarts=3))
     assert (status.state, status.attempt) == (RunState.FAILED, 0)
 
 
-def test_a_persons_stop_ends_the_restarts(pod: Pod) -> None:
+def test_a_stop_by_a_user_ends_the_restarts(pod: Pod) -> None:
     pod.timeouts = KeeperTimeouts(drain=0.2, restart_pause=60)
     directory = pod.launch("sh", "-c", "exit 4", restarts=3)
     until(lambda: status_of(directory).attempt == 1)

@@ -1,4 +1,4 @@
-"""How the workers ended, in a line: the culprit first, and a stop that somebody wanted is no failure."""
+"""The exit codes of a run in one line: the culprit comes first, and a requested stop is no failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIME = "2026-11-23T10:00:00Z"
 def ended(
     codes: Mapping[int, int], state: str, *, first: int | None = None, by: str | None = None, signals: bool = True
 ) -> RunStatus:
-    """A run whose workers ended with these codes."""
+    """Return the status of a run whose workers ended with these codes."""
     run = Run(make_run_id("x"), "pod", JobOptions(("true",)), tuple(Worker(index) for index in codes))
     names = {143: "TERM", 137: "KILL"}
     events = [Event(TIME, "state", None, {"state": "running"})]
@@ -56,13 +56,13 @@ def test_after_a_failure_the_culprit_comes_first(codes: dict[int, int], first: i
     assert (format_exit_codes(status).text, format_exit_codes(status).tone) == (expected, "bad")
 
 
-def test_of_thousands_of_workers_the_culprit_is_still_the_first_word() -> None:
+def test_the_culprit_comes_first_among_thousands_of_workers() -> None:
     codes = dict.fromkeys(range(2048), 143) | {1999: 1}
     assert exit_summary(ended(codes, "failed", first=1999, by="policy")) == "w1999: 1 · others stopped (143)"
 
 
 @pytest.mark.parametrize("code", [143, 137, 0, 1])
-def test_a_stop_that_somebody_wanted_is_not_red(code: int) -> None:
+def test_exit_codes_after_a_requested_stop_are_not_red(code: int) -> None:
     status = ended(dict.fromkeys(range(3), code), "stopped", by="user")
     assert (format_exit_codes(status).text, format_exit_codes(status).tone) == (f"{code} {code} {code}", "dim")
 
@@ -74,7 +74,7 @@ def test_codes_of_a_run_that_failed_without_a_named_culprit_are_red() -> None:
     assert (format_exit_codes(many).text, format_exit_codes(many).tone) == ("0×64", "dim")
 
 
-def test_of_the_workers_of_a_failed_run_only_those_that_failed_themselves_are_red() -> None:
+def test_in_a_failed_run_only_workers_that_failed_themselves_are_red() -> None:
     status = ended({0: 1, 1: 143, 2: 75, 3: 2}, "failed", first=0, by="policy")
     assert [ended_with_the_others(status, part) for part in status.workers] == [False, True, True, False]
     alone = ended({0: 1, 1: 143}, "failed", first=0)

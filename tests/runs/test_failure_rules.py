@@ -24,7 +24,7 @@ def test_the_first_failure_is_the_earliest_by_the_workers_clocks_not_by_arrival(
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "person", "state"),
+    ("outcomes", "by_user", "state"),
     [
         ({0: FINE, 1: FINE}, False, RunState.SUCCEEDED),
         ({0: FINE, 1: EARLY}, False, RunState.FAILED),
@@ -34,11 +34,13 @@ def test_the_first_failure_is_the_earliest_by_the_workers_clocks_not_by_arrival(
         ({0: LATE, 1: GONE}, True, RunState.STOPPED),
     ],
 )
-def test_how_a_run_ended(outcomes: dict[int, WorkerOutcome], person: bool, state: RunState) -> None:
-    assert final_state(outcomes, stopped_by_person=person, first=first_failure(outcomes)) is state
+def test_the_final_state_follows_from_the_outcomes_and_a_stop_by_the_user(
+    outcomes: dict[int, WorkerOutcome], by_user: bool, state: RunState
+) -> None:
+    assert final_state(outcomes, stopped_by_person=by_user, first=first_failure(outcomes)) is state
 
 
-def test_a_failure_is_told_with_its_last_lines() -> None:
+def test_a_failure_is_explained_with_its_last_lines() -> None:
     assert explain(2, EARLY, "boom") == "worker 2 exited with 1; its last lines: boom"
     assert "SIGABRT" in explain(0, LATE, "")
     assert "out of memory" in explain(0, WorkerOutcome(137, signal="KILL", out_of_memory=True), "")
@@ -54,12 +56,12 @@ def test_last_lines_are_short_and_cannot_reach_the_terminal_raw(tmp_path: Path) 
     assert read_last_lines(tmp_path / "none") == ""
 
 
-def test_what_ended_a_killed_worker_is_said_as_far_as_it_is_known() -> None:
+def test_the_cause_of_a_kill_is_named_as_far_as_it_is_known() -> None:
     run = Run(make_run_id("x"), "night", JobOptions(("true",)), tuple(Worker(index) for index in range(8)))
-    by_kernel, by_someone = WorkerOutcome(137, signal="KILL", out_of_memory=True), WorkerOutcome(137, signal="KILL")
+    by_kernel, by_unknown = WorkerOutcome(137, signal="KILL", out_of_memory=True), WorkerOutcome(137, signal="KILL")
     assert "the kernel's OOM killer acted on this worker" in explain(5, by_kernel, "")
-    assert "memory" not in explain(5, by_someone, "")
-    for outcome in (by_kernel, by_someone):
+    assert "memory" not in explain(5, by_unknown, "")
+    for outcome in (by_kernel, by_unknown):
         remedy = remedy_of_kill(run, 5, outcome)
         assert remedy is not None
         assert remedy.startswith("tpu-tui exec night --worker 5 -- dmesg | tail ")

@@ -1,4 +1,4 @@
-"""Faults, a few of each; `python -m tests.chaos` makes many."""
+"""A few faults of each kind; `python -m tests.chaos` makes many."""
 
 from __future__ import annotations
 
@@ -51,12 +51,14 @@ def test_a_keeper_killed_while_it_launches_leaves_all_or_none_or_a_partial_run_t
 
 
 @pytest.mark.parametrize(("word", "victim"), [("go", 1), ("ok", 2)])
-def test_a_worker_frozen_at_the_word_that_matters_leaves_nothing_anywhere(pod: Pod, word: str, victim: int) -> None:
+def test_a_worker_frozen_before_it_confirms_a_launch_step_leaves_nothing_on_any_worker(
+    pod: Pod, word: str, victim: int
+) -> None:
     freeze_before(pod, word, victim)
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_fault_costs_no_byte(proxied: ProxiedPod, kind: str) -> None:
+def test_a_fault_loses_no_byte(proxied: ProxiedPod, kind: str) -> None:
     directory = proxied.running(
         "sh", "-c", 'echo a; while [ ! -e "$HOME/end" ]; do echo on; sleep 0.05; done; echo z'
     )
@@ -72,14 +74,14 @@ def test_a_fault_costs_no_byte(proxied: ProxiedPod, kind: str) -> None:
     proxied.end_runs()
 
 
-def test_a_storm_of_faults_costs_no_byte(proxied: ProxiedPod) -> None:
+def test_a_storm_of_faults_loses_no_byte(proxied: ProxiedPod) -> None:
     struck = storm(proxied, random.Random(11), lines=20_000, seconds=6, pause=0.3)
     assert struck
     proxied.end_runs()
 
 
 @pytest.mark.parametrize("fault", LOSSES)
-def test_what_takes_files_or_words_away_leaves_state_exit_codes_and_mirrors_true(
+def test_lost_files_or_messages_leave_state_exit_codes_and_mirrors_correct(
     pod: Pod, tmp_path: Path, fault: str
 ) -> None:
     pod.timeouts = replace(pod.timeouts, lost_after=60.0, gone_after=60.0)
@@ -90,13 +92,13 @@ def test_what_takes_files_or_words_away_leaves_state_exit_codes_and_mirrors_true
 
 
 def fill(disk: Path) -> None:
-    """Leave not a single block."""
+    """Fill a disk to its last block."""
     with (disk / "ballast").open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
         while ballast.write(bytes(4096)):
             pass
 
 
-def test_a_disk_without_a_single_block_left_is_told_all_the_same(small_disk: Path, pod: Pod) -> None:
+def test_a_disk_without_a_single_free_block_is_noted_in_the_run(small_disk: Path, pod: Pod) -> None:
     directory = RunDirectory.create(small_disk / "runs", pod.spec("true").run)
     with (directory.path / "events.jsonl").open("ab") as events:
         events.write(b"\n" * 4096)
@@ -118,7 +120,7 @@ def test_a_disk_without_a_single_block_left_is_told_all_the_same(small_disk: Pat
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A home of 3 MiB."""
+    """Mount a disk of 3 MiB and yield its mount point."""
     mount = tmp_path / "small"
     mount.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(mount)]
@@ -128,7 +130,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     until(lambda: subprocess.run(["umount", str(mount)], capture_output=True).returncode == 0)
 
 
-def test_a_run_is_stopped_while_the_disk_here_has_no_room_to_note_it(small_disk: Path, pod: Pod) -> None:
+def test_a_run_can_be_stopped_while_the_local_disk_is_full(small_disk: Path, pod: Pod) -> None:
     pod.home = small_disk
     directory = pod.running("sleep", "600")
     directory.release_space()
@@ -139,10 +141,10 @@ def test_a_run_is_stopped_while_the_disk_here_has_no_room_to_note_it(small_disk:
     unattended(directory)
 
 
-def test_a_launch_that_cannot_be_noted_here_starts_nothing_and_says_why(small_disk: Path, pod: Pod) -> None:
+def test_a_launch_that_cannot_be_recorded_starts_nothing_and_says_why(small_disk: Path, pod: Pod) -> None:
     spec = pod.spec("sleep", "600")
     directory = RunDirectory.create(small_disk / "runs", spec.run)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     with (directory.path / "events.jsonl").open("ab") as events:
         events.write(b"\n" * (4096 - 700))
     fill(small_disk)
@@ -154,7 +156,7 @@ def test_a_launch_that_cannot_be_noted_here_starts_nothing_and_says_why(small_di
     unattended(directory)
 
 
-def test_a_full_disk_here_is_told_and_following_goes_on_when_there_is_room(small_disk: Path, pod: Pod) -> None:
+def test_a_full_local_disk_is_noted_and_following_goes_on_when_there_is_room(small_disk: Path, pod: Pod) -> None:
     pod.home = small_disk
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_500_000))
@@ -173,7 +175,7 @@ def test_a_full_disk_here_is_told_and_following_goes_on_when_there_is_room(small
     until(lambda: not directory.keeper_status().alive)
 
 
-def test_a_run_is_stopped_from_a_home_that_cannot_be_written_to(small_disk: Path, pod: Pod) -> None:
+def test_a_run_can_be_stopped_from_a_home_that_is_read_only(small_disk: Path, pod: Pod) -> None:
     pod.home = small_disk
     directory = pod.running("sleep", "600")
     os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)

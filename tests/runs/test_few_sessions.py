@@ -1,4 +1,4 @@
-"""Servers that give few sessions over one connection: a run's follower holds one for as long as the run lasts."""
+"""Servers with a low MaxSessions: the follower of a run holds one session for as long as the run lasts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [needs_sshd, pytest.mark.timing]
 
 @pytest.fixture(params=[1, 2], ids=["MaxSessions 1", "MaxSessions 2"])
 def pod(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pod]:
-    """Two bare workers with that many sessions a connection."""
+    """Start two bare workers that allow this number of sessions per connection; yield their pod."""
     with contextlib.ExitStack() as stack:
         workers = [
             stack.enter_context(openssh_worker(tmp_path, index=index, bare=True, max_sessions=request.param))
@@ -39,7 +39,7 @@ def pod(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pod]:
 def _synced(pod: Pod, code: Path, *argv: str) -> RunDirectory:
     spec = pod.spec(*argv)
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     start_keeper(
         directory, LaunchSpec(spec.run, spec.env, spec.access, sync=code, keeper_timeouts=spec.keeper_timeouts)
     )
@@ -69,8 +69,8 @@ def test_one_workers_failure_stops_and_restarts_the_gang(pod: Pod) -> None:
     unattended(directory)
 
 
-async def test_many_commands_take_turns_beside_one_that_never_ends(pod: Pod) -> None:
-    async with Fleet(pod.nouns, pod.access) as fleet:
+async def test_many_commands_take_turns_while_another_never_ends(pod: Pod) -> None:
+    async with Fleet(pod.launch_workers, pod.access) as fleet:
         endless = await fleet.process(0, "echo begun; exec sleep 1000")
         assert await endless.stdout.readline() == b"begun\n"
         done = await asyncio.gather(*(fleet.run(0, f"echo {number}") for number in range(12)))

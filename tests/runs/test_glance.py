@@ -14,7 +14,7 @@ from tui.runs.read.latest_figures import TAIL_BYTES, WORKERS_READ, FiguresCache,
 from tui.runs.record.run_directory import RunDirectory
 
 
-def made(tmp_path: Path, workers: int = 3) -> RunDirectory:
+def create_run(tmp_path: Path, workers: int = 3) -> RunDirectory:
     run = Run(
         id="demo-20260101-000000-abcd",
         slice="demo",
@@ -29,12 +29,12 @@ def add(directory: RunDirectory, worker: int, text: str | bytes) -> None:
         log.write(text.encode() if isinstance(text, str) else text)
 
 
-def test_a_run_without_logs_tells_nothing(tmp_path: Path) -> None:
-    assert FiguresCache().get(made(tmp_path)) == LatestFigures()
+def test_a_run_without_logs_has_no_figures(tmp_path: Path) -> None:
+    assert FiguresCache().get(create_run(tmp_path)) == LatestFigures()
 
 
-def test_the_newest_lines_of_the_workers_tell_the_median(tmp_path: Path) -> None:
-    directory = made(tmp_path)
+def test_the_figures_are_medians_of_the_newest_lines_of_the_workers(tmp_path: Path) -> None:
+    directory = create_run(tmp_path)
     for worker, loss in enumerate(("3.0", "1.5", "2.0")):
         for step in (10, 20, 30):
             add(directory, worker, training(core=worker, epoch=2, step=step, loss=loss) + "\n")
@@ -43,8 +43,8 @@ def test_the_newest_lines_of_the_workers_tell_the_median(tmp_path: Path) -> None
     assert str(found) == "loss 2.00000 step 30 epoch 2"
 
 
-def test_only_the_end_of_a_log_is_read_and_a_line_cut_there_is_none(tmp_path: Path) -> None:
-    directory = made(tmp_path, workers=1)
+def test_only_the_end_of_a_log_is_read_and_a_line_cut_off_there_is_ignored(tmp_path: Path) -> None:
+    directory = create_run(tmp_path, workers=1)
     last = training(core=0, epoch=1, step=7, loss="0.5") + "\n"
     cut = training(core=1, epoch=9, step=9999, loss="99.0")
     rest = TAIL_BYTES - len(last) - len(cut) // 2
@@ -53,18 +53,18 @@ def test_only_the_end_of_a_log_is_read_and_a_line_cut_there_is_none(tmp_path: Pa
 
 
 def test_a_log_is_read_again_only_when_one_has_grown(tmp_path: Path) -> None:
-    directory = made(tmp_path)
-    glances = FiguresCache()
+    directory = create_run(tmp_path)
+    cache = FiguresCache()
     add(directory, 0, training(core=0, epoch=1, step=1, loss="4.0") + "\n")
-    first = glances.get(directory)
+    first = cache.get(directory)
     assert first.loss == 4.0
-    assert glances.get(directory) is first
+    assert cache.get(directory) is first
     add(directory, 2, training(core=2, epoch=1, step=2, loss="2.0") + "\n")
-    assert glances.get(directory).loss == 3.0
+    assert cache.get(directory).loss == 3.0
 
 
-def test_a_loss_that_is_no_number_any_more_is_told_as_that(tmp_path: Path) -> None:
-    directory = made(tmp_path, workers=1)
+def test_a_loss_that_has_become_nan_is_shown_as_nan(tmp_path: Path) -> None:
+    directory = create_run(tmp_path, workers=1)
     add(directory, 0, training(core=0, epoch=3, step=5, loss="nan") + "\n")
     found = FiguresCache().get(directory)
     assert found.loss is not None
@@ -73,24 +73,24 @@ def test_a_loss_that_is_no_number_any_more_is_told_as_that(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 64, 2048])
-def test_of_a_large_pod_some_workers_stand_for_all(tmp_path: Path, count: int) -> None:
-    directory = made(tmp_path, workers=count)
+def test_in_a_large_pod_a_sample_of_the_workers_is_read(tmp_path: Path, count: int) -> None:
+    directory = create_run(tmp_path, workers=count)
     for worker in range(count):
         add(directory, worker, training(core=worker, epoch=1, step=worker, loss="1.0") + "\n")
-    glances = FiguresCache()
-    found = glances.get(directory)
+    cache = FiguresCache()
+    found = cache.get(directory)
     assert found.step is not None
     assert abs(found.step - count // 2) <= count // WORKERS_READ + 1
 
 
-def test_hostile_bytes_tell_nothing(tmp_path: Path) -> None:
-    directory = made(tmp_path, workers=1)
+def test_hostile_bytes_give_no_figures(tmp_path: Path) -> None:
+    directory = create_run(tmp_path, workers=1)
     add(directory, 0, b"\x00\xff\x1b]0;x\x07[/bold]" * 100_000)
     assert FiguresCache().get(directory) == LatestFigures()
 
 
 def test_a_users_own_dialect_is_read(tmp_path: Path) -> None:
-    directory = made(tmp_path, workers=1)
+    directory = create_run(tmp_path, workers=1)
     own = user_dialects({"mine": {"pattern": r"^at (?P<step>\d+) it was (?P<loss>[\d.]+)$"}})
     add(directory, 0, "at 12 it was 0.25\n")
     assert FiguresCache(own).get(directory) == LatestFigures(None, 12, 0.25)

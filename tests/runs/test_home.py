@@ -1,4 +1,4 @@
-"""The runs of a home, and what a person may call them."""
+"""The runs of a home, and the names by which a user may refer to them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def named(home: Path, *names: str) -> None:
+def create_runs(home: Path, *names: str) -> None:
     for name in names:
         RunDirectory.create(home, replace(RUN, id=name))
 
 
-def test_runs_are_listed_newest_first_and_broken_ones_told(home: Path) -> None:
-    named(home, "b-20261120-101500-0001", "a-20261121-101500-0001")
+def test_runs_are_listed_newest_first_and_broken_ones_are_reported(home: Path) -> None:
+    create_runs(home, "b-20261120-101500-0001", "a-20261121-101500-0001")
     (home / "broken-20261121-101500-0009").mkdir()
     (home / "broken-20261121-101500-0009" / "run.json").write_text("{")
     problems: list[NoRecordError] = []
@@ -41,8 +41,8 @@ def test_runs_are_listed_newest_first_and_broken_ones_told(home: Path) -> None:
     assert list_runs(home / "nowhere") == []
 
 
-def test_a_run_is_found_by_id_part_last_and_path(home: Path) -> None:
-    named(home, "alpha-20261120-101500-0001", "beta-20261121-101500-0002")
+def test_a_run_is_found_by_its_id_part_of_it_path_and_the_word_last(home: Path) -> None:
+    create_runs(home, "alpha-20261120-101500-0001", "beta-20261121-101500-0002")
     assert resolve(home, "alpha-20261120-101500-0001").id.startswith("alpha")
     assert resolve(home, "bet").id.startswith("beta")
     assert resolve(home, "last").id.startswith("beta")
@@ -50,7 +50,7 @@ def test_a_run_is_found_by_id_part_last_and_path(home: Path) -> None:
 
 
 def test_the_last_run_is_found_without_reading_the_others(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    named(home, *(f"beta-20261121-1015{second:02d}-0002" for second in range(10)))
+    create_runs(home, *(f"beta-20261121-1015{second:02d}-0002" for second in range(10)))
     for name, moment in (("one", "2026-11-22T10:15:00Z"), ("two", "2026-11-22T10:14:59Z")):
         RunDirectory.create(home, replace(RUN, id=f"{name}-20261122-101500-0001", created=moment))
     (home / "broken-20261123-101500-0009").mkdir()
@@ -62,7 +62,7 @@ def test_the_last_run_is_found_without_reading_the_others(home: Path, monkeypatc
 
 
 def test_an_ambiguous_part_names_the_candidates(home: Path) -> None:
-    named(home, "alpha-20261120-101500-0001", "alpha-20261121-101500-0002")
+    create_runs(home, "alpha-20261120-101500-0001", "alpha-20261121-101500-0002")
     with pytest.raises(UsageError) as caught:
         resolve(home, "alpha")
     assert "alpha-20261120-101500-0001" in caught.value.remedy
@@ -70,35 +70,35 @@ def test_an_ambiguous_part_names_the_candidates(home: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["nothing", "", "/nowhere/at/all"])
-def test_an_unknown_run_is_a_usage_error_that_says_what_there_is(home: Path, text: str) -> None:
-    named(home, "alpha-20261120-101500-0001")
+def test_an_unknown_run_is_a_usage_error_that_lists_the_runs(home: Path, text: str) -> None:
+    create_runs(home, "alpha-20261120-101500-0001")
     with pytest.raises(UsageError, match="no run") as caught:
         resolve(home, text)
     assert "alpha" in caught.value.remedy
 
 
 @pytest.mark.parametrize("text", ["alhpa", "alpha-20261120-101500-0003"])
-def test_a_run_that_looks_like_it_is_suggested(home: Path, text: str) -> None:
-    named(home, "alpha-20261120-101500-0001", "night-20261120-101500-0002")
+def test_a_run_with_a_similar_name_is_suggested(home: Path, text: str) -> None:
+    create_runs(home, "alpha-20261120-101500-0001", "night-20261120-101500-0002")
     with pytest.raises(UsageError) as caught:
         resolve(home, text)
     assert caught.value.remedy == "did you mean alpha-20261120-101500-0001?"
 
 
-def test_no_last_run_is_said(home: Path) -> None:
+def test_last_is_an_error_without_any_run(home: Path) -> None:
     with pytest.raises(UsageError, match="no last run"):
         resolve(home, "last")
 
 
 def test_a_run_whose_directory_was_renamed_is_found_by_its_new_name_and_by_its_id(home: Path) -> None:
-    named(home, "alpha-20261120-101500-0001", "beta-20261121-101500-0002")
+    create_runs(home, "alpha-20261120-101500-0001", "beta-20261121-101500-0002")
     (home / "alpha-20261120-101500-0001").rename(home / "kept")
     for text in ("kept", "alpha-20261120-101500-0001"):
         assert resolve(home, text).path == home / "kept"
 
 
 def damaged(home: Path, record: bytes | None = b"{", state: str = "succeeded") -> NoRecordError:
-    """What is said of a run in this state whose record holds that, or is not there."""
+    """Create a run in this state with a damaged or missing record; return the error of opening it."""
     path = RunDirectory.create(home, RUN).path
     RunDirectory(path, RUN).append_event("state", state=state)
     if record is None:
@@ -116,7 +116,7 @@ def test_a_damaged_record_is_deleted_by_the_name_of_its_directory(home: Path, re
     assert list(home.iterdir()) == []
 
 
-def test_a_damaged_record_of_a_run_that_may_go_on_is_deleted_only_by_one_who_says_so(home: Path) -> None:
+def test_a_damaged_record_of_a_run_that_may_be_alive_is_deleted_only_if_confirmed(home: Path) -> None:
     problem = damaged(home, state="running")
     with pytest.raises(UsageError, match="may go on") as refused:
         delete_unreadable(problem, home)
@@ -131,7 +131,7 @@ def test_a_damaged_record_of_a_run_that_may_go_on_is_deleted_only_by_one_who_say
     assert list(home.iterdir()) == []
 
 
-def test_what_may_be_no_run_is_not_deleted(home: Path, tmp_path: Path) -> None:
+def test_a_directory_that_may_not_be_a_run_is_not_deleted(home: Path, tmp_path: Path) -> None:
     problem = damaged(home)
     with pytest.raises(NoRecordError):
         delete_unreadable(problem, tmp_path / "elsewhere", anyway=True)
@@ -143,7 +143,7 @@ def test_what_may_be_no_run_is_not_deleted(home: Path, tmp_path: Path) -> None:
     assert (home / "precious" / "run.json").exists()
 
 
-def test_a_run_that_somebody_else_deletes_at_the_same_time_is_gone(home: Path) -> None:
+def test_a_run_that_another_process_deletes_at_the_same_time_counts_as_deleted(home: Path) -> None:
     directory = RunDirectory.create(home, RUN)
     directory.append_event("state", state="succeeded")
     again = RunDirectory.open(directory.path)
@@ -160,8 +160,8 @@ def test_a_run_that_somebody_else_deletes_at_the_same_time_is_gone(home: Path) -
     assert [path.name for path in home.iterdir()] == [f".deleted-{RUN.id}"]
 
 
-def test_a_link_to_a_run_elsewhere_goes_with_what_it_leads_to(home: Path, tmp_path: Path) -> None:
-    named(home, RUN.id)
+def test_deleting_a_link_to_a_run_deletes_the_link_and_its_target(home: Path, tmp_path: Path) -> None:
+    create_runs(home, RUN.id)
     (home / RUN.id).rename(tmp_path / "bigger-disk")
     (home / RUN.id).symlink_to(tmp_path / "bigger-disk")
     directory = resolve(home, RUN.id)

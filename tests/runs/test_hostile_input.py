@@ -1,6 +1,6 @@
-"""What workers, damaged files and other users may hand in: an error of tpu-tui's own at most, and hides nothing else.
+"""Hostile input from workers, damaged files and other users: it raises at most a TpuTuiError and hides no other run.
 
-`TPU_TUI_FUZZ=100000 TPU_TUI_FUZZ_SEED=1 pytest tests/runs/test_hostile_input.py` reads as many inputs.
+`TPU_TUI_FUZZ=100000 TPU_TUI_FUZZ_SEED=1 pytest tests/runs/test_hostile_input.py` reads that many inputs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def read_record(hostility: Hostility, _home: Path) -> None:
 
 
 def read_state(hostility: Hostility, home: Path) -> None:
-    """A run whose files are damaged, beside one that is whole."""
+    """Read a run whose files are damaged, and one next to it that is intact."""
     path = home / "runs" / RUN_ID
     sound = _two_sound_runs(home) if not path.exists() else _sound(home)
     kinds: dict[str, Callable[[], bytes]] = {
@@ -106,7 +106,7 @@ def read_state(hostility: Hostility, home: Path) -> None:
 
 
 def _two_sound_runs(home: Path) -> dict[str, bytes]:
-    """Make a run whose files stay whole, and one whose files are to be damaged."""
+    """Create a run whose files stay intact and one whose files will be damaged."""
     whole = RunDirectory.create(home / "runs", RUN)
     whole.append_event("state", state="running", cause=None)
     whole.path.rename(home / "runs" / "whole")
@@ -122,7 +122,7 @@ def _sound(home: Path) -> dict[str, bytes]:
 
 
 REPORTED = 0.05
-"""Of the damaged runs that can be read, how many a report is written of: it takes longer than all else."""
+"""The share of readable damaged runs of which a report is written, by far the slowest step."""
 
 
 def read_files(hostility: Hostility, home: Path) -> None:
@@ -149,7 +149,7 @@ def test_no_input_raises_anything_but_an_error_of_tpu_tui(
 
 
 @pytest.mark.parametrize("text", ["", "9" * 5000, "-1", "²", "1_000", "+1", " 1", "0x1", str(MOST_INTEGER + 1)])
-def test_what_is_no_integer_of_a_worker_is_none(text: str) -> None:
+def test_text_that_is_not_a_plain_integer_is_none(text: str) -> None:
     assert parse_integer(text) is None
     assert parse_integer(text.encode()) is None
 

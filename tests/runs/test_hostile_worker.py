@@ -1,4 +1,4 @@
-"""A worker that answers for the worker script whatever it likes: it harms nobody's answers but its own."""
+"""A hostile worker that answers in place of worker.sh: it spoils only its own answers."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ case $tt_verb in
 
 
 @contextlib.contextmanager
-def lying(worker: OpensshWorker, **answers: str) -> Iterator[None]:
-    """Let a worker answer each of these verbs by a few lines of sh, and any other one not at all."""
+def hostile_answers(worker: OpensshWorker, **answers: str) -> Iterator[None]:
+    """Let a worker answer each of these verbs by lines of sh, and no other verb."""
     shell = worker.root / "bin" / "sh"
     shell.unlink()
     cases = "".join(f"{verb})\n{script}\n;;\n" for verb, script in answers.items())
@@ -51,7 +51,7 @@ def lying(worker: OpensshWorker, **answers: str) -> Iterator[None]:
 
 def seen(pod: Pod) -> Discovery:
     async def ask() -> Discovery:
-        async with Fleet(pod.nouns, pod.access) as fleet:
+        async with Fleet(pod.launch_workers, pod.access) as fleet:
             return await discover(fleet, "~/.tpu-tui", slice_name="lab")
 
     return asyncio.run(ask())
@@ -71,11 +71,13 @@ say json ${#tt_doc}; printf %s "$tt_doc" """
 
 
 @pytest.mark.parametrize("kind", list(HOSTILE_LISTINGS))
-def test_a_worker_that_lists_nonsense_hides_no_run_of_the_others(pod: Pod, tmp_path: Path, kind: str) -> None:
+def test_a_worker_that_lists_nonsense_hides_no_run_of_other_workers(pod: Pod, tmp_path: Path, kind: str) -> None:
     here = pod.running("sleep", "1000")
     listing = HOSTILE_LISTINGS[kind].replace("$RUN", here.id)
     record = _INDICES if kind == "indices" else _DEEP
-    with lying(pod.workers[1], list=listing, show=record, status=f"say status $tt_run 1 running attempt={DIGITS}"):
+    with hostile_answers(
+        pod.workers[1], list=listing, show=record, status=f"say status $tt_run 1 running attempt={DIGITS}"
+    ):
         found = seen(pod)
     assert [run.run.id for run in found.runs] == [here.id]
     assert {index: found.runs[0].workers[index] for index in (0, 2)} == {
@@ -92,14 +94,14 @@ def test_a_worker_that_lists_nonsense_hides_no_run_of_the_others(pod: Pod, tmp_p
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == [here.id]
 
 
-def test_a_worker_that_tells_nonsense_of_its_end_does_not_end_the_keeper(pod: Pod) -> None:
+def test_a_worker_that_reports_a_nonsensical_end_does_not_end_the_keeper(pod: Pod) -> None:
     here = pod.running("sh", "-c", 'until [ -e "$HOME/end" ]; do echo on; sleep 0.1; done')
-    # Of a worker that had written nothing `lost … size=0` might be true.
+    # For a worker that has written nothing, `lost … size=0` could be true.
     until(lambda: here.log_path(1).exists() and here.log_path(1).stat().st_size)
     end = f"say log 0 b b; say end exit={DIGITS} size={DIGITS} boot=b >&2; say lost code={DIGITS} size=0 >&2"
-    with lying(pod.workers[1], follow=f'echo 1 >>"$0.times"; {end}', status="say status"):
+    with hostile_answers(pod.workers[1], follow=f'echo 1 >>"$0.times"; {end}', status="say status"):
         times = pod.workers[1].root / "bin" / "sh.times"
-        until(lambda: times.exists() and times.stat().st_size > 2)  # it is asked again
+        until(lambda: times.exists() and times.stat().st_size > 2)  # the keeper follows it again
         size = here.log_path(0).stat().st_size
         until(lambda: here.log_path(0).stat().st_size > size + 20)
         assert here.keeper_status().alive
@@ -121,16 +123,19 @@ def test_a_log_whose_size_is_nonsense_is_an_error_of_that_worker_alone(pod: Pod,
             await catch_up(there, fleet, timeout=20)
 
     until(lambda: all(here.log_path(index).stat().st_size == 3 for index in range(3)))
-    with lying(pod.workers[1], follow=f"say log {size}", status="say status"), pytest.raises(TpuTuiError) as raised:
+    with (
+        hostile_answers(pod.workers[1], follow=f"say log {size}", status="say status"),
+        pytest.raises(TpuTuiError) as raised,
+    ):
         asyncio.run(caught_up())
     assert isinstance(raised.value, WorkerError)
     assert raised.value.sentence == "worker 1: its answer does not say how long its log is"
     assert [there.log_path(index).stat().st_size for index in (0, 2)] == [3, 3]
 
 
-def test_a_stop_that_is_answered_with_nonsense_is_an_answer(pod: Pod) -> None:
+def test_a_stop_answered_with_nonsense_is_confirmed_without_an_exit_code(pod: Pod) -> None:
     here = pod.running("sleep", "1000")
-    with lying(pod.workers[1], stop=f"say stopped exit={DIGITS} size={DIGITS} time=x signal={DIGITS}"):
+    with hostile_answers(pod.workers[1], stop=f"say stopped exit={DIGITS} size={DIGITS} time=x signal={DIGITS}"):
         answers = pod.stop(here)
     assert [(answer.worker, answer.confirmed, answer.exit_code) for answer in answers] == [
         (0, True, 143),

@@ -18,7 +18,7 @@ from tui.runs.launch.docker_run import check_docker
 from tui.runs.launch.job_script import MAX_ARGUMENT_BYTES, check_job, job_environment, job_text
 
 XLA_DIST: dict[str, Any] = json.loads((Path(__file__).parents[1] / "pod" / "data" / "xla_dist.json").read_text())
-"""What xla_dist's own code computed."""
+"""Environments and docker commands that xla_dist's own code computed."""
 WORKERS = (Worker(0, internal_ip="10.0.0.1"), Worker(1, internal_ip="10.0.0.2"))
 
 
@@ -41,7 +41,7 @@ def test_a_job_knows_its_place_in_the_pod() -> None:
     assert (env["PJRT_DEVICE"], env["PYTHONUNBUFFERED"], env["TPU_NAME"]) == ("TPU", "1", "pod")
 
 
-def test_what_is_not_known_is_not_set_and_what_is_given_wins() -> None:
+def test_unknown_values_are_not_set_and_given_values_win() -> None:
     env = job_environment(a_run(cores_per_worker=None, runtime="none"), WORKERS[0], {"PYTHONUNBUFFERED": ""})
     assert "TPU_TUI_CORES" not in env
     assert "PJRT_DEVICE" not in env
@@ -51,7 +51,7 @@ def test_what_is_not_known_is_not_set_and_what_is_given_wins() -> None:
     assert job_environment(a_run(), WORKERS[0], {"TPU_NAME": "local"})["TPU_NAME"] == "local"
 
 
-def test_what_tells_a_job_its_place_is_not_given_by_hand() -> None:
+def test_variables_that_are_set_per_worker_cannot_be_given_by_the_user() -> None:
     with pytest.raises(UsageError, match="TPU_TUI_WORKER is set on every worker"):
         check_job(["x"], {"TPU_TUI_WORKER": "3"}, "pjrt")
 
@@ -80,7 +80,7 @@ def test_a_worker_is_reached_by_ipv6_in_brackets() -> None:
 
 
 @pytest.mark.parametrize("name", XLA_DIST["docker"])
-def test_docker_is_run_as_by_xla_dist_with_a_label_and_the_job_s_place_beside(name: str) -> None:
+def test_docker_is_run_as_by_xla_dist_plus_a_label_and_the_variables_of_the_job(name: str) -> None:
     wanted = XLA_DIST["docker"][name]
     image = wanted.index("gcr.io/tpu-pytorch/xla:r2.0")
     container = wanted[2].removeprefix("--name=")
@@ -110,7 +110,7 @@ def test_docker_is_run_as_by_xla_dist_with_a_label_and_the_job_s_place_beside(na
     ]
 
 
-def test_a_container_under_pjrt_gets_the_runtime_s_variable() -> None:
+def test_a_container_under_pjrt_gets_the_variable_of_the_runtime() -> None:
     text = job_text(a_run(docker_image="image"), WORKERS[0], {"LR": "0.1"})
     assert " -e PJRT_DEVICE -e LR -e TPU_TUI_CORES " in text
     assert text.endswith(" image true\n")
@@ -132,7 +132,7 @@ def test_docker_options_that_contradict_each_other_are_refused(options: dict[str
 
 @pytest.mark.bash
 @pytest.mark.parametrize("shell", ["dash", "bash"])
-def test_words_and_values_arrive_to_the_byte(shell: str) -> None:
+def test_words_and_values_arrive_byte_for_byte(shell: str) -> None:
     nasty = ("a b", "it's", '"$HOME" `id` $(id) \\', "line\nbreak\n\n", "ünï \udcff", "*", "-n", "", "~", "!x", "\t")
     text = job_text(a_run(argv=("printf", *nasty)), WORKERS[0], {"V": "".join(nasty)})
     encoded = text.encode("utf-8", "surrogateescape")
@@ -159,7 +159,7 @@ def test_a_virtual_environment_comes_first_on_the_path(tmp_path: Path) -> None:
     assert b"PYTHONHOME" not in values
 
 
-def test_a_missing_virtual_environment_or_directory_ends_it(tmp_path: Path) -> None:
+def test_a_missing_virtual_environment_or_directory_ends_the_job(tmp_path: Path) -> None:
     for run in (a_run(venv="none"), a_run(workdir="none")):
         done = subprocess.run(
             ["sh", "-c", job_text(run, WORKERS[0], {}) + "echo on"], cwd=tmp_path, capture_output=True
@@ -188,12 +188,12 @@ def test_a_conda_environment_is_activated_by_conda_itself(tmp_path: Path) -> Non
         (["x"] * 20 + ["a" * 120_000] * 17, {}, "pjrt", "together"),
     ],
 )
-def test_what_no_kernel_would_run_is_refused(argv: list[str], env: dict[str, str], runtime: str, named: str) -> None:
+def test_a_job_that_cannot_run_is_refused(argv: list[str], env: dict[str, str], runtime: str, named: str) -> None:
     with pytest.raises(UsageError, match=named):
         check_job(argv, env, runtime)
 
 
-def test_the_largest_argument_that_runs_is_let_through() -> None:
+def test_the_largest_argument_that_runs_is_accepted() -> None:
     check_job(["x", "a" * (MAX_ARGUMENT_BYTES - 1)], {}, "pjrt")
     subprocess.run(["/bin/true", "a" * (MAX_ARGUMENT_BYTES - 1)], check=True)
     with pytest.raises(OSError, match="too long"):

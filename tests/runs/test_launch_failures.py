@@ -1,4 +1,4 @@
-"""A launch in which one worker fails, for every phase and reason; `python -m tests.chaos` does it for each worker."""
+"""A launch in which one worker fails, for every phase and reason; `python -m tests.chaos` does so for each worker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def three_workers(servers: list[OpensshWorker]) -> Iterator[list[OpensshWorker]]
     [(failure, place % 3) for place, failure in enumerate(FAILURES)],
     ids=lambda value: str(getattr(value, "name", value)),
 )
-def test_whatever_fails_on_one_worker_is_named_and_nothing_runs_anywhere(
+def test_a_failure_on_one_worker_is_named_and_nothing_runs_on_any_worker(
     pod: Pod, tmp_path: Path, failure: Failure, victim: int
 ) -> None:
     fail(pod, failure, victim, make_tree(tmp_path / "tree"))

@@ -33,7 +33,7 @@ DATA = Path(__file__).parent / "data" / "version_0_1_0"
 WORKER_SCRIPT = (DATA / "worker.sh").read_bytes()
 EXPECTED = json.loads((DATA / "expected.json").read_text())
 LONG_AGO = 1_700_000_000
-"""When the recorded keepers were last seen, so that none is taken for one that lives on another machine."""
+"""Unix time of the recorded keepers' last heartbeat: too old to be taken for a keeper alive on another machine."""
 
 
 def copy_recorded_run(name: str, home: Path) -> Path:
@@ -61,18 +61,18 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path / "home")
 
 
-def test_status_of_a_finished_run_is_what_it_was(shell: Shell) -> None:
+def test_status_of_a_finished_run_is_unchanged(shell: Shell) -> None:
     path = copy_recorded_run("finished", shell.home)
     assert find_differences(ask_for_json(shell, "status", str(path), "--offline"), EXPECTED["status"]) == {}
 
 
-def test_cores_of_a_finished_run_are_what_they_were(shell: Shell) -> None:
+def test_cores_of_a_finished_run_are_unchanged(shell: Shell) -> None:
     rows = ask_for_json(shell, "cores", str(copy_recorded_run("finished", shell.home)), "--offline")
     assert len(rows) == len(EXPECTED["cores"])
     assert [find_differences(*pair) for pair in zip(rows, EXPECTED["cores"], strict=True)] == [{}] * 8
 
 
-def test_the_report_of_a_finished_run_has_the_figures_it_had(shell: Shell, tmp_path: Path) -> None:
+def test_the_figures_in_the_report_of_a_finished_run_are_unchanged(shell: Shell, tmp_path: Path) -> None:
     path = copy_recorded_run("finished", shell.home)
     formats = [word for name in ("json", "txt", "md", "csv", "html") for word in ("--format", name)]
     files = ask_for_json(shell, "report", str(path), "--offline", *formats, "--out", str(tmp_path / "out"))["files"]
@@ -89,21 +89,21 @@ def test_a_finished_run_is_listed(shell: Shell) -> None:
 
 @pytest.fixture
 def four(sshd: Callable[..., OpensshWorker], tmp_path: Path) -> Iterator[Pod]:
-    """Four workers with empty homes."""
+    """Yield a pod of four workers with empty homes; end its runs."""
     pod = Pod([sshd(bare=True) for _ in range(4)], tmp_path / "home")
     yield pod
     pod.end_runs()
 
 
 @needs_sshd
-def test_a_run_whose_keeper_was_killed_is_brought_to_its_end(four: Pod, tmp_path: Path) -> None:
+def test_a_run_whose_keeper_was_killed_is_followed_to_its_end(four: Pod, tmp_path: Path) -> None:
     path = copy_recorded_run("unattended", four.home)
     record = json.loads((path / "run.json").read_text())
     for row, worker in zip(record["workers"], four.workers, strict=True):
         row.update(port=worker.port, host_keys=[worker.host_key], user=worker.user)
     (path / "run.json").write_text(json.dumps(record))
     directory = RunDirectory.open(path)
-    four.kept.append(directory)
+    four.launched.append(directory)
     logs = [DATA / "unattended_workers" / str(index) / "log" for index in range(4)]
     for index in range(4):
         shutil.copytree(logs[index].parent, four.remote(directory, index))
@@ -132,8 +132,8 @@ LIVE = json.loads((DATA / "live" / "run.json").read_text())
 
 
 async def start_with_old_script(pod: Pod) -> None:
-    """Launch the recorded live run on every worker with 0.1.0's script and what 0.1.0 sent."""
-    async with Fleet(pod.nouns, pod.access) as fleet:
+    """Launch the recorded live run on every worker with the script and the input that 0.1.0 sent."""
+    async with Fleet(pod.launch_workers, pod.access) as fleet:
         sessions = [await open_old_launch(fleet, index) for index in range(3)]
         for word, after in ((b"go!", "armed"), (b"ok!", "started")):
             for session in sessions:
@@ -156,7 +156,7 @@ async def open_old_launch(fleet: Fleet, index: int) -> asyncssh.SSHClientProcess
 
 
 async def read_until(session: asyncssh.SSHClientProcess[bytes], word: str) -> None:
-    """Read a worker's answers up to this one."""
+    """Read a worker's answers up to the one with this word."""
     seen = []
     while line := await asyncio.wait_for(session.stdout.readline(), 60):
         seen.append(line)
@@ -175,13 +175,13 @@ def test_a_live_job_of_the_old_script_is_listed_followed_stopped_and_reported(po
     asyncio.run(start_with_old_script(pod))
 
     async def adopt_listed_run() -> RunDirectory:
-        async with Fleet(pod.nouns, pod.access) as fleet:
+        async with Fleet(pod.launch_workers, pod.access) as fleet:
             (run,) = (await discover(fleet, "~/.tpu-tui", slice_name="ssh")).runs
             assert (run.run.id, run.is_alive) == (LIVE["id"], True)
             return import_run(run, pod.home / "runs")
 
     directory = asyncio.run(adopt_listed_run())
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     assert (pod.remote(directory, 2) / "worker.sh").read_bytes().endswith(WORKER_SCRIPT)
     assert asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     until(lambda: is_mirrored(pod, directory, 20))

@@ -1,4 +1,4 @@
-"""What is done when a run has ended: by the keeper, once, recorded in the events."""
+"""Actions at the end of a run: the keeper executes each once and records it in the events."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = ["pod_home"]
 
 pytestmark = pytest.mark.timing
 
-ENOUGH = 90.0
+DEADLINE_S = 90.0
 
 
 def run_with(*on_end: str) -> Run:
@@ -57,13 +57,13 @@ def run_with(*on_end: str) -> Run:
     "text",
     ["", "explode", "delete-slice:pod", "command", "command: ", "report:/tmp/here", "report:gs://", "Report"],
 )
-def test_what_is_no_action_is_refused_with_the_actions_there_are(text: str) -> None:
+def test_an_unknown_action_is_refused_with_a_list_of_the_actions(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_action(text)
     assert "delete-slice" in refused.value.remedy
 
 
-def test_the_slice_is_taken_away_last_and_nothing_is_done_twice() -> None:
+def test_the_slice_is_deleted_last_and_no_action_is_done_twice() -> None:
     run = run_with("delete-slice", "command:echo a:b", "report", "report:gs://bucket/runs", "report")
     kinds = [str(action) for action in actions_of(run)]
     assert kinds == ["command:echo a:b", "report", "report:gs://bucket/runs", "delete-slice"]
@@ -79,7 +79,7 @@ def test_a_dry_run_says_what_will_be_done(tmp_path: Path) -> None:
     assert describe_actions(run_with()) == ""
 
 
-def test_machines_of_a_hosts_file_and_read_only_mode_are_refused_beforehand() -> None:
+def test_slice_actions_are_refused_beforehand_for_a_hosts_file_and_in_read_only_mode() -> None:
     with pytest.raises(UsageError, match="delete-slice"):
         check_request(LaunchRequest(Slice("lab"), JobOptions(("true",), on_end=("delete-slice",))))
     with pytest.raises(UsageError, match="read-only"):
@@ -87,7 +87,7 @@ def test_machines_of_a_hosts_file_and_read_only_mode_are_refused_beforehand() ->
     check_on_end(["report", "command:true"], None, read_only=True)
 
 
-def test_a_slice_of_several_workers_is_not_promised_to_be_stopped() -> None:
+def test_stop_slice_is_refused_for_a_slice_of_several_workers() -> None:
     slice_ = Slice("pod", zone="z", workers=(Worker(0), Worker(1)))
     with pytest.raises(UsageError, match="stop-slice") as refused:
         check_request(LaunchRequest(slice_, JobOptions(("true",), on_end=("report", "stop-slice"))))
@@ -97,7 +97,7 @@ def test_a_slice_of_several_workers_is_not_promised_to_be_stopped() -> None:
     check_request(LaunchRequest(replace(slice_, workers=(Worker(0),)), JobOptions(("true",), on_end=("stop-slice",))))
 
 
-def test_the_actions_are_in_the_record_and_stay_until_they_are_done(tmp_path: Path) -> None:
+def test_the_actions_are_in_the_record_and_stay_pending_until_they_are_done(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path, run_with("report", "command:true"))
     assert Run.from_json(json.loads(json.dumps(directory.run.to_json()))) == directory.run
     directory.append_event("state", state="succeeded", cause=None)
@@ -111,7 +111,7 @@ def test_the_actions_are_in_the_record_and_stay_until_they_are_done(tmp_path: Pa
 
 
 @pytest.mark.parametrize("phase", ["connect", "check", "prepare", "start"])
-def test_a_launch_that_began_nowhere_takes_nothing_away(tmp_path: Path, phase: str) -> None:
+def test_a_launch_that_failed_before_its_start_phase_has_no_pending_actions(tmp_path: Path, phase: str) -> None:
     directory = RunDirectory.create(tmp_path, run_with("report", "delete-slice"))
     directory.append_event("phase", worker=0, phase=phase, status="failed", detail="no such command")
     directory.append_event("state", state="failed", cause="no such command")
@@ -119,7 +119,7 @@ def test_a_launch_that_began_nowhere_takes_nothing_away(tmp_path: Path, phase: s
     assert is_complete(directory) == (phase != "start")
 
 
-def test_a_run_that_a_worker_tells_of_brings_no_actions_along(tmp_path: Path) -> None:
+def test_a_run_found_on_its_workers_is_imported_without_its_actions(tmp_path: Path) -> None:
     found = FoundRun(run_with("command:touch /owned", "delete-slice"), {0: RemoteState.RUNNING})
     directory = import_run(found, tmp_path)
     assert RunDirectory.open(directory.path).run.job.on_end == ()
@@ -143,9 +143,9 @@ class Scene:
 
     @staticmethod
     async def done(directory: RunDirectory) -> dict[str, str]:
-        """How each action went, once the keeper is gone."""
-        await until(lambda: status_of(directory).state.is_over, "it is over", ENOUGH)
-        await until(lambda: not directory.keeper_status().alive, "its keeper has gone", ENOUGH)
+        """Wait until the keeper has ended; return the outcome of each action."""
+        await until(lambda: status_of(directory).state.is_over, "the run is over", DEADLINE_S)
+        await until(lambda: not directory.keeper_status().alive, "its keeper has ended", DEADLINE_S)
         notes = [event for event in directory.events()[0] if event.get("on_end")]
         return {str(note.get("on_end")): f"{note.get('status')}: {note.get('text')}" for note in notes}
 
@@ -165,7 +165,7 @@ async def scene(pod_home: Path) -> AsyncIterator[Scene]:
 
 @pytest_asyncio.fixture
 async def small_scene(pod_home: Path) -> AsyncIterator[Scene]:
-    """The same on a slice of one worker, which can be stopped."""
+    """Yield a scene with a slice of one worker, which can be stopped."""
     async with running_pod(pod_home, workers=1) as pod:
         operator = Operator(load({"profile": "local"}))
         try:
@@ -174,18 +174,18 @@ async def small_scene(pod_home: Path) -> AsyncIterator[Scene]:
             await operator.close()
 
 
-async def test_report_command_and_slice_are_done_in_order_and_told(scene: Scene, tmp_path: Path) -> None:
+async def test_report_command_and_slice_are_done_in_order_and_recorded(scene: Scene, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     command = f'command:echo "$TPU_TUI_STATE $TPU_TUI_RUN" >{seen}; echo written'
     directory = await scene.launched("echo", "hello", on_end=("delete-slice", command, "report"))
-    went = await scene.done(directory)
-    assert list(went) == [command, "report", "delete-slice"]
-    assert went[command] == f"done: on end: {command} done: written"
+    outcomes = await scene.done(directory)
+    assert list(outcomes) == [command, "report", "delete-slice"]
+    assert outcomes[command] == f"done: on end: {command} done: written"
     assert seen.read_text() == f"succeeded {directory.id}\n"
-    assert went["report"].startswith("done: "), went
+    assert outcomes["report"].startswith("done: "), outcomes
     written = {path.name for path in directory.path.iterdir()}
     assert {"report.html", "report.md", "report.json", "report.txt", "cores.csv", "curves.csv"} <= written
-    assert went["delete-slice"].startswith("done: "), went
+    assert outcomes["delete-slice"].startswith("done: "), outcomes
     assert await scene.names() == []
     assert status_of(directory).state is RunState.SUCCEEDED
 
@@ -193,8 +193,8 @@ async def test_report_command_and_slice_are_done_in_order_and_told(scene: Scene,
 async def test_a_report_is_uploaded_in_every_format_under_the_runs_name(scene: Scene) -> None:
     action = f"report:{scene.pod.announcement()['bucket']}/runs"
     directory = await scene.launched("echo", "hello", on_end=(action,))
-    went = await scene.done(directory)
-    assert went[action].startswith("done: "), went
+    outcomes = await scene.done(directory)
+    assert outcomes[action].startswith("done: "), outcomes
     suffixes = ("html", "md", "json", "txt", "cores.csv", "curves.csv")
     folder = parse_url(action.removeprefix("report:"))
     buckets = Buckets(scene.operator.settings)
@@ -205,12 +205,12 @@ async def test_a_report_is_uploaded_in_every_format_under_the_runs_name(scene: S
     assert there == [True] * len(suffixes)
 
 
-async def test_a_failed_action_is_told_and_keeps_no_other_from_being_done(small_scene: Scene) -> None:
+async def test_a_failed_action_is_recorded_and_the_others_are_done(small_scene: Scene) -> None:
     bad = "command:echo no room >&2; exit 7"
     directory = await small_scene.launched("sh", "-c", "exit 3", on_end=(bad, "stop-slice"))
-    went = await small_scene.done(directory)
-    assert went[bad] == f"failed: on end: {bad} failed: it ended with 7: no room"
-    assert went["stop-slice"].startswith("done: "), went
+    outcomes = await small_scene.done(directory)
+    assert outcomes[bad] == f"failed: on end: {bad} failed: it ended with 7: no room"
+    assert outcomes["stop-slice"].startswith("done: "), outcomes
     assert (await small_scene.operator.slices.get("local")).state == "STOPPED"
     assert status_of(directory).state is RunState.FAILED
 
@@ -218,25 +218,25 @@ async def test_a_failed_action_is_told_and_keeps_no_other_from_being_done(small_
 async def test_a_slice_on_which_another_run_is_alive_is_left_alone(scene: Scene, tmp_path: Path) -> None:
     wait = f"command:while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"
     first = await scene.launched("true", on_end=(wait, "delete-slice"))
-    await until(lambda: status_of(first).state.is_over, "the first is over", ENOUGH)
+    await until(lambda: status_of(first).state.is_over, "the first run is over", DEADLINE_S)
     second = await scene.launched("sleep", "1000")
-    await until(lambda: status_of(second).state is RunState.RUNNING, "the second runs", ENOUGH)
+    await until(lambda: status_of(second).state is RunState.RUNNING, "the second run is running", DEADLINE_S)
     (tmp_path / "go").touch()
-    went = await scene.done(first)
-    assert went["delete-slice"] == f"refused: on end: delete-slice is not done: {second.id} is alive there"
+    outcomes = await scene.done(first)
+    assert outcomes["delete-slice"] == f"refused: on end: delete-slice is not done: {second.id} is alive there"
     assert await scene.names() == ["local"]
     assert [answer.confirmed async for answer in scene.operator.runs.stop(second, 0.5)] == [True, True]
 
 
 async def running_with(scene: Scene, tmp_path: Path, *on_end: str) -> RunDirectory:
-    """A run that goes on until `tmp_path` holds `end`."""
+    """Launch a run that goes on until the file `end` exists in `tmp_path`."""
     directory = await scene.launched("sh", "-c", f"until [ -e {tmp_path}/end ]; do sleep 0.1; done", on_end=on_end)
-    await until(lambda: status_of(directory).state is RunState.RUNNING, "it runs", ENOUGH)
+    await until(lambda: status_of(directory).state is RunState.RUNNING, "the run is running", DEADLINE_S)
     return directory
 
 
 def copied(directory: RunDirectory, home: Path) -> RunDirectory:
-    """The directory as `cp -r` or a backup leaves it in another home."""
+    """Copy the directory into another home, as `cp -r` or a backup does."""
     home.mkdir()
     shutil.copytree(directory.path, home / directory.id)
     return RunDirectory.open(home / directory.id)
@@ -247,7 +247,7 @@ async def no_report(_directory: RunDirectory, _folder: str) -> list[str]:
 
 
 async def acted(scene: Scene, copy: RunDirectory) -> list[str]:
-    """What a keeper of the copy tells once the run has ended."""
+    """Run the pending actions as a keeper of the copy does after the end; return their notes."""
     copy.append_event("state", state="succeeded", cause=None)
     async with Fleet(copy.run.workers, await scene.operator.connections.access()) as fleet:
         await run_pending_actions(copy, fleet, no_report)
@@ -256,7 +256,7 @@ async def acted(scene: Scene, copy: RunDirectory) -> list[str]:
 
 
 @pytest.mark.parametrize("when", ["before the end", "after the end"])
-async def test_what_was_done_is_not_done_again_by_a_copy_of_the_directory(
+async def test_a_copy_of_the_directory_does_not_repeat_an_action(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     monkeypatch.setattr(on_end_claim, "COPY_DELAY_S", 0.0)
@@ -268,8 +268,8 @@ async def test_what_was_done_is_not_done_again_by_a_copy_of_the_directory(
         shutil.rmtree(tmp_path / "elsewhere")
         copy = copied(directory, tmp_path / "elsewhere")
         events = copy.path / "events.jsonl"
-        kept = [line for line in events.read_bytes().splitlines(keepends=True) if b"on_end" not in line]
-        events.write_bytes(b"".join(kept))
+        remaining = [line for line in events.read_bytes().splitlines(keepends=True) if b"on_end" not in line]
+        events.write_bytes(b"".join(remaining))
     texts = await acted(scene, copy)
     assert [text.partition(" is not done: ")[2] for text in texts] == [
         "another copy of this run's directory does it, or has done it"
@@ -278,7 +278,7 @@ async def test_what_was_done_is_not_done_again_by_a_copy_of_the_directory(
     assert pending_actions(copy) == []
 
 
-async def test_a_directory_from_a_backup_does_what_was_asked_for_while_nobody_has_done_it(
+async def test_a_directory_from_a_backup_does_actions_that_are_not_done_yet(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_end_claim, "COPY_DELAY_S", 0.0)
@@ -295,7 +295,7 @@ async def test_a_directory_from_a_backup_does_what_was_asked_for_while_nobody_ha
     assert (tmp_path / "did").read_text() == "done\n"
 
 
-async def test_a_copy_does_nothing_once_the_machines_are_gone_that_would_know(
+async def test_a_copy_does_nothing_once_the_workers_that_record_its_actions_are_gone(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_end_claim, "COPY_DELAY_S", 0.0)
@@ -310,36 +310,38 @@ async def test_a_copy_does_nothing_once_the_machines_are_gone_that_would_know(
     assert (tmp_path / "did").read_text() == "done\n"
 
 
-async def test_a_command_whose_keeper_was_killed_is_not_begun_again(scene: Scene, tmp_path: Path) -> None:
+async def test_a_command_whose_keeper_was_killed_is_not_started_again(scene: Scene, tmp_path: Path) -> None:
     action = f"command:echo begun >>{tmp_path}/did; exec sleep 1000"
     directory = await scene.launched("true", on_end=(action, "report"))
-    await until((tmp_path / "did").exists, "the command runs", ENOUGH)
+    await until((tmp_path / "did").exists, "the command runs", DEADLINE_S)
     os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
-    await until(lambda: not directory.keeper_status().alive, "nobody keeps it", ENOUGH)
+    await until(lambda: not directory.keeper_status().alive, "its keeper has been killed", DEADLINE_S)
     assert await scene.operator.runs.ensure_keeper(directory)
-    went = await scene.done(directory)
-    assert went[action].endswith("it was started and its keeper ended meanwhile, so it may have been done")
-    assert went["report"].startswith("done: ")
+    outcomes = await scene.done(directory)
+    assert outcomes[action].endswith("it was started and its keeper ended meanwhile, so it may have been done")
+    assert outcomes["report"].startswith("done: ")
     assert (tmp_path / "did").read_text() == "begun\n"
 
 
-async def test_what_this_machine_does_not_let_be_done_is_told_too(small_scene: Scene, tmp_path: Path) -> None:
+async def test_an_action_that_this_machine_cannot_do_is_recorded_as_failed(
+    small_scene: Scene, tmp_path: Path
+) -> None:
     directory = await running_with(small_scene, tmp_path, "command:true", "stop-slice")
     (directory.path / "on-end.log").mkdir()
     (tmp_path / "end").touch()
-    went = await small_scene.done(directory)
-    assert went["command:true"] == "failed: on end: command:true failed: Is a directory"
-    assert went["stop-slice"].startswith("done: ")
+    outcomes = await small_scene.done(directory)
+    assert outcomes["command:true"] == "failed: on end: command:true failed: Is a directory"
+    assert outcomes["stop-slice"].startswith("done: ")
 
 
-async def test_a_reader_starts_no_keeper_and_read_only_settings_keep_one_from_what_costs(
+async def test_read_only_mode_starts_no_keeper_and_lets_a_keeper_stop_no_slice(
     small_scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = await small_scene.launched("true", on_end=("stop-slice",))
     events = directory.path / "events.jsonl"
     await small_scene.done(directory)
-    kept = [line for line in events.read_bytes().splitlines(keepends=True) if b"on_end" not in line]
-    events.write_bytes(b"".join(kept))
+    remaining = [line for line in events.read_bytes().splitlines(keepends=True) if b"on_end" not in line]
+    events.write_bytes(b"".join(remaining))
     async for _ in small_scene.operator.slices.change(await small_scene.operator.slices.get("local"), "start"):
         pass
     reader = Operator(load({"profile": "local", "read_only": True}))
@@ -347,6 +349,6 @@ async def test_a_reader_starts_no_keeper_and_read_only_settings_keep_one_from_wh
     await reader.close()
     monkeypatch.setenv("TPU_TUI_READ_ONLY", "1")
     assert await small_scene.operator.runs.ensure_keeper(directory)
-    went: dict[str, Any] = await small_scene.done(directory)
-    assert went["stop-slice"] == "refused: on end: stop-slice is not done: refused by --read-only"
+    outcomes: dict[str, Any] = await small_scene.done(directory)
+    assert outcomes["stop-slice"] == "refused: on end: stop-slice is not done: refused by --read-only"
     assert (await small_scene.operator.slices.get("local")).state == "READY"

@@ -1,4 +1,4 @@
-"""Whole runs over real OpenSSH servers whose PATH holds nothing but coreutils, util-linux and sh."""
+"""Complete runs over real OpenSSH servers with only coreutils, util-linux and sh on their PATH."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PYTHON = sys.executable
 
 
 @pytest.mark.py310
-def test_a_run_goes_its_whole_way(pod: Pod) -> None:
+def test_a_run_passes_every_phase_and_is_mirrored_exactly(pod: Pod) -> None:
     junk = pod.home.parent / "junk"
     junk.write_bytes(bytes(range(256)) * 400 + os.urandom(5000))
     directory = pod.launch("sh", "-c", f'cat {junk}; printf "worker %s" "$TPU_TUI_WORKER"')
@@ -64,13 +64,13 @@ def test_no_secret_is_written_or_shown_anywhere(pod: Pod) -> None:
     assert SECRET not in dry_run(pod.spec("true"))
     pod.stop(directory)
     over(directory)
-    unattended(directory)  # its keeper tidies up at its end
+    unattended(directory)  # a keeper cleans up when it ends
     for path in directory.path.iterdir():
         assert SECRET.encode() not in path.read_bytes(), path
     assert SECRET not in (pod.remote(directory, 0) / "run.json").read_text()
 
 
-def test_the_job_gets_what_no_record_shows(pod: Pod) -> None:
+def test_the_job_gets_secrets_that_no_record_shows(pod: Pod) -> None:
     place = f"redis://me:{SECRET}@h/0"
     spec = pod.spec("sh", "-c", 'echo "$1 $PLACE $PLAIN"', "x", place, env_by_name=("PLAIN",))
     spec = replace(spec, env={"PLACE": place, "PLAIN": SECRET})
@@ -78,7 +78,7 @@ def test_the_job_gets_what_no_record_shows(pod: Pod) -> None:
     assert f"redis://{MASK}@h/0" in text
     assert SECRET not in text
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     start_keeper(directory, spec)
     assert over(directory).state is RunState.SUCCEEDED
     assert [directory.log_path(index).read_text() for index in range(3)] == [f"{place} {place} {SECRET}\n"] * 3
@@ -121,7 +121,7 @@ def test_a_stop_is_confirmed_by_every_worker_by_name(pod: Pod) -> None:
     assert pod.mirrors_are_exact(directory)
 
 
-def test_a_stop_works_without_a_keeper_and_says_whom_it_could_not_reach(pod: Pod) -> None:
+def test_a_stop_works_without_a_keeper_and_names_unreachable_workers(pod: Pod) -> None:
     directory = pod.running("sleep", "1000")
     os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     unattended(directory)
@@ -158,7 +158,7 @@ for i in range(400):
 """
 
 
-def test_a_keeper_killed_in_the_middle_is_replaced_and_the_mirror_goes_on_exactly(pod: Pod) -> None:
+def test_a_keeper_killed_during_a_run_is_replaced_and_the_mirror_continues_exactly(pod: Pod) -> None:
     directory = pod.running(PYTHON, "-c", COUNTING)
     for _ in range(3):
         size = directory.log_path(0).stat().st_size if directory.log_path(0).exists() else 0
@@ -177,7 +177,7 @@ def test_a_keeper_killed_in_the_middle_is_replaced_and_the_mirror_goes_on_exactl
 
 
 @pytest.mark.py310
-def test_cut_connections_are_told_and_lose_no_byte(pod: Pod) -> None:
+def test_cut_connections_are_recorded_and_lose_no_byte(pod: Pod) -> None:
     directory = pod.running(PYTHON, "-c", COUNTING)
     for _ in range(3):
         size = directory.log_path(1).stat().st_size if directory.log_path(1).exists() else 0
@@ -190,7 +190,7 @@ def test_cut_connections_are_told_and_lose_no_byte(pod: Pod) -> None:
     assert links[-1] == "restored"
 
 
-def test_a_keeper_told_to_end_leaves_the_run_alone(pod: Pod) -> None:
+def test_a_keeper_that_is_terminated_leaves_the_run_alone(pod: Pod) -> None:
     directory = pod.running("sleep", "1000")
     os.kill(directory.keeper_status().pid or 0, signal.SIGTERM)
     unattended(directory)
@@ -216,7 +216,7 @@ def test_a_keeper_outlives_the_process_and_the_session_that_started_it(pod: Pod)
 
 
 def test_a_keeper_killed_while_it_launches_leaves_all_or_none(pod: Pod) -> None:
-    """A run of which only some workers were confirmed is ended and reported by the next keeper."""
+    """The next keeper ends and reports a run of which only some workers were confirmed."""
     for wanted in ("connect", "prepare", "barrier", "start", "confirm"):
         directory = pod.launch("sleep", "1000")
         until(lambda name=wanted, run=directory: any(event.get("phase") == name for event in run.events()[0]))
@@ -235,12 +235,12 @@ def test_a_keeper_killed_while_it_launches_leaves_all_or_none(pod: Pod) -> None:
 
 
 async def found_on(pod: Pod, directory: RunDirectory) -> set[RemoteState]:
-    """What the workers say of a run, once each has decided."""
+    """Return the states that the workers report for a run, once each has decided."""
     async with Fleet(directory.run.workers, pod.access) as fleet:
         return set((await query_states(directory.run, fleet)).values())
 
 
-def test_a_launch_that_was_cut_off_with_one_worker_unconfirmed_is_ended_everywhere_and_told(pod: Pod) -> None:
+def test_a_launch_interrupted_with_one_worker_unconfirmed_is_ended_on_all_workers_and_reported(pod: Pod) -> None:
     directory = pod.running("sleep", "1000")
     os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     unattended(directory)
@@ -296,7 +296,7 @@ def test_synced_code_is_where_the_job_starts(pod: Pod, tmp_path: Path) -> None:
     spec = pod.spec("./job")
     spec = LaunchSpec(spec.run, spec.env, spec.access, sync=code)
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    pod.kept.append(directory)
+    pod.launched.append(directory)
     start_keeper(directory, spec)
     status = over(directory)
     assert status.state is RunState.SUCCEEDED, status.cause
@@ -314,12 +314,14 @@ def test_a_stop_during_the_launch_ends_it(pod: Pod) -> None:
     assert not any(tagged(tag) for tag in pod.tags(directory))
 
 
-async def test_a_launch_that_fails_because_of_a_stop_was_stopped(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_launch_that_fails_because_of_a_stop_counts_as_stopped(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stop_requests, "STOP_POLL_INTERVAL_S", 60.0)
     (pod.workers[1].home / ".profile").write_text("sleep 1\n")
     spec = pod.spec("sleep", "1000")
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    async with Fleet(pod.nouns, pod.access) as fleet:
+    async with Fleet(pod.launch_workers, pod.access) as fleet:
         starting = AttemptStarter(
             directory, fleet, spec.keeper_timeouts, Leadership(spec.run, fleet), spec=spec, attempt=0
         )
@@ -332,7 +334,7 @@ async def test_a_launch_that_fails_because_of_a_stop_was_stopped(pod: Pod, monke
 
 
 class _CutGang(Gang):
-    """A launch one of whose sessions ends between its checks and what comes after them."""
+    """A launch in which the session of worker 1 ends right after its checks."""
 
     async def _look(self) -> None:
         await super()._look()
@@ -344,14 +346,14 @@ class _CutGang(Gang):
 async def test_a_launch_whose_session_ended_after_its_checks_opens_another(pod: Pod) -> None:
     spec = replace(pod.spec("sleep", "1000"), look=Preflight())
     directory = RunDirectory.create(pod.home / "runs", spec.run)
-    async with Fleet(pod.nouns, pod.access) as fleet:
+    async with Fleet(pod.launch_workers, pod.access) as fleet:
         gang = _CutGang(directory, spec, fleet)
         await gang.run()
         assert set((await query_states(spec.run, fleet)).values()) == {RemoteState.RUNNING}
         await asyncio.gather(*(front.close(0.1) for front in gang.fronts.values()))
 
 
-def test_what_could_not_run_is_refused_before_there_is_a_keeper(pod: Pod) -> None:
+def test_a_job_that_cannot_run_is_refused_before_there_is_a_keeper(pod: Pod) -> None:
     with pytest.raises(UsageError, match="128"):
         check_spec(pod.spec("x" * 200_000))
     with pytest.raises(UsageError, match="policy"):
@@ -367,7 +369,7 @@ def test_a_launch_whose_keeper_does_not_start_has_failed_and_says_why(pod: Pod) 
     assert status_of(directory).state is RunState.FAILED
 
 
-def test_a_spec_travels_as_json(pod: Pod) -> None:
+def test_a_launch_spec_can_be_sent_as_json(pod: Pod) -> None:
     spec = pod.spec("a", "b c")
     again = LaunchSpec.from_json(json.loads(json.dumps(spec.to_json())))
     assert (again.env, again.access, again.run.job.argv) == (spec.env, spec.access, spec.run.job.argv)

@@ -1,4 +1,4 @@
-"""Thousands of old runs: what is read of each, and that nothing is missed by reading little."""
+"""Lists of thousands of old runs: little of each is read, and no change is missed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def ended(home: Path, number: int = 0, state: str = "succeeded") -> RunDirectory:
-    """A run as its keeper leaves it."""
+    """Create a finished run as its keeper leaves it."""
     directory = RunDirectory.create(home, replace(RUN, id=f"pod-20261121-101500-{number:04x}"))
     directory.append_event("state", state="preparing", cause=None)
     for phase in PHASES:
@@ -76,7 +76,7 @@ EVENTS: list[Callable[[RunDirectory, int], object]] = [
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_is_read_quickly_is_what_every_single_event_comes_to(home: Path, seed: int) -> None:
+def test_the_quick_status_equals_the_status_from_every_single_event(home: Path, seed: int) -> None:
     rng = random.Random(seed)
     directory = RunDirectory.create(home, RUN)
     for _ in range(rng.randrange(60)):
@@ -89,7 +89,7 @@ def test_what_is_read_quickly_is_what_every_single_event_comes_to(home: Path, se
     assert all_of(summary_status(RunDirectory.open(directory.path))) == whole
 
 
-def test_of_an_ended_run_the_workers_are_read_only_when_somebody_asks(home: Path) -> None:
+def test_the_workers_of_an_ended_run_are_read_only_on_demand(home: Path) -> None:
     outline = summary_status(ended(home))
     assert (outline.state, outline.cause) == (RunState.SUCCEEDED, "it is so")
     assert isinstance(outline.parts, RunDirectory)
@@ -99,7 +99,7 @@ def test_of_an_ended_run_the_workers_are_read_only_when_somebody_asks(home: Path
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The files that are read from now on."""
+    """Return a list that collects the paths of files read from now on."""
     from tui.runs.record import run_directory
 
     seen: list[str] = []
@@ -108,7 +108,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_nothing_is_read_again_of_runs_that_did_not_change(home: Path, read: list[str]) -> None:
+def test_runs_that_did_not_change_are_not_read_again(home: Path, read: list[str]) -> None:
     for number in range(5):
         ended(home, number)
     overview = RunListing(home)
@@ -120,7 +120,7 @@ def test_nothing_is_read_again_of_runs_that_did_not_change(home: Path, read: lis
     assert all(one is other for one, other in zip(first, second, strict=True))
 
 
-def test_what_was_written_since_is_seen_and_nothing_else_is_read(home: Path, read: list[str]) -> None:
+def test_only_runs_written_since_the_last_listing_are_read_again(home: Path, read: list[str]) -> None:
     changed, *_ = (ended(home, number, state="lost") for number in range(5))
     overview = RunListing(home)
     overview.read_statuses()
@@ -132,7 +132,7 @@ def test_what_was_written_since_is_seen_and_nothing_else_is_read(home: Path, rea
     assert {Path(path).parent for path in read} == {changed.path}
 
 
-def test_runs_that_come_go_or_are_amended_are_seen(home: Path) -> None:
+def test_new_deleted_and_updated_runs_are_noticed(home: Path) -> None:
     first, second = ended(home, 1), ended(home, 2)
     overview = RunListing(home)
     assert [status.run.id for status in overview.read_statuses()] == [second.id, first.id]
@@ -144,7 +144,7 @@ def test_runs_that_come_go_or_are_amended_are_seen(home: Path) -> None:
     assert overview.directory(first.id).run.code_hash == "abc"
 
 
-def test_a_keeper_of_an_ended_run_is_seen_to_come_and_to_go(home: Path) -> None:
+def test_a_keeper_of_an_ended_run_is_noticed_when_it_starts_and_when_it_ends(home: Path) -> None:
     directory = ended(home)
     overview = RunListing(home)
     assert not overview.read_statuses()[0].attended.alive
@@ -158,7 +158,7 @@ def test_a_keeper_of_an_ended_run_is_seen_to_come_and_to_go(home: Path) -> None:
     assert socket.gethostname() in claim_file.read_text()
 
 
-def test_a_record_that_cannot_be_read_is_told_at_every_look(home: Path) -> None:
+def test_a_record_that_cannot_be_read_is_reported_by_every_listing(home: Path) -> None:
     directory = ended(home)
     overview = RunListing(home)
     overview.read_statuses()
@@ -171,7 +171,7 @@ def test_a_record_that_cannot_be_read_is_told_at_every_look(home: Path) -> None:
 
 @contextlib.contextmanager
 def as_nobody(home: Path) -> Iterator[None]:
-    """As somebody who is not root, whom no file's mode stops, and who may look into the home."""
+    """Act as the user `nobody`, who may enter the home and, unlike root, is bound by file modes."""
     above = [home, *home.parents]
     modes = {path: path.stat().st_mode for path in above if path.owner() == home.owner()}
     user = os.geteuid()
@@ -188,24 +188,24 @@ def as_nobody(home: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("closed", ["", "run.json", "events.jsonl"])
-def test_a_run_that_only_its_owner_may_read_is_told_and_hides_no_other(home: Path, closed: str) -> None:
-    theirs, *ours = (ended(home, number) for number in range(3))
+def test_a_run_that_only_its_owner_may_read_is_reported_and_hides_no_other(home: Path, closed: str) -> None:
+    private, *readable = (ended(home, number) for number in range(3))
     (home / "lost+found").mkdir()
-    for directory in ours:
+    for directory in readable:
         directory.path.chmod(0o755)
         for path in directory.path.iterdir():
             path.chmod(0o644)
-    for path in (theirs.path, *theirs.path.iterdir(), home / "lost+found"):
+    for path in (private.path, *private.path.iterdir(), home / "lost+found"):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    for path in (theirs.path / closed, home / "lost+found"):
+    for path in (private.path / closed, home / "lost+found"):
         path.chmod(0)
     problems: list[NoRecordError] = []
     with as_nobody(home):
         statuses = RunListing(home).read_statuses(problems)
         with pytest.raises(NoRecordError if closed != "events.jsonl" else PermissionError):
-            status_of(resolve(home, theirs.id))
-    assert [status.run.id for status in statuses] == [directory.id for directory in reversed(ours)]
-    assert [problem.id for problem in problems] == [theirs.id]
+            status_of(resolve(home, private.id))
+    assert [status.run.id for status in statuses] == [directory.id for directory in reversed(readable)]
+    assert [problem.id for problem in problems] == [private.id]
     assert "Permission denied" in problems[0].why
 
 

@@ -1,4 +1,4 @@
-"""A running keeper finishes its work although tpu-tui was replaced or removed on disk meanwhile."""
+"""A running keeper that finishes its work after tpu-tui was replaced or removed on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several do to one run at the same moment, from one machine or from two, and what is said of it then."""
+"""Several processes that act on one run at the same time, from one machine or from two."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def keeper_of(directory: RunDirectory) -> int:
 
 
 def end_jobs(pod: Pod, directory: RunDirectory) -> None:
-    """Let the jobs end by themselves, to the last word of their records."""
+    """Let the jobs end by themselves, and wait until every worker has recorded the exit."""
     for worker in pod.workers:
         (worker.home / "end").touch()
     until(lambda: all((pod.remote(directory, index) / "status").exists() for index in range(3)))
 
 
 @needs_pod
-def test_a_launch_that_a_stop_elsewhere_keeps_from_starting_was_stopped_and_is_not_tried_again(pod: Pod) -> None:
+def test_a_launch_prevented_by_a_stop_from_another_machine_counts_as_stopped_and_is_not_retried(pod: Pod) -> None:
     spec = pod.spec("sleep", "1000", restarts=3)
     directory = RunDirectory.create(pod.home / "runs", spec.run)
     mark = pod.remote(directory, 1).parent / "stopped-1"
@@ -53,7 +53,7 @@ def test_a_launch_that_a_stop_elsewhere_keeps_from_starting_was_stopped_and_is_n
     mark.touch()
 
     async def launch() -> None:
-        async with Fleet(pod.nouns, pod.access) as fleet:
+        async with Fleet(pod.launch_workers, pod.access) as fleet:
             starting = AttemptStarter(
                 directory, fleet, spec.keeper_timeouts, Leadership(spec.run, fleet), spec=spec, attempt=0
             )
@@ -69,31 +69,31 @@ def test_a_launch_that_a_stop_elsewhere_keeps_from_starting_was_stopped_and_is_n
 @needs_pod
 def test_an_attempt_that_another_keeper_has_launched_is_followed(pod: Pod, tmp_path: Path) -> None:
     script = '[ "$TPU_TUI_ATTEMPT" = 1 ] || exit 3; exec sleep 1000'
-    theirs = pod.launch("sh", "-c", script, restarts=1)
-    until(lambda: (status_of(theirs).attempt, status_of(theirs).state) == (1, RunState.RUNNING))
-    mine = RunDirectory.create(tmp_path / "runs", theirs.run)
+    other = pod.launch("sh", "-c", script, restarts=1)
+    until(lambda: (status_of(other).attempt, status_of(other).state) == (1, RunState.RUNNING))
+    own = RunDirectory.create(tmp_path / "runs", other.run)
 
     async def launch() -> None:
-        async with Fleet(pod.nouns, pod.access) as fleet:
-            starting = AttemptStarter(mine, fleet, pod.timeouts, Leadership(mine.run, fleet), spec=None, attempt=1)
+        async with Fleet(pod.launch_workers, pod.access) as fleet:
+            starting = AttemptStarter(own, fleet, pod.timeouts, Leadership(own.run, fleet), spec=None, attempt=1)
             assert await starting.launch() is None
 
     asyncio.run(launch())
-    assert status_of(mine).state is RunState.RUNNING
-    assert status_of(theirs).state is RunState.RUNNING
+    assert status_of(own).state is RunState.RUNNING
+    assert status_of(other).state is RunState.RUNNING
 
 
 @needs_pod
-@pytest.mark.parametrize("kept", [False, True], ids=["unattended", "attended"])
-def test_a_stop_that_comes_after_the_end_leaves_it_as_it_ended(pod: Pod, kept: bool) -> None:
+@pytest.mark.parametrize("attended", [False, True], ids=["unattended", "attended"])
+def test_a_stop_after_the_end_does_not_change_how_the_run_ended(pod: Pod, attended: bool) -> None:
     directory = pod.running("sh", "-c", UNTIL_END)
     keeper = keeper_of(directory)
-    os.kill(keeper, signal.SIGSTOP if kept else signal.SIGKILL)
-    if not kept:
+    os.kill(keeper, signal.SIGSTOP if attended else signal.SIGKILL)
+    if not attended:
         unattended(directory)
     end_jobs(pod, directory)
     assert [answer.confirmed for answer in pod.stop(directory)] == [True] * 3
-    if kept:
+    if attended:
         os.kill(keeper, signal.SIGCONT)
         over(directory)
     assert (status_of(directory).state, status_of(directory).exit_codes) == (RunState.SUCCEEDED, (0, 0, 0))
@@ -102,20 +102,20 @@ def test_a_stop_that_comes_after_the_end_leaves_it_as_it_ended(pod: Pod, kept: b
 
 
 @needs_pod
-def test_a_keeper_whose_directory_is_renamed_while_it_launches_ends_without_a_fault(pod: Pod) -> None:
+def test_a_keeper_whose_directory_is_renamed_while_it_launches_ends_without_an_error(pod: Pod) -> None:
     (pod.workers[2].home / ".profile").write_text("sleep 1\n")
     directory = pod.launch("sleep", "1000")
     until(lambda: any(event.get("phase") == "prepare" for event in directory.events()[0]))
     directory.path.rename(directory.path.with_name("renamed"))
     renamed = RunDirectory.open(directory.path.with_name("renamed"))
-    pod.kept.append(renamed)
+    pod.launched.append(renamed)
     unattended(renamed)
     assert "Traceback" not in (renamed.path / "keeper.log").read_text()
     assert not any("fault" in note for note in status_of(renamed).notes)
 
 
-def test_a_run_that_only_its_workers_told_of_still_needs_a_keeper(tmp_path: Path) -> None:
-    run = Run(make_run_id("told"), "pod", JobOptions(("true",)), (Worker(0),))
+def test_a_run_known_only_from_its_workers_still_needs_a_keeper(tmp_path: Path) -> None:
+    run = Run(make_run_id("found"), "pod", JobOptions(("true",)), (Worker(0),))
     directory = RunDirectory.create(tmp_path, run)
     directory.append_event(WORKER_REPORT, attempt=0, ended=[{"worker": 0, "exit_code": None, "recorded": False}])
     assert status_of(directory).state.is_over
@@ -133,15 +133,15 @@ def test_a_run_that_was_stopped_while_another_machine_launched_it_still_needs_a_
     assert is_complete(directory)
 
 
-def test_a_run_whose_directory_was_renamed_is_not_made_a_second_time(tmp_path: Path) -> None:
+def test_a_run_whose_directory_was_renamed_is_not_imported_a_second_time(tmp_path: Path) -> None:
     found = FoundRun(Run(make_run_id("found"), "pod", JobOptions(("true",)), (Worker(0),)), {0: RemoteState.RUNNING})
-    import_run(found, tmp_path).path.rename(tmp_path / "mine")
-    assert import_run(found, tmp_path).path == tmp_path / "mine"
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    import_run(found, tmp_path).path.rename(tmp_path / "own")
+    assert import_run(found, tmp_path).path == tmp_path / "own"
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
 
 @needs_pod
-def test_a_run_that_is_deleted_on_its_workers_before_its_end_is_known_here_has_not_failed(pod: Pod) -> None:
+def test_a_run_deleted_on_its_workers_before_its_end_is_known_here_is_lost_and_not_failed(pod: Pod) -> None:
     directory = pod.running("sh", "-c", UNTIL_END)
     os.kill(keeper_of(directory), signal.SIGKILL)
     unattended(directory)

@@ -1,4 +1,4 @@
-"""How long a worker may stay out of reach, by what is known of the others."""
+"""How long an unreachable worker is waited for, depending on the state of the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOON = 60.0
 
 
 def with_the_first_of_two_lost(timeouts: KeeperTimeouts = PATIENCE) -> Reachability:
-    """Two workers were reached, and then the first was lost."""
+    """Return the reachability of two workers of which the first was lost."""
     reachability = Reachability(timeouts)
     reachability.mark_reachable(0)
     reachability.mark_reachable(1)
@@ -53,13 +53,13 @@ async def test_workers_lost_together_are_waited_for_longer_than_one_lost_alone()
     assert alone.patience_for(0) == PATIENCE.gone_after
 
 
-async def test_a_run_that_was_over_is_not_waited_for_long() -> None:
+async def test_workers_of_a_run_that_was_over_are_not_waited_for_long() -> None:
     reachability = with_the_first_of_two_lost()
     reachability.limit_s = 5.0
     assert reachability.patience_for(0) == 5.0
 
 
-async def test_a_pause_ends_as_soon_as_patience_does_and_is_followed_by_one_more_try() -> None:
+async def test_a_pause_ends_as_soon_as_the_patience_is_used_up_and_one_more_attempt_follows() -> None:
     reachability = with_the_first_of_two_lost(KeeperTimeouts(lost_after=0.2, gone_after=0.2))
     pausing = asyncio.ensure_future(reachability.wait_before_retry(0, 10_000))
     await asyncio.sleep(0)
@@ -69,7 +69,7 @@ async def test_a_pause_ends_as_soon_as_patience_does_and_is_followed_by_one_more
     assert await reachability.wait_before_retry(0, 10_000) is False
 
 
-async def test_a_worker_that_comes_back_sends_the_others_to_try_at_once() -> None:
+async def test_a_worker_that_comes_back_makes_the_others_retry_at_once() -> None:
     reachability = Reachability(PATIENCE)
     for worker in (0, 1, 2):
         reachability.mark_reachable(worker)
@@ -80,7 +80,7 @@ async def test_a_worker_that_comes_back_sends_the_others_to_try_at_once() -> Non
     assert await asyncio.wait_for(asyncio.gather(*pausing), SOON) == [True, True]
 
 
-async def test_a_slice_known_to_be_gone_ends_all_patience_until_it_is_not() -> None:
+async def test_no_worker_is_waited_for_while_the_slice_is_known_to_be_gone() -> None:
     reachability = with_the_first_of_two_lost()
     pausing = asyncio.ensure_future(reachability.wait_before_retry(0, 10_000))
     await asyncio.sleep(0)
@@ -91,7 +91,7 @@ async def test_a_slice_known_to_be_gone_ends_all_patience_until_it_is_not() -> N
     assert reachability.patience_for(0) == math.inf
 
 
-async def test_whom_to_blame_first_is_who_was_lost_first() -> None:
+async def test_unreachable_workers_are_listed_in_the_order_of_their_loss() -> None:
     reachability = Reachability(PATIENCE)
     for worker in (2, 0, 1):
         assert reachability.mark_unreachable(worker)

@@ -65,7 +65,7 @@ class TestRunReader:
         reader = drained(RunReader(directory))
         assert len(reader.snapshot(now=1000.0)) == 1
 
-    def test_when_the_run_is_over_reads_what_no_arrival_told(self, directory: RunDirectory) -> None:
+    def test_when_the_run_is_over_reads_bytes_without_an_arrival(self, directory: RunDirectory) -> None:
         write(directory, 0, training(core=0) + "\n")
         write(directory, 0, training(core=1), is_recorded=False)
         directory.append_event("state", state="failed")
@@ -82,7 +82,7 @@ class TestRunReader:
             assert reader.demux.state.bytes <= polls * 10_000
         assert reader.demux.state.bytes == len(data)
 
-    def test_a_worker_whose_process_ended_is_said_so(self, directory: RunDirectory) -> None:
+    def test_cores_of_a_worker_whose_process_ended_are_marked_as_ended(self, directory: RunDirectory) -> None:
         write(directory, 0, training(core=0) + "\n")
         write(directory, 1, training(core=1) + "\n")
         directory.append_event("state", state="running")
@@ -90,7 +90,7 @@ class TestRunReader:
         rows = drained(RunReader(directory)).snapshot(now=1001.0).rows()
         assert [row.state for row in rows] == ["training", "ended"]
 
-    def test_a_late_reader_sees_the_same_as_one_that_was_there(self, directory: RunDirectory) -> None:
+    def test_a_late_reader_sees_the_same_as_a_live_one(self, directory: RunDirectory) -> None:
         live = RunReader(directory)
         for turn in range(40):
             for worker in range(3):
@@ -108,7 +108,7 @@ class TestRunReader:
         snapshot = drained(RunReader(directory)).snapshot(now=1000.0)
         assert (snapshot.samples, snapshot.rows()[0].step) == (4, 60)
 
-    def test_the_first_core_of_a_restart_is_no_straggler_behind_what_was_before(
+    def test_the_first_core_of_a_restart_is_not_compared_with_the_attempt_before(
         self, directory: RunDirectory
     ) -> None:
         for step in range(0, 100, 10):
@@ -125,7 +125,7 @@ class TestRunReader:
         rows = drained(reader).snapshot(now=1201.0).rows()
         assert [(row.state, row.lag) for row in rows] == [("training", 0), ("training", 10), ("training", 0)]
 
-    def test_while_some_of_it_is_unread_nobody_is_a_straggler(self, directory: RunDirectory) -> None:
+    def test_while_part_of_the_logs_is_unread_no_core_is_a_straggler(self, directory: RunDirectory) -> None:
         for step in range(0, 1000, 10):
             write(directory, 0, training(core=0, step=step) + "\n", 1000.0 + step)
             write(directory, 1, training(core=1, step=step) + "\n", 1000.0 + step)
@@ -136,7 +136,7 @@ class TestRunReader:
                 assert reader.snapshot(now=2000.0).stragglers == ()
         assert reader.snapshot(now=2000.0).stragglers == (2,)
 
-    def test_a_line_that_a_restart_cut_off_is_not_glued_to_the_new_log(self, directory: RunDirectory) -> None:
+    def test_a_line_that_a_restart_cut_off_is_not_joined_with_the_new_log(self, directory: RunDirectory) -> None:
         write(directory, 0, training(core=0, step=70) + "\n" + training(core=0, step=80)[:40])
         directory.attempt_path(0).mkdir(parents=True)
         directory.log_path(0).rename(directory.attempt_path(0) / directory.log_path(0).name)
@@ -161,21 +161,19 @@ class TestRunReader:
             with pytest.raises(OSError, match="Bad file descriptor"):
                 os.fstat(descriptor)
 
-    def test_a_log_that_is_gone_does_not_hold_up_the_others(self, directory: RunDirectory) -> None:
+    def test_a_missing_log_does_not_delay_the_others(self, directory: RunDirectory) -> None:
         write(directory, 0, training(core=0) + "\n")
         directory.log_path(0).unlink()
         write(directory, 1, training(core=1) + "\n")
         assert [row.core for row in drained(RunReader(directory)).snapshot(now=1000.0).rows()] == [1]
 
-    def test_every_worker_of_the_run_is_there_before_it_says_anything(self, directory: RunDirectory) -> None:
+    def test_every_worker_of_the_run_is_listed_before_it_writes_anything(self, directory: RunDirectory) -> None:
         workers = RunReader(directory).snapshot(now=1000.0).workers
         assert [(worker.worker, worker.address) for worker in workers] == [
             (0, "10.0.0.1"), (1, "10.0.0.2"), (2, "10.0.0.3"),
         ]  # fmt: skip
 
-    def test_of_the_newest_lines_whole_ones_are_read_once_and_older_ones_are_skipped(
-        self, directory: RunDirectory
-    ) -> None:
+    def test_read_newest_returns_complete_lines_once_and_skips_older_ones(self, directory: RunDirectory) -> None:
         line = (training(core=0, step=10) + "\n").encode()
         write(directory, 0, line * 9 + line[:30], is_recorded=False)
         tail = MirrorTail(directory)
@@ -207,20 +205,20 @@ class TestLineReader:
         ]
         assert list(reader.poll()) == []
 
-    def test_the_last_line_without_an_end_comes_when_it_is_final(self, directory: RunDirectory) -> None:
+    def test_the_last_line_without_a_newline_is_given_when_the_log_is_final(self, directory: RunDirectory) -> None:
         write(directory, 0, "one\ntw")
         reader = LineReader(directory)
         assert [line.text for line in reader.poll()] == ["one"]
         assert [(line.text, line.offset) for line in reader.poll(final=True)] == [("tw", 4)]
         assert list(reader.poll(final=True)) == []
 
-    def test_of_some_workers_or_one_core_only(self, directory: RunDirectory) -> None:
+    def test_gives_only_lines_of_the_chosen_workers_or_core(self, directory: RunDirectory) -> None:
         write(directory, 0, f"a\n{training(core=1)}\n")
         write(directory, 2, f"b\n{training(core=11)}\n")
         assert [line.text for line in LineReader(directory, workers=[2]).poll()] == ["b", training(core=11)]
         assert [line.text for line in LineReader(directory, core=1).poll()] == [training(core=1)]
 
-    def test_every_byte_of_a_log_comes_out(self, directory: RunDirectory) -> None:
+    def test_every_byte_of_a_log_is_read(self, directory: RunDirectory) -> None:
         data = b"x" * 3_000_000 + b"\n\n\r\n\x00" + generated_log(100, 4) + b"end"
         for start in range(0, len(data), 700_001):
             write(directory, 0, data[start : start + 700_001])
@@ -232,7 +230,7 @@ class TestLineReader:
 class TestTheLastLines:
     @pytest.fixture
     def many(self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
-        """Batches that end in the middle of lines; a second attempt; a worker that said its last word early."""
+        """Write batches that end in the middle of lines, in two attempts, and a worker that stops writing early."""
         monkeypatch.setattr(line_reader, "_FIRST_BATCHES", 1)
         monkeypatch.setattr(mirror_tail, "LINE_BLOCK_BYTES", 16)
         write(directory, 2, "early\nand torn", 1000.0)
@@ -250,7 +248,7 @@ class TestTheLastLines:
 
     @pytest.mark.parametrize("workers", [None, (0,), (1, 2)])
     @pytest.mark.parametrize("core", [None, 3])
-    def test_read_from_the_end_are_those_read_from_the_beginning(
+    def test_read_from_the_end_equal_those_read_from_the_beginning(
         self, many: RunDirectory, workers: tuple[int, ...] | None, core: int | None
     ) -> None:
         every = list(LineReader(many, workers=workers, core=core).poll(final=True))
@@ -260,11 +258,13 @@ class TestTheLastLines:
             assert last_lines(many, count, workers=workers, core=core) == wanted
 
     @pytest.mark.parametrize("moment", [0.0, 1000.0, 1003.0, 1020.5, 1105.0, 5000.0])
-    def test_since_a_time_are_those_that_arrived_then(self, many: RunDirectory, moment: float) -> None:
+    def test_since_a_time_are_those_that_arrived_since_then(self, many: RunDirectory, moment: float) -> None:
         every = LineReader(many).poll(final=True)
         assert list(lines_since(many, moment)) == [line for line in every if line.time and line.time >= moment]
 
-    def test_of_a_long_run_little_is_read(self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_last_lines_of_a_long_run_are_found_by_reading_little(
+        self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         for turn in range(500):
             write(directory, turn % 3, "x" * 2000 + "\n", 1000.0 + turn)
         read: list[int] = []

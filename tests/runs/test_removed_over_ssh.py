@@ -1,4 +1,4 @@
-"""Jobs that take their directory away, or whose disk is full, seen by a keeper and by a stop over real SSH."""
+"""Keeper and stop over real SSH for jobs that remove their run directory or whose disk is full."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HERE = '"$HOME/.tpu-tui/runs/$TPU_TUI_RUN/1"'
 
 
 def on_one(pod: Pod, script: str, *words: str) -> RunDirectory:
-    """A run whose job does something on worker 1 and sleeps elsewhere."""
+    """Launch a run whose job executes a script on worker 1 and sleeps on the others."""
     return pod.running("sh", "-c", ON_ONE + script, "sh", *words)
 
 
@@ -40,7 +40,7 @@ def mirrored(directory: RunDirectory, index: int, text: bytes) -> None:
 
 
 @pytest.mark.parametrize("taken", ["log", "log log.keep", "../1", "../../../runs", "../../../../.tpu-tui"])
-def test_a_failure_is_acted_on_whatever_of_its_run_the_job_removed(pod: Pod, taken: str) -> None:
+def test_a_failure_is_acted_on_whichever_files_of_its_run_the_job_removed(pod: Pod, taken: str) -> None:
     directory = on_one(
         pod, f"cd {HERE}; echo one; sleep 0.3; rm -rf {taken}; cd /; echo two; sleep 1; echo three; exit 5"
     )
@@ -66,7 +66,7 @@ def test_a_stop_ends_a_job_that_removed_its_directory(pod: Pod, taken: str) -> N
 
 
 def orphan(pod: Pod, directory: RunDirectory) -> None:
-    """Leave of worker 1's part nothing but its job."""
+    """Kill worker 1's supervisors and remove its directory, so that only its job is left."""
     kill_supervisors(directory.run, worker=1)
     shutil.rmtree(pod.workers[1].home / ".tpu-tui")
 
@@ -82,16 +82,16 @@ def stop_one(pod: Pod, directory: RunDirectory) -> StopAnswer:
     return asyncio.run(ask())
 
 
-def kept_no_more(directory: RunDirectory) -> None:
+def kill_keeper(directory: RunDirectory) -> None:
     os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     unattended(directory)
 
 
-def test_a_stop_finds_a_job_without_directory_and_supervisor_by_the_tag_on_record(pod: Pod) -> None:
+def test_a_stop_finds_a_job_without_directory_and_supervisor_by_its_recorded_tag(pod: Pod) -> None:
     directory = on_one(pod, "exec env -i sleep 1000")
     tag = (pod.remote(directory, 1) / "tag").read_text().strip()
     until(lambda: len(tagged(tag)) == 1)
-    kept_no_more(directory)
+    kill_keeper(directory)
     orphan(pod, directory)
     assert tagged(tag)
     first, second = stop_one(pod, directory), stop_one(pod, directory)
@@ -101,10 +101,10 @@ def test_a_stop_finds_a_job_without_directory_and_supervisor_by_the_tag_on_recor
     assert not tagged(tag)
 
 
-def test_a_stop_of_what_is_known_to_have_begun_is_not_confirmed_where_its_mark_is_unknown(pod: Pod) -> None:
+def test_a_stop_of_a_job_that_was_started_is_not_confirmed_if_its_tag_is_unknown(pod: Pod) -> None:
     directory = on_one(pod, "exec env -i sleep 1000")
     tag = (pod.remote(directory, 1) / "tag").read_text().strip()
-    kept_no_more(directory)
+    kill_keeper(directory)
     orphan(pod, directory)
     events = directory.path / "events.jsonl"
     lines = [line for line in events.read_bytes().splitlines(keepends=True) if b'"tags"' not in line]
@@ -115,7 +115,7 @@ def test_a_stop_of_what_is_known_to_have_begun_is_not_confirmed_where_its_mark_i
     assert tagged(tag)
 
 
-def test_of_a_run_that_never_started_there_is_nothing_to_stop(pod: Pod) -> None:
+def test_a_run_that_never_started_has_nothing_to_stop(pod: Pod) -> None:
     directory = pod.launch("no-such-program-anywhere")
     assert over(directory).state is RunState.FAILED
     assert {answer.detail for answer in pod.stop(directory)} == {"nothing to stop: never started"}
@@ -123,7 +123,7 @@ def test_of_a_run_that_never_started_there_is_nothing_to_stop(pod: Pod) -> None:
 
 @pytest.fixture(params=["ext4", "tmpfs"])
 def small(request: pytest.FixtureRequest, pod: Pod, tmp_path: Path) -> Iterator[Path]:
-    """The disk under worker 1's runs."""
+    """Mount a small disk for the runs of worker 1."""
     with ExitStack() as stack:
         try:
             disk = stack.enter_context(mounted(request.param, tmp_path, 100))
@@ -147,7 +147,7 @@ def test_a_failure_on_a_full_disk_stops_the_gang(pod: Pod, small: Path, lines: i
     unattended(directory)
 
 
-def test_a_failure_is_acted_on_while_the_worker_cleans_up_behind_its_job(pod: Pod) -> None:
+def test_a_failure_is_acted_on_while_the_worker_cleans_up_after_its_job(pod: Pod) -> None:
     script = (
         f"cd {HERE}; setsid sh -c 'trap \"\" TERM; while :; do sleep 0.2; done' & echo 100 >{HERE}/cancel; exit 3"
     )
@@ -158,10 +158,10 @@ def test_a_failure_is_acted_on_while_the_worker_cleans_up_behind_its_job(pod: Po
     unattended(directory)
 
 
-def test_a_log_that_its_job_cut_short_is_told_as_that(pod: Pod) -> None:
+def test_a_log_that_its_job_cut_short_is_noted(pod: Pod) -> None:
     directory = on_one(pod, f"echo 123456789; sleep 1; : >{HERE}/log; echo after; exec sleep 1000")
     mirrored(directory, 1, b"123456789\nafter\n")
-    kept_no_more(directory)
+    kill_keeper(directory)
     from tui.runs.keeper.start import ensure_keeper
 
     asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))

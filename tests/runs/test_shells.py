@@ -1,4 +1,4 @@
-"""A run on real OpenSSH workers whose login shells differ, with start-up files that talk."""
+"""Runs on real OpenSSH workers with different login shells, whose start-up files print lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORDS = ("a b", "it's", '"$HOME" `id` $(id) \\', "two\nlines\n\n", "ünï", "*",
 
 @pytest.fixture(scope="module", params=list(SHELLS))
 def talkative_pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
-    """One worker whose user logs in to that shell, which prints before every command."""
+    """Start a worker whose user has this login shell, which prints lines before every command; yield its pod."""
     program = shutil.which(request.param)
     if program is None:
         pytest.skip(f"no {request.param} here: apt-get install {request.param}")
@@ -58,19 +58,19 @@ def talkative_pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
 
 
 @pytest.mark.bash
-def test_words_and_values_arrive_exactly_whatever_the_login_shell_says(talkative_pod: Pod) -> None:
+def test_words_and_values_arrive_exactly_whatever_the_login_shell_prints(talkative_pod: Pod) -> None:
     directory = talkative_pod.launch("sh", "-c", 'printf "%s\\0" "$@" "$MY_TOKEN"', "sh", *WORDS)
     status = over(directory, 90)
     assert (status.state, status.exit_codes) == (RunState.SUCCEEDED, (0,)), status.cause
     wanted = b"".join(word.encode() + b"\0" for word in (*WORDS, SECRET))
     assert directory.log_path(0).read_bytes() == wanted
     started = talkative_pod.workers[0].home / STARTED
-    assert started.read_text() == "again\n", "checks, launch and log are one login's session"
+    assert started.read_text() == "again\n", "checks, launch and log share one login session"
     unattended(directory)
 
 
 @pytest.mark.bash
-def test_a_stop_is_confirmed_whatever_the_login_shell_says(talkative_pod: Pod) -> None:
+def test_a_stop_is_confirmed_whatever_the_login_shell_prints(talkative_pod: Pod) -> None:
     directory = talkative_pod.running("sleep", "1000")
     assert [answer.confirmed for answer in talkative_pod.stop(directory)] == [True]
     assert not tagged(*talkative_pod.tags(directory))

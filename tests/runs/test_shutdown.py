@@ -1,7 +1,7 @@
-"""A VM that is shut down in order: SIGTERM, and SIGHUP right after it, to every process of its SSH sessions.
+"""A VM that shuts down: SIGTERM, and SIGHUP right after it, to every process of its SSH sessions.
 
-systemd does so to a session's scope, in which the server of the connection, the supervisor, its logger and the job
-are; what has not ended when its time is up is killed.
+systemd signals a session's scope, which holds the sshd of the connection, the supervisor, its logger and the job.
+Processes that have not ended after a time limit are killed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ trap 'for part in 1 2 3 4 5; do sleep 0.2; echo "saving part $part"; done; echo 
 echo training
 while :; do sleep 0.1; done
 """
-"""A job that says a good deal while it saves, each line a write that fails where nobody reads it."""
-SAID = b"".join(b"saving part %d\n" % part for part in range(1, 6)) + b"Saved Model Checkpoint\n"
+"""A job that prints while it saves a checkpoint; each write fails if its output has no reader any more."""
+SAVING_OUTPUT = b"".join(b"saving part %d\n" % part for part in range(1, 6)) + b"Saved Model Checkpoint\n"
 
 
 def shut_down(worker: OpensshWorker) -> None:
-    """Signal what the scopes of a worker's sessions hold, and take no connection any more."""
+    """Signal every process in the scopes of a worker's sessions, and accept no further connection."""
     assert worker.process is not None
     worker.process.send_signal(signal.SIGSTOP)
     scope = [*worker.connections(), *_marked(f"{MARK}={worker.mark}".encode())]
@@ -42,7 +42,7 @@ def shut_down(worker: OpensshWorker) -> None:
 
 
 def _marked(mark: bytes) -> list[int]:
-    """The processes that have that in their environment."""
+    """Return the processes with this variable in their environment."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -58,26 +58,26 @@ def _send(number: signal.Signals, pids: list[int]) -> None:
 
 
 @needs_sshd
-def test_what_a_job_says_and_does_when_its_vm_is_shut_down_is_on_record(pod: Pod) -> None:
+def test_the_output_and_exit_of_a_job_whose_vm_is_shut_down_are_recorded(pod: Pod) -> None:
     directory = pod.running("sh", "-c", SAVING, on_failure="leave")
     remote, mirror = pod.remote(directory, 1), directory.log_path(1)
     until(lambda: mirror.exists() and mirror.read_bytes() == b"training\n")
     shut_down(pod.workers[1])
     until(lambda: not tagged((remote / "tag").read_text().strip()))
-    assert (remote / "log").read_bytes() == b"training\n" + SAID
+    assert (remote / "log").read_bytes() == b"training\n" + SAVING_OUTPUT
     until((remote / "status").exists, 10)
     pod.workers[1].start()
     until(lambda: status_of(directory).workers[1].ended)
     part = status_of(directory).workers[1]
     assert (part.exit_code, part.signal, part.recorded) == (143, None, True)
-    assert mirror.read_bytes() == b"training\n" + SAID
+    assert mirror.read_bytes() == b"training\n" + SAVING_OUTPUT
     pod.stop(directory)
     assert over(directory).state is RunState.STOPPED
 
 
 @pytest.mark.bash
-def test_a_supervisor_that_is_told_to_end_waits_for_its_job(worker: PipeWorker) -> None:
-    """Under both shells, and the job has the defaults all the same."""
+def test_a_supervisor_that_is_terminated_waits_for_its_job(worker: PipeWorker) -> None:
+    """The job itself starts with the default signal handlers."""
     run = a_run("sh", "-c", "echo begun; kill -s HUP $$; echo never")
     held = a_run("sh", "-c", SAVING)
     worker.launch(run).through()
@@ -89,4 +89,4 @@ def test_a_supervisor_that_is_told_to_end_waits_for_its_job(worker: PipeWorker) 
         _send(number, _marked(mark))
     status = ended(worker, held)
     assert (status["exit"], status["signal"]) == ("143", "")
-    assert (worker.directory(held) / "log").read_bytes() == b"training\n" + SAID
+    assert (worker.directory(held) / "log").read_bytes() == b"training\n" + SAVING_OUTPUT

@@ -39,7 +39,7 @@ def slice_in(state: str | None, created: str = BEFORE, **fields: object) -> Slic
         ("HIDDEN", "deleted", "slices create pod"),
     ],
 )
-def test_states_after_which_nothing_answers_any_more_say_what_to_do(state: str, kind: str, remedy: str) -> None:
+def test_final_states_come_with_a_remedy(state: str, kind: str, remedy: str) -> None:
     diagnosis = diagnose(RUN, slice_in(state))
     assert (diagnosis.kind, diagnosis.is_final, diagnosis.is_cause) == (kind, True, True)
     assert f"slice pod {'is being' if kind == 'deleted' else 'was'} {kind}" in diagnosis.text
@@ -47,7 +47,7 @@ def test_states_after_which_nothing_answers_any_more_say_what_to_do(state: str, 
     assert remedy in diagnosis.remedy
 
 
-def test_the_slice_is_made_again_as_it_was_also_where_only_the_launch_knew_it() -> None:
+def test_the_remedy_recreates_the_slice_as_the_api_or_the_run_record_describes_it() -> None:
     spot = replace(RUN, accelerator_type="v3-32", versions={"runtime": "tpu-vm-pt-2.0"}, spot=True)
     again = "tpu-tui slices create pod --zone z --type v3-32 --version tpu-vm-pt-2.0 --spot makes it again"
     assert diagnose(spot, None).remedy == again
@@ -62,21 +62,21 @@ def test_the_slice_is_made_again_as_it_was_also_where_only_the_launch_knew_it() 
 @pytest.mark.parametrize(
     ("state", "kind"), [("REPAIRING", "maintenance"), ("RESTARTING", "maintenance"), ("STARTING", "changing")]
 )
-def test_states_that_pass_leave_hope(state: str, kind: str) -> None:
+def test_temporary_states_are_not_final(state: str, kind: str) -> None:
     diagnosis = diagnose(RUN, slice_in(state))
     assert (diagnosis.kind, diagnosis.is_final, diagnosis.is_cause) == (kind, False, True)
 
 
-def test_a_slice_that_is_not_there_was_deleted() -> None:
+def test_a_slice_that_does_not_exist_was_deleted() -> None:
     diagnosis = diagnose(RUN, None)
     assert (diagnosis.kind, diagnosis.is_final, diagnosis.text) == ("deleted", True, "slice pod is deleted")
 
 
-def test_a_slice_of_the_same_name_made_at_another_time_is_another_one() -> None:
+def test_a_slice_of_the_same_name_created_at_another_time_is_another_one() -> None:
     assert diagnose(RUN, slice_in("READY", AFTER)).kind == "replaced"
 
 
-def test_a_ready_slice_is_not_what_is_wrong_but_its_health_may_be() -> None:
+def test_a_ready_slice_is_not_the_cause_but_its_health_may_be() -> None:
     assert diagnose(RUN, slice_in("READY", health="HEALTHY")).kind == "ready"
     assert not diagnose(RUN, slice_in("READY")).is_cause
     sick = diagnose(RUN, slice_in("READY", health="UNHEALTHY_MAINTENANCE", health_description="host 3 is serviced"))
@@ -85,7 +85,7 @@ def test_a_ready_slice_is_not_what_is_wrong_but_its_health_may_be() -> None:
     assert diagnose(RUN, slice_in("READY", health="TIMEOUT")).kind == "unhealthy"
 
 
-def test_what_the_api_says_of_single_workers_is_told_harmlessly() -> None:
+def test_symptoms_of_single_workers_are_shown_without_control_characters() -> None:
     symptom = Symptom("OUT_OF_MEMORY", "2", "killed \x1b[31mpython\n")
     text = diagnose(RUN, slice_in("READY", symptoms=(symptom,))).text
     assert "OUT_OF_MEMORY on worker 2 killed" in text
@@ -93,6 +93,6 @@ def test_what_the_api_says_of_single_workers_is_told_harmlessly() -> None:
     assert "\n" not in text
 
 
-def test_a_state_that_nobody_has_heard_of_is_unknown() -> None:
+def test_a_state_that_is_not_documented_is_unknown() -> None:
     diagnosis = diagnose(RUN, slice_in("MELTED"))
     assert (diagnosis.kind, diagnosis.is_final, diagnosis.is_cause) == ("unknown", False, False)

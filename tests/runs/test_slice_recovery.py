@@ -1,4 +1,4 @@
-"""The run on machines that came back: new addresses and host keys, the same user name."""
+"""A run on recreated machines: they have new addresses and host keys, and the same user name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tui.runs.health.slice_recovery import _find_ready_slice
 
 
 class Monitor:
-    """The slice as the API reports it, without the user names, which the launch has looked up."""
+    """A monitor of a slice as the API reports it, without the user names, which the launch looked up."""
 
     def __init__(self, slice_: Slice) -> None:
         self.slice = slice_
@@ -40,5 +40,5 @@ async def test_new_machines_keep_the_user_name_of_os_login() -> None:
     assert run.slice_created == "2026-01-31T18:00:00Z"
 
 
-async def test_a_slice_of_another_size_is_not_the_runs() -> None:
+async def test_a_slice_of_another_size_is_not_used_for_the_run() -> None:
     assert await renewed(Worker(0, external_ip="10.9.9.0")) is None

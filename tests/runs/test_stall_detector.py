@@ -1,4 +1,4 @@
-"""Runs that are alive without progress are reported by name, and again when they continue."""
+"""Notes about workers and cores that are alive without progress, and about their recovery."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ print(sorted(name for name in sys.modules if name.startswith("tui.logs.")))
 
 
 class Watched:
-    """A run of four workers whose logs a test writes."""
+    """A run of four workers whose logs are written by a test."""
 
     def __init__(self, home: Path) -> None:
         run = Run(make_run_id("w"), "pod", JobOptions(("true",)), tuple(Worker(index) for index in range(4)))
@@ -59,7 +59,7 @@ class Watched:
         self.reachability.mark_grown(worker)
 
     def train(self, worker: int, step: int, loss: str = "2.50000") -> None:
-        """A step of the worker's two cores."""
+        """Write the lines of one step of the worker's two cores."""
         for core in (2 * worker, 2 * worker + 1):
             line = f"| Training Device=xla:0/{core} Epoch=1 Step={step} Loss={loss} Rate=9.00 GlobalRate=9.00"
             self.write(worker, f"{line} Time=02:38:57\n")
@@ -87,7 +87,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 
 async def until(condition: Callable[[], object], meanwhile: Callable[[], Any] = lambda: None) -> None:
-    """Wait for a condition, doing something over and over."""
+    """Wait for a condition, calling `meanwhile` between the checks."""
     deadline = asyncio.get_running_loop().time() + 60
     while not condition():
         assert asyncio.get_running_loop().time() < deadline
@@ -128,7 +128,7 @@ async def test_a_worker_out_of_reach_is_not_called_silent(watched: Watched) -> N
     assert {worker for event in watched.stall_events("silent") for worker in event.get("workers")} == {0, 2, 3}
 
 
-async def test_a_loss_that_is_no_number_is_told_with_its_cores_once(watched: Watched) -> None:
+async def test_a_loss_that_is_not_a_number_is_noted_once_with_its_cores(watched: Watched) -> None:
     for worker in range(4):
         watched.train(worker, 10)
     async with watched.watch():
@@ -143,7 +143,7 @@ async def test_a_loss_that_is_no_number_is_told_with_its_cores_once(watched: Wat
     assert second.get("text") == "the loss is inf on cores 6-7 by step 30"
 
 
-async def test_a_loss_that_is_no_number_is_found_in_a_bar_that_never_ends_its_line(watched: Watched) -> None:
+async def test_a_loss_that_is_not_a_number_is_found_in_a_bar_that_never_ends_its_line(watched: Watched) -> None:
     steps = iter(range(1, 1_000_000))
 
     def draw() -> None:
@@ -156,7 +156,7 @@ async def test_a_loss_that_is_no_number_is_found_in_a_bar_that_never_ends_its_li
     assert (event.worker, [row["loss"] for row in event.get("found")]) == (1, ["nan"])
 
 
-async def test_a_core_that_stays_behind_is_told_and_told_again_when_it_is_level(watched: Watched) -> None:
+async def test_a_core_that_stays_behind_is_noted_and_noted_again_when_it_has_caught_up(watched: Watched) -> None:
     steps = iter(range(0, 1_000_000, 10))
 
     def three_go_on() -> None:
@@ -180,7 +180,7 @@ async def test_a_core_that_stays_behind_is_told_and_told_again_when_it_is_level(
     assert (behind.get("cores"), over.get("cores")) == ([4, 5], [4, 5])
 
 
-async def test_a_core_far_behind_when_its_run_ends_is_said_to_be_so(watched: Watched) -> None:
+async def test_a_core_far_behind_when_its_run_ends_is_noted(watched: Watched) -> None:
     steps = iter(range(0, 1_000_000, 10))
 
     def three_go_on() -> None:
@@ -212,14 +212,14 @@ async def test_a_core_far_behind_when_its_run_ends_is_said_to_be_so(watched: Wat
     ]
 
 
-def test_the_end_of_a_run_without_stragglers_loads_nothing_that_reads_logs(tmp_path: Path) -> None:
+def test_the_end_of_a_run_without_stragglers_loads_no_parser_of_logs(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", _ENDED_WITHOUT_STRAGGLERS, str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert ended.stdout.strip() == "[]"
 
 
-async def test_of_a_flood_only_the_newest_lines_are_looked_into(watched: Watched) -> None:
+async def test_only_the_newest_lines_of_a_flood_are_examined(watched: Watched) -> None:
     async with watched.watch():
         watched.write(
             0, "| Training Device=xla:0/0 Epoch=1 Step=1 Loss=nan Rate=9.00 GlobalRate=9.00 Time=02:38:57\n"

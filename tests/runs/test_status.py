@@ -29,14 +29,14 @@ def status(*events: Event, alive: bool = True) -> RunStatus:
     return StatusFold(RUN).take(events).status(KeeperStatus(alive, 1.0, 7))
 
 
-def test_a_run_that_nothing_is_known_of_is_preparing() -> None:
+def test_a_run_without_events_is_preparing() -> None:
     seen = status()
     assert seen.state is RunState.PREPARING
     assert seen.exit_codes == (None, None)
     assert [worker.worker for worker in seen.workers] == [0, 1]
 
 
-def test_exit_codes_stand_at_their_workers_place() -> None:
+def test_exit_codes_are_in_the_order_of_the_workers() -> None:
     seen = status(event("state", state="running"), event("exit", 1, exit_code=3, signal=None, size=9))
     assert seen.exit_codes == (None, 3)
     assert seen.workers[1].ended
@@ -59,10 +59,10 @@ def test_a_run_that_is_over_stays_as_it_ended(final: str) -> None:
 
 
 def test_a_stop_makes_it_stopping_until_it_is_stopped() -> None:
-    asked = [event("state", state="running"), event("stop_requested", by="user", grace=30)]
-    assert status(*asked).state is RunState.STOPPING
-    assert status(*asked, event("state", state="running")).state is RunState.STOPPING
-    assert status(*asked, event("state", state="stopped")).state is RunState.STOPPED
+    stopping = [event("state", state="running"), event("stop_requested", by="user", grace=30)]
+    assert status(*stopping).state is RunState.STOPPING
+    assert status(*stopping, event("state", state="running")).state is RunState.STOPPING
+    assert status(*stopping, event("state", state="stopped")).state is RunState.STOPPED
 
 
 def test_the_first_failure_is_the_cause_and_later_ones_are_not() -> None:
@@ -73,7 +73,7 @@ def test_the_first_failure_is_the_cause_and_later_ones_are_not() -> None:
     assert (seen.first_failure, seen.cause) == (1, "worker 1 exited with 7")
 
 
-def test_phases_and_links_are_told_per_worker() -> None:
+def test_phases_and_links_are_recorded_per_worker() -> None:
     seen = status(
         event("phase", 0, phase="prepare", status="failed", detail="command not found: x", remedy="--sync"),
         event("link", 1, status="lost", detail="timed out"),
@@ -93,7 +93,7 @@ def test_an_unconfirmed_stop_does_not_end_a_worker() -> None:
     assert seen.workers[1].stop_detail == "not reached"
 
 
-def test_only_a_run_that_goes_on_is_unattended() -> None:
+def test_only_a_run_that_is_not_over_can_be_unattended() -> None:
     assert describe_keeper(status(event("state", state="running"), alive=False)).startswith("unattended since 1970-")
     assert describe_keeper(status(event("state", state="running"), alive=True)) == "yes"
     assert describe_keeper(status(event("state", state="failed"), alive=False)) == ""
@@ -123,7 +123,7 @@ def test_a_new_attempt_begins_with_clean_workers() -> None:
 
 
 class Counted(RunDirectory):
-    """A run directory that notes from where its events were read."""
+    """A run directory that records the offsets from which its events are read."""
 
     def __init__(self, path: Path, run: Run) -> None:
         super().__init__(path, run)
@@ -134,7 +134,7 @@ class Counted(RunDirectory):
         return super().events(offset)
 
 
-def test_asked_again_it_reads_only_what_is_new(tmp_path: Path) -> None:
+def test_a_second_status_reads_only_new_events(tmp_path: Path) -> None:
     directory = Counted.create(tmp_path, RUN)
     assert isinstance(directory, Counted)
     directory.append_event("state", state="running")
@@ -147,7 +147,7 @@ def test_asked_again_it_reads_only_what_is_new(tmp_path: Path) -> None:
     assert status_of(directory) == status_of(RunDirectory.open(directory.path))
 
 
-def test_who_looks_again_is_handed_the_events_that_the_state_took_in(tmp_path: Path) -> None:
+def test_status_and_events_returns_every_event_that_its_status_includes(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path / "runs", RUN)
     directory.append_event("state", state="running")
     first, events, offset = status_and_events(directory, 0)
@@ -163,14 +163,14 @@ def test_who_looks_again_is_handed_the_events_that_the_state_took_in(tmp_path: P
     assert status_and_events(directory, offset)[1:] == ([], offset)
 
 
-def test_a_phase_told_just_before_a_new_attempt_is_not_of_that_attempt() -> None:
+def test_a_phase_recorded_just_before_a_new_attempt_does_not_belong_to_it() -> None:
     started = event("phase", 0, phase="start", status="done")
     seen = status(event("state", state="running"), started, event("state", state="preparing", attempt=1))
     assert seen.workers[0].phase is None
     assert status(event("state", state="running"), started).workers[0].phase == "start"
 
 
-def test_a_torn_event_counts_once_it_is_whole(tmp_path: Path) -> None:
+def test_an_incomplete_event_counts_once_it_is_complete(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path, RUN)
     directory.append_event("state", state="running")
     events = directory.path / EVENTS_FILE
@@ -183,7 +183,7 @@ def test_a_torn_event_counts_once_it_is_whole(tmp_path: Path) -> None:
     assert status_of(directory).exit_codes == (7, None)
 
 
-def test_a_record_that_is_amended_and_events_that_were_taken_away_are_noticed(tmp_path: Path) -> None:
+def test_an_updated_record_and_removed_events_are_noticed(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path, RUN)
     directory.append_event("state", state="running")
     directory.append_event("exit", worker=0, exit_code=7)
@@ -196,8 +196,8 @@ def test_a_record_that_is_amended_and_events_that_were_taken_away_are_noticed(tm
     assert status_of(directory).exit_codes == (None, None)
 
 
-class TestWhatWorkersTold:
-    """Of a run that nobody here followed to its end: `runs` shows it, and the run's own keeper is not misled."""
+class TestWorkerReports:
+    """What workers report of a run that no keeper of this machine has followed to its end."""
 
     ENDED: ClassVar[list[dict[str, Any]]] = [
         {"worker": 0, "exit_code": 0, "ended": "2026-11-21T10:20:00Z"},
@@ -209,40 +209,40 @@ class TestWhatWorkersTold:
         attended = KeeperStatus(pid is not None, 1.0, pid)
         return StatusFold(replace(RUN, job=replace(RUN.job, restarts=restarts))).take(events).status(attended)
 
-    def test_it_is_over_when_every_part_is(self) -> None:
+    def test_a_run_is_over_when_every_worker_has_ended(self) -> None:
         seen = self.seen(*self.ENDED)
         assert (seen.state, seen.exit_codes, seen.cause) == (RunState.FAILED, (0, 3), "worker 1 exited with 3")
         assert (seen.is_worker_report, seen.is_whole, seen.ended) == (True, False, "2026-11-21T10:20:00Z")
 
-    def test_a_part_that_ended_ends_no_other(self) -> None:
+    def test_a_worker_that_has_ended_does_not_end_the_others(self) -> None:
         seen = self.seen(self.ENDED[0])
         assert (seen.state, [part.ended for part in seen.workers]) == (RunState.RUNNING, [True, False])
 
-    def test_a_keeper_that_brings_the_logs_changes_nothing_for_who_looks_on(self) -> None:
+    def test_a_report_counts_for_other_processes_and_not_for_the_keeper_itself(self) -> None:
         assert self.seen(*self.ENDED, pid=1).state is RunState.FAILED
         assert self.seen(*self.ENDED, pid=os.getpid()).state is RunState.RUNNING
 
-    def test_a_later_attempt_is_shown_before_its_logs_are_here(self) -> None:
+    def test_a_later_attempt_is_shown_before_its_logs_are_mirrored(self) -> None:
         seen = self.seen(attempt=2, restarts=2)
         assert (seen.state, seen.attempt, seen.mirrored, seen.cause) == (RunState.RUNNING, 2, 0, "restart 2 of 2")
         assert self.seen(*self.ENDED, attempt=2, restarts=2).state is RunState.FAILED
 
-    def test_it_is_not_over_while_it_may_be_launched_again(self) -> None:
+    def test_a_run_is_not_over_while_it_may_be_restarted(self) -> None:
         seen = self.seen(*self.ENDED, attempt=1, restarts=2)
         assert (seen.state, seen.ended) == (RunState.PREPARING, None)
         assert seen.cause == "worker 1 exited with 3; restart 2 of 2 is to come"
 
-    def test_what_a_keeper_followed_to_its_end_counts_more(self) -> None:
+    def test_what_a_keeper_has_followed_takes_precedence_over_a_report(self) -> None:
         report = event("told", attempt=0, ended=self.ENDED)
         assert status(event("state", state="succeeded"), report, alive=False).state is RunState.SUCCEEDED
         next_one = event("state", state="preparing", attempt=1, cause="restart 1 of 1")
         assert status(report, next_one, alive=False).exit_codes == (None, None)
 
 
-def test_what_a_state_is_told_with_says_how_much_time_has_passed(tmp_path: Path) -> None:
+def test_a_state_event_holds_the_boot_id_and_the_uptime(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path, RUN)
     moments = [directory.append_event("state", state="running") for _ in range(2)]
-    if "boot" in moments[0].fields:  # where a start of the machine has a name
+    if "boot" in moments[0].fields:  # only where the machine has a boot id
         assert moments[0].get("boot") == moments[1].get("boot")
         assert moments[0].get("up") <= moments[1].get("up")
 
@@ -262,7 +262,7 @@ def test_what_a_state_is_told_with_says_how_much_time_has_passed(tmp_path: Path)
         ("2026-11-21T11:15:46+00:00", None, "?", "2026-11-21T11:15:46+00:00"),
     ],
 )
-def test_a_run_lasted_as_long_as_it_did_however_the_clock_was_set_meanwhile(
+def test_the_duration_of_a_run_does_not_depend_on_changes_of_the_wall_clock(
     shown: str, boot: str | None, up: object, ended: str
 ) -> None:
     seen = status(

@@ -1,4 +1,4 @@
-"""A keeper that is there and does nothing: its run counts as left alone, and what would end it is said."""
+"""A keeper that is alive and does nothing: its run counts as unattended, and the error says how to end the keeper."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ HERE = socket.gethostname()
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[RunDirectory]:
-    """A run whose lock this process holds, as its keeper."""
+def attended_run(tmp_path: Path) -> Iterator[RunDirectory]:
+    """Yield a run whose lock this process holds, as its keeper does."""
     directory = RunDirectory.create(tmp_path, RUN)
     claim = DirectoryLock.take(directory)
     assert claim is not None
@@ -45,15 +45,15 @@ def kept(tmp_path: Path) -> Iterator[RunDirectory]:
 
 
 def sign(directory: RunDirectory, awake: float | None, changed: float, host: str = HERE) -> None:
-    """Write the keeper file as one with a heartbeat that long ago (seconds), by both clocks."""
+    """Write the keeper file with a heartbeat this many seconds ago, by the awake clock and by the file's time."""
     last = "" if awake is None else f" {time.monotonic() - awake:.3f}"
     path = directory.path / KEEPER_FILE
     path.write_text(f"{os.getpid()} {start_time(os.getpid())} {host}{last}\n")
     os.utime(path, (time.time() - changed, time.time() - changed))
 
 
-def test_a_keeper_signs_with_the_clock_that_stands_still_while_the_machine_sleeps(kept: RunDirectory) -> None:
-    signed = parse_signature((kept.path / KEEPER_FILE).read_bytes())
+def test_a_keeper_signs_with_the_clock_that_stops_while_the_machine_sleeps(attended_run: RunDirectory) -> None:
+    signed = parse_signature((attended_run.path / KEEPER_FILE).read_bytes())
     assert signed is not None
     assert (signed.pid, signed.host, signed.lives) == (os.getpid(), HERE, True)
     assert signed.awake_s == pytest.approx(time.monotonic(), abs=30)
@@ -65,63 +65,65 @@ def test_a_keeper_signs_with_the_clock_that_stands_still_while_the_machine_sleep
         (0.0, 0.0, "running"),
         (STALE_AFTER_S - 5, STALE_AFTER_S - 5, "running"),
         (STALE_AFTER_S + 5, STALE_AFTER_S + 5, "stuck"),
-        # The machine slept for hours: what counts is how long it has been awake since.
+        # The machine slept for hours: only the time for which it was awake counts.
         (5.0, 8 * 3600.0, "running"),
-        # The clock on the wall was set back.
+        # The wall clock was set back.
         (STALE_AFTER_S + 5, -3600.0, "stuck"),
-        # A keeper of an earlier version writes no such clock.
+        # A keeper of an earlier version does not write the awake clock.
         (None, 0.0, "running"),
         (None, STALE_AFTER_S + 5, "stuck"),
     ],
 )
-def test_a_keeper_that_holds_the_lock_and_does_not_move_is_stuck(
-    kept: RunDirectory, awake: float | None, changed: float, state: str
+def test_a_keeper_that_holds_the_lock_without_a_recent_heartbeat_is_stuck(
+    attended_run: RunDirectory, awake: float | None, changed: float, state: str
 ) -> None:
-    sign(kept, awake, changed)
-    attended = kept.keeper_status()
+    sign(attended_run, awake, changed)
+    attended = attended_run.keeper_status()
     assert (attended.state, attended.alive, attended.stuck) == (state, state == "running", state == "stuck")
 
 
-def test_a_lock_that_a_command_holds_for_a_moment_is_no_stuck_keeper(kept: RunDirectory) -> None:
-    (kept.path / KEEPER_FILE).write_text(f"{os.getpid()} 1 {HERE} 5.000\n")  # of a process that has ended
-    assert kept.keeper_status().state == "running"
-    (kept.path / KEEPER_FILE).write_text("")
-    assert kept.keeper_status().state == "running"
+def test_a_lock_that_a_command_holds_for_a_moment_is_no_stuck_keeper(attended_run: RunDirectory) -> None:
+    (attended_run.path / KEEPER_FILE).write_text(f"{os.getpid()} 1 {HERE} 5.000\n")  # of a process that has ended
+    assert attended_run.keeper_status().state == "running"
+    (attended_run.path / KEEPER_FILE).write_text("")
+    assert attended_run.keeper_status().state == "running"
 
 
-def test_a_stuck_keeper_of_another_machine_is_named_with_its_machine(kept: RunDirectory) -> None:
-    sign(kept, None, 100.0, host="tower")
-    attended = kept.keeper_status()
+def test_a_stuck_keeper_of_another_machine_is_named_with_its_machine(attended_run: RunDirectory) -> None:
+    sign(attended_run, None, 100.0, host="tower")
+    attended = attended_run.keeper_status()
     assert attended.stuck
-    error = StuckKeeperError(kept.id, attended)
+    error = StuckKeeperError(attended_run.id, attended)
     assert error.why == f"its keeper (pid {os.getpid()} on tower) has not moved for 100 s"
     assert error.remedy.startswith(f"kill -CONT {os.getpid()}, or kill -9 {os.getpid()} there, on tower; then ")
 
 
-def test_the_document_names_the_keeper_who_is_out_of_reach_and_how_old_the_figures_are(kept: RunDirectory) -> None:
-    assert kept.last_arrival() is None
-    kept.append_event("state", state="running", cause=None)
-    kept.append_arrival(1, 5, time.time() - 90)
-    lost = kept.append_event("link", worker=1, status="lost", detail="no route")
-    sign(kept, 60.0, 60.0)
-    document = status_document(status_of(kept), None, kept.last_arrival())
+def test_the_document_names_the_keeper_unreachable_workers_and_the_age_of_the_figures(
+    attended_run: RunDirectory,
+) -> None:
+    assert attended_run.last_arrival() is None
+    attended_run.append_event("state", state="running", cause=None)
+    attended_run.append_arrival(1, 5, time.time() - 90)
+    lost = attended_run.append_event("link", worker=1, status="lost", detail="no route")
+    sign(attended_run, 60.0, 60.0)
+    document = status_document(status_of(attended_run), None, attended_run.last_arrival())
     assert (document["attended"], document["keeper"]["state"]) == (False, "stuck")
     assert {name: document["keeper"][name] for name in ("pid", "host")} == {"pid": os.getpid(), "host": HERE}
     assert document["unreachable"] == [{"worker": 1, "since": lost.time}]
     assert 90 <= document["figures_age_s"] < 120
-    kept.append_event("link", worker=1, status="restored", detail="")
-    kept.append_event("state", state="succeeded", cause=None)
-    ended = status_document(status_of(kept), None, kept.last_arrival())
+    attended_run.append_event("link", worker=1, status="restored", detail="")
+    attended_run.append_event("state", state="succeeded", cause=None)
+    ended = status_document(status_of(attended_run), None, attended_run.last_arrival())
     assert (ended["unreachable"], ended["figures_age_s"]) == ([], None)
 
 
-def test_a_run_that_nobody_kept_yet_has_no_keeper(tmp_path: Path) -> None:
+def test_a_run_that_never_had_a_keeper_has_none_in_its_document(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path, RUN)
     document = status_document(status_of(directory), None, directory.last_arrival())
     assert (document["keeper"], document["figures_age_s"], document["attended"]) == (None, None, False)
 
 
-def test_that_a_stuck_keeper_was_killed_is_news() -> None:
+def test_the_end_of_a_stuck_keeper_is_a_change() -> None:
     moments = iter(range(0, 100, 10))
     watch = KeeperWatch(lambda: float(next(moments)))
     stuck, gone = KeeperStatus(False, 1.0, 7, HERE, stuck=True), KeeperStatus(False, 1.0, 7, HERE)
@@ -130,7 +132,7 @@ def test_that_a_stuck_keeper_was_killed_is_news() -> None:
 
 
 @needs_sshd
-def test_a_frozen_keeper_is_unattended_cannot_be_replaced_and_goes_on_when_it_may(pod: Pod) -> None:
+def test_a_frozen_keeper_counts_as_stuck_cannot_be_replaced_and_continues_when_it_is_thawed(pod: Pod) -> None:
     here = pod.running("sh", "-c", 'until [ -e "$HOME/end" ]; do echo on; sleep 0.1; done')
     keeper = here.keeper_status().pid
     assert keeper is not None

@@ -1,4 +1,4 @@
-"""Machines taken away under a run: distinguished from a crash and from a lost network, by what the API says."""
+"""Machines taken away during a run, which the API's answers distinguish from a crash and from a lost network."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ __all__ = ["pod_home"]
 pytestmark = pytest.mark.timing
 
 PATIENCE = KeeperTimeouts(drain=0.3, lost_after=600.0, gone_after=600.0, answer=1.0, restart_pause=0.2, ask_after=0.3)
-"""Nobody is given up here for having been out of reach too long: what ends a run is what the API says."""
+"""No worker is given up for being unreachable for too long: only an answer of the API ends a run."""
 JOB = ("sh", "-c", "echo on; exec sleep 1000")
-ENOUGH = 90.0
+DEADLINE_S = 90.0
 
 
 class Scene:
-    """A local pod, a run on it, and what became of it."""
+    """A local pod, and the operator that launches runs on it."""
 
     def __init__(self, pod: LocalPod, operator: Operator) -> None:
         self.pod = pod
@@ -55,8 +55,8 @@ class Scene:
         spec = await self.operator.launches.plan(request)
         spec = replace(spec, keeper_timeouts=PATIENCE, access=replace(spec.access, keepalive=keepalive))
         directory = await self.operator.launches.start(spec)
-        await until(lambda: status_of(directory).state is not RunState.PREPARING, "it runs", ENOUGH)
-        await until(lambda: self.followed(directory), "every worker is followed", ENOUGH)
+        await until(lambda: status_of(directory).state is not RunState.PREPARING, "the run is running", DEADLINE_S)
+        await until(lambda: self.followed(directory), "every worker is followed", DEADLINE_S)
         return directory
 
     @staticmethod
@@ -66,8 +66,8 @@ class Scene:
 
     @staticmethod
     async def over(directory: RunDirectory) -> RunStatus:
-        await until(lambda: status_of(directory).state.is_over, "it is over", ENOUGH)
-        await until(lambda: not directory.keeper_status().alive, "its keeper has gone", ENOUGH)
+        await until(lambda: status_of(directory).state.is_over, "the run is over", DEADLINE_S)
+        await until(lambda: not directory.keeper_status().alive, "its keeper has ended", DEADLINE_S)
         return status_of(directory)
 
     async def change(self, action: str) -> None:
@@ -93,18 +93,18 @@ async def scene(pod_home: Path) -> AsyncIterator[Scene]:
 
 @pytest_asyncio.fixture
 async def small_scene(pod_home: Path) -> AsyncIterator[Scene]:
-    """The same on a slice of one worker, which can be stopped and started."""
+    """Yield a scene with a slice of one worker, which can be stopped and started."""
     async with _scene(pod_home, 1) as made:
         yield made
 
 
-def asked(directory: RunDirectory) -> list[Event]:
-    """The notes that tell what the API said."""
+def slice_notes(directory: RunDirectory) -> list[Event]:
+    """Return the notes about the state of the slice that the API reported."""
     return [event for event in directory.events()[0] if event.kind == "note" and event.get("slice")]
 
 
-def waits(directory: RunDirectory) -> list[str]:
-    """The notes that say that a slice is waited for."""
+def waiting_notes(directory: RunDirectory) -> list[str]:
+    """Return the notes that say that the keeper waiting_notes for the slice."""
     return [note for note in status_of(directory).notes if "waiting for slice local" in note]
 
 
@@ -117,21 +117,21 @@ async def test_a_preempted_slice_is_named_and_the_rest_of_the_gang_is_stopped(sc
     assert "; worker 1 is gone; its last lines: on" in (status.cause or "")
     assert "tpu-tui slices delete local" in (status.remedy or "")
     assert status.workers[0].exit_code == 143
-    assert [event.get("slice") for event in asked(directory)] == ["preempted"]
+    assert [event.get("slice") for event in slice_notes(directory)] == ["preempted"]
 
 
-async def test_a_slice_that_somebody_deletes_is_not_taken_for_a_crash(scene: Scene) -> None:
+async def test_a_slice_that_is_deleted_is_not_taken_for_a_crash(scene: Scene) -> None:
     directory = await scene.running()
     await scene.change("delete")
     status = await scene.over(directory)
-    assert (status.state, asked(directory)[-1].get("slice")) == (RunState.LOST, "deleted")
+    assert (status.state, slice_notes(directory)[-1].get("slice")) == (RunState.LOST, "deleted")
     assert "slice local is deleted" in (status.cause or "")
     made = await _recreated(scene, status.remedy or "")
     assert (made.accelerator_type, made.runtime_version, len(made.workers)) == ("local-2", "tpu-ubuntu2204-base", 2)
 
 
 async def _recreated(scene: Scene, remedy: str) -> Slice:
-    """Type what a remedy says; the slice as it is then."""
+    """Run the command that a remedy names, and return the slice that it created."""
     assert remedy.startswith("tpu-tui slices create local --zone local-a "), remedy
     words = shlex.split(remedy.removesuffix(" makes it again"))[1:]
     shell = await asyncio.create_subprocess_exec(sys.executable, "-m", "tui.cli", *words)
@@ -139,47 +139,51 @@ async def _recreated(scene: Scene, remedy: str) -> Slice:
     return await scene.operator.slices.get("local")
 
 
-async def test_a_slice_that_somebody_stops_is_not_taken_for_a_crash(small_scene: Scene) -> None:
+async def test_a_slice_that_is_stopped_is_not_taken_for_a_crash(small_scene: Scene) -> None:
     directory = await small_scene.running()
     await small_scene.change("stop")
     status = await small_scene.over(directory)
-    assert (status.state, asked(directory)[-1].get("slice")) == (RunState.LOST, "stopped")
+    assert (status.state, slice_notes(directory)[-1].get("slice")) == (RunState.LOST, "stopped")
     assert "slice local was stopped" in (status.cause or "")
     assert "slices start local" in (status.remedy or "")
 
 
-async def test_a_worker_that_hangs_in_a_healthy_slice_is_waited_for_and_told_so(scene: Scene) -> None:
+async def test_a_worker_that_hangs_in_a_healthy_slice_is_waited_for_and_noted(scene: Scene) -> None:
     directory = await scene.running(keepalive=0.3)
     hung = scene.pod.machines.pids("local")[1]
     os.kill(hung, signal.SIGSTOP)
-    await until(lambda: asked(directory), "the API was asked", ENOUGH)
-    said = asked(directory)[0]
-    assert (said.get("slice"), said.get("gone")) == ("ready", False)
-    assert "READY and healthy; so worker 1 crashed or hangs, or the network" in str(said.get("text"))
+    await until(lambda: slice_notes(directory), "the API was queried", DEADLINE_S)
+    note = slice_notes(directory)[0]
+    assert (note.get("slice"), note.get("gone")) == ("ready", False)
+    assert "READY and healthy; so worker 1 crashed or hangs, or the network" in str(note.get("text"))
     scene.pod.service.set_health("local", "UNHEALTHY_MAINTENANCE", "the host is being serviced")
-    await until(lambda: asked(directory)[-1].get("slice") == "maintenance", "maintenance is recorded", ENOUGH)
+    await until(
+        lambda: slice_notes(directory)[-1].get("slice") == "maintenance", "maintenance is recorded", DEADLINE_S
+    )
     assert status_of(directory).state is RunState.RUNNING
     os.kill(hung, signal.SIGCONT)
-    await until(lambda: status_of(directory).workers[1].link == "restored", "it is followed again", ENOUGH)
+    await until(
+        lambda: status_of(directory).workers[1].link == "restored", "the worker is followed again", DEADLINE_S
+    )
     scene.pod.service.set_health("local", "HEALTHY")
     answers = [answer async for answer in scene.operator.runs.stop(directory, 1.0)]
     assert all(answer.confirmed for answer in answers)
 
 
-async def test_a_crash_of_the_job_itself_asks_nobody(scene: Scene) -> None:
+async def test_a_crash_of_the_job_itself_causes_no_query_of_the_api(scene: Scene) -> None:
     directory = await scene.running("sh", "-c", "echo on; sleep 0.2; exit $((3 * (TPU_TUI_WORKER == 1)))")
     status = await scene.over(directory)
     assert (status.state, status.first_failure) == (RunState.FAILED, 1)
     assert status.cause == "worker 1 exited with 3; its last lines: on"
-    assert asked(directory) == []
+    assert slice_notes(directory) == []
 
 
-async def test_a_job_that_was_killed_from_outside_has_the_api_asked_once(scene: Scene) -> None:
+async def test_after_a_job_was_killed_from_outside_the_api_is_queried_once(scene: Scene) -> None:
     directory = await scene.running("sh", "-c", "echo on; [ $TPU_TUI_WORKER = 0 ] || kill -TERM $$; exec sleep 1000")
     status = await scene.over(directory)
     assert (status.state, status.first_failure) == (RunState.FAILED, 1)
     assert (status.cause or "").startswith("worker 1 ended by SIGTERM")
-    assert [event.get("slice") for event in asked(directory)] == ["ready"]
+    assert [event.get("slice") for event in slice_notes(directory)] == ["ready"]
 
 
 async def test_a_run_that_may_be_restarted_waits_for_its_slice_and_goes_on_with_its_new_machines(
@@ -192,7 +196,9 @@ async def test_a_run_that_may_be_restarted_waits_for_its_slice_and_goes_on_with_
     before = [worker.host_keys for worker in directory.run.workers]
     scene.pod.machines.preempt("local", 0)
     await until(
-        lambda: any("waiting for slice local" in note for note in status_of(directory).notes), "it waits", ENOUGH
+        lambda: any("waiting for slice local" in note for note in status_of(directory).notes),
+        "the keeper waits",
+        DEADLINE_S,
     )
     waiting = status_of(directory)
     assert (waiting.state, waiting.attempt) == (RunState.PREPARING, 1)
@@ -212,27 +218,29 @@ async def test_a_run_that_may_be_restarted_waits_for_its_slice_and_goes_on_with_
     assert directory.log_path(0).read_bytes() == b"try 1\n"
 
 
-async def test_a_keeper_killed_while_it_waits_for_a_slice_is_replaced_by_one_that_waits_on(
+async def test_a_keeper_killed_while_it_waits_for_a_slice_is_replaced_by_one_that_waits_too(
     small_scene: Scene,
 ) -> None:
     job = 'echo "try $TPU_TUI_ATTEMPT"; [ $TPU_TUI_ATTEMPT = 1 ] || exec sleep 1000'
     directory = await small_scene.running("sh", "-c", job, restarts=1)
     await small_scene.change("stop")
-    await until(lambda: waits(directory), "it waits", ENOUGH)
+    await until(lambda: waiting_notes(directory), "the keeper waits", DEADLINE_S)
     os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
-    await until(lambda: not directory.keeper_status().alive, "nobody keeps it", ENOUGH)
+    await until(lambda: not directory.keeper_status().alive, "its keeper has been killed", DEADLINE_S)
     await ensure_keeper(directory, await small_scene.operator.connections.access(), timeouts=PATIENCE)
-    await until(lambda: len(waits(directory)) == 2, "another one waits", ENOUGH)
+    await until(lambda: len(waiting_notes(directory)) == 2, "another keeper waits", DEADLINE_S)
     await small_scene.change("start")
     status = await small_scene.over(directory)
     assert (status.state, status.exit_codes, status.attempt) == (RunState.SUCCEEDED, (0,), 1), status.notes
 
 
-async def test_a_person_can_end_the_waiting_for_a_slice(small_scene: Scene) -> None:
+async def test_a_stop_by_the_user_ends_the_wait_for_a_slice(small_scene: Scene) -> None:
     directory = await small_scene.running(restarts=3)
     await small_scene.change("stop")
     await until(
-        lambda: any("waiting for slice local" in note for note in status_of(directory).notes), "it waits", ENOUGH
+        lambda: any("waiting for slice local" in note for note in status_of(directory).notes),
+        "the keeper waits",
+        DEADLINE_S,
     )
     async for _ in small_scene.operator.runs.stop(directory, 0.5):
         pass

@@ -34,7 +34,7 @@ NOTHING = {"runtime": None, "torch": None, "torch_xla": None, "libtpu": None}
 XLA = {"torch": "2.9.0", "torch_xla": "2.9.0", "libtpu": "0.0.21"}
 
 
-def test_a_run_knows_the_runtime_and_whether_its_machines_are_spot_ones(tmp_path: Path) -> None:
+def test_a_run_records_the_runtime_and_whether_its_machines_are_spot_machines(tmp_path: Path) -> None:
     slice_ = Slice("pod", workers=(Worker(0),), runtime_version="tpu-ubuntu2204-base", spot=True)
     run = run_from(LaunchRequest(slice_, JobOptions(("x",))), slice_, Settings(tmp_path))
     directory = RunDirectory.create(tmp_path, run)
@@ -44,7 +44,7 @@ def test_a_run_knows_the_runtime_and_whether_its_machines_are_spot_ones(tmp_path
     assert json.loads((directory.path / "run.json").read_text())["spot"] is True
 
 
-def test_what_nobody_told_is_null(tmp_path: Path) -> None:
+def test_versions_that_no_worker_reported_are_null(tmp_path: Path) -> None:
     directory = RunDirectory.create(tmp_path, RUN)
     record_versions(directory, [Facts(0), Facts(1)])
     assert directory.events_size() == 0
@@ -76,7 +76,7 @@ def test_versions_that_differ_between_workers_are_mixed(
 
 @pytest.fixture
 def interpreter(tmp_path: Path) -> str:
-    """A Python in which the packages of XLA are installed, as their metadata says; the tests' own may lack them."""
+    """Return the path of a Python that finds the metadata of the XLA packages, which the tests' Python may lack."""
     for name, release in XLA.items():
         (tmp_path / f"{name}-{release}.dist-info").mkdir()
         (tmp_path / f"{name}-{release}.dist-info" / "METADATA").write_text(f"Name: {name}\nVersion: {release}\n")
@@ -90,7 +90,7 @@ def interpreter(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     "look", [Preflight(versions=True), Preflight(), None], ids=["asked", "not asked", "no checks"]
 )
-def test_a_launch_puts_on_record_what_the_jobs_interpreter_has(
+def test_a_launch_records_the_versions_that_the_jobs_interpreter_has(
     pod: Pod, interpreter: str, look: Preflight | None
 ) -> None:
     pod.look = look
@@ -102,7 +102,7 @@ def test_a_launch_puts_on_record_what_the_jobs_interpreter_has(
 
 
 @needs_sshd
-def test_a_worker_without_an_interpreter_hinders_nothing(pod: Pod) -> None:
+def test_a_job_without_an_interpreter_succeeds_without_versions(pod: Pod) -> None:
     directory = pod.running("sh", "-c", 'until [ -e "$HOME/end" ]; do sleep 0.1; done')
     for worker in pod.workers:
         (worker.home / "end").touch()

@@ -1,4 +1,4 @@
-"""A worker whose disk is full: how the job ended is recorded at once, and nothing that there was room for is lost."""
+"""A worker whose disk is full: the exit of the job is recorded at once, and no output that fits is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.timing,
 ]
 DISKS = {"ext4": 120, "tmpfs": 80, "ext2": 80}
-"""Megabytes of each kind of disk; on the last one no room can be reserved ahead."""
+"""Megabytes of each kind of disk; on ext2 no space can be reserved ahead."""
 FILLING = f"""
 import os, sys, time
 disk, lines, code = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -46,7 +46,7 @@ def written(lines: int) -> bytes:
 
 @pytest.fixture(params=DISKS)
 def disk(request: pytest.FixtureRequest, worker: PipeWorker, tmp_path: Path) -> Iterator[Path]:
-    """The disk that the worker's home lies on."""
+    """Mount a small disk and move the worker's home to it."""
     with ExitStack() as stack:
         try:
             made = stack.enter_context(mounted(request.param, tmp_path, DISKS[request.param]))
@@ -81,7 +81,7 @@ def test_a_job_that_fills_the_disk_and_ends_has_its_exit_code_recorded_at_once(
 
 @pytest.mark.bash
 @pytest.mark.parametrize("disk", ["ext4", "tmpfs"], indirect=True)
-def test_a_job_held_in_its_write_is_stopped_and_what_it_wrote_is_kept(worker: PipeWorker, disk: Path) -> None:
+def test_a_job_held_in_its_write_is_stopped_and_its_output_is_not_lost(worker: PipeWorker, disk: Path) -> None:
     run = filling(disk, 20_000_000)
     worker.launch(run).through()
     directory = worker.directory(run)
@@ -95,13 +95,13 @@ def test_a_job_held_in_its_write_is_stopped_and_what_it_wrote_is_kept(worker: Pi
 
 
 def bytes_in_pipe(pid: int) -> int:
-    """Return how much of a process's output nobody has read yet."""
+    """Return how many bytes of a process's output are still unread in its pipe."""
     with open(f"/proc/{pid}/fd/1", "rb", buffering=0, opener=lambda path, _: os.open(path, os.O_NONBLOCK)) as pipe:
         return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("disk", ["ext4", "tmpfs"], indirect=True)
-def test_what_a_killed_job_left_in_the_pipe_of_a_full_disk_is_kept(worker: PipeWorker, disk: Path) -> None:
+def test_output_that_a_killed_job_left_in_the_pipe_of_a_full_disk_is_not_lost(worker: PipeWorker, disk: Path) -> None:
     run = filling(disk, 20_000_000)
     pid = int(worker.launch(run).through())
     until((worker.directory(run) / "full").exists)

@@ -1,4 +1,4 @@
-"""What the worker script sends of a log and tells of a run, over pipes."""
+"""The `follow`, `status`, `list` and `entitle` calls of worker.sh, over pipes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tui.ssh.exec.script_protocol import parse_answers
 pytestmark = [needs_linux, pytest.mark.timing]
 
 
-def test_a_follower_resumes_at_any_byte_and_tells_the_end(worker: PipeWorker) -> None:
+def test_a_follower_resumes_at_any_byte_and_reports_the_end(worker: PipeWorker) -> None:
     junk = worker.root / "junk"
     junk.write_bytes(os.urandom(300_000) + b"\0\r\n\x1b]0;x\x07no newline at the end")
     run = a_run("cat", str(junk))
@@ -40,7 +40,7 @@ def test_a_follower_sees_a_live_run_to_its_last_byte(worker: PipeWorker) -> None
     assert answers[-1].fields["exit"] == "5"
 
 
-def test_a_follower_beyond_the_end_is_refused_instead_of_sent_everything_again(worker: PipeWorker) -> None:
+def test_a_follower_beyond_the_end_is_refused_and_not_sent_the_whole_log_again(worker: PipeWorker) -> None:
     run = a_run("echo", "short")
     worker.launch(run).through()
     ended(worker, run)
@@ -63,7 +63,7 @@ def test_a_live_run_whose_log_was_cut_short_has_not_ended(worker: PipeWorker) ->
     assert [answer.word for answer in answers] == ["short", "end"]
 
 
-def test_a_log_that_was_removed_keeps_no_follower_from_the_end(worker: PipeWorker) -> None:
+def test_a_removed_log_does_not_keep_a_follower_from_seeing_the_end(worker: PipeWorker) -> None:
     run = a_run("sh", "-c", 'while [ ! -e "$HOME/end" ]; do sleep 0.1; done; exit 4')
     worker.launch(run).through()
     (worker.directory(run) / "log").unlink()
@@ -73,7 +73,7 @@ def test_a_log_that_was_removed_keeps_no_follower_from_the_end(worker: PipeWorke
     assert [answer.word for answer in answers] == ["log", "end"]
 
 
-def test_a_follower_whose_time_is_up_says_nothing_of_an_end(worker: PipeWorker) -> None:
+def test_a_follower_whose_time_is_up_reports_no_end(worker: PipeWorker) -> None:
     run = a_run("sleep", "1000")
     worker.launch(run).through()
     answers, _, _ = worker.ask("follow", run, 0, 1, 0)
@@ -82,7 +82,7 @@ def test_a_follower_whose_time_is_up_says_nothing_of_an_end(worker: PipeWorker) 
 
 
 @pytest.mark.parametrize(("workers", "pace"), [(1, 0.1), (16, 0.1), (64, 0.32), (128, 0.64), (2048, 1.0)])
-def test_workers_of_a_large_pod_look_at_their_logs_less_often(worker: PipeWorker, workers: int, pace: float) -> None:
+def test_workers_of_a_large_pod_poll_their_logs_less_often(worker: PipeWorker, workers: int, pace: float) -> None:
     assert poll_interval_s(workers) == pytest.approx(pace)
     assert workers / poll_interval_s(workers) <= max(MOST_POLLS_PER_S, workers)
     run = a_run("sleep", "1000")
@@ -93,7 +93,7 @@ def test_workers_of_a_large_pod_look_at_their_logs_less_often(worker: PipeWorker
 
 
 def _pauses(directory: Path) -> list[str]:
-    """What every `tail` in a directory waits between two polls."""
+    """Return the poll interval of every `tail` that runs in a directory."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError):
@@ -104,7 +104,7 @@ def _pauses(directory: Path) -> list[str]:
 
 
 @pytest.mark.bash
-def test_status_and_list_tell_what_runs_here(worker: PipeWorker) -> None:
+def test_status_and_list_report_the_runs_of_a_worker(worker: PipeWorker) -> None:
     done, going = a_run("sh", "-c", "exit 2"), a_run("sleep", "1000")
     worker.launch(done).through()
     ended(worker, done)
@@ -119,7 +119,7 @@ def test_status_and_list_tell_what_runs_here(worker: PipeWorker) -> None:
     worker.ask("stop", going, 10, 0)
 
 
-def test_of_many_who_want_to_act_at_a_runs_end_one_is_entitled_and_stays_so(worker: PipeWorker) -> None:
+def test_one_of_many_applicants_is_entitled_to_act_at_the_end_of_a_run_and_stays_so(worker: PipeWorker) -> None:
     run = a_run("true")
     worker.launch(run).through()
     ended(worker, run)

@@ -1,4 +1,4 @@
-"""What a job is started with and what is kept of it, over pipes, under dash and bash."""
+"""The environment in which worker.sh starts a job, and what it records of the job, over pipes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_job_runs_and_its_end_is_recorded(worker: PipeWorker) -> None:
 
 @pytest.mark.bash
 @pytest.mark.parametrize(("name", "code"), [("KILL", "137"), ("SEGV", "139"), ("TERM", "143")])
-def test_a_signal_is_told_apart_from_an_exit_code(worker: PipeWorker, name: str, code: str) -> None:
+def test_a_signal_is_distinguished_from_an_exit_code(worker: PipeWorker, name: str, code: str) -> None:
     killed, exited = a_run("sh", "-c", f"kill -s {name} $$"), a_run("sh", "-c", f"exit {code}")
     for run in (killed, exited):
         worker.launch(run).through()
@@ -71,7 +71,7 @@ def test_the_job_has_three_descriptors_default_signals_and_a_session_of_its_own(
     assert (worker.directory(run) / "log").read_text() == "[0, 1, 2]\n['SIGPIPE', 'SIGXFSZ']\nTrue b''\n"
 
 
-def test_opening_standard_error_anew_does_not_truncate_the_log(worker: PipeWorker) -> None:
+def test_reopening_standard_error_does_not_truncate_the_log(worker: PipeWorker) -> None:
     run = a_run("sh", "-c", "echo one; echo two >/dev/stderr; echo three >/dev/stdout")
     worker.launch(run).through()
     ended(worker, run)
@@ -95,16 +95,16 @@ def test_start_up_files_add_to_the_path_and_hide_nothing_of_it(worker: PipeWorke
         (directory / "tool").write_text(f"#!/bin/sh\necho {directory.name}\n")
         (directory / "tool").chmod(0o755)
     (worker.home / ".profile").write_text(f"PATH={own}:/usr/bin:/bin\n")
-    for path, said in ((worker.path, "own"), (f"{tools}:{worker.path}", "tools of mine")):
+    for path, printed in ((worker.path, "own"), (f"{tools}:{worker.path}", "tools of mine")):
         worker.env["PATH"] = path
         run = a_run("tool")
         worker.launch(run).through()
         ended(worker, run)
-        assert (worker.directory(run) / "log").read_text() == f"{said}\n"
+        assert (worker.directory(run) / "log").read_text() == f"{printed}\n"
 
 
 @pytest.mark.bash
-def test_start_up_files_that_hang_are_left_aside(worker: PipeWorker) -> None:
+def test_start_up_files_that_hang_are_skipped(worker: PipeWorker) -> None:
     (worker.home / ".profile").write_text("exec sleep 1000\n")
     worker.env["TPU_TUI_LOGIN_SECONDS"] = "1"
     run = a_run("echo", "on")
@@ -115,7 +115,7 @@ def test_start_up_files_that_hang_are_left_aside(worker: PipeWorker) -> None:
     assert "did not end" in launch.notes[0].text
 
 
-def test_a_variable_named_like_one_of_ours_reaches_the_job_unchanged(worker: PipeWorker) -> None:
+def test_a_variable_named_like_one_of_the_worker_script_reaches_the_job_unchanged(worker: PipeWorker) -> None:
     worker.env.update({"s": "S", "run": "R", "d": "D", "w": "W", "worker": "K"})
     run = a_run("sh", "-c", 'echo "$s$run$d$w$worker"')
     worker.launch(run).through()
@@ -138,7 +138,7 @@ def test_a_hundred_megabytes_arrive_in_the_log_unchanged(worker: PipeWorker) -> 
     until(lambda: (worker.directory(run) / "status").exists(), 60)
     wanted = hashlib.sha256(b"".join(bytes([i]) * 1048576 for i in range(100))).hexdigest()
     assert hashlib.sha256((worker.directory(run) / "log").read_bytes()).hexdigest() == wanted
-    # The room that was reserved ahead is given back.
+    # The space that was reserved ahead is released.
     assert (worker.directory(run) / "log").stat().st_blocks * 512 < 101 * 1048576
 
 

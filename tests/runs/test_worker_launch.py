@@ -1,4 +1,4 @@
-"""What the worker script finds before a launch, and how it ends what is not confirmed, over pipes."""
+"""Checks of worker.sh before a launch, and the end of jobs that are not confirmed, over pipes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_script_calls_no_program_that_a_bare_worker_lacks() -> None:
     }
 
 
-def test_a_command_that_is_not_there_is_named_before_anything_starts(worker: PipeWorker) -> None:
+def test_a_missing_command_is_named_before_anything_starts(worker: PipeWorker) -> None:
     run = a_run("no-such-command")
     answer = worker.launch(run).answer()
     assert (answer.word, answer.text) == ("refused", "command command not found: no-such-command")
@@ -61,7 +61,7 @@ def test_a_second_run_is_refused_with_the_first_ones_pid_and_command(worker: Pip
     ended(worker, second)
 
 
-def test_whoever_holds_a_device_is_named(worker: PipeWorker, tmp_path: Path) -> None:
+def test_the_process_that_holds_a_device_is_named(worker: PipeWorker, tmp_path: Path) -> None:
     device = tmp_path / "accel0"
     device.touch()
     worker.env["TPU_TUI_DEVICES"] = str(device)
@@ -83,7 +83,7 @@ def test_whoever_holds_a_device_is_named(worker: PipeWorker, tmp_path: Path) -> 
     assert worker.ask("stop", run, 10, 0)[0][0].word == "stopped"
 
 
-def test_no_go_means_no_trace(worker: PipeWorker) -> None:
+def test_a_launch_without_go_leaves_no_trace(worker: PipeWorker) -> None:
     run = a_run("touch", str(worker.root / "ran"))
     launch = worker.launch(run)
     assert launch.answer().word == "armed"

@@ -1,4 +1,4 @@
-"""Processes that shed the mark of their run, over pipes: what is known of them otherwise ends them all the same."""
+"""Processes that drop some of the marks of their run, over pipes: a stop finds them by the other marks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEFT = {
 
 
 def sleeping() -> list[int]:
-    """The living processes that jobs here left behind."""
+    """Return the live processes that the jobs of these tests left behind."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -37,7 +37,7 @@ def sleeping() -> list[int]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays() -> Iterator[None]:
+def _kill_leftovers() -> Iterator[None]:
     yield
     for pid in sleeping():
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Two commands for the same run on one worker at the same moment: the answer to each is true."""
+"""Two commands for the same run on one worker at the same time: each gets a correct answer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tui.runs.worker.queries import RemoteState, parse_state
 pytestmark = [needs_linux, pytest.mark.timing]
 
 
-def _in_front_of(worker: PipeWorker, program: str, script: str) -> None:
-    """Have `script` run whenever the worker calls a program, before that."""
+def _run_before(worker: PipeWorker, program: str, script: str) -> None:
+    """Run `script` each time before the worker calls a program."""
     path = Path(worker.path) / program
     real = path.resolve()
     path.unlink()
@@ -21,7 +21,7 @@ def _in_front_of(worker: PipeWorker, program: str, script: str) -> None:
     path.chmod(0o755)
 
 
-def test_a_run_that_is_being_prepared_is_told_as_that_and_not_deleted(worker: PipeWorker) -> None:
+def test_a_run_that_is_being_prepared_is_reported_as_undecided_and_not_deleted(worker: PipeWorker) -> None:
     run = a_run("true")
     launch = worker.launch(run, held_back=1)
     until((worker.directory(run) / "run.json").exists)
@@ -31,35 +31,33 @@ def test_a_run_that_is_being_prepared_is_told_as_that_and_not_deleted(worker: Pi
     launch.through()
 
 
-def test_an_attempt_that_another_keeper_launches_is_refused_as_that(worker: PipeWorker) -> None:
+def test_an_attempt_that_another_keeper_launches_is_refused_as_launched_elsewhere(worker: PipeWorker) -> None:
     run = a_run("true")
     worker.launch(run).through()
     ended(worker, run)
-    theirs = worker.launch(run, attempt=1, again=True)
-    assert theirs.answer().word == "armed"
+    first = worker.launch(run, attempt=1, again=True)
+    assert first.answer().word == "armed"
     refused = worker.launch(run, attempt=1, again=True).answer()
     assert (refused.word, refused.text.split(" ")[0]) == ("refused", "elsewhere")
-    theirs.send(b"go!")
-    assert theirs.answer().word == "started"
+    first.send(b"go!")
+    assert first.answer().word == "started"
 
 
-def test_what_another_keeper_made_at_the_same_moment_is_left_to_it(worker: PipeWorker) -> None:
+def test_a_directory_that_another_keeper_made_at_the_same_time_is_left_alone(worker: PipeWorker) -> None:
     run = a_run("true")
     worker.launch(run).through()
     ended(worker, run)
-    _in_front_of(
-        worker, "mkdir", f'case $1 in {worker.directory(run)}) /bin/mkdir "$1"; echo 1 >"$1/attempt" ;; esac'
-    )
+    _run_before(worker, "mkdir", f'case $1 in {worker.directory(run)}) /bin/mkdir "$1"; echo 1 >"$1/attempt" ;; esac')
     refused = worker.launch(run, attempt=1, again=True).answer()
     assert (refused.word, refused.text.split(" ")[0]) == ("refused", "elsewhere")
     assert (worker.directory(run) / "attempt").read_text() == "1\n"
 
 
-def test_a_job_that_is_stopped_before_its_first_word_keeps_nobody_waiting(worker: PipeWorker) -> None:
+def test_a_job_that_is_stopped_before_it_starts_ends_its_launch_at_once(worker: PipeWorker) -> None:
     run = a_run("sleep", "1000")
     here = worker.directory(run)
     stopped = f'case "$*" in *cancel*) echo 10 >{here}/cancel; : >{here.parent}/stopped-0 ;; esac'
-    _in_front_of(worker, "setsid", stopped)
+    _run_before(worker, "setsid", stopped)
     launch = worker.launch(run, lease=600)
     assert launch.answer().word == "armed"
     launch.send(b"go!")
@@ -84,7 +82,7 @@ def test_a_launch_that_is_being_undone_is_not_decided_yet(worker: PipeWorker) ->
     assert parse_state(worker.ask("status", run)[0][0]) is RemoteState.ABORTED
 
 
-def test_a_second_stop_leaves_it_known_that_the_first_came_before_the_end(worker: PipeWorker) -> None:
+def test_after_a_second_stop_the_end_is_still_recorded_as_stopped(worker: PipeWorker) -> None:
     run = a_run("sh", "-c", "trap 'exit 0' TERM; echo on; sleep 1000 & wait")
     worker.launch(run).through()
     until(lambda: (worker.directory(run) / "log").read_bytes() == b"on\n")

@@ -1,4 +1,4 @@
-"""A job that takes its own log or run directory away: it stays known, is followed to its last byte and stopped."""
+"""A job that removes its own log or run directory: it is still listed, followed to its last byte and stopped."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def job(taken: str, end: str = "exit 5") -> str:
 
 
 def follow(worker: PipeWorker, run: Run, offset: int, seconds: int) -> tuple[list[Answer], bytes]:
-    """One session of a follower: its answers, and the log's bytes."""
+    """Run one session of a follower; return its answers and the log's bytes."""
     replies, out, _ = worker.ask("follow", run, offset, seconds, 0)
     return replies, out.partition(b"\n")[2]
 
 
 def running(worker: PipeWorker, run: Run, taken: str) -> None:
-    """Launch, and wait until the job has done it."""
+    """Launch a run, and wait until its job has removed what `taken` names."""
     worker.launch(run).through()
     until(lambda: b"two" in follow(worker, run, 0, 1)[1])
     if taken == "directory removed":
-        shutil.rmtree(worker.directory(run), ignore_errors=True)  # as a cleaner that comes again and again would
+        shutil.rmtree(worker.directory(run), ignore_errors=True)  # as a cleaner that runs repeatedly does
 
 
 @pytest.mark.parametrize("taken", TAKEN)
@@ -106,7 +106,7 @@ def test_a_follower_that_begins_while_its_directory_is_taken_away_sends_every_by
 
 
 @pytest.mark.parametrize("taken", TAKEN)
-def test_a_job_that_took_its_directory_away_is_seen_and_stopped(worker: PipeWorker, taken: str) -> None:
+def test_a_job_that_took_its_directory_away_is_listed_and_stopped(worker: PipeWorker, taken: str) -> None:
     run = a_run("sh", "-c", job(taken, "sleep 1000"))
     worker.launch(run).through()
     tag = tag_of(worker, run)
@@ -133,13 +133,13 @@ def test_a_directory_taken_away_during_the_stop_hides_no_exit_code(worker: PipeW
     until(lambda: follow(worker, run, 0, 1)[1] == b"one\n")
     replies = worker.ask("stop", run, 100, 1, 0)[0]
     assert not tagged(tag)
-    # Where all of tpu-tui's directory is removed, no record is written again: a follower alone has the code.
+    # If the whole .tpu-tui directory is removed, no record is written again: only a follower gets the code.
     code = None if taken == "all removed" else 17
     assert (replies[0].word, parse_outcome(replies[0]).exit_code) == ("stopped", code), replies
 
 
 @pytest.mark.parametrize("taken", ELSEWHERE)
-def test_no_second_run_starts_beside_one_whose_directory_is_gone(worker: PipeWorker, taken: str) -> None:
+def test_no_second_run_starts_while_one_whose_directory_is_gone_is_running(worker: PipeWorker, taken: str) -> None:
     run = a_run("sh", "-c", job(taken, "sleep 1000"))
     running(worker, run, taken) if taken != "directory removed" else worker.launch(run).through()
     until(lambda: b"two" in follow(worker, run, 0, 1)[1])
@@ -165,7 +165,7 @@ def test_a_log_cut_short_by_its_job_ends_with_what_was_written_after(worker: Pip
 
 
 def kill_supervisors(run: Run, worker: int = 0) -> None:
-    """End everything that looks after a job here, as an out-of-memory killer might."""
+    """Kill every process that supervises a job, as an out-of-memory killer might."""
 
     def family() -> list[int]:
         found = []
@@ -216,7 +216,7 @@ def test_a_job_without_directory_and_supervisor_is_found_by_its_environment_too(
     assert not tagged(tag)
 
 
-def test_a_job_is_found_where_the_home_is_another_one_now(worker: PipeWorker) -> None:
+def test_a_job_is_found_after_the_home_directory_has_changed(worker: PipeWorker) -> None:
     run = a_run("sh", "-c", "echo on; exec sleep 1000")
     worker.launch(run).through()
     tag = tag_of(worker, run)
@@ -232,14 +232,14 @@ def test_a_job_is_found_where_the_home_is_another_one_now(worker: PipeWorker) ->
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory that another user may enter, as pytest's own are not."""
+    """Yield a directory that another user may enter, unlike those of pytest."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a process of another user needs root")
-def test_what_another_users_process_claims_to_be_is_not_believed(worker: PipeWorker, place: Path) -> None:
+def test_a_process_of_another_user_is_not_trusted_to_be_a_supervisor(worker: PipeWorker, place: Path) -> None:
     run, victim = a_run("true"), place / "victim"
     victim.mkdir()
     card, held = place / "card", place / "held"
@@ -250,12 +250,12 @@ def test_what_another_users_process_claims_to_be_is_not_believed(worker: PipeWor
     for path in (place / "worker.sh", card, held):
         path.chmod(0o644)
     command = ["setpriv", "--reuid=65534", "--clear-groups", "sh", "./worker.sh", "supervise", run.id, "0", "x", ""]
-    with subprocess.Popen(command, cwd=place) as liar:
-        until(lambda: b"supervise" in Path(f"/proc/{liar.pid}/cmdline").read_bytes())
-        until(lambda: Path(f"/proc/{liar.pid}/fd/8").exists())
+    with subprocess.Popen(command, cwd=place) as impostor:
+        until(lambda: b"supervise" in Path(f"/proc/{impostor.pid}/cmdline").read_bytes())
+        until(lambda: Path(f"/proc/{impostor.pid}/fd/8").exists())
         try:
             assert worker.ask("status", run)[0][0].word == "norun"
             assert worker.ask("list", run)[0][-1].word == "listed"
             assert not list(victim.iterdir())
         finally:
-            liar.kill()
+            impostor.kill()

@@ -1,4 +1,4 @@
-"""A launch's session on a worker, when the worker ends it early."""
+"""The session of a launch on a worker that ends the session early."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _EndedFleet(Fleet):
 
 
 @pytest.mark.parametrize("fleet", [Fleet, _EndedFleet])
-def test_a_login_shell_that_ends_before_the_launch_is_sent_is_named_with_its_words(
+def test_a_login_shell_that_ends_before_the_launch_is_sent_is_named_with_its_output(
     tmp_path: Path, fleet: type[Fleet]
 ) -> None:
     async def launch(pod: Pod) -> None:

@@ -1,4 +1,4 @@
-"""The worker script's confirmed stop, over pipes: whatever a process does, nothing is left and nobody else is hit."""
+"""The confirmed stop of worker.sh, over pipes: no process of the run is left, and no other process is touched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [needs_linux, pytest.mark.timing]
 PYTHON = sys.executable
 
 
-def test_the_lock_file_goes_when_the_device_is_free(worker: PipeWorker, tmp_path: Path) -> None:
+def test_the_lock_file_is_removed_when_the_device_is_free(worker: PipeWorker, tmp_path: Path) -> None:
     device, lock = tmp_path / "accel0", tmp_path / "lockfile"
     device.touch()
     worker.env.update({"TPU_TUI_DEVICES": str(device), "TPU_TUI_LOCKFILE": str(lock)})
@@ -86,7 +86,7 @@ def test_a_stop_is_answered_the_same_a_second_time(worker: PipeWorker) -> None:
 
 
 @pytest.mark.bash
-def test_a_process_that_ends_at_the_first_word_has_its_grace(worker: PipeWorker) -> None:
+def test_a_process_that_handles_sigterm_has_its_grace_time(worker: PipeWorker) -> None:
     run = a_run("sh", "-c", "trap 'sleep 0.5; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     worker.launch(run).through()
     until(lambda: (worker.directory(run) / "log").read_bytes() == b"ready\n")
@@ -111,7 +111,7 @@ os.write(1, b"answers %d\\n" % answers)
 
 
 @pytest.mark.bash
-def test_a_stop_says_terminate_once_to_each_process(worker: PipeWorker) -> None:
+def test_a_stop_sends_sigterm_once_to_each_process(worker: PipeWorker) -> None:
     run = a_run(PYTHON, "-c", COUNTING)
     worker.launch(run).through()
     log = worker.directory(run) / "log"
@@ -156,7 +156,7 @@ def test_stopping_a_prepared_run_keeps_it_from_ever_starting(worker: PipeWorker)
 
 
 def _half_sent(worker: PipeWorker, run: Run) -> tuple[Launch, bytes]:
-    """A launch that waits for the rest of what is sent to it, its directory made but not yet marked; that rest."""
+    """Start a launch that waits for the last bytes of its input, its directory not yet marked; return both."""
     launch = worker.launch(run, held_back=1)
     until((worker.directory(run) / "run.json").exists)
     assert not (worker.directory(run) / "place").exists()
@@ -174,7 +174,7 @@ def test_a_worker_that_is_being_prepared_confirms_a_stop_and_starts_nothing(work
     assert not (worker.root / "ran").exists()
 
 
-def test_what_a_launch_that_was_killed_half_sent_left_behind_can_be_deleted(worker: PipeWorker) -> None:
+def test_the_leftovers_of_a_launch_killed_before_all_its_input_was_sent_can_be_deleted(worker: PipeWorker) -> None:
     run = a_run("true")
     launch, _ = _half_sent(worker, run)
     launch.process.kill()
@@ -193,11 +193,11 @@ def test_a_stop_between_two_attempts_keeps_the_later_one_from_starting(worker: P
     assert not (worker.root / "ran").exists()
 
 
-def test_stopping_what_never_was_is_confirmed(worker: PipeWorker) -> None:
+def test_stopping_a_run_that_never_existed_is_confirmed(worker: PipeWorker) -> None:
     assert worker.ask("stop", a_run("true"), 10)[0][0].fields == {"never": "1"}
 
 
-def test_what_the_leader_leaves_behind_is_ended_before_the_status_is_written(worker: PipeWorker) -> None:
+def test_processes_that_the_leader_leaves_behind_are_ended_before_the_status_is_written(worker: PipeWorker) -> None:
     left = "setsid sh -c 'trap \"\" TERM; while :; do echo still; sleep 0.1; done' & sleep 0.3; exit 4"
     run = a_run("sh", "-c", left)
     worker.launch(run).through()
@@ -214,7 +214,7 @@ def test_a_run_whose_supervisors_were_killed_is_lost_and_can_still_be_stopped(wo
     alive = worker.directory(run) / "alive"
 
     def family() -> list[int]:
-        found = map(Path, glob.iglob("/proc/[0-9]*/fd/*"))  # noqa: PTH207 - it minds no process that ends meanwhile
+        found = map(Path, glob.iglob("/proc/[0-9]*/fd/*"))  # noqa: PTH207 - iglob ignores processes that end meanwhile
         return sorted({int(path.parts[2]) for path in found if same_file(path, alive)})
 
     until(lambda: bool(family()))
@@ -251,7 +251,7 @@ while True:
 
 
 def can_make_a_cgroup() -> bool:
-    """Whether this user may give a run a cgroup that can be killed as a whole."""
+    """Return whether this user may give a run a cgroup that can be killed as a whole."""
     own = next(line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
     for top in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
         group = Path(f"{top}{own}/tpu-tui-test-{os.getpid()}")
@@ -281,7 +281,7 @@ def test_a_process_that_forks_and_leaves_its_session_all_the_time_does_not_escap
     until(lambda: not group.exists())
 
 
-def test_a_job_whose_children_live_for_a_moment_each_is_ended_whole(worker: PipeWorker) -> None:
+def test_a_job_of_short_lived_children_is_ended_completely(worker: PipeWorker) -> None:
     forking = (
         "trap '' TERM; echo away; while :; do (trap '' TERM; sleep 0.05; (setsid sleep 0.1 &) ) & sleep 0.05; done"
     )
@@ -294,7 +294,7 @@ def test_a_job_whose_children_live_for_a_moment_each_is_ended_whole(worker: Pipe
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="making namespaces needs root")
 @pytest.mark.parametrize("kinds", ["--pid --fork", "--user --map-root-user --pid --fork --mount"])
-def test_a_job_in_namespaces_of_its_own_is_ended_all_the_same(worker: PipeWorker, kinds: str) -> None:
+def test_a_job_in_namespaces_of_its_own_is_ended_too(worker: PipeWorker, kinds: str) -> None:
     if subprocess.run(["unshare", *kinds.split(), "true"], capture_output=True).returncode:
         pytest.skip(f"unshare {kinds} does not work here")
     run = a_run("unshare", *kinds.split(), "sh", "-c", "trap '' TERM; sleep 1000 & wait; sleep 1000")
@@ -306,7 +306,7 @@ def test_a_job_in_namespaces_of_its_own_is_ended_all_the_same(worker: PipeWorker
 
 @pytest.fixture
 def open_worker(worker: PipeWorker) -> Iterator[PipeWorker]:
-    """The same worker in a place that every user may enter."""
+    """Yield a worker with the same shell in a directory that every user may enter."""
     with tempfile.TemporaryDirectory() as place:
         made = PipeWorker(Path(place), worker.shell)
         yield made

@@ -1,4 +1,4 @@
-"""A server that speaks the protocol of IAP's TCP forwarding, and relays to real machines."""
+"""A server with the protocol of IAP's TCP forwarding, which relays to real machines."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tui.ssh.transport.iap_protocol import ACK_AFTER_BYTES, MAX_DATA_BYTES, SUBP
 
 @dataclass
 class Session:
-    """One tunnel: the machine behind it, and what either side has."""
+    """One tunnel: the connection to the machine, and the bytes that each side has received or confirmed."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     ws: web.WebSocketResponse | None = None
     attached: asyncio.Event = field(default_factory=asyncio.Event)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the connection that speaks: the next one counts only what came when the last has read its all."""
+    """Held by the current WebSocket, so that the next one counts bytes only after this one has read all its own."""
     unconfirmed: bytearray = field(default_factory=bytearray)
     confirmed: int = 0
     received: int = 0
@@ -32,15 +32,15 @@ class Session:
 
 
 class IapServer:
-    """`machines` says where an instance's port leads; `token` what is asked for; codes and cuts as tests set them."""
+    """The server: `machines` maps an instance's port to a real address, `token` is the one that clients must send."""
 
     def __init__(self) -> None:
         self.machines: dict[tuple[str, int], tuple[str, int]] = {}
         self.token = ""
         self.status = 0
-        """An HTTP status to refuse everybody with."""
+        """The HTTP status with which every request is refused; 0: none."""
         self.close_code = 0
-        """A close code to refuse everybody with."""
+        """The close code with which every tunnel is refused; 0: none."""
         self.cut_after = 0
         """Bytes to a client after which its connection is cut; 0: never."""
         self.queries: list[dict[str, str]] = []
@@ -50,12 +50,12 @@ class IapServer:
         self.url = ""
 
     def cut_all(self) -> None:
-        """Cut every client's connection, without a word; the sessions live on."""
+        """Cut every client's connection without a close message; the sessions stay alive."""
         for session in self.sessions.values():
             _cut(session)
 
     async def connect(self, request: web.Request) -> web.StreamResponse:
-        ws = await self._greeted(request)
+        ws = await self._accept(request)
         if not isinstance(ws, web.WebSocketResponse):
             return ws
         query = self.queries[-1]
@@ -79,7 +79,7 @@ class IapServer:
         return ws
 
     async def reconnect(self, request: web.Request) -> web.StreamResponse:
-        ws = await self._greeted(request)
+        ws = await self._accept(request)
         if not isinstance(ws, web.WebSocketResponse):
             return ws
         query = self.queries[-1]
@@ -100,7 +100,7 @@ class IapServer:
             await self._serve(session, ws)
         return ws
 
-    async def _greeted(self, request: web.Request) -> web.StreamResponse:
+    async def _accept(self, request: web.Request) -> web.StreamResponse:
         self.queries.append(dict(request.query))
         self.origins.add(request.headers.get("Origin"))
         if self.status:
@@ -113,7 +113,7 @@ class IapServer:
         return ws
 
     async def _serve(self, session: Session, ws: web.WebSocketResponse) -> None:
-        """What the client sends, to the machine; ends with the WebSocket."""
+        """Pass what the client sends to the machine until the WebSocket ends."""
         session.connections += 1
         async for message in ws:
             if message.type is not WSMsgType.BINARY:
@@ -137,7 +137,7 @@ class IapServer:
             session.writer.close()
 
     async def _pump(self, session: Session) -> None:
-        """What the machine says, to the client, kept until it is confirmed."""
+        """Pass what the machine sends to the client, and store it until the client confirms it."""
         sent = 0
         with suppress(OSError):
             while data := await session.reader.read(MAX_DATA_BYTES):
@@ -163,7 +163,7 @@ def _cut(session: Session) -> None:
 
 @asynccontextmanager
 async def iap_server() -> AsyncIterator[IapServer]:
-    """The server on a loopback port for as long as the context lasts."""
+    """Run the server on a loopback port for as long as the context lasts."""
     server = IapServer()
     app = web.Application()
     app.add_routes([web.get("/v4/connect", server.connect), web.get("/v4/reconnect", server.reconnect)])
@@ -177,6 +177,6 @@ async def iap_server() -> AsyncIterator[IapServer]:
     finally:
         await runner.cleanup()
         for session in server.sessions.values():
-            session.writer.transport.abort()  # what nobody reads any more need not be sent first
+            session.writer.transport.abort()  # no client reads the rest any more
             with suppress(OSError):
                 await session.writer.wait_closed()

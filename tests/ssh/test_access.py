@@ -1,4 +1,4 @@
-"""Who we log in as: settings, OpenSSH's configuration, gcloud's conventions."""
+"""The user, key and address of a login, from settings, OpenSSH's configuration and gcloud's conventions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Start = Callable[..., OpensshWorker]
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A HOME of the test's own with an empty ~/.ssh."""
+    """Set HOME to a directory of the test with an empty ~/.ssh, and return it."""
     (tmp_path / "home/.ssh").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return tmp_path / "home"
@@ -42,7 +42,7 @@ def _config(path: Path, text: str) -> Access:
     return Access(config=str(path))
 
 
-def test_without_any_settings_gclouds_conventions_hold(home: Path) -> None:
+def test_without_any_settings_gclouds_conventions_apply(home: Path) -> None:
     access = access_from(_settings(home), {})
     assert login_to(Worker(0, external_ip="192.0.2.1"), access).user == getpass.getuser()
     assert access.identities[0] == str(home / ".ssh/google_compute_engine")
@@ -52,7 +52,7 @@ def test_without_any_settings_gclouds_conventions_hold(home: Path) -> None:
     assert (access.agent, access.config, access.host_keys) == (None, None, "strict")
 
 
-def test_settings_decide(home: Path) -> None:
+def test_settings_override_the_conventions(home: Path) -> None:
     chosen = _settings(
         home, user="me", identity=str(home / "key"), known_hosts=[str(home / "k")], host_keys="accept-new"
     )
@@ -69,7 +69,7 @@ def test_an_access_survives_json(home: Path) -> None:
         Access.from_json({"client_keys": [3]})
 
 
-def test_a_workers_own_user_beats_the_settings_and_those_the_configuration(tmp_path: Path) -> None:
+def test_the_user_of_a_worker_overrides_the_settings_and_those_the_configuration(tmp_path: Path) -> None:
     access = _config(tmp_path / "c", "Host *\n User from-config\n")
     worker = Worker(0, external_ip="192.0.2.1")
     assert login_to(worker, access).user == "from-config"
@@ -103,7 +103,7 @@ def test_the_route_chooses_the_address() -> None:
         login_to(Worker(3), Access())
 
 
-async def test_the_configured_key_and_name_lead_to_the_worker(sshd: Start, tmp_path: Path) -> None:
+async def test_a_worker_is_reached_by_the_configured_name_and_key(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     (tmp_path / "known").write_text(f"its-alias {server.host_key}\n")
     access = _config(
@@ -127,7 +127,7 @@ async def test_a_jump_host_from_the_configuration_is_used(sshd: Start, tmp_path:
     assert "Accepted publickey" in jump.log
 
 
-def test_waits_grow_stay_bounded_and_differ() -> None:
+def test_backoff_waits_grow_stay_bounded_and_differ() -> None:
     waits = list(islice(backoff(rng=random.Random(1)), 12))
     assert all(0.25 <= wait <= 30 for wait in waits)
     assert waits[0] <= 0.5

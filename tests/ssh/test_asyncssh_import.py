@@ -1,4 +1,4 @@
-"""asyncssh is loaded when a login is made, quickly, and with all that it can do."""
+"""The import of asyncssh at the first login: it is quick, and all algorithms are available."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ print(json.dumps({{"kex": [str(n) for n in options.kex_algs], "mac": [str(n) for
 """
 
 
-def test_it_can_do_what_it_can_do_when_imported_plainly() -> None:
+def test_asyncssh_has_the_same_algorithms_as_after_a_plain_import() -> None:
     quick = output_of(
         _ALIKE.format(how="from tui.ssh.transport.asyncssh_import import load_asyncssh; load_asyncssh()")
     )

@@ -1,4 +1,4 @@
-"""Our own keys: files, passphrases, certificates, the agent, and what is handed to another process."""
+"""Client keys: files, passphrases, certificates, the agent, and keys that are passed to another process."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Start = Callable[..., OpensshWorker]
 PASSPHRASE = "correct horse"
 
 
-class Person:
-    """Gives the passphrases it was made with, one by one, then none."""
+class Prompter:
+    """A prompter that gives the passphrases it was made with, one by one, then none."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
-        self.asked: list[str] = []
+        self.questions: list[str] = []
 
     async def secret(self, text: str) -> str | None:
-        self.asked.append(text)
+        self.questions.append(text)
         return self.answers.pop(0) if self.answers else None
 
     async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
@@ -43,10 +43,10 @@ class Person:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[str]:
-    """A real ssh-agent of this test's own, empty."""
+    """Run a real ssh-agent without keys for one test, and yield its socket."""
     path = str(tmp_path / "agent")
-    nobody_confirms = {**os.environ, "SSH_ASKPASS": "/bin/false"}
-    process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL, env=nobody_confirms)
+    environ = {**os.environ, "SSH_ASKPASS": "/bin/false"}
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL, env=environ)
     try:
         with socket.socket(socket.AF_UNIX) as probe:
             while probe.connect_ex(path):  # The file exists a moment before the agent listens.
@@ -64,7 +64,7 @@ def _add(agent: str, *keys: Path, options: Sequence[str] = ()) -> None:
 
 
 def _encrypted(server: OpensshWorker, tmp_path: Path) -> Path:
-    """The key that the server lets in, as a copy with a passphrase."""
+    """Return a copy, with a passphrase, of the key that the server accepts."""
     path = tmp_path / "encrypted"
     path.write_bytes(server.identity.read_bytes())
     path.chmod(0o600)
@@ -73,30 +73,30 @@ def _encrypted(server: OpensshWorker, tmp_path: Path) -> Path:
     return path
 
 
-async def _logs_in(server: OpensshWorker, access: Access, person: Person | None = None) -> Access:
-    async with Fleet([server.worker], access, prompter=person) as fleet:
+async def _logs_in(server: OpensshWorker, access: Access, prompter: Prompter | None = None) -> Access:
+    async with Fleet([server.worker], access, prompter=prompter) as fleet:
         assert (await fleet.run(0, "true")).ok
         return fleet.access
 
 
 async def test_a_passphrase_is_asked_once_for_all_workers(sshd: Start, tmp_path: Path) -> None:
     servers = [sshd(), sshd()]
-    person = Person(PASSPHRASE)
+    prompter = Prompter(PASSPHRASE)
     access = servers[0].access(identity=str(_encrypted(servers[0], tmp_path)))
-    async with Fleet([server.worker for server in servers], access, prompter=person) as fleet:
+    async with Fleet([server.worker for server in servers], access, prompter=prompter) as fleet:
         rows = [row async for row in fleet.run_all([0, 1], "true")]
     assert len(rows) == 2
-    assert len(person.asked) == 1
+    assert len(prompter.questions) == 1
 
 
 async def test_a_wrong_passphrase_is_asked_again(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
-    person = Person("wrong", PASSPHRASE)
-    await _logs_in(server, server.access(identity=str(_encrypted(server, tmp_path))), person)
-    assert len(person.asked) == 2
+    prompter = Prompter("wrong", PASSPHRASE)
+    await _logs_in(server, server.access(identity=str(_encrypted(server, tmp_path))), prompter)
+    assert len(prompter.questions) == 2
 
 
-async def test_without_anybody_to_ask_the_error_says_ssh_add(sshd: Start, tmp_path: Path) -> None:
+async def test_without_a_prompter_the_error_names_ssh_add(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     path = _encrypted(server, tmp_path)
     with pytest.raises(OutOfReachError) as caught:
@@ -105,65 +105,67 @@ async def test_without_anybody_to_ask_the_error_says_ssh_add(sshd: Start, tmp_pa
     assert caught.value.remedy == f"ssh-add {path}"
 
 
-async def test_a_locked_default_key_is_opened_only_when_the_others_were_refused(sshd: Start, tmp_path: Path) -> None:
+async def test_an_encrypted_default_key_is_decrypted_only_when_the_others_were_refused(
+    sshd: Start, tmp_path: Path
+) -> None:
     server = sshd()
-    make_key(tmp_path / "stranger")
+    make_key(tmp_path / "other_key")
     locked = str(_encrypted(server, tmp_path))
-    access = server.access(identity=None, identities=(str(tmp_path / "stranger"), locked))
-    person = Person(PASSPHRASE)
-    await _logs_in(server, access, person)
-    assert len(person.asked) == 1
+    access = server.access(identity=None, identities=(str(tmp_path / "other_key"), locked))
+    prompter = Prompter(PASSPHRASE)
+    await _logs_in(server, access, prompter)
+    assert len(prompter.questions) == 1
     with pytest.raises(SshError) as caught:
         await _logs_in(server, access)
     assert caught.value.reason is Reason.DENIED
     assert f"ssh-add {locked}" in caught.value.remedy
-    untouched = Person(PASSPHRASE)
+    untouched = Prompter(PASSPHRASE)
     await _logs_in(server, server.access(identity=None, identities=(str(server.identity), locked)), untouched)
-    assert not untouched.asked
+    assert not untouched.questions
 
 
-async def test_a_person_who_declines_is_asked_only_once_for_a_whole_pod(sshd: Start, tmp_path: Path) -> None:
+async def test_a_user_who_declines_is_asked_only_once_for_a_whole_pod(sshd: Start, tmp_path: Path) -> None:
     servers = [sshd() for _ in range(3)]
-    make_key(tmp_path / "stranger")
+    make_key(tmp_path / "other_key")
     locked = str(_encrypted(servers[0], tmp_path))
-    access = servers[0].access(identity=None, identities=(str(tmp_path / "stranger"), locked))
-    person = Person()
-    async with Fleet([server.worker for server in servers], access, prompter=person) as fleet:
+    access = servers[0].access(identity=None, identities=(str(tmp_path / "other_key"), locked))
+    prompter = Prompter()
+    async with Fleet([server.worker for server in servers], access, prompter=prompter) as fleet:
         rows = [row async for row in fleet.run_all(range(3), "true")]
         assert [row.reason for row in rows if isinstance(row, SshError)] == [Reason.DENIED] * 3
-        assert len(person.asked) == 1
+        assert len(prompter.questions) == 1
 
 
-async def test_one_passphrase_opens_the_way_to_all_that_were_denied(sshd: Start, tmp_path: Path) -> None:
+async def test_one_passphrase_is_enough_for_all_workers_that_denied_the_login(sshd: Start, tmp_path: Path) -> None:
     servers = [sshd() for _ in range(3)]
-    make_key(tmp_path / "stranger")
+    make_key(tmp_path / "other_key")
     locked = str(_encrypted(servers[0], tmp_path))
-    access = servers[0].access(identity=None, identities=(str(tmp_path / "stranger"), locked))
-    person = Person(PASSPHRASE)
-    async with Fleet([server.worker for server in servers], access, prompter=person) as fleet:
+    access = servers[0].access(identity=None, identities=(str(tmp_path / "other_key"), locked))
+    prompter = Prompter(PASSPHRASE)
+    async with Fleet([server.worker for server in servers], access, prompter=prompter) as fleet:
         rows = [row async for row in fleet.run_all(range(3), "true")]
     assert not [row for row in rows if isinstance(row, SshError)]
-    assert len(person.asked) == 1
+    assert len(prompter.questions) == 1
 
 
 async def test_decrypted_keys_are_passed_as_json_and_need_no_prompt(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     path = _encrypted(server, tmp_path)
-    opened = await _logs_in(server, server.access(identity=str(path)), Person(PASSPHRASE))
+    opened = await _logs_in(server, server.access(identity=str(path)), Prompter(PASSPHRASE))
     path.unlink()
     handed = Access.from_json(json.loads(json.dumps(opened.to_json())))
     assert handed == opened
     await _logs_in(server, handed)
 
 
-async def test_unlock_gives_the_same_without_a_worker(sshd: Start, tmp_path: Path) -> None:
+async def test_unlock_decrypts_keys_without_a_worker(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     path = _encrypted(server, tmp_path)
-    opened = await unlock(server.access(identity=str(path)), Person(PASSPHRASE))
+    opened = await unlock(server.access(identity=str(path)), Prompter(PASSPHRASE))
     await _logs_in(server, opened)
 
 
-async def test_private_keys_show_in_no_repr(sshd: Start) -> None:
+async def test_private_keys_appear_in_no_repr(sshd: Start) -> None:
     server = sshd()
     opened = await unlock(server.access())
     assert opened.client_keys
@@ -171,7 +173,7 @@ async def test_private_keys_show_in_no_repr(sshd: Start) -> None:
     assert "PRIVATE" not in repr(opened.client_keys)
 
 
-async def test_the_agent_is_asked_first(sshd: Start, tmp_path: Path, agent: str) -> None:
+async def test_the_agent_is_used_first(sshd: Start, tmp_path: Path, agent: str) -> None:
     server = sshd()
     _add(agent, server.identity)
     await _logs_in(server, server.access(identity=None, agent=agent))
@@ -185,9 +187,7 @@ async def test_an_encrypted_key_that_the_agent_holds_needs_no_passphrase(
     await _logs_in(server, server.access(identity=str(_encrypted(server, tmp_path)), agent=agent))
 
 
-async def test_a_crowded_agent_does_not_hide_the_key_that_was_asked_for(
-    sshd: Start, tmp_path: Path, agent: str
-) -> None:
+async def test_a_crowded_agent_does_not_hide_the_requested_key(sshd: Start, tmp_path: Path, agent: str) -> None:
     server = sshd()
     for number in range(8):
         make_key(tmp_path / f"k{number}")
@@ -203,7 +203,7 @@ async def test_a_crowded_agent_does_not_hide_the_key_that_was_asked_for(
     assert "Too many authentication failures" in server.log
 
 
-async def test_a_key_that_the_agent_will_not_sign_with_leaves_the_file_to_do_it(
+async def test_a_key_with_which_the_agent_does_not_sign_is_used_from_its_file(
     sshd: Start, tmp_path: Path, agent: str
 ) -> None:
     server = sshd()
@@ -221,7 +221,7 @@ async def test_an_agent_that_is_gone_does_no_harm(sshd: Start, tmp_path: Path) -
     await _logs_in(server, server.access(agent=str(tmp_path / "gone")))
 
 
-async def test_a_certificate_beside_the_key_lets_in(sshd: Start, tmp_path: Path) -> None:
+async def test_a_certificate_next_to_the_key_is_accepted(sshd: Start, tmp_path: Path) -> None:
     make_key(tmp_path / "ca")
     make_key(tmp_path / "mine")
     sign = ["ssh-keygen", "-q", "-s", str(tmp_path / "ca"), "-I", "me", "-n", "root", str(tmp_path / "mine.pub")]
@@ -242,7 +242,7 @@ async def test_other_kinds_of_keys_log_in(sshd: Start, tmp_path: Path, kind: str
     await _logs_in(server, server.access(identity=str(tmp_path / kind)))
 
 
-async def test_a_key_file_that_is_missing_or_none_is_a_usage_error(sshd: Start, tmp_path: Path) -> None:
+async def test_a_key_file_that_is_missing_or_invalid_is_a_usage_error(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     (tmp_path / "text").write_text("hello")
     for name in ("text", "missing"):
@@ -251,7 +251,7 @@ async def test_a_key_file_that_is_missing_or_none_is_a_usage_error(sshd: Start, 
 
 
 class Asking(asyncssh.SSHServer):
-    """Asks what the challenge says, and lets in who answers it rightly."""
+    """A server that asks the questions of a challenge and accepts a client that answers them correctly."""
 
     def __init__(self, challenge: tuple[object, ...], *answers: str) -> None:
         self.challenge = challenge
@@ -272,7 +272,7 @@ class Asking(asyncssh.SSHServer):
 
 @asynccontextmanager
 async def _asking(instruction: str, prompts: list[tuple[str, bool]], *answers: str) -> AsyncIterator[Worker]:
-    """A worker whose server asks for words instead of a key; a command there says `done`."""
+    """Run a worker whose server asks questions instead of checking a key; every command there prints `done`."""
     done = "done"
     key = asyncssh.generate_private_key("ssh-ed25519")
     async with await asyncssh.listen(
@@ -287,19 +287,19 @@ async def _asking(instruction: str, prompts: list[tuple[str, bool]], *answers: s
 
 
 async def test_a_one_time_code_is_asked_for() -> None:
-    person = Person("123456")
+    prompter = Prompter("123456")
     async with (
         _asking("", [("Code \x1b[31m:", False)], "123456") as worker,
-        Fleet([worker], Access(user="me"), prompter=person) as fleet,
+        Fleet([worker], Access(user="me"), prompter=prompter) as fleet,
     ):
         assert (await fleet.run(0, "x")).stdout == b"done"
-    assert len(person.asked) == 1
-    assert "\x1b" not in person.asked[0]
+    assert len(prompter.questions) == 1
+    assert "\x1b" not in prompter.questions[0]
 
 
 async def test_the_servers_reason_for_refusing_a_login_is_quoted() -> None:
     why = "Account locked due to 3 failed logins"
-    async with _asking(f"{why}\n", []) as worker, Fleet([worker], Access(user="me"), prompter=Person()) as fleet:
+    async with _asking(f"{why}\n", []) as worker, Fleet([worker], Access(user="me"), prompter=Prompter()) as fleet:
         with pytest.raises(SshError, match=why):
             await fleet.run(0, "x")
 
@@ -310,7 +310,7 @@ def _key(path: Path, *options: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "open_"),
+    ("options", "is_unencrypted"),
     [
         (("-t", "ed25519", "-N", ""), True),
         (("-t", "rsa", "-b", "2048", "-N", ""), True),
@@ -321,11 +321,13 @@ def _key(path: Path, *options: str) -> str:
         (("-t", "rsa", "-b", "2048", "-m", "PKCS8", "-N", PASSPHRASE), False),
     ],
 )
-def test_a_key_without_a_passphrase_is_seen_as_open(tmp_path: Path, options: tuple[str, ...], open_: bool) -> None:
-    assert has_unencrypted_key(Access(identity=_key(tmp_path / "key", *options))) is open_
+def test_only_a_key_without_a_passphrase_counts_as_unencrypted(
+    tmp_path: Path, options: tuple[str, ...], is_unencrypted: bool
+) -> None:
+    assert has_unencrypted_key(Access(identity=_key(tmp_path / "key", *options))) is is_unencrypted
 
 
-def test_one_open_key_among_the_usual_ones_will_do_and_the_one_asked_for_counts_alone(tmp_path: Path) -> None:
+def test_one_unencrypted_default_key_is_enough_and_a_given_identity_counts_alone(tmp_path: Path) -> None:
     locked = _key(tmp_path / "locked", "-t", "ed25519", "-N", PASSPHRASE)
     plain = _key(tmp_path / "plain", "-t", "ed25519", "-N", "")
     missing = str(tmp_path / "missing")
@@ -335,6 +337,6 @@ def test_one_open_key_among_the_usual_ones_will_do_and_the_one_asked_for_counts_
 
 
 @pytest.mark.parametrize("text", ["", "junk", "-----BEGIN OPENSSH PRIVATE KEY-----\n", "\x00\xff"])
-def test_a_file_that_is_no_key_does_not_lie_open(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_key_does_not_count_as_unencrypted(tmp_path: Path, text: str) -> None:
     (tmp_path / "key").write_text(text)
     assert not has_unencrypted_key(Access(identity=str(tmp_path / "key")))

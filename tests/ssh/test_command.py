@@ -41,7 +41,7 @@ def test_streams_share_one_budget_and_each_has_a_part_of_its_own(pieces: list[tu
     assert not any(one.omitted for one in stored) or sum(map(len, stored)) >= total - 4 * budget.share
 
 
-def test_what_one_stream_does_not_use_is_there_for_another() -> None:
+def test_space_that_one_stream_does_not_use_is_available_to_another() -> None:
     budget = OutputBudget(1000, 4)
     quiet, loud = BoundedOutput(budget), BoundedOutput(budget)
     quiet.add(b"a")
@@ -80,14 +80,14 @@ async def test_output_is_passed_on_while_the_command_runs(sshd: Start) -> None:
     arrived: list[tuple[bool, bytes]] = []
     first = asyncio.Event()
 
-    def hear(_running: RunningCommand, on_stderr: bool, data: bytes) -> None:
+    def record(_running: RunningCommand, on_stderr: bool, data: bytes) -> None:
         arrived.append((on_stderr, data))
         first.set()
 
     async with Fleet([server.worker], server.access()) as fleet:
         goes = server.root / "go"
         command = f"echo out; while [ ! -e {goes} ]; do sleep 0.05; done; echo err >&2"
-        running = asyncio.ensure_future(fleet.run(0, command, on_output=hear))
+        running = asyncio.ensure_future(fleet.run(0, command, on_output=record))
         await asyncio.wait_for(first.wait(), 60)
         assert not running.done()
         goes.touch()

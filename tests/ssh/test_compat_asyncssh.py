@@ -21,8 +21,8 @@ __all__ = ["agent"]
 pytestmark = pytest.mark.py310
 
 Start = Callable[..., OpensshWorker]
-ASKED = "Postponed publickey"
-"""What sshd notes when a client asks whether a key would be welcome."""
+KEY_QUERY = "Postponed publickey"
+"""What sshd logs when a client asks whether a key would be accepted."""
 KEYLESS = "Failed none"
 
 
@@ -31,21 +31,21 @@ async def _log_in(server: OpensshWorker, access: Access) -> None:
         assert (await fleet.run(0, "true")).exit_code == 0
 
 
-async def test_the_first_key_is_offered_signed_and_nothing_is_asked_before(sshd: Start) -> None:
+async def test_the_first_key_is_offered_signed_without_a_query_before(sshd: Start) -> None:
     server = sshd(extra=("LogLevel DEBUG1",))
     await _log_in(server, server.access())
     assert "Accepted publickey" in server.log
-    assert ASKED not in server.log
+    assert KEY_QUERY not in server.log
     assert KEYLESS not in server.log
 
 
 async def test_after_a_refused_key_the_server_is_asked_about_the_next(sshd: Start, tmp_path: Path) -> None:
     server = sshd(extra=("LogLevel DEBUG1",))
-    make_key(tmp_path / "stranger")
-    paths = (str(tmp_path / "stranger"), str(server.identity))
+    make_key(tmp_path / "other_key")
+    paths = (str(tmp_path / "other_key"), str(server.identity))
     await _log_in(server, server.access(identity=None, identities=paths))
     assert "Failed publickey" in server.log
-    assert ASKED in server.log
+    assert KEY_QUERY in server.log
 
 
 async def test_an_agent_is_not_asked_to_sign_before_the_server_wants_its_key(
@@ -55,7 +55,7 @@ async def test_an_agent_is_not_asked_to_sign_before_the_server_wants_its_key(
     server = sshd(extra=("LogLevel DEBUG1",))
     _add(agent, server.identity)
     await _log_in(server, server.access(identity=None, agent=agent))
-    assert ASKED in server.log
+    assert KEY_QUERY in server.log
 
 
 async def test_log_messages_are_formatted_only_if_read(sshd: Start, caplog: pytest.LogCaptureFixture) -> None:

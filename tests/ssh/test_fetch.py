@@ -113,7 +113,7 @@ async def test_globs_are_expanded_by_the_worker_and_a_name_with_brackets_means_i
     assert set(_found(tmp_path / "globs")) == {b"-rf", "日本.txt".encode(), b"bad\xff\xfe.bin"}
 
 
-async def test_names_of_several_workers_go_below_a_directory_of_each(sshd: Start, tmp_path: Path) -> None:
+async def test_a_name_that_several_workers_have_goes_below_a_directory_for_each(sshd: Start, tmp_path: Path) -> None:
     servers = [sshd() for _ in range(3)]
     for number, server in enumerate(servers):
         _write(server.home, {b"ckpt/shared": b"from %d" % number, b"ckpt/part-%d" % number: b"x"})
@@ -129,7 +129,7 @@ async def test_names_of_several_workers_go_below_a_directory_of_each(sshd: Start
     }
 
 
-async def test_what_cannot_be_sent_is_named_and_the_rest_arrives(sshd: Start, tmp_path: Path) -> None:
+async def test_files_that_cannot_be_sent_are_named_and_the_rest_arrives(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     _write(server.home, {b"out/a": b"a"})
     os.mkfifo(server.home / "out/pipe")
@@ -143,7 +143,7 @@ async def test_what_cannot_be_sent_is_named_and_the_rest_arrives(sshd: Start, tm
     assert isinstance(missing, UsageError)
 
 
-async def test_a_file_goes_on_where_a_broken_connection_left_it(sshd: Start, tmp_path: Path) -> None:
+async def test_a_file_is_continued_where_a_broken_connection_left_it(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     data = os.urandom(24_000_000)
     _write(server.home, {b"big": data, b"small": b"small"})
@@ -196,7 +196,7 @@ async def test_an_incomplete_file_of_other_content_is_begun_again(sshd: Start, t
     assert (tmp_path / "big").read_bytes() == b"new content"
 
 
-async def test_a_log_that_grows_meanwhile_arrives_as_it_was_listed(sshd: Start, tmp_path: Path) -> None:
+async def test_a_log_that_grows_meanwhile_arrives_at_its_listed_size(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     start = b"line\n" * 1_000_000
     _write(server.home, {b"log": start})
@@ -237,7 +237,7 @@ async def test_memory_does_not_grow_with_a_file(sshd: Start, tmp_path: Path) -> 
     "name",
     [b"./../escaped", b"/etc/passwd", b"./out/../../escaped", b"./out//x", b"./.bashrc", b"./other", b"./out/.", b""],
 )
-async def test_a_name_that_was_not_asked_for_is_refused(
+async def test_a_name_that_was_not_requested_is_refused(
     sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: bytes
 ) -> None:
     server = sshd()
@@ -350,8 +350,8 @@ def test_a_listed_name_must_match_component_by_component(
 
 @pytest.mark.parametrize("pattern", [".", "..", "/", "~", "out/.", "a/.."])
 def test_a_request_without_a_name_of_its_own_goes_below_the_worker(pattern: str) -> None:
-    asked = RemotePattern(pattern)
-    file = asked.match(asked.sent + b"/.bashrc", 1)
+    requested = RemotePattern(pattern)
+    file = requested.match(requested.sent + b"/.bashrc", 1)
     assert file is not None
     assert place_files({3: [file]}) == {(3, file.source): (b"worker-3", b".bashrc")}
 

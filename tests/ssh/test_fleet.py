@@ -29,7 +29,7 @@ async def _until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while not condition():
-        assert loop.time() < deadline, "it never came to pass"
+        assert loop.time() < deadline, f"the condition does not hold within {seconds:.0f} s"
         await asyncio.sleep(0.02)
 
 
@@ -42,7 +42,7 @@ async def test_a_command_runs_and_its_bytes_come_back_exactly(sshd: Start) -> No
         assert done == CommandResult(0, 3, None, data, b"\xff", False)
 
 
-async def test_a_command_that_reads_no_input_ends_all_the_same(sshd: Start) -> None:
+async def test_a_command_that_does_not_read_its_input_ends(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.worker], server.access()) as fleet:
         assert (await fleet.run(0, "exit 7", input=b"x" * 10_000_000)).exit_code == 7
@@ -65,7 +65,7 @@ async def test_a_signal_is_not_an_exit_code(sshd: Start) -> None:
     assert (done.exit_code, done.signal) == (None, "SEGV")
 
 
-async def test_a_limited_command_is_still_the_login_shells_own(sshd: Start) -> None:
+async def test_a_command_with_a_timeout_still_runs_in_the_login_shell(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.worker], server.access()) as fleet:
         done = await fleet.run(
@@ -75,7 +75,7 @@ async def test_a_limited_command_is_still_the_login_shells_own(sshd: Start) -> N
 
 
 @pytest.mark.py310
-async def test_a_timeout_keeps_what_came_and_ends_the_command(sshd: Start) -> None:
+async def test_a_timeout_keeps_the_output_so_far_and_ends_the_command(sshd: Start) -> None:
     server = sshd()
     pid = server.home / "pid"
     async with Fleet([server.worker], server.access()) as fleet:
@@ -87,7 +87,7 @@ async def test_a_timeout_keeps_what_came_and_ends_the_command(sshd: Start) -> No
 
 
 @pytest.mark.py310
-async def test_time_that_is_given_for_a_command_bounds_the_login_too(sshd: Start) -> None:
+async def test_the_timeout_of_a_command_limits_the_login_too(sshd: Start) -> None:
     server, other = sshd(), sshd()
     assert server.process is not None
     server.process.send_signal(signal.SIGSTOP)
@@ -126,7 +126,7 @@ async def test_the_timeout_of_a_command_includes_a_second_login(sshd: Start) -> 
     assert row.sentence == "worker 0: no answer: it started no command within 1 s"
 
 
-async def test_eight_workers_answer_each_for_itself_and_one_failure_stops_none(sshd: Start) -> None:
+async def test_eight_workers_answer_independently_and_one_failure_stops_none(sshd: Start) -> None:
     servers = [sshd() for _ in range(8)]
     servers[3].stop()
     async with Fleet([server.worker for server in servers], servers[0].access()) as fleet:
@@ -138,7 +138,7 @@ async def test_eight_workers_answer_each_for_itself_and_one_failure_stops_none(s
     assert (error.worker, error.reason) == (3, Reason.REFUSED)
 
 
-async def test_a_reader_who_leaves_early_cancels_the_rest(sshd: Start) -> None:
+async def test_a_reader_that_stops_early_cancels_the_rest(sshd: Start) -> None:
     servers = [sshd(), sshd()]
     async with Fleet([server.worker for server in servers], servers[0].access()) as fleet:
         rows = fleet.run_all([0, 1], 'case $(basename "$(dirname "$HOME")") in sshd-0-*) ;; *) sleep 1000 ;; esac')
@@ -158,14 +158,14 @@ async def test_one_connection_serves_many_commands(sshd: Start) -> None:
         assert len(server.connections()) == 1
 
 
-async def test_a_server_with_few_sessions_is_asked_for_no_more_than_it_gives(sshd: Start) -> None:
+async def test_no_more_sessions_are_opened_than_a_server_allows(sshd: Start) -> None:
     server = sshd(max_sessions=2)
     async with Fleet([server.worker], server.access()) as fleet:
         results = await asyncio.gather(*(fleet.run(0, f"sleep 0.05; echo {i}") for i in range(12)))
     assert [int(done.stdout) for done in results] == list(range(12))
 
 
-async def test_a_server_that_opens_no_session_says_so(sshd: Start) -> None:
+async def test_a_server_that_opens_no_session_is_reported(sshd: Start) -> None:
     server = sshd(max_sessions=0)
     async with Fleet([server.worker], server.access()) as fleet:
         with pytest.raises(SshError) as caught:
@@ -245,7 +245,7 @@ async def test_a_connection_that_died_unnoticed_is_made_again_before_a_command(s
         server.thaw()
 
 
-async def test_silent_workers_keep_the_others_waiting_no_longer_than_a_moment(sshd: Start) -> None:
+async def test_silent_workers_delay_the_others_only_briefly(sshd: Start) -> None:
     server = sshd()
     with silent_port() as port:
         silent = [replace(server.worker, index=i, port=port) for i in range(1, 5)]
@@ -257,8 +257,8 @@ async def test_silent_workers_keep_the_others_waiting_no_longer_than_a_moment(ss
                 break
 
 
-async def test_frozen_workers_keep_the_others_waiting_no_longer_than_a_moment(sshd: Start) -> None:
-    """Their kernel takes the connection; nobody says that it speaks SSH."""
+async def test_frozen_workers_delay_the_others_only_briefly(sshd: Start) -> None:
+    """The kernel of a frozen worker accepts the connection, and no process sends an SSH greeting."""
     server = sshd()
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         silent = [replace(server.worker, index=i, port=frozen.getsockname()[1]) for i in range(1, 5)]
@@ -270,7 +270,7 @@ async def test_frozen_workers_keep_the_others_waiting_no_longer_than_a_moment(ss
                 break
 
 
-async def test_many_logins_at_one_server_all_get_in(sshd: Start) -> None:
+async def test_many_logins_at_one_server_all_succeed(sshd: Start) -> None:
     server = sshd(extra=["MaxStartups 4"])
     workers = [replace(server.worker, index=index) for index in range(12)]
     async with Fleet(workers, server.access(handshakes=8)) as fleet:
@@ -319,7 +319,7 @@ async def test_an_unknown_jump_host_is_not_trusted(sshd: Start) -> None:
     assert caught.value.what.startswith("the jump host")
 
 
-async def test_a_jump_host_that_is_down_is_tried_once_for_all_who_wait(sshd: Start) -> None:
+async def test_a_jump_host_that_is_down_is_tried_once_for_all_waiting_workers(sshd: Start) -> None:
     servers = [sshd() for _ in range(2)]
     tried = 0
 
@@ -336,7 +336,7 @@ async def test_a_jump_host_that_is_down_is_tried_once_for_all_who_wait(sshd: Sta
             rows = [row async for row in fleet.run_all(range(10), "true")]
     assert sorted(row.worker for row in rows if isinstance(row, SshError)) == list(range(10))
     assert {row.reason for row in rows if isinstance(row, SshError)} == {Reason.NOT_SSH}
-    assert tried == 2  # the login, and the look at what it says instead
+    assert tried == 2  # the login, and the connection that reads its greeting
 
 
 async def test_a_jump_host_that_hangs_is_named_to_callers_with_a_shorter_timeout(sshd: Start) -> None:
@@ -380,10 +380,10 @@ async def test_a_chain_whose_first_jump_host_is_down_is_tried_once_for_all(sshd:
         async with Fleet(workers, server.access(jump=chain)) as fleet:
             rows = [row async for row in fleet.run_all(range(10), "true")]
     assert {row.reason for row in rows if isinstance(row, SshError)} == {Reason.NOT_SSH}
-    assert tried == 2  # the login, and the look at what it says instead
+    assert tried == 2  # the login, and the connection that reads its greeting
 
 
-async def test_a_chain_of_jump_hosts_leads_to_the_worker(sshd: Start) -> None:
+async def test_a_worker_is_reached_through_a_chain_of_jump_hosts(sshd: Start) -> None:
     first, second, server = sshd(), sshd(), sshd()
     known = first.root / "known"
     known.write_text("".join(f"[127.0.0.1]:{jump.port} {jump.host_key}\n" for jump in (first, second)))
@@ -400,7 +400,7 @@ async def test_a_worker_that_does_not_exist_is_a_usage_error(sshd: Start) -> Non
             await fleet.run(5, "true")
 
 
-async def test_an_external_address_is_left_alone_on_the_internal_route(sshd: Start) -> None:
+async def test_an_external_address_is_not_used_on_the_internal_route(sshd: Start) -> None:
     server = sshd()
     worker = Worker(
         0, internal_ip="127.0.0.1", external_ip="192.0.2.1", port=server.port, host_keys=(server.host_key,)
@@ -409,7 +409,7 @@ async def test_an_external_address_is_left_alone_on_the_internal_route(sshd: Sta
         assert (await fleet.run(0, "true")).ok
 
 
-def test_a_fleet_costs_no_asyncssh_before_it_connects() -> None:
+def test_a_fleet_does_not_import_asyncssh_before_it_connects() -> None:
     program = (
         "import sys, tui.ssh.fleet as f, tui.ssh.config.access as a\n"
         "f.Fleet([], a.Access())\n"

@@ -32,7 +32,7 @@ Start = Callable[..., OpensshWorker]
 BIG = 3_000_000
 SENT = b"said after the cut"
 TURNS = 200
-"""Turns of the event loop in which nothing moves before nothing will."""
+"""Turns of the event loop without any change after which none is expected."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def iap() -> AsyncIterator[IapServer]:
 
 
 def through(iap: IapServer, server: OpensshWorker, **changes: Any) -> tuple[Worker, Access]:
-    """A worker that only IAP leads to: its own addresses lead nowhere."""
+    """Return a worker that can only be reached through IAP, and how to log in to it."""
     name = f"t1v-n-test-w-{server.index}"
     iap.machines[name, server.port] = (server.host, server.port)
     instance = f"projects/p/zones/us-central1-a/instances/{name}"
@@ -71,7 +71,7 @@ async def test_commands_run_through_the_tunnel(sshd: Start, iap: IapServer) -> N
 
 
 @needs_sshd
-async def test_a_tunnel_that_is_cut_again_and_again_loses_and_repeats_no_byte(sshd: Start, iap: IapServer) -> None:
+async def test_a_tunnel_that_is_cut_repeatedly_loses_and_repeats_no_byte(sshd: Start, iap: IapServer) -> None:
     worker, access = through(iap, sshd())
     iap.cut_after = 300_000
     sent = os.urandom(BIG)
@@ -93,8 +93,8 @@ async def test_an_idle_tunnel_that_is_cut_continues(sshd: Start, iap: IapServer)
         assert await fleet.connect(0) is connection
 
 
-async def test_a_tunnel_that_is_cut_without_a_reader_passes_on_what_it_counted(iap: IapServer) -> None:
-    """Nobody takes what it has received when its next message finds the WebSocket gone."""
+async def test_a_tunnel_that_is_cut_without_a_reader_passes_on_every_byte_it_counted(iap: IapServer) -> None:
+    """The received bytes are not read yet when the next message finds that the WebSocket is gone."""
     poured, arrived = os.urandom(BIG), asyncio.get_running_loop().create_future()
 
     async def machine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -113,7 +113,7 @@ async def test_a_tunnel_that_is_cut_without_a_reader_passes_on_what_it_counted(i
             for letter in SENT:
                 local.send(bytes([letter]))
                 await _until_still(local, TIOCOUTQ)
-            assert len(iap.queries) == 1, "it went on before all was handed on"
+            assert len(iap.queries) == 1, "the tunnel reconnected before it had passed on all bytes"
             received = bytearray()
             while len(received) < len(poured):
                 received += await asyncio.get_running_loop().sock_recv(local, BIG)
@@ -124,7 +124,7 @@ async def test_a_tunnel_that_is_cut_without_a_reader_passes_on_what_it_counted(i
 
 
 async def _until_still(sock: socket.socket, count: int) -> None:
-    """Wait until the bytes queued on a socket stay the same: everything else here runs on this loop too."""
+    """Wait until the number of bytes queued on a socket stays the same; all other tasks run on this loop, too."""
     queued, still = -1, 0
     while still < TURNS:
         before, queued = queued, int.from_bytes(fcntl.ioctl(sock, count, bytes(4)), sys.byteorder)
@@ -149,13 +149,13 @@ async def test_eight_workers_share_one_token_and_their_tunnels_end_with_the_flee
     iap.token = "let me in"
     count = "import os; open(os.environ['COUNT'], 'a').write('.'); print('let me in')"
     servers = [sshd() for _ in range(4)]
-    asked = servers[0].root / "asked"
-    command = ("env", f"COUNT={asked}", sys.executable, "-c", count)
+    calls = servers[0].root / "calls"
+    command = ("env", f"COUNT={calls}", sys.executable, "-c", count)
     made = [through(iap, server, token_command=command) for server in servers]
     async with Fleet([worker for worker, _ in made], made[0][1]) as fleet:
         answers = [answer async for answer in fleet.run_all(range(4), "true")]
         assert all(getattr(answer, "exit_code", None) == 0 for answer in answers)
-    assert asked.read_text() == "."
+    assert calls.read_text() == "."
     assert all(session.over for session in iap.sessions.values())
 
 

@@ -1,4 +1,4 @@
-"""Whose host keys are believed: vouched, filed, hashed, unknown, changed, revoked, accepted."""
+"""Host keys: vouched for by the API, stored in files, hashed, unknown, changed, revoked, accepted."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tui.ssh.keys.known_hosts import add_known_host
 Start = Callable[..., OpensshWorker]
 
 
-class Person:
-    """Answers questions about host keys, and remembers them."""
+class Prompter:
+    """A prompter that answers questions about host keys and records them."""
 
     def __init__(self, answer: bool) -> None:
         self.answer = answer
-        self.asked: list[tuple[str, str, str]] = []
+        self.questions: list[tuple[str, str, str]] = []
 
     async def secret(self, text: str) -> str | None:
         return None
 
     async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
-        self.asked.append((worker, key_type, fingerprint))
+        self.questions.append((worker, key_type, fingerprint))
         return self.answer
 
 
@@ -47,11 +47,11 @@ def _fingerprint(line: str) -> str:
 
 
 async def _login(
-    server: OpensshWorker, *, vouched: bool = False, person: Person | None = None, **access: object
+    server: OpensshWorker, *, vouched: bool = False, prompter: Prompter | None = None, **access: object
 ) -> None:
-    worker = server.worker if vouched else server.stranger
+    worker = server.worker if vouched else server.untrusted_worker
     alias = access.pop("alias", None)
-    async with Fleet([replace(worker, host_key_alias=alias)], server.access(**access), prompter=person) as fleet:
+    async with Fleet([replace(worker, host_key_alias=alias)], server.access(**access), prompter=prompter) as fleet:
         assert (await fleet.run(0, "true")).ok
 
 
@@ -99,7 +99,7 @@ async def test_a_key_other_than_the_api_says_is_refused_whatever_a_file_says(ssh
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
-async def test_a_filed_key_of_any_type_is_believed(sshd: Start, tmp_path: Path, kind: str) -> None:
+async def test_a_key_of_any_type_in_a_file_is_trusted(sshd: Start, tmp_path: Path, kind: str) -> None:
     server = sshd(host_key_type=kind)
     await _login(server, known_hosts=_file(tmp_path / "k", f"[127.0.0.1]:{server.port} {server.host_key}"))
 
@@ -113,7 +113,7 @@ async def test_hashed_names_are_understood(sshd: Start, tmp_path: Path) -> None:
     await _login(server, known_hosts=files)
 
 
-async def test_gclouds_alias_is_asked_before_the_address(sshd: Start, tmp_path: Path) -> None:
+async def test_gclouds_alias_is_looked_up_before_the_address(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     other = make_key(tmp_path / "other")
     files = _file(tmp_path / "k", f"[127.0.0.1]:{server.port} {other}", f"tpu.123-0 {server.host_key}")
@@ -128,7 +128,7 @@ async def test_a_line_that_is_garbage_hides_no_other(sshd: Start, tmp_path: Path
     await _login(server, known_hosts=(str(path),))
 
 
-async def test_a_server_known_by_its_rsa_key_is_asked_for_that_one(sshd: Start, tmp_path: Path) -> None:
+async def test_a_server_known_by_its_rsa_key_must_present_that_key(sshd: Start, tmp_path: Path) -> None:
     rsa = make_key(tmp_path / "rsa", "rsa")
     server = sshd(extra=[f"HostKey {tmp_path / 'rsa'}"])
     await _login(server, known_hosts=_file(tmp_path / "k", f"[127.0.0.1]:{server.port} {rsa}"))
@@ -142,14 +142,14 @@ async def test_a_changed_key_is_always_refused_and_the_old_line_is_named(
     server = sshd()
     old = make_key(tmp_path / "old", kind)
     files = _file(tmp_path / "k", "# mine", f"[127.0.0.1]:{server.port} {old}")
-    person = Person(True)
-    error = await _refused(server, known_hosts=files, host_keys=policy, person=person)
+    prompter = Prompter(True)
+    error = await _refused(server, known_hosts=files, host_keys=policy, prompter=prompter)
     assert error.reason is Reason.HOST_KEY_CHANGED
     assert _fingerprint(server.host_key) in error.why
     assert _fingerprint(old) in error.why
     assert f"{files[0]} line 2" in error.remedy
     assert f"ssh-keygen -R '[127.0.0.1]:{server.port}'" in error.remedy
-    assert not person.asked
+    assert not prompter.questions
 
 
 async def test_a_revoked_key_is_refused(sshd: Start, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ async def test_a_revoked_key_is_refused(sshd: Start, tmp_path: Path) -> None:
     await _refused(server, known_hosts=files, host_keys="accept-new")
 
 
-async def test_a_certificate_of_a_known_authority_is_believed(sshd: Start, tmp_path: Path) -> None:
+async def test_a_certificate_of_a_known_authority_is_trusted(sshd: Start, tmp_path: Path) -> None:
     ca = make_key(tmp_path / "ca")
     make_key(tmp_path / "host")
     _keygen("-s", str(tmp_path / "ca"), "-I", "w", "-h", "-n", "127.0.0.1", str(tmp_path / "host.pub"))
@@ -169,7 +169,7 @@ async def test_a_certificate_of_a_known_authority_is_believed(sshd: Start, tmp_p
     await _login(server, known_hosts=_file(tmp_path / "k", f"@cert-authority [127.0.0.1]:{server.port} {ca}"))
 
 
-async def test_accept_new_files_the_key_once_and_privately(sshd: Start) -> None:
+async def test_accept_new_stores_the_key_once_and_privately(sshd: Start) -> None:
     server = sshd()
     for _ in range(2):
         await _login(server, host_keys="accept-new")
@@ -179,20 +179,20 @@ async def test_accept_new_files_the_key_once_and_privately(sshd: Start) -> None:
     await _login(server)
 
 
-async def test_a_person_is_shown_the_fingerprint_and_their_yes_is_saved(sshd: Start) -> None:
+async def test_the_user_is_shown_the_fingerprint_and_a_yes_is_saved(sshd: Start) -> None:
     server = sshd()
-    person = Person(True)
-    await _login(server, person=person)
-    assert [(key_type, text) for _, key_type, text in person.asked] == [
+    prompter = Prompter(True)
+    await _login(server, prompter=prompter)
+    assert [(key_type, text) for _, key_type, text in prompter.questions] == [
         ("ssh-ed25519", _fingerprint(server.host_key))
     ]
-    await _login(server, person=person)
-    assert len(person.asked) == 1
+    await _login(server, prompter=prompter)
+    assert len(prompter.questions) == 1
 
 
-async def test_a_persons_no_is_an_unknown_key(sshd: Start) -> None:
+async def test_a_key_that_the_user_declines_stays_unknown(sshd: Start) -> None:
     server = sshd()
-    assert (await _refused(server, person=Person(False))).reason is Reason.HOST_KEY_UNKNOWN
+    assert (await _refused(server, prompter=Prompter(False))).reason is Reason.HOST_KEY_UNKNOWN
     assert (await _refused(server)).reason is Reason.HOST_KEY_UNKNOWN
 
 
@@ -213,9 +213,9 @@ def _remember_many(path: str, line: str, together: Barrier) -> None:
         add_known_host(Path(path), f"host-{index}", key)
 
 
-def test_several_processes_file_keys_without_tearing_or_doubling(tmp_path: Path) -> None:
+def test_several_processes_store_keys_without_torn_or_duplicate_lines(tmp_path: Path) -> None:
     path = tmp_path / "own"
-    # A long file takes long to look through, so writers that do not take turns meet.
+    # Reading a long file takes long, so that writers without a lock would collide.
     path.write_text(f"# {'x' * 100}\n" * 20_000 + "torn without an end")
     line = make_key(tmp_path / "key")
     context = multiprocessing.get_context("spawn")
@@ -230,15 +230,17 @@ def test_several_processes_file_keys_without_tearing_or_doubling(tmp_path: Path)
     assert sorted(rest) == sorted(f"host-{index} {' '.join(line.split()[:2])}" for index in range(50))
 
 
-async def test_eight_unknown_workers_are_asked_about_one_by_one(sshd: Start) -> None:
+async def test_the_user_is_asked_about_each_unknown_worker(sshd: Start) -> None:
     servers = [sshd() for _ in range(3)]
-    person = Person(True)
-    async with Fleet([server.stranger for server in servers], servers[0].access(), prompter=person) as fleet:
+    prompter = Prompter(True)
+    async with Fleet(
+        [server.untrusted_worker for server in servers], servers[0].access(), prompter=prompter
+    ) as fleet:
         await asyncio.gather(*(fleet.connect(index) for index in range(3)))
-    assert {text for _, _, text in person.asked} == {_fingerprint(server.host_key) for server in servers}
+    assert {text for _, _, text in prompter.questions} == {_fingerprint(server.host_key) for server in servers}
 
 
-async def test_strangers_are_those_whom_neither_the_api_nor_a_file_knows(tmp_path: Path) -> None:
+async def test_unknown_hosts_are_those_that_neither_the_api_nor_a_file_knows(tmp_path: Path) -> None:
     make_key(tmp_path / "host")
     line = " ".join((tmp_path / "host.pub").read_text().split()[:2])
     filed = _file(tmp_path / "known", f"10.0.0.1,[10.0.0.2]:2222 {line}")

@@ -1,4 +1,4 @@
-"""What keeps a worker out of reach, each cause told for itself; and ports probed from a worker."""
+"""Causes for which a login fails, each reported as such; and ports probed from a worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Start = Callable[..., OpensshWorker]
 
 @asynccontextmanager
 async def _speaker(say: bytes, *, first: bool = True, hang: bool = False) -> AsyncIterator[int]:
-    """A TCP server that says something (before or after its client) and hangs up or does not."""
+    """Run a TCP server that sends these bytes (before or after its client does), then hangs up or stays silent."""
 
     serving: list[asyncio.Task[None] | None] = []
 
@@ -60,7 +60,7 @@ async def _reach(
     return reach, reach.error
 
 
-async def test_a_worker_that_lets_us_in_is_ready(sshd: Start) -> None:
+async def test_a_worker_that_accepts_the_login_is_ready(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.worker], server.access()) as fleet:
         reach = await fleet.try_login(0, 20)
@@ -82,7 +82,7 @@ async def test_a_name_that_does_not_resolve_is_reported() -> None:
     assert (reach.stage, error.reason) == ("name", Reason.NAME)
 
 
-async def test_silence_to_the_first_packet_is_a_firewall() -> None:
+async def test_silence_to_the_first_packet_is_reported_as_a_firewall() -> None:
     with silent_port() as port:
         reach, error = await _reach("127.0.0.1", port, connect_timeout=0.5)
     assert (reach.stage, error.reason) == ("connect", Reason.TIMED_OUT)
@@ -103,7 +103,7 @@ async def test_a_web_server_is_not_an_ssh_server() -> None:
     assert error.why == f'127.0.0.1:{port} is not an SSH server (it answered "HTTP/1.1 400 Bad ␛[31mRequest")'
 
 
-async def test_what_greets_at_length_is_not_repeated_at_length() -> None:
+async def test_a_long_greeting_is_shortened_in_the_error() -> None:
     async with _speaker(b"* OK " + b"x" * 200 + b"\r\n", first=False) as port:
         _, error = await _reach("127.0.0.1", port)
     assert error.why.endswith('(it answered "* OK ' + "x" * 55 + '…")')
@@ -115,14 +115,14 @@ async def test_a_server_that_says_nothing_is_not_an_ssh_server() -> None:
     assert (reach.stage, error.reason) == ("greeting", Reason.NOT_SSH)
 
 
-async def test_a_server_that_says_something_else_and_waits_is_named_by_it() -> None:
+async def test_a_server_with_another_greeting_is_named_by_that_greeting() -> None:
     async with _speaker(b"220 mail ESMTP\r\n", hang=True) as port:
         reach, error = await _reach("127.0.0.1", port, login_timeout=1.0)
     assert (reach.stage, error.reason) == ("greeting", Reason.NOT_SSH)
     assert error.why.endswith('(it answered "220 mail ESMTP")')
 
 
-async def test_a_server_of_the_first_ssh_is_too_old_and_not_busy() -> None:
+async def test_a_server_of_ssh_version_1_is_too_old_and_not_busy() -> None:
     async with _speaker(b"SSH-1.5-Old\r\n", hang=True) as port:
         reach, error = await _reach("127.0.0.1", port)
     assert (reach.stage, error.reason) == ("greeting", Reason.ALGORITHMS)
@@ -130,7 +130,7 @@ async def test_a_server_of_the_first_ssh_is_too_old_and_not_busy() -> None:
 
 
 @pytest.mark.parametrize("banner", ["", "Welcome\nYour account has expired\n"])
-async def test_a_server_that_hangs_up_in_the_middle_of_the_login_is_no_broken_network(banner: str) -> None:
+async def test_a_server_that_hangs_up_during_the_login_is_not_reported_as_a_broken_network(banner: str) -> None:
     class Refusing(asyncssh.SSHServer):
         def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
             self.connection = conn
@@ -177,16 +177,16 @@ async def test_a_server_that_hangs_up_before_its_greeting_is_busy() -> None:
     assert "MaxStartups" in error.why
 
 
-async def test_an_own_deadline_ends_a_login() -> None:
+async def test_a_given_timeout_ends_a_login() -> None:
     async with _speaker(b"", hang=True) as port:
         reach, error = await _reach("127.0.0.1", port, timeout=2.0)
     assert (reach.stage, error.reason) == ("login", Reason.TIMED_OUT)
 
 
-async def test_a_key_that_is_not_let_in_names_the_ways_to_get_in(sshd: Start) -> None:
+async def test_the_error_for_a_refused_key_names_the_ways_to_log_in(sshd: Start) -> None:
     server = sshd()
-    make_key(server.root / "stranger")
-    access = server.access(identity=str(server.root / "stranger"))
+    make_key(server.root / "other_key")
+    access = server.access(identity=str(server.root / "other_key"))
     async with Fleet([server.worker], access) as fleet:
         reach = await fleet.try_login(0)
     assert isinstance(reach.error, SshError)
@@ -214,17 +214,17 @@ async def test_a_server_without_a_supported_host_key_is_not_reported_as_a_broken
 
 async def test_a_host_key_problem_is_reported_as_such(sshd: Start) -> None:
     server = sshd()
-    async with Fleet([server.stranger], server.access()) as fleet:
+    async with Fleet([server.untrusted_worker], server.access()) as fleet:
         assert (await fleet.try_login(0)).stage == "host_key"
 
 
-async def test_an_old_server_with_other_algorithms_still_lets_in(sshd: Start) -> None:
+async def test_a_server_with_old_algorithms_only_still_accepts_a_login(sshd: Start) -> None:
     server = sshd(extra=["KexAlgorithms diffie-hellman-group14-sha256", "Ciphers aes128-ctr", "MACs hmac-sha2-256"])
     async with Fleet([server.worker], server.access()) as fleet:
         assert (await fleet.run(0, "true")).ok
 
 
-async def test_what_a_server_says_in_parting_is_made_harmless() -> None:
+async def test_control_characters_in_a_disconnect_message_are_escaped() -> None:
     evil = b"SSH-2.0-x\r\n\0\0\0\x1c\x06\x01\0\0\0\x02\0\0\0\x09\x1b]0;evil\x07\0\0\0\0" + bytes(6)
     async with _speaker(evil) as port:
         _, error = await _reach("127.0.0.1", port)
@@ -265,7 +265,7 @@ async def test_a_worker_that_forbids_forwarding_cannot_be_probed_from(sshd: Star
         ("something else \x1b[31m", "unknown", "other"),
     ],
 )
-def test_the_words_of_a_refused_channel_are_understood(words: str, state: str, cause: str) -> None:
+def test_the_message_of_a_refused_channel_is_classified(words: str, state: str, cause: str) -> None:
     verdict = classify_port(2, words, 5)
     assert (verdict.state, verdict.cause) == (state, cause)
     assert "\x1b" not in verdict.detail

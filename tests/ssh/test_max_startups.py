@@ -1,4 +1,4 @@
-"""Servers that let few in at once: every worker is logged in to all the same."""
+"""Servers that accept few logins at once: the login to every worker succeeds nevertheless."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ pytestmark = pytest.mark.timing
 
 Start = Callable[..., OpensshWorker]
 FEW = ("MaxStartups 2:50:4",)
-"""Beyond two logins at once each further one is hung up on with a chance of a half and more, beyond four each."""
+"""From two pending logins on, sshd drops each further one with a probability of at least 50 %; from four on, all."""
 MANY = 32
 
 
-async def test_thirty_two_logins_at_a_server_that_drops_most_of_them_all_get_in(sshd: Start) -> None:
+async def test_thirty_two_logins_at_a_server_that_drops_most_of_them_all_succeed(sshd: Start) -> None:
     server = sshd(extra=FEW)
     workers = [replace(server.worker, index=index) for index in range(MANY)]
     async with Fleet(workers, server.access()) as fleet:

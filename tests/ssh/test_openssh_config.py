@@ -1,4 +1,4 @@
-"""OpenSSH's client configuration, however it is written; and the ways that it leads to a worker."""
+"""OpenSSH's client configuration in all its notations, and the routes to a worker that it can describe."""
 
 from __future__ import annotations
 
@@ -62,11 +62,13 @@ def _login(tmp_path: Path, text: str | bytes, host: str = "tpu") -> Login:
         "CanonicalizeHostname yes\nCanonicalDomains invalid\nHost tpu\n User eve\n",
     ],
 )
-def test_what_ssh_understands_is_understood(tmp_path: Path, text: str | bytes) -> None:
+def test_configurations_that_ssh_understands_are_understood(tmp_path: Path, text: str | bytes) -> None:
     assert _login(tmp_path, text) == Login("tpu", 22, "eve")
 
 
-def test_tokens_and_variables_are_filled_in_either_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_and_variables_are_expanded_whether_ssh_is_asked_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KEYS", "/keys")
     monkeypatch.setenv("AGENT", "/run/agent")
     text = (
@@ -91,7 +93,7 @@ def test_defaults_that_ssh_reports_do_not_replace_those_of_tpu_tui(tmp_path: Pat
     assert _login(tmp_path, "Match all\n Compression yes\n") == Login("tpu", 22, local_user())
 
 
-def test_a_configured_key_is_none_of_the_usual_ones(tmp_path: Path) -> None:
+def test_default_keys_do_not_count_as_configured(tmp_path: Path) -> None:
     login = _login(tmp_path, "Match all\n IdentityFile ~/.ssh/id_work\n IdentityFile ~/.ssh/id_rsa\n")
     assert login.identities == (str(Path("~/.ssh/id_work").expanduser()),)
 
@@ -116,7 +118,7 @@ def test_a_condition_that_never_ends_is_reported(tmp_path: Path, monkeypatch: py
         _login(tmp_path, 'Match exec "exec sleep 5"\n User eve\n')
 
 
-async def test_a_condition_that_takes_its_time_holds_up_nothing_else(sshd: Start, tmp_path: Path) -> None:
+async def test_a_slow_condition_does_not_block_the_event_loop(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     started, released = tmp_path / "started", tmp_path / "released"
     script = f"touch {started}; until [ -e {released} ]; do sleep 0.02; done"
@@ -152,7 +154,7 @@ def _running(script: Path) -> list[str]:
     return done.stdout.split()
 
 
-async def test_a_configured_command_leads_to_the_workers_and_ends_with_them(sshd: Start, tmp_path: Path) -> None:
+async def test_workers_are_reached_through_a_proxy_command_that_ends_with_them(sshd: Start, tmp_path: Path) -> None:
     server = sshd()
     script = tmp_path / "pipe.py"
     script.write_text(PIPE)
@@ -168,7 +170,9 @@ async def test_a_configured_command_leads_to_the_workers_and_ends_with_them(sshd
     assert _running(script) == []
 
 
-async def test_what_a_configured_command_leaves_behind_keeps_no_file_open_here(sshd: Start, tmp_path: Path) -> None:
+async def test_processes_that_a_proxy_command_leaves_behind_keep_no_file_open_here(
+    sshd: Start, tmp_path: Path
+) -> None:
     server = sshd()
     script = tmp_path / "pipe.py"
     script.write_text(PIPE)
@@ -208,7 +212,7 @@ async def test_a_proxy_command_that_sends_nothing_is_named_and_ended(sshd: Start
     assert _running(script) == []
 
 
-async def test_a_profiles_jump_host_wins_over_a_configured_command(sshd: Start, tmp_path: Path) -> None:
+async def test_the_jump_host_of_a_profile_overrides_a_configured_command(sshd: Start, tmp_path: Path) -> None:
     jump, server = sshd(), sshd()
     (tmp_path / "known").write_text(f"[127.0.0.1]:{jump.port} {jump.host_key}\n")
     (tmp_path / "config").write_text("Host worker\n Hostname 127.0.0.1\n ProxyCommand false\n")
@@ -254,7 +258,9 @@ async def test_a_jump_host_is_not_jumped_to_through_itself(sshd: Start, tmp_path
         assert (await fleet.run(0, "true")).ok
 
 
-async def test_the_configured_agent_is_asked_and_its_named_key_first(sshd: Start, tmp_path: Path, agent: str) -> None:
+async def test_the_configured_agent_is_used_and_its_named_key_comes_first(
+    sshd: Start, tmp_path: Path, agent: str
+) -> None:
     server = sshd()
     for number in range(8):
         make_key(tmp_path / f"k{number}")
@@ -268,7 +274,7 @@ async def test_the_configured_agent_is_asked_and_its_named_key_first(sshd: Start
     assert "Failed publickey" not in server.log
 
 
-async def test_an_agent_that_is_configured_away_is_not_asked(sshd: Start, tmp_path: Path, agent: str) -> None:
+async def test_an_agent_that_the_configuration_disables_is_not_used(sshd: Start, tmp_path: Path, agent: str) -> None:
     server = sshd()
     _add(agent, server.identity)
     (tmp_path / "config").write_text("Host *\n IdentityAgent none\n")

@@ -1,4 +1,4 @@
-"""Time given to a worker, which stands still while a person is asked."""
+"""A time limit that does not run while the user is clock a question."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tui.ssh.transport.paused_timeout import PromptClock, wait_for
 pytestmark = [pytest.mark.timing, pytest.mark.py310]
 
 
-class Person:
-    """Answers when told to."""
+class Prompter:
+    """A prompter that answers once `answering` is set."""
 
     def __init__(self) -> None:
         self.answering = asyncio.Event()
@@ -26,7 +26,7 @@ class Person:
         return bool(worker and key_type and fingerprint)
 
 
-async def test_work_that_is_done_in_time_leaves_the_rest_of_it() -> None:
+async def test_work_that_is_done_in_time_returns_the_time_left() -> None:
     async def work() -> str:
         return "done"
 
@@ -45,26 +45,26 @@ async def test_work_that_takes_too_long_is_cancelled() -> None:
             cancelled.set()
 
     with pytest.raises(asyncio.TimeoutError):
-        await wait_for(0.05, work(), PromptClock(Person()))
+        await wait_for(0.05, work(), PromptClock(Prompter()))
     assert cancelled.is_set()
 
 
 @pytest.mark.parametrize("kind", ["secret", "trust"])
-async def test_no_time_passes_while_a_person_is_asked(kind: str) -> None:
-    person = Person()
-    asked = PromptClock(person)
-    asyncio.get_running_loop().call_later(1.0, person.answering.set)
+async def test_the_time_limit_does_not_run_while_the_user_is_asked(kind: str) -> None:
+    prompter = Prompter()
+    clock = PromptClock(prompter)
+    asyncio.get_running_loop().call_later(1.0, prompter.answering.set)
 
     async def work() -> object:
-        return await (asked.secret("passphrase") if kind == "secret" else asked.trust("0", "ed25519", "SHA256:x"))
+        return await (clock.secret("passphrase") if kind == "secret" else clock.trust("0", "ed25519", "SHA256:x"))
 
-    result, left = await wait_for(0.5, work(), asked)
+    result, left = await wait_for(0.5, work(), clock)
     assert result == ("passphrase" if kind == "secret" else True)
     assert left > 0
-    assert asked.seconds >= 0.5
+    assert clock.seconds >= 0.5
 
 
-async def test_what_fails_in_time_fails_for_its_own_reason() -> None:
+async def test_work_that_fails_in_time_raises_its_own_error() -> None:
     async def work() -> None:
         raise OSError("no way")
 

@@ -24,7 +24,7 @@ SCRIPT = b'cat >/dev/null; printf "@%s one a=1\\n@%s two\\n" "$1" "$1"\n'
         "head -c 9999 /dev/urandom",
     ],
 )
-async def test_what_start_up_files_print_hides_no_answer(sshd: Start, chatter: str) -> None:
+async def test_output_of_start_up_files_hides_no_answer(sshd: Start, chatter: str) -> None:
     server = sshd()
     (server.home / ".bashrc").write_text(f"{chatter}\n")
     made = Call(SCRIPT, "0123456789abcdef", "0123456789abcdef", b"data")
@@ -43,12 +43,12 @@ async def test_start_up_files_are_read_once_for_a_call_whose_time_is_limited(ssh
     assert (server.home / "times").read_text() == "read\n"
 
 
-def test_another_calls_answer_is_none() -> None:
+def test_the_answer_of_another_call_is_ignored() -> None:
     assert parse_line("n", b"@m one\n") is None
     assert parse_line("n", b"n one\n") is None
 
 
-def test_a_shell_that_repeats_the_script_is_not_repeated() -> None:
+def test_the_script_that_a_shell_echoes_is_not_quoted() -> None:
     error = no_answer_error(3, "no answer", b"> a=1\r\n> say end\nsh: 10: shift: can't shift that many\n\n", 0)
     assert error.sentence == "worker 3: no answer: sh: 10: shift: can't shift that many"
     assert "start-up files" in error.remedy
@@ -66,7 +66,7 @@ def test_the_output_instead_of_an_answer_is_quoted_but_not_sshds_remark() -> Non
     assert not isinstance(no_answer_error(3, "no answer", b"", None), ScriptNotRunError)
 
 
-def test_a_password_that_has_expired_is_not_put_down_to_programs_that_are_missing() -> None:
+def test_an_expired_password_is_not_reported_as_missing_programs() -> None:
     output = b"WARNING: Your password has expired.\r\nPassword change required but no TTY available.\r\n"
     error = no_answer_error(3, "no answer", output, 1)
     assert error.why == "Password change required but no TTY available."

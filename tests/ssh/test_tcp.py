@@ -30,7 +30,7 @@ async def main():
 asyncio.run(main())
 print(sum(thread.name.startswith("look up") for thread in threading.enumerate()))
 """
-"""Twenty names that nobody resolves; afterwards the loop is closed, and the look-ups still go on."""
+"""Twenty names that are never resolved; the event loop closes while the look-ups still go on."""
 _TWO_ADDRESSES = """
 places = [found[4][0] for found in socket.getaddrinfo("dual", 2200, type=socket.SOCK_STREAM)]
 assert sorted(places) == ["127.0.0.2", "127.0.0.3"], places
@@ -47,7 +47,7 @@ async def main():
         print(sock.getpeername()[0] == places[1])
 asyncio.run(main())
 """
-"""A full backlog makes Linux drop further packets silently, as a network without a way does."""
+"""A full backlog makes Linux drop further packets silently, as a network without a route does."""
 
 
 def _missing() -> str:
@@ -60,8 +60,8 @@ def _missing() -> str:
 needs_namespaces = pytest.mark.skipif(bool(_missing()), reason=_missing() or "there are namespaces")
 
 
-def _alone(tmp_path: Path, script: str) -> list[str]:
-    """What a script prints in a network with nothing in it, whose names are looked up on 127.0.0.1."""
+def _run_in_own_network(tmp_path: Path, script: str) -> list[str]:
+    """Return what a script prints in an empty network, where names are looked up on 127.0.0.1."""
     (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\n")
     (tmp_path / "hosts").write_text("127.0.0.2 dual\n127.0.0.3 dual\n")
     (tmp_path / "script.py").write_text(_PROLOGUE + script)
@@ -75,9 +75,9 @@ def _alone(tmp_path: Path, script: str) -> list[str]:
 
 @needs_namespaces
 def test_a_silent_dns_server_is_reported_and_blocks_nothing(tmp_path: Path) -> None:
-    assert _alone(tmp_path, _SILENT_DNS) == ["['name']", "20"]
+    assert _run_in_own_network(tmp_path, _SILENT_DNS) == ["['name']", "20"]
 
 
 @needs_namespaces
 def test_a_silent_address_does_not_hide_the_one_that_answers(tmp_path: Path) -> None:
-    assert _alone(tmp_path, _TWO_ADDRESSES) == ["True"]
+    assert _run_in_own_network(tmp_path, _TWO_ADDRESSES) == ["True"]

@@ -1,4 +1,4 @@
-"""Code on a worker: what arrives is what git would share, byte for byte, once."""
+"""Code that is sent to workers: the files that git would share, byte for byte, once."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Start = Callable[..., OpensshWorker]
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A directory to be copied, still empty."""
+    """Return an empty directory, to be filled and sent."""
     path = tmp_path / "source"
     path.mkdir()
     return path
 
 
 def _awkward(root: Path) -> dict[bytes, bytes]:
-    """A directory full of names and contents that shells get wrong; its files by path."""
+    """Fill a directory with names and contents that shells get wrong; return its files by path."""
     files = {
         b"train.py": b"print('hello')\n",
         b"empty": b"",
@@ -73,7 +73,7 @@ async def _sync(fleet: Fleet, directory: Path) -> list[SyncResult]:
 
 
 async def _error_of(server: OpensshWorker, source: Path, fleet: type[Fleet] = Fleet) -> WorkerError:
-    """Send a tree to a worker that it does not reach; return why."""
+    """Send a tree to a worker where that fails; return the error."""
     async with fleet([server.worker], server.access()) as workers:
         (error,) = [row async for row in sync_tree(workers, [0], source)]
     assert isinstance(error, WorkerError)
@@ -118,7 +118,7 @@ async def test_random_texts_and_bytes_arrive_exactly_under_any_sh(sshd: Start, s
     assert _found(server.home / ".tpu-tui/code" / result.hash) == _found(source)
 
 
-async def test_progress_grows_to_all_of_it_for_each_worker(sshd: Start, tmp_path: Path) -> None:
+async def test_progress_grows_to_the_total_for_each_worker(sshd: Start, tmp_path: Path) -> None:
     servers = [sshd() for _ in range(2)]
     tree = tmp_path / "tree"
     tree.mkdir()
@@ -153,7 +153,7 @@ async def test_a_copy_that_was_tampered_with_is_replaced(sshd: Start, source: Pa
     assert copy.read_bytes() == b"a"
 
 
-async def test_workers_that_share_a_home_do_not_trip_over_each_other(sshd: Start, source: Path) -> None:
+async def test_workers_that_share_a_home_do_not_disturb_each_other(sshd: Start, source: Path) -> None:
     server = sshd()
     files = _awkward(source)
     again = [replace(server.worker, index=index) for index in range(6)]
@@ -165,7 +165,7 @@ async def test_workers_that_share_a_home_do_not_trip_over_each_other(sshd: Start
     assert sorted(path.name for path in code.iterdir()) == sorted([results[0].hash, f"{results[0].hash}.sha256"])
 
 
-async def test_a_worker_that_cannot_write_says_so_and_leaves_nothing(sshd: Start, source: Path) -> None:
+async def test_a_worker_that_cannot_write_is_reported(sshd: Start, source: Path) -> None:
     server = sshd()
     (server.home / ".tpu-tui").write_text("a file where a directory should be")
     (source / "a").write_bytes(b"a")
@@ -220,7 +220,7 @@ async def test_a_shell_that_ends_before_the_code_arrives_is_named(
 
 
 async def _refused_by(server: OpensshWorker, source: Path, start_up: str, fleet: type[Fleet]) -> WorkerError:
-    """Send a tree to a worker whose login shell has these start-up files; return why it did not arrive."""
+    """Send a tree to a worker whose login shell has this start-up file; return the error."""
     (server.home / ".bashrc").write_text(f"{start_up}\n")
     (source / "a").write_bytes(b"a")
     return await _error_of(server, source, fleet)
@@ -237,7 +237,7 @@ async def test_a_shell_that_prints_without_end_is_named(
     assert "~/.bashrc" in error.remedy
 
 
-async def test_a_worker_that_takes_no_more_of_the_code_is_named(
+async def test_a_worker_that_stops_reading_the_code_is_named(
     sshd: Start, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui.ssh.sync.upload.TIMEOUTS", UploadTimeouts(progress_s=2.0))
@@ -253,7 +253,7 @@ async def test_a_worker_that_takes_no_more_of_the_code_is_named(
 
 
 @pytest.mark.parametrize(("now", "why"), [(b"short", "became shorter"), (b"y" * 90_000, "not what was sent")])
-async def test_a_file_that_changes_meanwhile_is_never_taken_for_the_one_it_was(
+async def test_a_file_that_changes_during_the_upload_is_refused(
     sshd: Start, source: Path, now: bytes, why: str
 ) -> None:
     server = sshd()
@@ -289,7 +289,7 @@ def _paths(root: Path) -> set[bytes]:
     return {entry.path for entry in read_tree(root).entries}
 
 
-def test_git_decides_what_belongs_to_the_code(tmp_path: Path) -> None:
+def test_git_decides_which_files_belong_to_the_code(tmp_path: Path) -> None:
     _git(tmp_path, "init", "-q")
     for name in ("tracked", "deleted", "new", "ignored.log", "sub/inner"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -302,7 +302,7 @@ def test_git_decides_what_belongs_to_the_code(tmp_path: Path) -> None:
     assert _paths(tmp_path / "sub") == {b"inner"}
 
 
-def test_a_repository_within_is_read_by_its_own_rules(tmp_path: Path) -> None:
+def test_a_nested_repository_is_read_by_its_own_rules(tmp_path: Path) -> None:
     _git(tmp_path, "init", "-q")
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -313,7 +313,7 @@ def test_a_repository_within_is_read_by_its_own_rules(tmp_path: Path) -> None:
     assert _paths(tmp_path) == {b"inner/code.py", b"inner/.gitignore"}
 
 
-def test_without_git_caches_and_virtual_environments_stay_behind(tmp_path: Path) -> None:
+def test_without_git_caches_and_virtual_environments_are_left_out(tmp_path: Path) -> None:
     for name in ("a.py", "__pycache__/a.pyc", ".venv/pyvenv.cfg", ".venv/lib/x", "cache/CACHEDIR.TAG", "pkg/b.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
