@@ -8,13 +8,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 from tui.errors import UsageError
 
-BLOCK = 1024 * 1024
+BLOCK = 256 * 1024
 """Bytes read, or unpacked, at once."""
 
 HEAD = 64 * 1024
@@ -62,8 +61,7 @@ class Unpacker(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(NamedTuple):
     """A compression format."""
 
     name: str
