@@ -224,7 +224,8 @@ def open_log(
     head, packing = head_of(path, name)
     check_yaml(name, head)
     first = head.splitlines()[0]
-    carried = any(read_launcher_prefix(line) is not None for line in without_escapes(head).split(b"\n"))
+    lines = without_escapes(head).split(b"\n")
+    carried = any(not PREFIX.match(line) and read_launcher_prefix(line) is not None for line in lines)
     return SavedLog(
         path,
         packing=packing,
