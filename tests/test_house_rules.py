@@ -46,6 +46,7 @@ LOCAL_IMPORTS: dict[str, str] = {
     "tui.runs.read.latest_figures": "a list of runs without logs loads no numpy",
     "tui.ssh.fleet": "asyncssh, half the cost of a short command, is loaded when the first worker is connected",
     "tui.logs.saved_log": "opening a log that is in the summary cache loads no numpy",
+    "tui.logs.dialects.dialect": "logs whose lines all have a pattern of their own load no general grammar",
     "tui.operator.facade": "a command starts without the libraries of the groups that it does not use",
     "tui.operator.connections": "a launch is planned without the SSH connections, which its keeper makes",
     "tui.operator.logs": "only a profile with dialects of its own needs the regex library",

@@ -80,7 +80,7 @@ def test_the_last_lines_read_from_the_end_are_those_read_from_the_beginning(
     data: bytes, choice: Choice, size: int, tail: int
 ) -> None:
     # Whose lines are whose in a log in sections, and how old those without a date are, only its beginning can tell.
-    owners, choice = replace(owners_of(data), sectioned=False), replace(choice, since=None)
+    owners, choice = owners_of(data)._replace(sectioned=False), replace(choice, since=None)
     expected = slowly(data, owners, choice)
     expected = expected[len(expected) - tail :] if tail < len(expected) else expected
     before, line_filter.BLOCK = line_filter.BLOCK, size

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tui.text.printable import significant
 
@@ -15,8 +14,7 @@ HAS_LOSS, HAS_RATE, HAS_GLOBAL_RATE = 1, 2, 4
 """Bits of `Snapshot.known`: a NaN whose bit is set was printed as `nan`, one whose bit is not set is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class FirstNan:
+class FirstNan(NamedTuple):
     """The first non-finite loss of a core since its loss was last finite; None is unknown.
 
     `offset` says where its line begins in the log of `worker` (a saved log: in the file, unpacked), in bytes; text
@@ -31,11 +29,10 @@ class FirstNan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the place as `cores --json` prints it."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return self._asdict()
 
 
-@dataclass(frozen=True, slots=True)
-class CoreRow:
+class CoreRow(NamedTuple):
     """One row of the per-core view; None is unknown. `lag` is in steps behind the median, negative when ahead."""
 
     core: int | None
@@ -60,12 +57,11 @@ class CoreRow:
 
     def to_json(self) -> dict[str, Any]:
         """Return the row that `cores --json` prints (names are stable); non-finite numbers become strings."""
-        row = {name: json_number(getattr(self, name)) for name in self.__slots__}
+        row = {name: json_number(value) for name, value in self._asdict().items()}
         return row | {"first_nan": self.first_nan.to_json() if self.first_nan else None}
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(NamedTuple):
     """Median, smallest and largest of the cores' newest values; NaNs are left out."""
 
     median: float
@@ -74,11 +70,10 @@ class Spread:
 
     def to_json(self) -> dict[str, Any]:
         """Return the three numbers as `status --json` prints them."""
-        return {name: json_figure(getattr(self, name)) for name in self.__slots__}
+        return {name: json_figure(value) for name, value in self._asdict().items()}
 
 
-@dataclass(frozen=True, slots=True)
-class EpochSummary:
+class EpochSummary(NamedTuple):
     """What the job itself printed about one epoch. Accuracies in per cent, times in seconds, rates in examples/s."""
 
     epoch: int
@@ -94,11 +89,10 @@ class EpochSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Return the epoch as reports print it."""
-        return {name: json_number(getattr(self, name)) for name in self.__slots__}
+        return {name: json_number(value) for name, value in self._asdict().items()}
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerFacts:
+class WorkerFacts(NamedTuple):
     """What is known about one worker; `worker` is None where lines name none."""
 
     worker: int | None

@@ -6,14 +6,16 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from tui.logs._compat_numpy import Ints, np, places_of
+from tui.logs._compat_numpy import Bools, Ints, np, npt, places_of
 from tui.logs.dialects.dialect import Dialect
 from tui.logs.files.lines import ESCAPE
 
 _WINDOW = 4
 """Bytes of each string that are looked for first, at every place, as one number."""
 
-_MIX = np.uint32(0x9E37_79B1)
+_MIXES = (np.uint32(0x9E37_79B1), np.uint32(0x85EB_CA77))
+"""Multipliers of two hashes. The second rejects most of the windows that share the first with a string's."""
+
 _SHIFT = np.uint32(16)
 
 _COMMON = b" etaoinsrhldcumfpgwybvkxjqz"
@@ -21,6 +23,9 @@ _COMMON = b" etaoinsrhldcumfpgwybvkxjqz"
 
 _WEIGHTS = bytes(len(_COMMON) - place if (place := _COMMON.find(byte)) >= 0 else 3 for byte in range(256))
 """The weight of each byte by its frequency in text; the rarest letter weighs one."""
+
+_EVERYWHERE = b"Traceback (most recent call last): training"
+"""What every log of training is full of: its windows are looked for only if a string has no others."""
 
 _NO_LETTERS = re.compile(rb"[^A-Za-z_\r\n]{0,80}[\r\n]")
 """The rest of a line without further words."""
@@ -40,15 +45,15 @@ class HintFinder:
             for string in some:
                 for place, window in _windows(string):
                     self._long.setdefault(window, []).append((string, place, bool(is_last)))
-        self._table = np.zeros(1 << (32 - int(_SHIFT)), bool)
-        self._table[(np.array([*self._long], np.uint32) * _MIX) >> _SHIFT] = True
+        self._tables = np.zeros((2, 1 << (32 - int(_SHIFT))), bool)
+        for table, mix in zip(self._tables, _MIXES, strict=True):
+            table[(np.array([*self._long], np.uint32) * mix) >> _SHIFT] = True
 
     def lines_with(self, joined: bytes, ends: Ints) -> Ints:
         """Return which lines contain any of the strings: `ends` are the places after each one's line end."""
         windows = np.ndarray((max(0, len(joined) - _WINDOW + 1),), "<u4", joined, strides=(1,))
-        hashes = windows * _MIX
-        hashes >>= _SHIFT
-        likely = places_of(self._table.take(hashes))
+        likely = places_of(self._are_hashed(windows, 0))
+        likely = likely[self._are_hashed(windows[likely], 1)]
         hits = []
         for place, window in zip(likely.tolist(), windows[likely].tolist(), strict=True):
             for string, before, is_last in self._long.get(window, ()):
@@ -66,6 +71,13 @@ class HintFinder:
             return np.zeros(0, np.int64)
         lines = np.searchsorted(ends, np.array(hits, np.int64), side="right")
         return np.array(sorted(set(lines.tolist())), np.int64)
+
+    def _are_hashed(self, windows: npt.NDArray[np.uint32], way: int) -> Bools:
+        """Return which windows have the hash of a string's, by one of two ways of hashing."""
+        hashes = windows * _MIXES[way]
+        hashes >>= _SHIFT
+        are_hashed: Bools = self._tables[way].take(hashes)
+        return are_hashed
 
 
 @lru_cache(maxsize=4)
@@ -87,9 +99,9 @@ def _windows(string: bytes) -> list[tuple[int, int]]:
     if len(string) < _WINDOW:
         window = int.from_bytes(string, "little")
         return [(0, window | last << 24) for last in range(256)] if len(string) == _WINDOW - 1 else []
-    weights = string.translate(_WEIGHTS)
-    place = min(range(len(string) - _WINDOW, -1, -1), key=lambda place: sum(weights[place : place + _WINDOW]))
-    return [(place, int.from_bytes(string[place : place + _WINDOW], "little"))]
+    windows = [string[place : place + _WINDOW] for place in range(len(string) - _WINDOW + 1)]
+    best = min(reversed(windows), key=lambda window: (window in _EVERYWHERE, sum(window.translate(_WEIGHTS))))
+    return [(string.rindex(best), int.from_bytes(best, "little"))]
 
 
 def _places_of(string: bytes, text: bytes) -> list[int]:

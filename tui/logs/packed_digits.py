@@ -7,7 +7,7 @@ is right) sets its high bit when the complement is added.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tui.logs._compat_numpy import Floats, Ints, Words, np, places_of
 
@@ -59,8 +59,7 @@ LOSS_DECIMALS, RATE_DECIMALS = 5, 2
 _LOW = np.uint64(0xFF)
 
 
-@dataclass(frozen=True, eq=False)
-class DigitField:
+class DigitField(NamedTuple):
     """A field of many lines: its digits, right-aligned with zeros before them, and how many bytes it takes."""
 
     digits: Words

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -198,7 +197,7 @@ class SavedLog:
         """Return who wrote which line; the whole log is read for it where lines name workers."""
         if not (self.xla_dist or self._carried or self._is_by_place):
             return LineOwner({}, written=self._written)
-        return replace(self._summary(cache).owners, written=self._written)
+        return self._summary(cache).owners._replace(written=self._written)
 
     @property
     def _written(self) -> float:
@@ -225,7 +224,8 @@ def open_log(
     head, packing = head_of(path, name)
     check_yaml(name, head)
     first = head.splitlines()[0]
-    carried = any(read_launcher_prefix(line) is not None for line in without_escapes(head).split(b"\n"))
+    lines = without_escapes(head).split(b"\n")
+    carried = any(not PREFIX.match(line) and read_launcher_prefix(line) is not None for line in lines)
     return SavedLog(
         path,
         packing=packing,

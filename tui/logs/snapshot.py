@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tui.logs._compat_numpy import np, npt
 from tui.logs.core_row import (
@@ -78,8 +78,7 @@ class CoreState(enum.IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, eq=False)
-class FirstNanColumns:
+class FirstNanColumns(NamedTuple):
     """Records of cores whose loss has been no finite number, as they were at one moment."""
 
     rows: Ints

@@ -18,8 +18,6 @@ from tui.text.numbers import is_integer
 
 SCHEMA = 1
 REHEARSAL_MODULE = "tui.localpod.rehearsal"
-LOCAL_PROFILE = "local"
-"""The profile that a local pod writes while it is running."""
 LAST_WORDS = "; its last lines: "
 """Separates the cause of a failure from the last lines of its worker."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")

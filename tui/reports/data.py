@@ -88,7 +88,7 @@ def _json(value: Any) -> str:
 
 def write_csv(summary: Summary) -> str:
     """Return a row for each core, with the names of `cores --json`; unknown is empty."""
-    return _table(summary, CoreRow.__slots__, (row.to_json() for row in summary.cores))
+    return _table(summary, CoreRow.__annotations__, (row.to_json() for row in summary.cores))
 
 
 def write_curves(summary: Summary) -> str:

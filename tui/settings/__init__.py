@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.pod.run import LOCAL_PROFILE
+from tui.settings.fields import LOCAL_PROFILE
 from tui.settings.model import Setting, Settings
 from tui.settings.profiles import delete_profile, profile_path, save_profile
 from tui.settings.resolve import load

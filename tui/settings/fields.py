@@ -178,5 +178,7 @@ FIELDS = (
 )
 """Every setting that a profile may hold."""
 
+LOCAL_PROFILE = "local"
+"""The profile that a local pod writes while it is running."""
 LOCAL_TABLE = "local"
 """The table of a profile that a local pod wrote: its `pid`, and more that the pod stores there."""

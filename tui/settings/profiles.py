@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tui.errors import UsageError, near_matches
-from tui.pod.run import LOCAL_PROFILE
 from tui.procs.liveness import pid_exists
-from tui.settings.fields import FIELDS, LOCAL_TABLE, Place
+from tui.settings.fields import FIELDS, LOCAL_PROFILE, LOCAL_TABLE, Place
 from tui.settings.home import check_trusted, make_private, replace_file
 from tui.text.bounded_json import check_document
 from tui.text.printable import one_line

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tui.errors import UsageError
-from tui.pod.run import LOCAL_PROFILE
 from tui.settings import gcloud
-from tui.settings.fields import ENVIRONMENT_PREFIX, FIELDS, Place, SettingField
+from tui.settings.fields import ENVIRONMENT_PREFIX, FIELDS, LOCAL_PROFILE, Place, SettingField
 from tui.settings.home import loose_home
 from tui.settings.model import Setting, Settings
 from tui.settings.profiles import Profile, profile_path, read_profile

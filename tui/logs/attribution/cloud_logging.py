@@ -6,10 +6,9 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tui.errors import UsageError
 from tui.logs.attribution.xla_dist_prefix import read_moment
@@ -43,8 +42,7 @@ _RULE = b"---"
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-@dataclass(frozen=True, slots=True)
-class ExportEntry:
+class ExportEntry(NamedTuple):
     """A message and its time; number and address are None where the export names no worker."""
 
     number: int | None
@@ -235,7 +233,7 @@ class ExportReader:
             yield from self._give_up()
             return
         self._lines, self._size, self._others = [], 0, 0
-        yield self.started - 1, replace(_entry(fields, text), offset=self._offset)
+        yield self.started - 1, _entry(fields, text)._replace(offset=self._offset)
 
     def _give_up(self) -> Iterator[bytes]:
         lines, self._lines, self._size = self._lines, [], 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _ISO = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 
@@ -103,8 +103,7 @@ _MOST_NESTED = 3
 """Labels before one line: SkyPilot's before torchrun's before Python's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class LauncherPrefix:
+class LauncherPrefix(NamedTuple):
     """The label before a line; number and address are None where it names neither. `length` in bytes."""
 
     number: int | None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tui.logs.attribution.cloud_logging import ExportReader
 from tui.logs.attribution.host_sections import Sections
@@ -14,8 +13,7 @@ from tui.logs.attribution.xla_dist_prefix import read_prefix
 from tui.logs.files.lines import without_escapes
 
 
-@dataclass(frozen=True)
-class LineOwner:
+class LineOwner(NamedTuple):
     """Finds the worker of each line of a log that has been read through."""
 
     numbers: Mapping[tuple[int | None, str | None], int]

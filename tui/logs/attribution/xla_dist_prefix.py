@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import lru_cache
+from typing import NamedTuple
 
 _MOMENT = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 _BEGINNING = re.compile(_MOMENT + rb" ")
-_MOST_MOMENTS = 4096
-"""Moments remembered."""
-
 _ADDRESS = rb"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}"
 
 PREFIX = re.compile(
@@ -28,8 +25,7 @@ NUMBERED_SAMPLE = re.compile(rb"\[\d{1,5}\] \|{1,2} (?:Training|Test) Device=xla
 """A short prefix right before PyTorch/XLA's own line: the stream is xla_dist's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prefix:
+class Prefix(NamedTuple):
     """The prefix of a line; `own` for xla_dist's own lines, `length` in bytes."""
 
     moment: float | None
@@ -78,23 +74,10 @@ def read_dated_clock(text: bytes) -> float | None:
     return moment.replace(tzinfo=timezone.utc).timestamp()
 
 
-class Moments:
-    """The dates and times of prefixes in seconds; thousands of lines begin with one."""
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, float | None] = {}
-
-    def read(self, text: bytes) -> float | None:
-        """Return the moment at a line's start; NaN where there is no such day, None where it is no moment."""
-        try:
-            return self._known[text]
-        except KeyError:
-            pass
-        if len(self._known) >= _MOST_MOMENTS:
-            self._known.clear()
-        moment = None
-        if _BEGINNING.fullmatch(text):
-            parsed = read_moment(text[:-1])
-            moment = float("nan") if parsed is None else parsed
-        self._known[text] = moment
-        return moment
+@lru_cache(maxsize=4096)
+def moment_before_text(text: bytes) -> float | None:
+    """Return the moment that a line begins with; NaN where there is no such day, None where it is no moment."""
+    if not _BEGINNING.fullmatch(text):
+        return None
+    moment = read_moment(text[:-1])
+    return float("nan") if moment is None else moment

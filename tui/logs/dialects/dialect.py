@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from tui.errors import UsageError
 from tui.logs.dialects.catalogue_files import expand_parts
-from tui.logs.dialects.names_and_values import NamesAndValues
 from tui.logs.state.rate_kinds import RateKind
 
 COLUMNS = ("core", "device", "epoch", "step", "loss", "rate", "global_rate", "clock", "worker")
@@ -147,6 +146,8 @@ class Dialect:
     def pattern(self) -> LinePattern:
         """Return the pattern, compiled when the first line is tried: most logs are of one dialect."""
         if self.grammar:
+            from tui.logs.dialects.names_and_values import NamesAndValues
+
             return NamesAndValues(self.grammar)
         return self.own_pattern or re.compile(expand_parts(self.source))
 

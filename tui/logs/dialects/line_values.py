@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from tui.logs.dialects.catalogue_files import read_catalogue
 
@@ -58,8 +58,7 @@ _WRAPPING = re.compile(
 """What stands between a name and its number in Python's own notations: `tensor(0.5)`, `('loss', 0.5)`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A number in a line: where it stands, and the words before it."""
 
     start: int

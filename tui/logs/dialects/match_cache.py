@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.xla_dist_prefix import PREFIX, read_prefix
@@ -24,8 +24,7 @@ GLUED_WITHIN = 512
 """Bytes before a sample that are searched for a prefix glued into the line."""
 
 
-@dataclass(frozen=True, slots=True)
-class DialectMatch:
+class DialectMatch(NamedTuple):
     """A match as places in the text: they are the same in all lines of a shape."""
 
     start: int
@@ -39,8 +38,7 @@ class DialectMatch:
         return {name: text[start:end] for name, start, end in self.spans}
 
 
-@dataclass(frozen=True, slots=True)
-class LineMatches:
+class LineMatches(NamedTuple):
     """The matches in lines of one shape, in the order of the dialects."""
 
     found: tuple[tuple[Dialect, tuple[DialectMatch, ...]], ...]

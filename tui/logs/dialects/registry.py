@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.xla_dist_prefix import read_prefix
@@ -53,8 +52,7 @@ TRAINING = BUILT_IN[0]
 """The line of `torch_xla.test.test_utils.print_training_update`, which the trainer prints as well."""
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """How many lines of a file a dialect matched, and the first of them with their values."""
 
     name: str

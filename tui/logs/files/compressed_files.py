@@ -8,13 +8,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, NamedTuple, Protocol
 
 from tui.errors import UsageError
 
-BLOCK = 1024 * 1024
+BLOCK = 256 * 1024
 """Bytes read, or unpacked, at once."""
 
 HEAD = 64 * 1024
@@ -26,7 +25,8 @@ STDIN = Path("/dev/stdin")
 _MOST_STRANGE = 0.3
 """Share of bytes that no text has (controls, invalid UTF-8) above which a file counts as binary."""
 
-_TEXT_CONTROLS = frozenset(b"\t\n\r\x0b\x0c\x1b\x08\x07")
+_CONTROLS = bytes({*range(0x20)} - {*b"\t\n\r\x0b\x0c\x1b\x08\x07"})
+"""Control characters that no text has."""
 
 _RECODED = ("text in UTF-16, as PowerShell's > writes it", "make it UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW")
 _NOT_LOGS = {
@@ -62,8 +62,7 @@ class Unpacker(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(NamedTuple):
     """A compression format."""
 
     name: str
@@ -207,7 +206,7 @@ def _refuse_binary(name: str, head: bytes) -> None:
     for magic, (what, remedy) in _NOT_LOGS.items():
         if head.startswith(magic):
             raise UsageError(f"{name} is not a log", why=f"it is {what}", remedy=remedy)
-    strange = sum(1 for byte in head if byte < 0x20 and byte not in _TEXT_CONTROLS)
+    strange = len(head) - len(head.translate(None, _CONTROLS))
     strange += head.decode("utf-8", "replace").count("\ufffd")
     if strange > _MOST_STRANGE * len(head) and b"Device=xla:" not in head:
         raise UsageError(f"{name} is not a log", why="it is a binary file")

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.files.lines import LONGEST_LINE, names_core
@@ -119,8 +120,7 @@ def _lines_with(data: bytes, names: list[bytes]) -> list[tuple[int, int]]:
     return sorted(found.items())
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(NamedTuple):
     """Whole lines of a log; or a piece of one line that is too long, which may begin or end outside."""
 
     offset: int

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tui.logs._compat_numpy import Ints, np, npt, places_of
 
@@ -19,8 +18,7 @@ def ends_of(values: npt.NDArray[Any]) -> Ints:
     return ends
 
 
-@dataclass(frozen=True, eq=False)
-class RowGroups:
+class RowGroups(NamedTuple):
     """Samples of a batch grouped by row, in arrival order within each."""
 
     order: Ints

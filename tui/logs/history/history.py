@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import mmap
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tui.logs._compat_numpy import Floats, Ints, np, npt, places_of
 from tui.logs.history.grid import BUCKETS, SeriesGrid
@@ -27,8 +26,7 @@ _EMPTY = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 Trail = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, eq=False)
-class PodSeries:
+class PodSeries(NamedTuple):
     """The whole pod over its run, a point for each moment that is kept; oldest first.
 
     `loss_median`, `loss_min` and `loss_max` are over each core's newest loss at `time`, `rate_total` is the sum of
@@ -48,8 +46,7 @@ class PodSeries:
     """The time of the run's first sample: the first point stands at the end of what it covers."""
 
 
-@dataclass(frozen=True, eq=False)
-class CoreSeries:
+class CoreSeries(NamedTuple):
     """One core's kept samples, oldest first. Epoch, step (-1 unknown) and time (NaN unknown) are the sample's own."""
 
     epoch: Ints

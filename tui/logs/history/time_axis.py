@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tui.logs._compat_numpy import Floats, Ints, np
 from tui.logs.history.grouping import RowGroups
@@ -30,8 +30,7 @@ Clocks = Callable[[], Floats]
 """Reads the clocks that samples printed, in seconds of the day (NaN unknown)."""
 
 
-@dataclass(frozen=True, eq=False)
-class Placed:
+class Placed(NamedTuple):
     """Samples of a batch on the axis: the first and the last tick among them, and their moments in arrival order."""
 
     low: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from tui.logs._compat_numpy import np
@@ -30,7 +29,7 @@ class EpochBook:
         """Add figures of an epoch; every worker's master prints them, and the first value of each counts."""
         known = self.epochs.get(epoch) or EpochSummary(epoch)
         news = {name: value for name, value in figures.items() if getattr(known, name) is None}
-        self.epochs[epoch] = replace(known, **news)
+        self.epochs[epoch] = known._replace(**news)
         while len(self.epochs) > MOST_EPOCHS:
             del self.epochs[next(iter(self.epochs))]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tui.logs._compat_numpy import np
 from tui.logs.snapshot import UNKNOWN
@@ -16,8 +15,7 @@ _LINES = 4
 """Lines of each core that prints any, after which one that prints none is late and not only slow to start."""
 
 
-@dataclass(frozen=True, slots=True)
-class MissingCores:
+class MissingCores(NamedTuple):
     """Ordinals that no line is about, and the workers that they live on (none where that is not certain)."""
 
     cores: tuple[int, ...] = ()

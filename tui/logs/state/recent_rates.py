@@ -28,7 +28,7 @@ class RecentRates:
         self._rates: Rates = np.zeros((0, self.depth), np.float32)
         """A ring for each row, as long as `depth`."""
         self._pending_rows = np.empty(_MOST_PENDING, np.uint16)
-        self._pending_rates = np.empty(_MOST_PENDING, np.float64)
+        self._pending_rates = np.empty(_MOST_PENDING, np.float32)
         self._pending = 0
 
     def take(self, rows: Ints, samples: Samples) -> None:
@@ -44,7 +44,8 @@ class RecentRates:
             size = min(len(rows) - start, _MOST_PENDING - self._pending)
             room = slice(self._pending, self._pending + size)
             self._pending_rows[room] = rows[start : start + size]
-            self._pending_rates[room] = rates[start : start + size]
+            with np.errstate(over="ignore"):
+                self._pending_rates[room] = rates[start : start + size]
             self._pending += size
             start += size
 
@@ -91,8 +92,7 @@ class RecentRates:
         newest = places_of(behind < self.depth)
         self._counts[runs.rows] += runs.sizes
         at = runs.ordered[newest].astype(np.int64)
-        with np.errstate(over="ignore"):
-            self._rates[at, (self._counts[at] - 1 - behind[newest]) % self.depth] = rates[runs.order[newest]]
+        self._rates[at, (self._counts[at] - 1 - behind[newest]) % self.depth] = rates[runs.order[newest]]
 
     def _make_room(self, size: int) -> None:
         more = max(size, 2 * len(self._counts)) - len(self._counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tui.logs._compat_numpy import Bools, Floats, Ints, np, npt
 from tui.logs.snapshot import (
@@ -33,8 +33,7 @@ MISSED = 3
 """Missed lines after which a core counts as silent: some jobs print one every ten minutes."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Cores:
+class _Cores(NamedTuple):
     """Rows chosen to be shown, and the slot that each belongs to."""
 
     rows: Ints

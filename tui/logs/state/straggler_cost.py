@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tui.logs._compat_numpy import np
 from tui.logs.snapshot import Snapshot, json_figure, optional_int
@@ -14,8 +13,7 @@ RECENT_STEPS = 20
 """Newest steps of the pod that the length of a step is measured by."""
 
 
-@dataclass(frozen=True, slots=True)
-class StragglerCost:
+class StragglerCost(NamedTuple):
     """One core that holds the others up, and what a pod that waits for it loses; None: unknown."""
 
     core: int | None
@@ -34,7 +32,7 @@ class StragglerCost:
 
     def to_json(self) -> dict[str, Any]:
         """Return the core as `status --json` and reports print it."""
-        return {name: json_figure(getattr(self, name)) for name in self.__slots__}
+        return {name: json_figure(value) for name, value in self._asdict().items()}
 
 
 def straggler_costs(snapshot: Snapshot) -> tuple[StragglerCost, ...]:

@@ -6,12 +6,11 @@ All others are left over, to be read one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tui.logs._compat_numpy import Bools, Floats, Ints, Words, np, npt, places_of
 from tui.logs.attribution.launcher_prefixes import LABELLED_SAMPLE
-from tui.logs.attribution.xla_dist_prefix import PREFIX, Moments
+from tui.logs.attribution.xla_dist_prefix import PREFIX, moment_before_text
 from tui.logs.dialects.dialect import LONGEST
 from tui.logs.files.block_buffer import BLOCK, BlockBuffer
 from tui.logs.files.line_assembler import Stream
@@ -44,8 +43,6 @@ _ODD[[*b"\r[({\x1b"]] = True
 _DIGIT = np.zeros(256, bool)
 _DIGIT[[*b"0123456789"]] = True
 
-_MOMENTS = Moments()
-
 
 class NewPrefixes(NamedTuple):
     """Prefixes of a stream's lines that were not known: address and number of each, as words and as text."""
@@ -55,8 +52,7 @@ class NewPrefixes(NamedTuple):
     texts: list[bytes]
 
 
-@dataclass(eq=False)
-class BlockLines:
+class BlockLines(NamedTuple):
     """The lines of a block, counted from 0. Places are bytes from the block's beginning."""
 
     begins: Ints
@@ -169,9 +165,7 @@ class _Block:
         are_first = places[-1] == len(places) - 1
         dated = slice(len(places)) if are_first else places
         begins, lengths = starts[dated], prefix[dated]
-        heads = self._scanner.prefix_bytes(begins)
-        tails = _prefix_tails(heads, lengths)
-        moments, sizes = self._moments(begins, heads)
+        tails, moments, sizes = self._parse_prefixes(begins, lengths)
         are_moments = np.array([moment is not None for moment in moments]).repeat(sizes)
         slots[dated] = found = self._find(owners[dated], tails)
         self._note_new_prefixes(are_moments & (found == UNSEEN), owners[dated], begins, lengths, tails)
@@ -199,16 +193,17 @@ class _Block:
             if texts:
                 self._new_prefixes.append(NewPrefixes(stream, tails[:, mine], texts))
 
-    def _moments(self, begins: Ints, heads: npt.NDArray[np.uint8]) -> tuple[list[float | None], Ints]:
-        """Return the moments of runs of lines with the same date and time, and how long the runs are."""
+    def _parse_prefixes(self, begins: Ints, lengths: Ints) -> tuple[Words, list[float | None], Ints]:
+        """Return address and number of each prefix; the moment of each run of lines with the same, and its size."""
+        heads = self._scanner.prefix_bytes(begins)
         differ = np.ones(len(begins), bool)
         differ[1:] = False
         for offset in (0, 8, MOMENT - 8):
             words = words_at(heads, offset).copy()
             differ[1:] |= words[1:] != words[:-1]
         changes = places_of(differ)
-        moments = [_MOMENTS.read(self._text(start, start + MOMENT)) for start in begins[changes].tolist()]
-        return moments, np.diff(changes, append=len(begins))
+        moments = [moment_before_text(self._text(start, start + MOMENT)) for start in begins[changes].tolist()]
+        return _prefix_tails(heads, lengths), moments, np.diff(changes, append=len(begins))
 
     def _owners(self, starts: Ints) -> Ints:
         """Return the part that each line belongs to."""

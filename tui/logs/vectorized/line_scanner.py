@@ -8,7 +8,8 @@ give the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
 
 from tui.logs._compat_numpy import Bools, Ints, Words, np, npt, places_of
 from tui.logs.files.block_buffer import PAD, BlockBuffer
@@ -28,7 +29,6 @@ from tui.logs.packed_digits import (
     strange_bytes,
     word_of,
 )
-from tui.logs.state.samples import CLOCK_BYTES
 
 LEAD = len("| Training Device")
 """Bytes from where the line's own text begins to its first `=`."""
@@ -59,8 +59,7 @@ _ONE_DIGIT, _TWO_DIGITS = expected(b"e=xla:0/"), expected(b"e=xla:00")
 _POINTED = {n: expected(b"0" * (7 - n) + b"." + b"0" * n) for n in (LOSS_DECIMALS, RATE_DECIMALS)}
 
 
-@dataclass(eq=False)
-class TrainingLines:
+class TrainingLines(NamedTuple):
     """The lines of a block that are plain training lines, in the block's order, as columns."""
 
     lines: Ints
@@ -78,7 +77,7 @@ class TrainingLines:
 
     def part(self, chosen: Bools) -> TrainingLines:
         """Return the lines that are marked."""
-        return TrainingLines(*(column[chosen] for column in vars(self).values()))
+        return TrainingLines(*map(itemgetter(chosen), self))
 
 
 def words_at(stretches: npt.NDArray[np.uint8], offset: int) -> Words:
@@ -135,7 +134,7 @@ class Scanner:
         np.equal(self._octets[start:end], _LINE_END, out=marks[: end - start])
         marks[end - start :] = False
         words = places_of(marks.view(np.uint64) != 0)
-        inside = places_of(marks.reshape(-1, 8).take(words, axis=0).reshape(-1))
+        inside = places_of(marks.view(np.uint64).take(words).view(bool))
         ends: Ints = words.take(inside >> 3)
         ends <<= 3
         ends += inside & 7
@@ -248,8 +247,7 @@ class _Fields:
         pattern, above = CLOCK
         self.good &= strange_bytes(words ^ pattern, above) == 0
         self.skip(CLOCK_SIZE)
-        clock = np.zeros(len(words), f"S{CLOCK_BYTES}")
-        words_at(clock.view(np.uint8).reshape(len(words), CLOCK_BYTES), 0)[:] = words
+        clock: npt.NDArray[np.bytes_] = words.copy().view(f"S{CLOCK_SIZE}")
         return clock
 
     def device(self) -> Ints:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tui.errors import TpuTuiError
-from tui.pod.run import LOCAL_PROFILE
 from tui.runs.record.run_directory import RunDirectory
+from tui.settings import LOCAL_PROFILE
 from tui.settings.profiles import Profile, profile_path, read_profile
 
 POD_GONE = "the local pod that it ran on has ended, and every process of the run with it"

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tui.pod.run import LOCAL_PROFILE, Run, RunState
+from tui.pod.run import Run, RunState
 from tui.procs.gc_policy import collect_rarely, freeze_existing_objects
 from tui.runs.health.local_pod_watch import POD_GONE, LocalPodWatch
 from tui.runs.health.slice_monitor import slice_settings
@@ -33,6 +33,7 @@ from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import KEEPER_LOG, RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import worker_script
+from tui.settings import LOCAL_PROFILE
 from tui.ssh.transport.asyncssh_import import load_asyncssh
 from tui.text.printable import one_line
 
