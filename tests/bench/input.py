@@ -46,6 +46,6 @@ def figures() -> Iterator[Figure]:
     yield Figure("B / A, local shards over files", f"{local.ratio(by_row[rows.from_files, None]) or 0:.2f} ×")
     if (remote := by_row.get((rows.from_bucket, DELAY_MS))) is not None:
         yield at_least(f"C / B, bucket over local at {DELAY_MS:g} ms", remote.ratio(local) or 0, 0.95, "×")
-        # The delay bounds A', and the core that reads bounds C: on slow machines this is less than with all cores.
+        # The delay bounds A', and the reading core bounds C: slow machines have a smaller ratio than with all cores.
         slow = remote.ratio(by_row[rows.from_single_objects, DELAY_MS]) or 0
         yield at_least(f"C / A' where the store has a core of its own, at {DELAY_MS:g} ms", slow, 10, "×")
