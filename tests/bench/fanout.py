@@ -218,7 +218,7 @@ class Held:
 
 
 def _held(lab: Lab) -> Held:
-    """Measure the connections in a process of its own, whose memory is theirs."""
+    """Measure the connections in a separate process, whose memory is that of the connections."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as apart:
         workers = [Worker(index, internal_ip=one, port=lab.server.port) for index, one in enumerate(lab.addresses)]
         access = Access(user=lab.server.user, identity=str(lab.server.identity), known_hosts=(str(lab.known_hosts),))

@@ -22,11 +22,11 @@ def figures() -> Iterator[Figure]:
     shown = (rows.from_files, rows.from_shards, rows.from_bucket, rows.from_single_objects)
     shown += (peers.plain_webdataset, peers.image_folder, peers.litdata, peers.streaming)
     options = bench.parser().parse_args(["--rounds", ROUNDS, "--images", IMAGES])
-    with bench.lay_out(options) as (material, addresses, kept):  # type: ignore[attr-defined]
+    with bench.lay_out(options) as (material, addresses, store_files):  # type: ignore[attr-defined]
         known = bench.cases(cold=False, with_peers=True, store=bool(addresses))
         chosen = [case for case in known if case.row in shown and case.delay in (None, DELAY_MS)]
         peers.write_formats(material, [case.row for case in chosen])
-        results = bench.experiment(material, addresses, kept, chosen, options.rounds)
+        results = bench.experiment(material, addresses, store_files, chosen, options.rounds)
     measured = [case for case in chosen if results[case.label].rates]
     by_row = {(case.row, case.delay): results[case.label] for case in measured if not case.apart}
     local, plain = by_row[rows.from_shards, None], by_row[peers.plain_webdataset, None]

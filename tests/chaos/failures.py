@@ -49,7 +49,7 @@ class Failure:
 
     @property
     def starts_nothing(self) -> bool:
-        """Whether the failure comes before the barrier, so that no job starts."""
+        """Return whether the failure comes before the barrier, so that no job starts."""
         return self.phase not in ("start", "confirm")
 
 

@@ -223,7 +223,7 @@ async def test_enter_at_the_quit_question_loses_nothing(operator: StageOperator,
         await until(pilot, lambda: app._exit)
 
 
-async def test_quitting_says_that_runs_continue(operator: StageOperator) -> None:
+async def test_quitting_shows_that_runs_continue(operator: StageOperator) -> None:
     directory = running(operator)
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
@@ -238,7 +238,7 @@ async def test_quitting_says_that_runs_continue(operator: StageOperator) -> None
         await until(pilot, lambda: app._exit)
 
 
-async def test_quitting_the_demo_says_that_its_pod_ends(operator: StageOperator) -> None:
+async def test_quitting_the_demo_shows_that_its_pod_ends(operator: StageOperator) -> None:
     app = ConsoleApp(operator, demo=True)
     async with app.run_test(size=FULL) as pilot:
         await pilot.press("q")

@@ -28,7 +28,7 @@ async def test_the_report_of_a_run_is_written_into_its_directory(operator: Stage
         assert content in (directory.path / f"report.{name}").read_text()
 
 
-async def test_a_report_that_cannot_be_written_says_where_and_why(operator: StageOperator) -> None:
+async def test_an_unwritable_report_is_named_with_the_cause(operator: StageOperator) -> None:
     directory = running(operator)
     fail(directory)
     (directory.path / "report.html").mkdir()

@@ -303,12 +303,12 @@ async def test_ended_runs_are_not_read_again_and_their_rows_not_made_again(
 
 
 async def test_runs_of_other_projects_are_counted_and_shown_on_a_key(operator: StageOperator) -> None:
-    mine = running(operator)
+    run = running(operator)
     other = make_run(a_slice(), id="theirs-20261121-090000-a1b2", project="elsewhere")
     RunDirectory.create(operator.settings.runs_home, other)
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: mine.id in shown(table(app, "runs")))
+        await until(pilot, lambda: run.id in shown(table(app, "runs")))
         assert other.id not in shown(table(app, "runs"))
         pane = app.screen.query_one("#pane-runs")
         await until(

@@ -408,7 +408,7 @@ async def test_control_characters_in_lines_of_a_startup_script_are_shown_as_text
         assert log.summary.endswith("wrapped")
 
 
-async def test_quitting_says_that_results_of_startup_scripts_will_not_be_read(operator: StageOperator) -> None:
+async def test_quitting_shows_that_results_of_startup_scripts_will_not_be_read(operator: StageOperator) -> None:
     app = ConsoleApp(operator)
     async with app.run_test(size=SMALL) as pilot:
         progress = CreationProgress(SliceRequest("pod", "z", "v2-8", metadata={"startup-script": "x"}), 0.0)

@@ -38,7 +38,7 @@ def state(table: CoreTable) -> str:
 
 class TestIncompleteSamples:
     @given(RECORDS, st.lists(st.integers(0, 30), max_size=3))
-    def test_added_together_they_leave_the_same_as_one_by_one(self, records: list[Record], cuts: list[int]) -> None:
+    def test_adding_together_or_one_by_one_makes_the_same_table(self, records: list[Record], cuts: list[int]) -> None:
         together, singly = CoreTable(), CoreTable()
         for start, end in itertools.pairwise(sorted({0, len(records), *(min(cut, len(records)) for cut in cuts)})):
             together.update(samples_from(records[start:end]))

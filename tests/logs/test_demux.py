@@ -111,7 +111,7 @@ class TestChunks:
             place: 0 for place in range(len(logs)) if not logs[place] and place in counted
         }
 
-    def test_one_byte_at_a_time_is_enough(self) -> None:
+    def test_a_stream_can_be_read_one_byte_at_a_time(self) -> None:
         demux = Demux()
         for byte in SAMPLE_LOG.read_bytes():
             demux.feed(None, bytes([byte]))

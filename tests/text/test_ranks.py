@@ -18,7 +18,7 @@ def test_ranges_singles_and_all_are_understood() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "3-1", "0-8", "-1", "1,,2", "0-"])
-def test_anything_else_is_refused(text: str) -> None:
+def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_ranks(text, 8)
 

@@ -98,7 +98,7 @@ def test_shards_are_compared_with_the_manifests_checksums_with_verify(shapes: st
             assert len(trained_values(cfg, found, 0, 1)) == 256
 
 
-def test_a_shard_shorter_than_its_manifest_says_is_reported_with_both_sizes(shapes: str, tmp_path: Path) -> None:
+def test_a_shard_shorter_than_in_its_manifest_is_reported_with_both_sizes(shapes: str, tmp_path: Path) -> None:
     shutil.copytree(shapes, tmp_path / "set")
     path = tmp_path / "set" / "shapes-train-000005.tar"
     size = path.stat().st_size
@@ -156,7 +156,7 @@ def test_an_incomplete_sample_with_several_dots_in_its_names_is_explained(tmp_pa
     assert text.endswith("and its name ends at the first dot.")
 
 
-def test_a_shard_with_more_samples_than_its_manifest_says_is_reported(
+def test_a_shard_with_more_samples_than_in_its_manifest_is_reported(
     numbered: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     url = pipeline.expand(numbered)[0]

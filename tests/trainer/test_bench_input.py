@@ -25,7 +25,7 @@ SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--b
 
 
 def test_every_row_of_the_trainer_sees_every_image_and_the_table_shows_the_ratios() -> None:
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):  # type: ignore[attr-defined]
+    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):  # type: ignore[attr-defined]
         assert set(addresses) == {0.0, DELAY_MS}
         assert {row(material)() for row in OWN_ROWS} == {24}
         assert {row(material)() for row in (rows.from_single_objects, rows.from_many_single_objects)} == {6}
@@ -36,7 +36,7 @@ def test_every_row_of_the_trainer_sees_every_image_and_the_table_shows_the_ratio
             Case("on all cores", only_on(available())),
             Case("beside the store", only_on(split_cores()[0]), apart=True),
         ]
-        results = bench.experiment(material, addresses, kept, chosen, rounds=1)
+        results = bench.experiment(material, addresses, store_files, chosen, rounds=1)
     lines = table(material, chosen, results)
     assert max(map(len, lines)) <= 80
     reported = as_json(material, chosen, results)
@@ -101,8 +101,8 @@ def test_the_latency_proxy_delays_each_request_and_changes_no_content(object_sto
 
 def test_without_an_object_store_the_local_rows_are_still_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.bench_input.object_store.binary", lambda: None)
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):  # type: ignore[attr-defined]
-        assert (addresses, kept, material.bucket) == ({}, None, "")
+    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):  # type: ignore[attr-defined]
+        assert (addresses, store_files, material.bucket) == ({}, None, "")
         assert rows.from_shards(material)() == 24
     missing = {case.missing for case in bench.cases(cold=False, with_peers=False, store=False) if case.delay}
     assert missing == {"fake-gcs-server is not installed"}
@@ -116,9 +116,9 @@ def test_a_broken_installation_of_a_peer_is_reported_in_its_row_and_stops_no_oth
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("trainer.bench_input.object_store.binary", lambda: None)
     chosen = [Case("streaming", peers.streaming), Case(bench.SHARDED, rows.from_shards)]
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):  # type: ignore[attr-defined]
+    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):  # type: ignore[attr-defined]
         peers.write_formats(material, [case.row for case in chosen])
-        results = bench.experiment(material, addresses, kept, chosen, rounds=1)
+        results = bench.experiment(material, addresses, store_files, chosen, rounds=1)
     assert "No module named 'a_library_that_is_not_there'" in results["streaming"].failure
     assert len(results[bench.SHARDED].rates) == 1
 

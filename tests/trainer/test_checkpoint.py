@@ -303,6 +303,6 @@ def test_a_place_that_cannot_be_written_is_reported_before_the_first_save(tmp_pa
         CheckpointStore(str(tmp_path / "file"), IDENTITY, None)
 
 
-def test_a_place_that_can_be_written_is_left_as_it_was(place: str) -> None:
+def test_checking_a_writable_directory_leaves_it_unchanged(place: str) -> None:
     CheckpointStore(place, IDENTITY, None)
     assert objects.list_names(place) == []

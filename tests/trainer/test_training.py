@@ -58,9 +58,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory, colours: str, events: Path
 def test_two_workers_train_to_a_lower_loss_and_the_same_parameters(trained: list[Worker]) -> None:
     assert [worker.exit_code for worker in trained] == [0, 0], trained
     for rank, worker in enumerate(trained):
-        mine = losses(worker.lines)
-        assert len(mine) == 2 * 10
-        assert median(mine[10:]) < 0.5 * mine[0]
+        curve = losses(worker.lines)
+        assert len(curve) == 2 * 10
+        assert median(curve[10:]) < 0.5 * curve[0]
         assert {m[1] for m in map(TRAINING.fullmatch, worker.lines) if m} == {str(rank)}
         assert any(line.startswith(f"Compiling the training step for xla:0/{rank}") for line in worker.lines)
         assert [line for line in worker.lines if line.startswith("| Test Device=")]

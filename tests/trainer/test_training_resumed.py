@@ -120,7 +120,7 @@ class StuckProxy:
     """A proxy before the object store that stops for good in the middle of the upload of one object."""
 
     def __init__(self, server: str, name: str, body: int) -> None:
-        """Listen; of an upload that names `name`, only `body` bytes pass."""
+        """Listen; forward only `body` bytes of an upload to the object called `name`."""
         host, port = server.removeprefix("http://").split(":")
         self._address, self._name, self._body = (host, int(port)), name.encode(), body
         self.held = threading.Event()
