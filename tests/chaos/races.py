@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.chaos.launches import being_given_a_keeper
+from tests.chaos.launches import is_keeper_starting
 from tests.runs.pipes import tagged
 from tests.runs.ssh_pod import Pod, digest
 from tui.pod.run import RunState
@@ -134,7 +134,7 @@ class Race:
     def settle(self, directory: RunDirectory) -> RunStatus:
         """Wait until the run is complete; replace a keeper that has ended, as any command does."""
         deadline = time.monotonic() + SETTLED
-        while directory.keeper_status().alive or being_given_a_keeper(directory) or not is_complete(directory):
+        while directory.keeper_status().alive or is_keeper_starting(directory) or not is_complete(directory):
             assert time.monotonic() < deadline, (status_of(directory), directory.events()[0][-5:])
             self.ensure_keeper(directory)
             time.sleep(0.1)
