@@ -1,4 +1,4 @@
-"""A time limit ends work that takes too long, and loses no cancellation of its caller."""
+"""Tests of time limits: work that takes too long is ended, and no cancellation of the caller is lost."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ pytestmark = pytest.mark.py310
 
 Wait = Callable[[Awaitable[bytes]], Awaitable[object]]
 
-swallowing = pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 has a wait_for without the defect")
+needs_wait_for_defect = pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="Python 3.12 has a wait_for without the defect"
+)
 
 
 async def cancelled_as_the_work_ends(wait: Wait) -> bool:
-    """Cancel a task in the moment in which the work that it waits for ends; whether it is cancelled."""
+    """Cancel a task at the moment when the work it waits for ends; return whether the task is cancelled."""
     line: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def work() -> bytes:
@@ -45,8 +47,8 @@ async def expect_an_answer(work: Awaitable[bytes]) -> object:
     return await sending._expect(SimpleNamespace(stdout=SimpleNamespace(readline=lambda: work)), "done")
 
 
-@swallowing
-async def test_wait_for_loses_a_cancellation_and_an_upload_with_it_would_go_on(
+@needs_wait_for_defect
+async def test_wait_for_loses_a_cancellation_so_that_an_upload_with_it_would_continue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert not await cancelled_as_the_work_ends(lambda work: asyncio.wait_for(work, 60))

@@ -18,20 +18,20 @@ _NOT_TOPICS = ("__main__", "figures")
 
 
 def topics() -> list[str]:
-    """Every module here that measures something, by name."""
+    """Return the names of all modules here that measure something."""
     return [module.name for module in pkgutil.iter_modules(tests.bench.__path__) if module.name not in _NOT_TOPICS]
 
 
 def measured(topic: str) -> list[Figure]:
-    """What one module finds: its `figures()`."""
+    """Return the figures of one module."""
     found: list[Figure] = list(importlib.import_module(f"tests.bench.{topic}").figures())
     return found
 
 
 def main(chosen: list[str]) -> int:
-    """Print a table of all figures as they come; 1 when one of them misses its target, 2 for an unknown topic.
+    """Print a table of all figures as they come; return 1 when one misses its target, 2 for an unknown topic.
 
-    Each topic has a process of its own: the kernel counts memory that a parent once had as its children's.
+    Each topic has its own process: the kernel counts a parent's peak memory as its children's.
     """
     names = chosen or topics()
     if unknown := [name for name in names if name not in topics()]:

@@ -1,4 +1,4 @@
-"""How long the checks of 32 workers take: real sshds on loopback, this machine their client and their CPU."""
+"""Time of the checks of 32 workers, which are real sshds on loopback; this machine is client and server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Check = Callable[[Slice, Fleet], AsyncIterator[CheckRow]]
 
 
 def figures() -> list[Figure]:
-    """Wall-clock seconds, logins included, and this client's CPU; the workers' CPU is this machine's too."""
+    """Return wall-clock seconds, logins included, and this client's CPU; the workers use the same CPU."""
     if MISSING:
         return [Figure("32 workers", MISSING)]
     with ExitStack() as stack:

@@ -1,8 +1,8 @@
-"""One command, and one launch, on 128 workers: client CPU per worker beside pdsh's and clush's, in the same run.
+"""CPU of one command and one launch on 128 workers, compared with pdsh and clush in the same run.
 
-The workers are 128 loopback addresses of one real OpenSSH server, each a login of its own to all three. Only the
-client's CPU counts: its process, the `ssh` children of the peers, the keeper of a launch. pdsh and clush are measured
-with the key exchange that costs least (curve25519) and with OpenSSH's own choice.
+The workers are 128 loopback addresses of one real OpenSSH server, each a login of its own to all three clients. Only
+the client's CPU counts: its process, the `ssh` children of the peers, the keeper of a launch. pdsh and clush are
+measured with the key exchange that costs least (curve25519) and with OpenSSH's own choice.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tui.ssh.fleet import Fleet
 WORKERS = 128
 ROUNDS = 3
 AT_ONCE = 16
-"""Logins at once, ours and theirs."""
+"""Concurrent logins of every client."""
 REPEATS = 10
 IDLE_SECONDS = 5.0
 _PDSH = 15.0
-"""Milliseconds a worker that pdsh took where the targets in milliseconds were set: tells slower machines apart."""
+"""Milliseconds a worker that pdsh took where the targets in milliseconds were set, to scale slower machines."""
 DEADLINE = 150.0
-"""Seconds that one way may take, all that it leaves behind included; then it is killed and counts as failed."""
+"""Seconds that one command may take, its keeper included; then it is killed and counts as failed."""
 _REAPER = """
 import ctypes, os, resource, signal, subprocess, sys
 from pathlib import Path
@@ -65,8 +65,8 @@ except ChildProcessError:
 print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
 sys.exit(code)
 """
-"""Runs a command, waits for it and for whatever outlives it (a run's keeper), and tells what all of them took."""
-_OURS = (
+"""Runs a command, waits for it and for processes that outlive it, such as a keeper; prints their cost."""
+_IMPORTS = (
     "import numpy, tui.cli, tui.commands.runs, tui.commands.slices, tui.logs.demux, "
     "tui.runs.keeper.__main__, tui.ssh.transport.login"
 )
@@ -81,17 +81,17 @@ class Lab:
 
     @property
     def addresses(self) -> list[str]:
-        """The workers' addresses."""
+        """Return the workers' addresses."""
         return [f"127.0.100.{index + 1}" for index in range(WORKERS)]
 
     @property
     def hosts(self) -> Path:
-        """A hosts file of ours."""
+        """Return the path of the hosts file for tpu-tui."""
         return self.directory / "lab.txt"
 
     @property
     def known_hosts(self) -> Path:
-        """Everybody's known hosts."""
+        """Return the path of the known hosts of all clients."""
         return self.directory / "known_hosts"
 
     def write(self) -> None:
@@ -102,13 +102,13 @@ class Lab:
             "".join(f"[{address}]:{port} {self.server.host_key}\n" for address in self.addresses)
         )
 
-    def ours(self, *words: str) -> list[str]:
-        """Our command line."""
+    def command_line(self, *words: str) -> list[str]:
+        """Return a command line of tpu-tui."""
         everywhere = ["--hosts", str(self.hosts), "--identity", str(self.server.identity)]
         return [sys.executable, "-m", "tui.cli", *everywhere, "--known-hosts", str(self.known_hosts), *words]
 
     def ssh_options(self, kex: str) -> list[str]:
-        """What a peer's ssh is told: the same key, known hosts and nothing of the user's own."""
+        """Return the options for a peer's ssh: the same key and known hosts, no configuration of the user's."""
         options = {
             "IdentitiesOnly": "yes",
             "IdentityAgent": "none",
@@ -121,28 +121,28 @@ class Lab:
         return words + [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
 
     def pdsh(self, kex: str) -> Cost:
-        """`pdsh … true`."""
+        """Run `pdsh … true`."""
         environ = {"PDSH_SSH_ARGS_APPEND": " ".join(self.ssh_options(kex)), "PDSH_RCMD_TYPE": "ssh"}
         words = ["pdsh", "-S", "-f", str(AT_ONCE), "-l", self.server.user, "-w", ",".join(self.addresses), "true"]
         return _cost(words, environ)
 
     def clush(self, kex: str) -> Cost:
-        """`clush … true`."""
+        """Run `clush … true`."""
         options = " ".join(self.ssh_options(kex))
         words = ["clush", "-S", "-q", "-f", str(AT_ONCE), "-l", self.server.user, "-o", options]
         return _cost([*words, "-w", ",".join(self.addresses), "true"], {})
 
     def exec(self) -> Cost:
-        """`tpu-tui exec … true`."""
-        return _cost(self.ours("exec", "lab", "--", "true"), self._home)
+        """Run `tpu-tui exec … true`."""
+        return _cost(self.command_line("exec", "lab", "--", "true"), self._home)
 
     def launch(self, *options: str) -> Cost:
-        """`tpu-tui launch … true` from the first login until the run has ended and is mirrored, keeper included."""
-        return _cost(self.ours("launch", "lab", *options, "--", "true"), self._home)
+        """Run `tpu-tui launch … true` until the run has ended and is mirrored, keeper included."""
+        return _cost(self.command_line("launch", "lab", *options, "--", "true"), self._home)
 
     def compile(self) -> None:
-        """Have our modules compiled, as they are where they are installed."""
-        _cost([sys.executable, "-c", _OURS], self._home)
+        """Have tpu-tui's modules compiled, as they are once installed."""
+        _cost([sys.executable, "-c", _IMPORTS], self._home)
 
     @property
     def _home(self) -> dict[str, str]:
@@ -154,7 +154,10 @@ class Lab:
 
 
 def _cost(words: Sequence[str], environ: dict[str, str]) -> Cost:
-    """CPU of a process and of all that it left behind. Raises RuntimeError when it failed or took too long."""
+    """Return the CPU and memory of a process and all that outlives it.
+
+    Raises RuntimeError if it fails or is too slow.
+    """
     inherited = {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"}
     with tempfile.TemporaryFile() as errors:
         done = subprocess.run(
@@ -173,21 +176,21 @@ def _cost(words: Sequence[str], environ: dict[str, str]) -> Cost:
     return Cost(float(cpu), float(memory) * 1024 / 1e6)
 
 
-def _or_never(way: Callable[[], Cost]) -> Callable[[], Cost]:
-    """A way that, once it failed, costs nobody any more time: it is no number from then on."""
+def _until_failure(run: Callable[[], Cost]) -> Callable[[], Cost]:
+    """Return `run` as a function that is not run again after a failure: its cost is NaN from then on."""
     failed = False
 
-    def once_more() -> Cost:
+    def run_once() -> Cost:
         nonlocal failed
         if not failed:
             try:
-                return way()
+                return run()
             except RuntimeError as error:
                 print(error, file=sys.stderr)
                 failed = True
         return Cost(math.nan, math.nan)
 
-    return once_more
+    return run_once
 
 
 @contextmanager
@@ -205,7 +208,7 @@ def _lab() -> Iterator[Lab]:
 
 @dataclass(frozen=True)
 class Held:
-    """What connections that stay cost, in CPU seconds and bytes: to make one, to hold them all, to run a command."""
+    """Costs of connections that stay, in CPU seconds and bytes: to make, to keep all, to run a command."""
 
     connect: float
     memory: float
@@ -215,7 +218,7 @@ class Held:
 
 
 def _held(lab: Lab) -> Held:
-    """In a process of its own, whose memory is that of the connections."""
+    """Measure the connections in a separate process, whose memory is that of the connections."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as apart:
         workers = [Worker(index, internal_ip=one, port=lab.server.port) for index, one in enumerate(lab.addresses)]
         access = Access(user=lab.server.user, identity=str(lab.server.identity), known_hosts=(str(lab.known_hosts),))
@@ -229,7 +232,7 @@ def _hold(workers: list[Worker], access: Access) -> Held:
 async def _connections(workers: list[Worker], access: Access) -> Held:
     async with Fleet(workers, access) as fleet:
         first, others = range(AT_ONCE), range(AT_ONCE, WORKERS)
-        await asyncio.gather(*(fleet.connect(worker) for worker in first))  # these also load what all need
+        await asyncio.gather(*(fleet.connect(worker) for worker in first))  # these also load the modules that all use
         memory, began = _resident(), time.process_time()
         await asyncio.gather(*(fleet.connect(worker) for worker in others))
         connect = (time.process_time() - began) / len(others)
@@ -246,17 +249,17 @@ async def _connections(workers: list[Worker], access: Access) -> Held:
 
 
 def _resident() -> float:
-    """Bytes of this process in memory, as Linux tells it."""
+    """Return the resident memory of this process in bytes, as Linux reports it."""
     return int(Path("/proc/self/status").read_text().partition("VmRSS:")[2].split()[0]) * 1024
 
 
 def figures() -> list[Figure]:
-    """CPU milliseconds a worker, ours against both peers', and what they should be."""
+    """Return the CPU milliseconds a worker of all clients, and the targets."""
     if MISSING or not (shutil.which("pdsh") and shutil.which("clush")):
         return [Figure("fan-out", MISSING or "pdsh and clush are not installed: apt-get install pdsh clustershell")]
     with _lab() as lab:
         fast = "curve25519-sha256"
-        ways = {
+        commands = {
             "exec": lab.exec,
             "launch": lambda: lab.launch("--skip-checks"),
             "launch, checks first": lab.launch,
@@ -266,7 +269,7 @@ def figures() -> list[Figure]:
             "clush, as shipped": lambda: lab.clush(""),
         }
         lab.compile()
-        turns = {name: _or_never(way) for name, way in ways.items()}
+        turns = {name: _until_failure(command) for name, command in commands.items()}
         costs = {name: cost.cpu * 1000 / WORKERS for name, cost in costs_in_turn(turns, ROUNDS).items()}
         held = _held(lab)
     found = [Figure(f"{name}, a worker of {WORKERS}", f"{value:.2f} ms") for name, value in costs.items()]

@@ -1,4 +1,4 @@
-"""What a bench finds, and how it is measured: CPU time and peak memory of whole processes, ours beside a peer's."""
+"""Figures of a bench and their measurement: CPU time and peak memory of whole processes, compared with a peer's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 ROUNDS = 5
-"""Each process is measured so often, ours and the peers' in turn; medians are told."""
+"""How often each process is measured, alternating with the peers'; figures are medians."""
 
 
 _BYTECODE = tempfile.TemporaryDirectory(prefix="bytecode-")
@@ -20,7 +20,7 @@ _BYTECODE = tempfile.TemporaryDirectory(prefix="bytecode-")
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table: what was measured, how much, and what it should be (empty: nothing is asked)."""
+    """One line of the table: what was measured, its value, and the target (empty: none)."""
 
     what: str
     value: str
@@ -29,27 +29,27 @@ class Figure:
 
 
 def at_most(what: str, value: float, limit: float, unit: str, digits: int = 2) -> Figure:
-    """A figure that should not be above a limit."""
+    """Return a figure whose target is at most `limit`."""
     return Figure(what, f"{value:,.{digits}f} {unit}", f"≤ {limit:,g} {unit}", value <= limit)
 
 
 def at_least(what: str, value: float, limit: float, unit: str, digits: int = 2) -> Figure:
-    """A figure that should not be below a limit."""
+    """Return a figure whose target is at least `limit`."""
     return Figure(what, f"{value:,.{digits}f} {unit}", f"≥ {limit:,g} {unit}", value >= limit)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process took: CPU seconds (its own and the system's for it), peak memory in MB (10⁶ bytes)."""
+    """Resources that a process used: CPU seconds (user and system), and peak memory in MB (10⁶ bytes)."""
 
     cpu: float
     memory: float
 
 
 def cost_of(argv: Sequence[str], *, home: Path) -> Cost:
-    """Run a process to its end, output thrown away.
+    """Run a process to its end, with its output discarded, and return its cost.
 
-    Ours finds its modules compiled, as it does where it is installed.
+    Modules of tpu-tui are compiled by then, as they are once installed.
     """
     environ = {**os.environ, "LC_ALL": "C", "TPU_TUI_HOME": str(home), "PYTHONPYCACHEPREFIX": _BYTECODE.name}
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -62,12 +62,12 @@ def cost_of(argv: Sequence[str], *, home: Path) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * unit / 1e6)
 
 
-def costs_in_turn(ways: dict[str, Callable[[], Cost]], rounds: int = ROUNDS) -> dict[str, Cost]:
-    """The median cost of each way; they take turns, so that a busy machine slows all alike."""
-    seen: dict[str, list[Cost]] = {name: [] for name in ways}
+def costs_in_turn(commands: dict[str, Callable[[], Cost]], rounds: int = ROUNDS) -> dict[str, Cost]:
+    """Return the median cost of each command; commands alternate, so that a busy machine slows all equally."""
+    seen: dict[str, list[Cost]] = {name: [] for name in commands}
     for _ in range(rounds):
-        for name, way in ways.items():
-            seen[name].append(way())
+        for name, command in commands.items():
+            seen[name].append(command())
     return {
         name: Cost(median(cost.cpu for cost in costs), median(cost.memory for cost in costs))
         for name, costs in seen.items()

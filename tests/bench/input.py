@@ -22,11 +22,11 @@ def figures() -> Iterator[Figure]:
     shown = (rows.from_files, rows.from_shards, rows.from_bucket, rows.from_single_objects)
     shown += (peers.plain_webdataset, peers.image_folder, peers.litdata, peers.streaming)
     options = bench.parser().parse_args(["--rounds", ROUNDS, "--images", IMAGES])
-    with bench.lay_out(options) as (material, addresses, kept):  # type: ignore[attr-defined]
+    with bench.lay_out(options) as (material, addresses, store_files):  # type: ignore[attr-defined]
         known = bench.cases(cold=False, with_peers=True, store=bool(addresses))
         chosen = [case for case in known if case.row in shown and case.delay in (None, DELAY_MS)]
         peers.write_formats(material, [case.row for case in chosen])
-        results = bench.experiment(material, addresses, kept, chosen, options.rounds)
+        results = bench.experiment(material, addresses, store_files, chosen, options.rounds)
     measured = [case for case in chosen if results[case.label].rates]
     by_row = {(case.row, case.delay): results[case.label] for case in measured if not case.apart}
     local, plain = by_row[rows.from_shards, None], by_row[peers.plain_webdataset, None]
@@ -46,6 +46,6 @@ def figures() -> Iterator[Figure]:
     yield Figure("B / A, local shards over files", f"{local.ratio(by_row[rows.from_files, None]) or 0:.2f} ×")
     if (remote := by_row.get((rows.from_bucket, DELAY_MS))) is not None:
         yield at_least(f"C / B, bucket over local at {DELAY_MS:g} ms", remote.ratio(local) or 0, 0.95, "×")
-        # The delay bounds A', and the core that reads bounds C: on slow machines this is less than with all cores.
+        # The delay bounds A', and the reading core bounds C: slow machines have a smaller ratio than with all cores.
         slow = remote.ratio(by_row[rows.from_single_objects, DELAY_MS]) or 0
         yield at_least(f"C / A' where the store has a core of its own, at {DELAY_MS:g} ms", slow, 10, "×")

@@ -1,8 +1,8 @@
 """A live run at pod scale: 64 workers that write 1,000 lines a second each, flushed line by line.
 
-What a headless reader costs beside them, with the files real and the time simulated; then what the keeper costs and
-how long a line takes into its mirror, over real SSH. The workers are addresses of one OpenSSH server; they, their
-jobs and that server share this machine with the keeper, of which alone the CPU is told.
+First the cost of a headless reader, with real files and simulated time; then the cost of the keeper and the delay of
+a line on its way into the mirror, over real SSH. The workers are addresses of one OpenSSH server; they, their jobs
+and that server share this machine with the keeper, and only the keeper's CPU is reported.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ BATCHES = 10
 
 SECONDS = 10
 
-KEPT_SECONDS = 27
-"""Seconds that each worker's job writes for; the keeper is looked at for `LOOKED_SECONDS` of them."""
+JOB_SECONDS = 27
+"""Seconds for which each worker's job writes; the keeper is observed for `OBSERVED_SECONDS` of them."""
 
-LOOKED_SECONDS = 8
+OBSERVED_SECONDS = 8
 
 STEADY_RATE = 0.95
-"""Share of the wanted lines a second that must have been written, for the figures to mean what they say."""
+"""Share of the intended lines a second that must have been written for the figures to be valid."""
 
 _WRITER = """
 import os, sys, time
@@ -61,13 +61,13 @@ while made < rate * seconds:
 
 
 def figures() -> Iterator[Figure]:
-    """The reader's CPU as a share of one core: the run's time is simulated, the files are real."""
+    """Yield the reader's CPU as a share of one core, with real files and simulated time; then the keeper's."""
     with tempfile.TemporaryDirectory() as name:
         workers = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(WORKERS))
         run = Run(id="bench-20260101-000000-abcd", slice="bench", job=JobOptions(("x",)), workers=workers)
         directory = RunDirectory.create(Path(name), run)
         reader = RunReader(directory)
-        spent = _polled(directory, reader)
+        spent = _polling_cost(directory, reader)
         seen = reader.snapshot(now=float(SECONDS)).samples
     written = WORKERS * RATE * SECONDS
     yield Figure(
@@ -80,11 +80,11 @@ def figures() -> Iterator[Figure]:
     if MISSING:
         yield Figure("keeper over real SSH", MISSING)
     else:
-        yield from _kept()
+        yield from _keeper_figures()
 
 
-def _kept() -> Iterator[Figure]:
-    """A real keeper: its CPU, and the time from a line written to that line in its mirror."""
+def _keeper_figures() -> Iterator[Figure]:
+    """Yield figures of a real keeper: its CPU, and the time from a line written to that line in its mirror."""
     with tempfile.TemporaryDirectory(prefix="lv") as name:
         root = Path(name)
         os.environ["TPU_TUI_HOME"] = str(root / "home")
@@ -93,23 +93,23 @@ def _kept() -> Iterator[Figure]:
             pod = Pod([replace(server, index=n, host=f"127.0.100.{n + 1}") for n in range(WORKERS)], root / "home")
             try:
                 directory = pod.running(
-                    sys.executable, "-c", _WRITER, str(RATE), str(KEPT_SECONDS), lease=60.0, grace=5.0
+                    sys.executable, "-c", _WRITER, str(RATE), str(JOB_SECONDS), lease=60.0, grace=5.0
                 )
-                looked = _looked_at(directory)
+                observed = _observe_keeper(directory)
                 over(directory, 120)
                 unattended(directory)
                 exact = pod.mirrors_are_exact(directory)
             finally:
                 pod.end_runs()
         written, took = _written_and_taken(directory)
-    lines = RATE * KEPT_SECONDS * WORKERS
-    steady = (written >= looked.began) & (written < looked.ended)
-    rate = np.count_nonzero(steady) / (looked.ended - looked.began) / WORKERS
+    lines = RATE * JOB_SECONDS * WORKERS
+    steady = (written >= observed.began) & (written < observed.ended)
+    rate = np.count_nonzero(steady) / (observed.ended - observed.began) / WORKERS
     yield at_least(f"{WORKERS} OpenSSH workers, lines a second of each", rate, STEADY_RATE * RATE, "", 0)
     yield Figure("lines in the mirrors, byte for byte", f"{len(took):,}", f"{lines:,}", exact and len(took) == lines)
-    yield at_most("keeper, share of a core", looked.share, 15, "%", 1)
-    yield Figure("keeper, before that: the launch, and what it loads once", f"{looked.before:.2f} s of CPU")
-    yield Figure("keeper, peak memory", f"{looked.memory:.0f} MB")
+    yield at_most("keeper, share of a core", observed.share, 15, "%", 1)
+    yield Figure("keeper, before that: the launch, and what it loads once", f"{observed.before:.2f} s of CPU")
+    yield Figure("keeper, peak memory", f"{observed.memory:.0f} MB")
     median, late = np.percentile(took[steady], (50, 99)) * 1000
     yield at_most(f"from line written to line in the mirror, p99 (p50 {median:.0f} ms)", late, 400, "ms", 0)
     every = np.percentile(took, 99) * 1000
@@ -117,18 +117,18 @@ def _kept() -> Iterator[Figure]:
 
 
 @dataclass(frozen=True)
-class Looked:
+class Observation:
     """A keeper while every worker writes: its share of a core, peak memory, and when that was (Unix time)."""
 
     share: float
     before: float
-    """CPU seconds from its start on, for the launch and for loading what looks for stalled cores."""
+    """CPU seconds since its start: the launch, and loading what watches for stalled cores."""
     memory: float
     began: float
     ended: float
 
 
-def _looked_at(directory: RunDirectory) -> Looked:
+def _observe_keeper(directory: RunDirectory) -> Observation:
     pid = directory.keeper_status().pid
     if pid is None:
         raise RuntimeError(f"no keeper for {directory.id}")
@@ -137,13 +137,13 @@ def _looked_at(directory: RunDirectory) -> Looked:
     )
     time.sleep(SETTLING_SECONDS)
     spent, began = cpu_of(pid), time.time()
-    time.sleep(LOOKED_SECONDS)
+    time.sleep(OBSERVED_SECONDS)
     ended = time.time()
-    return Looked(100 * (cpu_of(pid) - spent) / (ended - began), spent, peak_of(pid), began, ended)
+    return Observation(100 * (cpu_of(pid) - spent) / (ended - began), spent, peak_of(pid), began, ended)
 
 
 def _written_and_taken(directory: RunDirectory) -> tuple[np.ndarray, np.ndarray]:
-    """When each line was written, and the seconds until the batch that holds its end was in the mirror."""
+    """Return when each line was written, and the seconds until the batch that holds its end was in the mirror."""
     ends: dict[int, list[int]] = {}
     times: dict[int, list[float]] = {}
     for arrival in directory.arrivals()[0]:
@@ -158,8 +158,8 @@ def _written_and_taken(directory: RunDirectory) -> tuple[np.ndarray, np.ndarray]
     return np.concatenate(written), np.concatenate(taken) - np.concatenate(written)
 
 
-def _polled(directory: RunDirectory, reader: RunReader) -> float:
-    """CPU seconds of polling and looking while batch after batch arrives."""
+def _polling_cost(directory: RunDirectory, reader: RunReader) -> float:
+    """Return the CPU seconds of polling and taking snapshots while batch after batch arrives."""
     spent = 0.0
     ends = [0] * WORKERS
     for turn in range(SECONDS * BATCHES):

@@ -1,9 +1,9 @@
-"""How a run's cost grows with its workers: real SSH servers as far as this machine goes, bytes alone up to 2,048.
+"""Cost of a run by its number of workers: with real SSH servers up to 64, with files alone up to 2,048.
 
-Every worker has 8 cores, each of which prints a line a second. Over real SSH keepers follow runs of several sizes at
-the same time, the workers of each being addresses of one server; beyond that the mirrors are written here, and a
-reader as the console has it reads them. A line is fitted through what each size took: its slope is the cost of one
-more worker, and R² near 1 says it is one.
+Every worker has 8 cores, each of which prints a line a second. Over real SSH, keepers follow runs of several sizes at
+the same time, the workers of each being addresses of one server; for more workers the mirrors are written here, and a
+reader as the console has it reads them. A line is fitted through the sizes: its slope is the cost of one more worker,
+and R² near 1 shows that the cost is linear.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ LIVE = (4, 16, 32, 64)
 """Workers reached by real SSH; their jobs and servers share this machine with the keepers."""
 LIVE_SECONDS = 30
 SETTLING_SECONDS = LOAD_DELAY_S + 2
-"""Between the last run's launch and the measurement: in it each keeper loads once what watches the cores."""
+"""Between the last run's launch and the measurement; each keeper loads what watches the cores in this time."""
 SIMULATED = (64, 256, 512, 1024, 2048)
-"""Workers of which only the bytes exist."""
+"""Workers of which only the files exist."""
 SIMULATED_SECONDS = 20
 ROUNDS = 3
 LEAST_R2 = 0.95
@@ -59,13 +59,13 @@ done"""
 
 @dataclass(frozen=True)
 class Spent:
-    """What one size took: share of a core in per cent, peak memory in MB (10⁶ bytes)."""
+    """Cost of one size: share of a core in per cent, peak memory in MB (10⁶ bytes)."""
 
     workers: int
     cpu: float
     memory: float
     cores: int
-    """Cores that the reader saw."""
+    """Cores that the reader found."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Line:
 
 
 def fitted(places: Sequence[float], values: Sequence[float]) -> Line:
-    """Least squares; R² is the share of the values' variance that the line explains."""
+    """Return the least-squares line; R² is the share of the values' variance that it explains."""
     slope, intercept = np.polyfit(places, values, 1)
     left = np.asarray(values) - (slope * np.asarray(places) + intercept)
     spread = np.asarray(values) - np.mean(values)
@@ -86,15 +86,15 @@ def fitted(places: Sequence[float], values: Sequence[float]) -> Line:
 
 
 def figures() -> Iterator[Figure]:
-    """CPU and memory of every size, and the line through them."""
+    """Yield CPU and memory of every size, and the line through them."""
     if MISSING:
         yield Figure("live workers over SSH", MISSING)
     else:
-        yield from _told("keeper, real SSH servers", live())
-    yield from _told("reader, bytes alone", _simulated())
+        yield from _size_figures("keeper, real SSH servers", live())
+    yield from _size_figures("reader, bytes alone", _simulated())
 
 
-def _told(what: str, sizes: Sequence[Spent]) -> Iterator[Figure]:
+def _size_figures(what: str, sizes: Sequence[Spent]) -> Iterator[Figure]:
     for size in sizes:
         yield Figure(
             f"{what}: {size.workers:,} workers × {CORES} cores, a line a second each",
@@ -113,9 +113,9 @@ def _told(what: str, sizes: Sequence[Spent]) -> Iterator[Figure]:
 
 
 def live() -> list[Spent]:
-    """Real keepers, one for each size, all at the same time: what else this machine does, it does to all alike.
+    """Measure real keepers, one for each size, at the same time, so that this machine's load affects all equally.
 
-    They are looked at once every run has been looked into for the first time, which loads what reads logs.
+    The measurement starts once every run has been read for the first time, which loads what reads logs.
     """
     with tempfile.TemporaryDirectory(prefix="sc") as name, ExitStack() as ends:
         root = Path(name)
@@ -136,7 +136,7 @@ def live() -> list[Spent]:
 
 
 def _pod(root: Path, workers: int, ends: ExitStack) -> Pod:
-    """So many workers, which are addresses of one OpenSSH server."""
+    """Start workers that are addresses of one OpenSSH server."""
     extra = ("MaxStartups 1000:30:2000",)
     server = ends.enter_context(openssh_worker(root, index=workers, host="0.0.0.0", bare=True, extra=extra))
     pod = Pod([replace(server, index=n, host=f"127.0.{workers}.{n + 1}") for n in range(workers)], root / "home")
@@ -159,29 +159,26 @@ def _cores_of(directory: RunDirectory) -> int:
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds that a process has used, exact to the nanosecond: /proc tells hundredths of a second.
-
-    Linux's number for another process's CPU clock, as clock_getcpuclockid(3) works it out.
-    """
+    """Return the CPU seconds that a process has used, exact to the nanosecond, from its clock_getcpuclockid(3)."""
     return time.clock_gettime(~pid << 3 | _SCHEDULERS_CLOCK)
 
 
 def peak_of(pid: int) -> float:
-    """A process's peak memory in MB (10⁶ bytes)."""
+    """Return a process's peak memory in MB (10⁶ bytes)."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
 
 
 def _simulated() -> list[Spent]:
-    """The median of each size; they take turns, so that a busy machine slows all alike."""
+    """Return the median of each size; sizes alternate, so that a busy machine slows all equally."""
     rounds = [[simulated(workers) for workers in SIMULATED] for _ in range(ROUNDS)]
     return [sorted(seen, key=lambda one: one.cpu)[ROUNDS // 2] for seen in zip(*rounds, strict=True)]
 
 
 def simulated(workers: int) -> Spent:
-    """A reader in a process of its own, beside mirrors that grow as a keeper's do."""
-    asked = [sys.executable, "-m", "tests.bench.scale", str(workers)]
-    answer = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True).stdout)
+    """Measure a reader in a process of its own, with mirrors that grow as a keeper's do."""
+    command = [sys.executable, "-m", "tests.bench.scale", str(workers)]
+    answer = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     return Spent(workers, answer["cpu"], answer["memory"], answer["cores"])
 
 

@@ -1,6 +1,6 @@
-"""What the screen costs: 16,384 cores beside a log of 100,000 lines a second, and the whole console on a live run.
+"""Cost of the screen: 16,384 cores next to a log of 100,000 lines a second, and the whole console on a live run.
 
-Each case is a process of its own on a pseudo-terminal, which is drained and typed into as a person's would be.
+Each case is a process of its own on a pseudo-terminal, which is drained and typed into as by a user.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ WORKERS, CORES, RATE = 64, 8, 1000
 BATCHES = 10
 """Appends a second to every log."""
 KEY_EVERY = 0.087
-"""Seconds between two keys: no part of the ticks' own, so that keys come at all moments between two of them."""
+"""Seconds between two keys: no fraction of the tick intervals, so that keys come at any moment between two ticks."""
 COLUMNS, LINES = 200, 60
 
 
 def figures() -> Iterator[Figure]:
-    """Shares of a core, milliseconds from key to paint, and megabytes."""
+    """Yield shares of a core, milliseconds from key to paint, and megabytes."""
     few, many = widgets(FEW), widgets(MANY)
     yield at_most(f"{MANY:,} rows at 10 Hz + {LOG_RATE:,} lines/s, share of a core", 100 * many["cpu"], 30, "%", 1)
     yield at_most(f"the same against {FEW} rows", many["cpu"] / few["cpu"], 1.3, "×")
@@ -53,11 +53,11 @@ def figures() -> Iterator[Figure]:
     yield at_most("its memory", whole["memory"], 150, "MB", 0)
 
 
-# --- the terminal and who writes ----------------------------------------------------------------------------------
+# --- the terminal and the writers of logs -------------------------------------------------------------------------
 
 
 def widgets(rows: int) -> dict[str, Any]:
-    """The two widgets alone, a log growing beside them."""
+    """Measure the two widgets alone, with a growing log."""
     with tempfile.TemporaryDirectory() as name:
         log = Path(name, "log")
         line = (
@@ -70,7 +70,7 @@ def widgets(rows: int) -> dict[str, Any]:
 
 
 def console() -> dict[str, Any]:
-    """The whole console on a run directory that grows as a keeper makes it grow."""
+    """Measure the whole console on a run directory that grows as a keeper makes it grow."""
     from tui.pod.job_options import JobOptions
     from tui.pod.run import Run
     from tui.pod.worker import Worker
@@ -100,13 +100,13 @@ def _lines(worker: int, turn: int) -> bytes:
 
 
 def _line(core: int, step: int) -> bytes:
-    """Made here: the tests' own shapes would load hypothesis into the process whose memory is measured."""
+    """Return one training line; importing the tests' own shapes would load hypothesis into the measured process."""
     fields = f"Epoch=1 Step={step} Loss=6.87500 Rate=258.47 GlobalRate=250.00 Time=02:38:57"
     return f"| Training Device=xla:{core % 2}/{core} {fields}\n".encode()
 
 
 def on_terminal(arguments: list[str], write: Any) -> dict[str, Any]:
-    """Run a case, write what it shows, type, drain what it paints; what it found out about itself."""
+    """Run a case on a terminal: write its logs, type, drain its output; return what it measured of itself."""
     screen, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     with tempfile.NamedTemporaryFile("r") as answer:
@@ -143,7 +143,7 @@ def on_terminal(arguments: list[str], write: Any) -> dict[str, Any]:
 
 
 class Watch:
-    """CPU time, key-to-paint times and the event loop's lateness after a warm-up."""
+    """Measurements of CPU time, key-to-paint times and the event loop's lateness after a warm-up."""
 
     def __init__(self, answer: Path) -> None:
         self._answer = answer
@@ -151,7 +151,7 @@ class Watch:
         self._late: list[float] = []
 
     async def go(self, app: Any) -> None:
-        """Measure, write down, leave."""
+        """Measure, write the results, and exit the app."""
         await asyncio.sleep(WARM_UP)
         cpu, began = time.process_time(), time.monotonic()
         while (now := time.monotonic()) - began < SECONDS:
@@ -170,13 +170,13 @@ class Watch:
 
 
 def _points(seconds: list[float], *shares: float) -> list[float]:
-    """Percentiles in milliseconds; the last share of 1 is the worst."""
+    """Return percentiles in milliseconds; a share of 1 is the maximum."""
     ordered = sorted(seconds) or [0.0]
     return [1000 * ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in shares]
 
 
 def show_widgets(rows: int, log: Path, answer: Path) -> None:
-    """A core table and a log pane, fed as the run screen feeds them."""
+    """Show a core table and a log pane, fed as the run screen feeds them."""
     from dataclasses import replace
 
     from textual import events
@@ -230,7 +230,7 @@ def _snapshot(rows: int) -> Any:
 
 
 def show_console(directory: Path, home: Path, answer: Path) -> None:
-    """The console as `tpu-tui open` shows it."""
+    """Show the console as `tpu-tui open` does."""
     from tui.console.app import ConsoleApp
     from tui.operator import Operator
     from tui.procs.gc_policy import freeze_existing_objects
@@ -238,8 +238,8 @@ def show_console(directory: Path, home: Path, answer: Path) -> None:
     from tui.settings import Settings
 
     watch = Watch(answer)
-    home_of_sheets = Path(sys.modules[ConsoleApp.__module__].__file__ or "").parent
-    sheets = [home_of_sheets / path for path in ConsoleApp.CSS_PATH]
+    styles_directory = Path(sys.modules[ConsoleApp.__module__].__file__ or "").parent
+    sheets = [styles_directory / path for path in ConsoleApp.CSS_PATH]
 
     class Console(ConsoleApp):
         CSS_PATH = [*sheets]  # noqa: RUF012 - Textual declares it so
@@ -254,7 +254,7 @@ def show_console(directory: Path, home: Path, answer: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """One case."""
+    """Run one case."""
     kind, first, second, answer = arguments
     if kind == "widgets":
         show_widgets(int(first), Path(second), Path(answer))

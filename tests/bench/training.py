@@ -1,6 +1,6 @@
-"""The trainer's loop on XLA's CPU device: what its input and its gradient averaging cost.
+"""The trainer's loop on XLA's CPU device: the cost of its input and of averaging gradients.
 
-`python -m tests.bench.training` prints the figures; the same as `python -m tests.bench training`.
+`python -m tests.bench.training` prints the same figures as `python -m tests.bench training`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from trainer.distributed.signals import StopSignal
 
 ROUNDS = 7
-"""Both ways take turns so often; the figure is the median of the rounds' ratios."""
+"""How often both loops alternate; the figure is the median of the rounds' ratios."""
 
 SAMPLES = 8192
-"""Training images of 32 pixels in the set that is streamed."""
+"""Training images of 32 pixels in the streamed set."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A model whose training from shards is compared with the same on one batch that stays on the device."""
+    """A model whose training from shards is compared with training on one batch that stays on the device."""
 
     model: str
     batch: int
@@ -80,7 +80,7 @@ def _images(out: Path) -> str:
 
 
 def _measured(what: str, where: str, loop: Loop) -> dict[str, float]:
-    """Measure in a process of its own, which knows XLA's device before it imports anything."""
+    """Measure in a process of its own, which gets XLA's device in its environment."""
     command = [
         sys.executable,
         "-m",
@@ -101,22 +101,23 @@ def _measured(what: str, where: str, loop: Loop) -> dict[str, float]:
     return found
 
 
-# --- In that process ----------------------------------------------------------------------------------------------
+# --- in the measured process --------------------------------------------------------------------------------------
 
 
 def _measure(what: str, where: str, model: str, batch: str, steps: str, *more: str) -> int:
     from trainer.distributed.launcher import launch
     from trainer.options import parse
 
-    cores, way = ("2", _averaging) if what == "averaging" else ("1", _loop)
+    cores, loop = ("2", _averaging) if what == "averaging" else ("1", _loop)
     plan = ["--batch-size", batch, "--steps-per-epoch", steps, "--log-steps", "10", "--epochs", "1000"]
-    return launch(way, parse(["--model", model, "--data", where, *plan, "--num-cores", cores, *more], os.environ))
+    return launch(loop, parse(["--model", model, "--data", where, *plan, "--num-cores", cores, *more], os.environ))
 
 
 def _loop(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
-    """Time epochs from shards and epochs on one resident batch, in turn, without the first of each, which compiles.
+    """Time epochs from shards and epochs on one resident batch, alternating.
 
-    The first one also reads the shards that later ones may find in memory.
+    The first epoch of each, which compiles, is left out; the first one from shards also reads the shards that later
+    ones may find in memory.
     """
     import torch_xla.core.xla_model as xm
 
@@ -134,7 +135,7 @@ def _loop(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
 
     class Resident(EpochPrefetcher[Batch]):
         def begin(self, epoch: int, first: int = 0) -> None:
-            pass  # there is nothing to read, and no thread to read it in
+            pass
 
         def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
             return repeat(one, from_shards.resumption.steps)
@@ -186,19 +187,19 @@ def _averaging(replicas: Replicas, config: TrainConfig, _: StopSignal) -> int:
             dist.all_reduce(mean)
             p.grad = (mean / replicas.world).to(replicas.device)
 
-    def milliseconds(way: Callable[[], None]) -> float:
+    def milliseconds(average: Callable[[], None]) -> float:
         for p, gradient in zip(parameters, made, strict=True):
             p.grad = gradient.to(replicas.device)
         torch_xla.sync(wait=True)
         dist.barrier()
         began = time.perf_counter()
-        way()
+        average()
         torch_xla.sync()
         xm.wait_device_ops()
         return 1000 * (time.perf_counter() - began)
 
-    for way in (flat, per_parameter, flat, per_parameter):
-        milliseconds(way)
+    for average in (flat, per_parameter, flat, per_parameter):
+        milliseconds(average)
     rounds = [(milliseconds(flat), milliseconds(per_parameter)) for _ in range(3 * ROUNDS)]
     if replicas.rank == 0:
         found: dict[str, Any] = {"ratio": median(slow / fast for fast, slow in rounds)}

@@ -1,1 +1,1 @@
-"""Faults at random moments, for as long as one likes: `python -m tests.chaos`."""
+"""Fault injection at random moments, for as long as requested: `python -m tests.chaos`."""

@@ -42,14 +42,14 @@ STORM_STRIKERS = 6
 STORM_PAUSE_S = 0.5
 STORM_LINES = 200_000
 STORM_LOST_AFTER_S = 600.0
-"""No fault of a storm lasts so long: a run that is given up as lost all the same is a defect."""
+"""No fault of a storm lasts this long: a run that is given up as lost nevertheless is a defect."""
 LOST_AFTER_S = 60.0
-"""Seconds in which a new keeper reaches all workers, on a machine under load."""
+"""Seconds within which a new keeper reaches all workers on a loaded machine."""
 PARTS = ("phases", "commands", "kills", "aimed", "frozen", "races", "losses", "leftovers", "storm")
 
 
 def phases(pod: Pod, root: Path, until: float) -> str:
-    """Every way in which a worker can fail a launch, each once before any comes to the next worker."""
+    """Make each worker fail a launch in every way; each way comes once before any comes to the next worker."""
     tree = make_tree(root / "tree")
     done: Counter[str] = Counter()
     for turn in range(len(pod.workers)):
@@ -62,7 +62,7 @@ def phases(pod: Pod, root: Path, until: float) -> str:
 
 
 def commands(pod: Pod, rng: random.Random, rounds: int, until: float) -> str:
-    """`tpu-tui launch` killed while it launches."""
+    """Kill `tpu-tui launch` while it launches."""
     tally = Tally()
     span = time_a_command(pod)
     while tally.total < rounds and time.monotonic() < until:
@@ -71,18 +71,18 @@ def commands(pod: Pod, rng: random.Random, rounds: int, until: float) -> str:
 
 
 def kills(pod: Pod, rng: random.Random, rounds: int, until: float, *, aimed: bool) -> str:
-    """Keepers killed while they launch."""
-    brisk, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=LOST_AFTER_S, gone_after=LOST_AFTER_S)
+    """Kill keepers while they launch."""
+    before, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=LOST_AFTER_S, gone_after=LOST_AFTER_S)
     tally = Tally()
     span = time_a_launch(pod)
     while tally.total < rounds and time.monotonic() < until:
         kill_a_keeper(pod, rng, tally, aimed=aimed, span=span)
-    pod.timeouts = brisk
+    pod.timeouts = before
     return f"{tally}, over {AIM if aimed else span:.3f} s each"
 
 
 def frozen(pod: Pod, until: float) -> str:
-    """Every worker frozen before `go`, then before `ok`."""
+    """Freeze each worker before it receives `go`, then before it receives `ok`."""
     took: list[float] = []
     for word in ("go", "ok"):
         for victim in range(len(pod.workers)):
@@ -97,7 +97,7 @@ def frozen(pod: Pod, until: float) -> str:
 
 
 def races(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) -> str:
-    """Stops, second homes, killed keepers and lost workers at the same moments, each run judged by itself."""
+    """Stop and follow runs, also from a second home, kill keepers and restart servers; check each run."""
     done: Counter[str] = Counter()
     runs = 0
     while runs < rounds and time.monotonic() < until:
@@ -108,10 +108,10 @@ def races(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) -
 
 
 def losses(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) -> str:
-    """Full disks, logs and directories taken away, stopped keepers and hostile workers, `rounds` of each at most."""
+    """Fill disks, take logs and directories away, stop keepers and make workers hostile, `rounds` of each at most."""
     done: Counter[str] = Counter()
     faults = possible_faults(root)
-    brisk, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=LOST_AFTER_S, gone_after=LOST_AFTER_S)
+    before, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=LOST_AFTER_S, gone_after=LOST_AFTER_S)
     while min(done[name] for name in faults) < rounds and time.monotonic() < until:
         name = faults[done.total() % len(faults)]
         seed = rng.randrange(1 << 32)
@@ -121,13 +121,13 @@ def losses(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) 
             print(f"{name}: failed with seed {seed}, after {dict(done)}", flush=True)
             raise
         done[name] += 1
-    pod.timeouts = brisk
+    pod.timeouts = before
     struck = ", ".join(f"{count} × {name}" for name, count in done.items())
     return f"{done.total()} runs ({struck}): state, exit codes and mirrors true"
 
 
 def leftovers(root: Path, rng: random.Random, rounds: int, until: float) -> str:
-    """Commands that create, queue and clean up killed at random moments; what they leave is listed and removed."""
+    """Kill commands that create, queue and clean up at random moments; check that their leftovers are listed."""
     home = root / "leftovers"
     with pod_process_in(home) as pod:
         hunt = LeftoverHunt(home, pod.announcement, rng)
@@ -140,7 +140,7 @@ def leftovers(root: Path, rng: random.Random, rounds: int, until: float) -> str:
 
 
 def storms(servers: list[OpensshWorker], home: Path, rng: random.Random, rounds: int, until: float) -> str:
-    """Runs followed under faults, as many as the time allows, `rounds` faults in all at most."""
+    """Follow runs under faults, as many runs as the time allows, with at most `rounds` faults in all."""
     struck: Counter[str] = Counter()
     runs = 0
     with proxies([worker.port for worker in servers]) as made:
@@ -158,7 +158,7 @@ def storms(servers: list[OpensshWorker], home: Path, rng: random.Random, rounds:
 
 
 def main() -> None:
-    """Parse the arguments and run the parts one after the other, each with its share of the minutes."""
+    """Parse the arguments and run the parts in turn, each with its share of the minutes."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")
     parser.add_argument("--workers", type=int, default=8)
@@ -182,7 +182,7 @@ def main() -> None:
             pod, checking = Pod(servers, root / "home"), Pod(servers, root / "home")
             checking.look = (
                 Preflight()
-            )  # as the command's launches have it; what fails in `phases` fails after the checks
+            )  # as launches of the command have it; failures of `phases` come after the checks
             acts: dict[str, Callable[[float], str]] = {
                 "phases": lambda end: phases(pod, root, end),
                 "commands": lambda end: commands(pod, rng, options.rounds, end),

@@ -1,4 +1,4 @@
-"""Packets that are dropped on the way to one port, in a network namespace of its own."""
+"""Packet loss on one port, in a network namespace that belongs to this process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MISSING = (
 
 
 def is_inside() -> bool:
-    """Whether this process has a network namespace of its own, where rules affect no other process."""
+    """Return whether this process runs in its own network namespace, where rules affect no other process."""
     return INSIDE in os.environ
 
 
 def enter(arguments: list[str]) -> None:
-    """Start this program anew in a network namespace of its own, unless it is there already or cannot."""
+    """Restart this program in its own network namespace, unless it already runs there or cannot."""
     if is_inside() or MISSING:
         return
     os.environ[INSIDE] = "1"
@@ -33,7 +33,7 @@ def enter(arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def dropping(port: int, percent: int) -> Iterator[None]:
-    """So many packets of a hundred to and from a TCP port are lost, both ways, open connections included."""
+    """Drop `percent` of the packets to and from a TCP port, also of open connections, while the context lasts."""
     table = f"drop_{port}"
     some = "" if percent >= 100 else f"numgen random mod 100 < {percent} "
     rules = [

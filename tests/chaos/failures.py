@@ -1,4 +1,4 @@
-"""One worker of a launch fails, in any phase and for many reasons: nothing runs anywhere then, and it is named."""
+"""Failures of one worker in any phase of a launch: the launch ends everywhere, and names the worker."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from tui.runs.launch.phases import PhaseTimeouts
 from tui.runs.record.run_directory import RunDirectory
 
 LATE = 10.0
-"""Seconds for a phase that one worker never finishes: enough for the others on a busy machine."""
+"""Seconds allowed for a phase that one worker never finishes: enough for the others on a busy machine."""
 WAITING = 'until [ -e "$HOME/on" ]; do sleep 0.1; done\n'
-"""What a start-up file or program does that one worker is held up by, until it is allowed to go on."""
+"""A command in a start-up file or program that holds a worker up until the file `on` exists."""
 JOB = ("sh", "-c", 'echo >"$HOME/ran"; exec sleep 1000')
 Sabotage = Callable[[Pod, int], AbstractContextManager[object]]
 Strike = Callable[[Pod, int, RunDirectory], None]
 
 
 def no_strike(pod: Pod, victim: int, directory: RunDirectory) -> None:
-    """The sabotage is enough."""
+    """Do nothing: the sabotage before the launch is enough."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """How one worker fails: what is done to it before the launch, and during it."""
+    """A way in which one worker fails: what is done to it before the launch, and during the launch."""
 
     name: str
     phase: str
@@ -49,12 +49,12 @@ class Failure:
 
     @property
     def starts_nothing(self) -> bool:
-        """Whether it comes before the barrier."""
+        """Return whether the failure comes before the barrier, so that no job starts."""
         return self.phase not in ("start", "confirm")
 
 
 def fail(pod: Pod, failure: Failure, victim: int, tree: Path) -> None:
-    """Launch with that failure on one worker, and see that it is named and that nothing is left anywhere."""
+    """Launch with that failure on one worker; check that the cause names it and that nothing is left anywhere."""
     for worker in pod.workers:
         for name in ("ran", "on"):
             (worker.home / name).unlink(missing_ok=True)
@@ -80,7 +80,7 @@ def fail(pod: Pod, failure: Failure, victim: int, tree: Path) -> None:
 
 
 def processes_of(directory: RunDirectory) -> list[str]:
-    """Command lines of every process on this machine whose words or environment name the run."""
+    """Return the command lines of all processes of this machine whose arguments or environment name the run."""
     mark = directory.id.encode()
     found = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -91,7 +91,7 @@ def processes_of(directory: RunDirectory) -> list[str]:
     return found
 
 
-# -- what is done to a worker ---------------------------------------------------------------------------------------
+# -- what is done to a worker before the launch ---------------------------------------------------------------------
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def down(pod: Pod, victim: int) -> Iterator[None]:
 
 @contextmanager
 def replaced(path: Path, text: str | None, mode: int = 0o644) -> Iterator[None]:
-    """A file, link or nothing for as long as the context lasts, whatever was there before."""
+    """Replace a file by one with this text, or by nothing, and restore it afterwards."""
     aside = path.with_name(path.name + ".aside")
     if path.exists():
         path.rename(aside)
@@ -136,7 +136,7 @@ def another_host(pod: Pod, victim: int) -> Iterator[None]:
 
 @contextmanager
 def mute(pod: Pod, victim: int) -> Iterator[None]:
-    """Takes connections and never says a word."""
+    """Stop the server, which then accepts connections and sends nothing."""
     server = pod.workers[victim].process
     assert server is not None
     server.send_signal(signal.SIGSTOP)
@@ -178,13 +178,13 @@ def device_held(pod: Pod, victim: int) -> Iterator[None]:
 
 
 def device_of(root: Path, index: int) -> Path:
-    """The file that stands for the TPU of a server that was made there by `servers_with_devices`."""
+    """Return the file that stands for the TPU of a server started by `servers_with_devices`."""
     return root / f"accel{index}"
 
 
 @contextmanager
 def servers_with_devices(root: Path, count: int) -> Iterator[list[OpensshWorker]]:
-    """That many servers, each looking for its TPU in a place of its own, where there is none yet."""
+    """Start servers, each of which looks for its TPU at a path of its own, where no file exists yet."""
     with contextlib.ExitStack() as stack:
         yield [
             stack.enter_context(
@@ -221,7 +221,7 @@ def directory_elsewhere_only(pod: Pod, victim: int) -> Iterator[None]:
 
 
 def small_disk(name: str, size: str) -> Sabotage:
-    """A file system of that size at a place under the worker's home."""
+    """Return a sabotage that mounts a file system of this size below the worker's home."""
 
     @contextmanager
     def mounted(pod: Pod, victim: int) -> Iterator[None]:
@@ -244,12 +244,12 @@ def without(program: str) -> Sabotage:
 
 
 def held_up(pod: Pod, victim: int) -> AbstractContextManager[None]:
-    """The worker does not get beyond its start-up files."""
+    """Hold the worker up in its start-up files."""
     return replaced(pod.workers[victim].home / ".profile", WAITING)
 
 
 def next_held_up(pod: Pod, victim: int) -> AbstractContextManager[None]:
-    """Another worker does not, so everybody waits at the barrier."""
+    """Hold another worker up in its start-up files, so that all others wait at the barrier."""
     return held_up(pod, (victim + 1) % len(pod.workers))
 
 
@@ -276,7 +276,7 @@ def a_file_for_the_code(pod: Pod, victim: int) -> AbstractContextManager[None]:
 
 
 def cut_when(phase: str, status: str) -> Strike:
-    """The worker's connections are killed when it has come that far."""
+    """Return a strike that kills the worker's connections when it reports this status of a phase."""
 
     def strike(pod: Pod, victim: int, directory: RunDirectory) -> None:
         until(lambda: phase_seen(directory, phase, status, victim), 60)
@@ -292,7 +292,7 @@ def cut_when_going(pod: Pod, victim: int, directory: RunDirectory) -> None:
 
 
 def vanish_when_armed(pod: Pod, victim: int, directory: RunDirectory) -> None:
-    """setsid is gone between the barrier's two sides: everything was checked, and still the job cannot begin."""
+    """Remove setsid between the checks of a worker and its start, so that the job cannot begin."""
     until(lambda: phase_seen(directory, "prepare", "done", victim), 60)
     program = pod.workers[victim].root / "bin" / "setsid"
     with replaced(program, None):
@@ -337,7 +337,7 @@ FAILURES = (
 
 
 def make_tree(root: Path) -> Path:
-    """A small working tree to copy: 200 kB, more than the small disk takes."""
+    """Make a small working tree to copy: 200 kB, more than the small disk holds."""
     root.mkdir()
     (root / "weights").write_bytes(bytes(200_000))
     return root

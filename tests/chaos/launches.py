@@ -1,4 +1,4 @@
-"""Faults during a launch: keepers killed at random moments, workers frozen at the two words that matter."""
+"""Faults during a launch: keepers killed at random moments, and workers frozen before `go` or `ok`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tui.runs.worker.stop import stop_worker
 from tui.ssh.fleet import Fleet
 
 EVERY = 10
-"""Of so many undramatic ends one is looked at by the keeper that takes over; of the partial ones each."""
+"""One in so many ends with all or no workers running is checked with a new keeper; each partial one is."""
 DEADLINE = 120.0
-"""Seconds for what takes one or two when this machine has nothing else to do."""
+"""Seconds allowed for steps that take one or two on an idle machine."""
 AIM = 0.012
-"""Seconds over which aimed kills are spread, from the last start but one on."""
+"""Seconds over which aimed kills are spread, from the start of the last worker but one."""
 
 
 @dataclass
 class Tally:
-    """What became of launches that something was killed in."""
+    """Outcomes of launches in which a process was killed."""
 
     running: int = 0
     none: int = 0
@@ -42,7 +42,7 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """How many there were."""
+        """Return the number of launches."""
         return self.running + self.none + self.partial
 
     def __str__(self) -> str:
@@ -52,9 +52,12 @@ class Tally:
 
 
 def decided(pod: Pod, directory: RunDirectory) -> int:
-    """On how many workers the run was confirmed, once each has decided; one that runs everywhere is stopped."""
+    """Wait until each worker has decided; return on how many the run was confirmed.
 
-    # A command gets host keys by file; run.json does not hold them.
+    Stop a run that runs everywhere.
+    """
+
+    # A command reads host keys from a file; run.json does not hold them.
     access = replace(pod.access, known_hosts=(str(pod.home / "known"),))
 
     async def ask() -> int:
@@ -72,7 +75,7 @@ def decided(pod: Pod, directory: RunDirectory) -> int:
 
 
 def phase_seen(directory: RunDirectory, phase: str, status: str, worker: int | None = None) -> bool:
-    """Return whether an event reports that phase of a worker, of any one where none is given."""
+    """Return whether an event reports that status of a phase, for one worker or for any."""
     return any(
         event.kind == "phase"
         and (event.get("phase"), event.get("status")) == (phase, status)
@@ -82,7 +85,7 @@ def phase_seen(directory: RunDirectory, phase: str, status: str, worker: int | N
 
 
 def kill_a_keeper(pod: Pod, rng: random.Random, tally: Tally, *, aimed: bool, span: float) -> None:
-    """One launch whose keeper is killed: at a random moment of `span` seconds, or `aimed` at the confirmations."""
+    """Kill the keeper of one launch, at a random moment of `span` seconds, or `aimed` at the confirmations."""
     directory = pod.launch("sleep", "1000")
     keeper = directory.keeper_status().pid or 0
     if aimed:
@@ -103,7 +106,7 @@ def kill_a_keeper(pod: Pod, rng: random.Random, tally: Tally, *, aimed: bool, sp
 
 
 def _await_start(directory: RunDirectory, workers: int) -> None:
-    """Wait, to the millisecond, until so many workers have started: the confirmations are next."""
+    """Wait until so many workers have started, with a resolution below a millisecond: the confirmations come next."""
     started = b'"phase": "start", "status": "done"'
     deadline = time.monotonic() + DEADLINE
     while (directory.path / "events.jsonl").read_bytes().count(started) < workers:
@@ -112,7 +115,7 @@ def _await_start(directory: RunDirectory, workers: int) -> None:
 
 
 def _taken_over(pod: Pod, directory: RunDirectory, *, partial: bool) -> None:
-    """Check that the next keeper reports what it finds, and names and ends what runs on some workers only."""
+    """Check that a new keeper reports what it finds, and ends and names what runs on some workers only."""
     asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     status = over(directory, 90)
     if partial:
@@ -122,7 +125,7 @@ def _taken_over(pod: Pod, directory: RunDirectory, *, partial: bool) -> None:
 
 
 def command_line(pod: Pod, *words: str) -> list[str]:
-    """`tpu-tui` for the pod as a hosts file, its home the pod's."""
+    """Return a command line of `tpu-tui` that reaches the pod by a hosts file, with the pod's home."""
     hosts, known = pod.home / "pod.hosts", pod.home / "known"
     if not hosts.exists():
         pod.home.mkdir(parents=True, exist_ok=True)
@@ -144,7 +147,7 @@ def _launching(pod: Pod) -> subprocess.Popen[bytes]:
 
 
 def time_a_command(pod: Pod) -> float:
-    """Seconds that a `launch` command takes from its start until all run."""
+    """Return the seconds that a `launch` command takes from its start until all workers run."""
     before = {run.id for run in list_runs(pod.home / "runs")}
 
     def running() -> list[RunDirectory]:
@@ -161,7 +164,7 @@ def time_a_command(pod: Pod) -> float:
 
 
 def time_a_launch(pod: Pod) -> float:
-    """Seconds that a keeper takes until all run."""
+    """Return the seconds that a keeper takes until all workers run."""
     began = time.monotonic()
     directory = pod.launch("sleep", "1000")
     until(lambda: status_of(directory).state is RunState.RUNNING, DEADLINE)
@@ -171,24 +174,24 @@ def time_a_launch(pod: Pod) -> float:
 
 
 def end(pod: Pod, directory: RunDirectory) -> None:
-    """Stop a run that runs everywhere."""
+    """Stop a run that runs on all workers."""
     assert decided(pod, directory) == len(pod.workers)
     over(directory, DEADLINE)
     until(lambda: not tagged(*pod.tags(directory)))
 
 
-def being_given_a_keeper(directory: RunDirectory) -> bool:
-    """Return whether a process is about to become the run's keeper: its parent may be gone."""
-    asked = os.fsencode(str(directory.path.resolve()))
+def is_keeper_starting(directory: RunDirectory) -> bool:
+    """Return whether a process that is about to become the run's keeper exists; its parent may have ended."""
+    path_bytes = os.fsencode(str(directory.path.resolve()))
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            if asked in path.read_bytes().split(b"\0"):
+            if path_bytes in path.read_bytes().split(b"\0"):
                 return True
     return False
 
 
 def kill_a_command(pod: Pod, rng: random.Random, tally: Tally, *, span: float) -> None:
-    """One `launch` command killed at a random moment of `span` seconds: once its keeper is there, all run."""
+    """Kill one `launch` command within `span` seconds; once its keeper exists, all workers must run."""
     runs = pod.home / "runs"
     before = set(runs.glob("*"))
     with _launching(pod) as command:
@@ -197,10 +200,10 @@ def kill_a_command(pod: Pod, rng: random.Random, tally: Tally, *, span: float) -
     made = [path for path in set(runs.glob("*")) - before if (path / "run.json").exists()]
     directory = RunDirectory.open(made[0]) if made else None
     if directory is not None:
-        until(lambda: directory.keeper_status().alive or not being_given_a_keeper(directory), DEADLINE)
+        until(lambda: directory.keeper_status().alive or not is_keeper_starting(directory), DEADLINE)
     if directory is None or not directory.keeper_status().alive:
         tally.none += 1
-        assert directory is None or not directory.events_size(), "a keeper came and went"
+        assert directory is None or not directory.events_size(), "a keeper started and ended"
         assert directory is None or not any(
             pod.remote(directory, index).exists() for index in range(len(pod.workers))
         )
@@ -213,10 +216,7 @@ def kill_a_command(pod: Pod, rng: random.Random, tally: Tally, *, span: float) -
 
 
 def freeze_before(pod: Pod, word: str, victim: int) -> float:
-    """Freeze a worker's connection before it can hear `go` or `ok`; seconds until nothing is left anywhere.
-
-    Another worker is slow, so that the others wait for it while the victim freezes.
-    """
+    """Freeze a worker's connection before it receives `go` or `ok`; return the seconds until nothing is left."""
     slow = pod.workers[(victim + 1) % len(pod.workers)]
     if word == "go":
         (slow.home / ".profile").write_text("sleep 1\n")

@@ -25,17 +25,17 @@ TYPE = ("--type", "v2-8", "--version", "tpu-ubuntu2204-base")
 PARENT = "projects/local/locations/local-a"
 OWN = ("created-by", "tpu-tui")
 Found = frozenset[tuple[str, str]]
-"""Kinds and names."""
+"""Kinds and names of resources."""
 
 
 class LeftoverHunt:
-    """A pod, a shell on its machine, and Google's own clients, which say what exists."""
+    """A local pod, a shell on its machine, and Google's own clients, which list what exists."""
 
     def __init__(self, home: Path, announced: dict[str, Any], rng: random.Random) -> None:
         self.shell = Shell(home)
         self.killed: Counter[str] = Counter()
         self.left = 0
-        """Rounds after which something of the killed command existed."""
+        """Rounds after which some resource of the killed command existed."""
         self._rng = rng
         self._spans: dict[str, float] = {}
         self._count = 0
@@ -82,24 +82,24 @@ class LeftoverHunt:
             self.clean()
 
     def compare(self) -> None:
-        """Assert that `resources` lists exactly what exists."""
+        """Check that `resources` lists exactly what exists."""
         end = time.monotonic() + DEADLINE_S
         while True:
             before, rows, after = self.truth(), self.listed(), self.truth()
             if before == after:
                 assert rows == after
                 return
-            assert time.monotonic() < end, "the pod never rests"
+            assert time.monotonic() < end, "the resources keep changing"
 
     def clean(self) -> None:
-        """Assert that `--unused` removes everything that the commands left, and nothing else."""
+        """Check that `--unused` removes everything that the commands left, and nothing else."""
         end = time.monotonic() + DEADLINE_S
         while self.truth() != {("slice", "local")}:
-            assert time.monotonic() < end, f"never gone: {sorted(self.truth())}"
+            assert time.monotonic() < end, f"not removed: {sorted(self.truth())}"
             self.shell.call("--profile", "local", "resources", "delete", "--unused", "--yes")
 
     def _timed(self, action: str) -> float:
-        """Return the seconds that a command takes when it is left alone."""
+        """Return the seconds that a command takes when it is not killed."""
         began = time.monotonic()
         assert self._start(action).wait() == 0
         return time.monotonic() - began

@@ -1,4 +1,4 @@
-"""What jobs, disks and workers do to a run's own files and words: state, exit codes and mirrors stay true."""
+"""Faults of a run's files and connections, by jobs, disks and workers: state, exit codes and mirrors stay correct."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tui.pod.run import RunState
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
-PATIENCE = 120.0
-"""Seconds for an end that takes two or three when this machine has nothing else to do."""
+END_TIMEOUT_S = 120.0
+"""Seconds allowed for an end that takes two or three on an idle machine."""
 DISK_MEGABYTES = 90
 LITTLE, MUCH = (1, 100), (50_000, 400_000)
 """Lines that a job writes once the disk is full: within a block or two, and megabytes."""
@@ -47,7 +47,7 @@ if worker == victim:
 write(lines, after)
 sys.exit(code if worker == victim else 0)
 """
-"""A job that writes numbered lines, on one worker takes something away between them, and ends there with a code."""
+"""A job that writes numbered lines, runs a script on one worker half way, and ends there with an exit code."""
 GARBAGE = (
     "end exit=0 size={digits} time=now",
     "end exit={digits} size=-1",
@@ -66,11 +66,11 @@ GARBAGE = (
     "listed",
     "kept entitled deleted",
 )
-"""What a hostile worker answers: no lie that could be true, as are a log's bytes, whatever they are."""
+"""Answers of a hostile worker: none that could be true; a log may hold any bytes."""
 
 
 def full_disk(lines: tuple[int, int]) -> Callable[[Pod, random.Random, Path], None]:
-    """A round in which a worker's job fills its disk, writes so many lines more, and ends."""
+    """Return a round in which a worker's job fills its disk, writes so many lines more, and ends."""
 
     def strike(pod: Pod, rng: random.Random, root: Path) -> None:
         victim, code, count = rng.randrange(len(pod.workers)), rng.randrange(1, 100), rng.randint(*lines)
@@ -78,7 +78,7 @@ def full_disk(lines: tuple[int, int]) -> Callable[[Pod, random.Random, Path], No
             script = f'[ "$TPU_TUI_WORKER" = {victim} ] || exec sleep 1000; exec "$@"'
             words = (sys.executable, "-c", FILLING, str(disk), str(count), str(code))
             directory = pod.launch("sh", "-c", script, "sh", *words)
-            status = over(directory, PATIENCE)
+            status = over(directory, END_TIMEOUT_S)
             codes = [143] * len(pod.workers)
             codes[victim] = code
             assert (status.state, list(status.exit_codes)) == (RunState.FAILED, codes), status
@@ -91,7 +91,7 @@ def full_disk(lines: tuple[int, int]) -> Callable[[Pod, random.Random, Path], No
 
 @contextmanager
 def small_root(pod: Pod, victim: int, kind: str, root: Path) -> Iterator[Path]:
-    """One worker's run_root on a small disk."""
+    """Put one worker's run_root on a small disk."""
     place = root / "disks"
     link, aside = pod.workers[victim].home / ".tpu-tui", pod.workers[victim].home / "aside"
     try:
@@ -112,7 +112,7 @@ def small_root(pod: Pod, victim: int, kind: str, root: Path) -> Iterator[Path]:
 
 
 def taken_away(faults: tuple[str, ...]) -> Callable[[Pod, random.Random, Path], None]:
-    """A round in which a job takes its log or directory away, then ends by itself or is stopped."""
+    """Return a round in which a job takes its log or directory away, then ends by itself or is stopped."""
 
     def strike(pod: Pod, rng: random.Random, root: Path) -> None:
         victim, code, lines = rng.randrange(len(pod.workers)), rng.randrange(1, 100), rng.choice((5, 500))
@@ -127,7 +127,7 @@ def taken_away(faults: tuple[str, ...]) -> Callable[[Pod, random.Random, Path], 
             answers = pod.stop(directory)
             assert all(answer.confirmed and answer.exit_code == 143 for answer in answers), answers
             assert not tagged(*tags)
-        status = over(directory, PATIENCE)
+        status = over(directory, END_TIMEOUT_S)
         if stops:
             assert (status.state, set(status.exit_codes)) == (RunState.STOPPED, {143}), status
         else:
@@ -141,7 +141,7 @@ def taken_away(faults: tuple[str, ...]) -> Callable[[Pod, random.Random, Path], 
 
 
 def stopped_keeper(pod: Pod, rng: random.Random, root: Path) -> None:
-    """A round in which the keeper is stopped by a signal for a while, in which the run may end or be stopped."""
+    """Stop the keeper with SIGSTOP for a while, in which the run may end or be stopped."""
     stops = rng.random() < 0.4
     after = 1000.0 if stops else rng.uniform(0.2, 2)
     words = ("-1", ":", "0", str(rng.uniform(0, 0.5)), str(after), str(rng.choice((5, 500))))
@@ -156,25 +156,25 @@ def stopped_keeper(pod: Pod, rng: random.Random, root: Path) -> None:
         time.sleep(rng.uniform(*FROZEN_S))
     finally:
         os.kill(keeper, signal.SIGCONT)
-    status = over(directory, PATIENCE)
+    status = over(directory, END_TIMEOUT_S)
     wanted = (RunState.STOPPED, {143}) if stops else (RunState.SUCCEEDED, {0})
     assert (status.state, set(status.exit_codes)) == wanted, status
     settled(pod, directory)
 
 
 def hostile_worker(pod: Pod, rng: random.Random, root: Path) -> None:
-    """A round in which one worker answers garbage for a while: the others are followed, and it is when it is true."""
+    """Let one worker answer garbage for a while; check that the others are followed, and that its true end counts."""
     victim, code = rng.randrange(len(pod.workers)), rng.choice((0, 0, 3))
     script = 'i=0; while [ ! -e "$HOME/end" ]; do i=$((i+1)); echo $i; sleep 0.05; done; '
     directory = pod.running("sh", "-c", f'{script} [ "$TPU_TUI_WORKER" != {victim} ] || exit {code}')
     keeper = directory.keeper_status().pid
     others = [directory.log_path(index) for index in range(len(pod.workers)) if index != victim]
-    until(lambda: all(log.exists() for log in others), PATIENCE)
+    until(lambda: all(log.exists() for log in others), END_TIMEOUT_S)
     with replaced(pod.workers[victim].root / "bin" / "sh", hostile(rng), 0o755):
         pod.workers[victim].cut()
         sizes = [log.stat().st_size for log in others]
         time.sleep(rng.uniform(0.5, 4))
-        until(lambda: all(log.stat().st_size > size for log, size in zip(others, sizes, strict=True)), PATIENCE)
+        until(lambda: all(log.stat().st_size > size for log, size in zip(others, sizes, strict=True)), END_TIMEOUT_S)
         if rng.random() < 0.3:
             answers = {answer.worker: answer.confirmed for answer in pod.stop(directory)}
             assert answers == {index: index != victim for index in range(len(pod.workers))}
@@ -184,7 +184,7 @@ def hostile_worker(pod: Pod, rng: random.Random, root: Path) -> None:
         assert status_of(directory).state in (RunState.RUNNING, RunState.STOPPING), status_of(directory)
     for worker in pod.workers:
         (worker.home / "end").touch()
-    status = over(directory, PATIENCE)
+    status = over(directory, END_TIMEOUT_S)
     for worker in pod.workers:
         (worker.home / "end").unlink()
     assert directory.keeper_status().pid == keeper or not directory.keeper_status().alive
@@ -197,7 +197,7 @@ def hostile_worker(pod: Pod, rng: random.Random, root: Path) -> None:
 
 
 def hostile(rng: random.Random) -> str:
-    """A program in place of sh that takes a call's arguments and answers nonsense, to standard output and error."""
+    """Return a program in place of sh that takes a call's arguments and prints nonsense to both outputs."""
     chosen = rng.sample(GARBAGE, rng.randint(1, 5))
     lines = [f"@$7 {line}".format(digits="9" * rng.choice((30, 5000))) for line in chosen]
     noise = rng.randbytes(rng.choice((0, 10, 3000))).hex()
@@ -208,8 +208,8 @@ def hostile(rng: random.Random) -> str:
 
 
 def settled(pod: Pod, directory: RunDirectory) -> None:
-    """Nothing of the run is left, every mirror is its worker's log, and its keeper ended without a fault."""
-    until(lambda: not directory.keeper_status().alive, PATIENCE)
+    """Check that nothing of the run is left, every mirror is exact, and its keeper ended without a fault."""
+    until(lambda: not directory.keeper_status().alive, END_TIMEOUT_S)
     unattended(directory)
     assert not tagged(*pod.tags(directory))
     for index in range(len(pod.workers)):
@@ -231,7 +231,7 @@ FAULTS: dict[str, Callable[[Pod, random.Random, Path], None]] = {
 
 
 def possible_faults(root: Path) -> list[str]:
-    """The faults that can be made here: full disks need root and file systems to mount."""
+    """Return the faults that can be injected here: full disks need root and file systems to mount."""
     try:
         for kind in ("ext4", "tmpfs"):
             with mounted(kind, root / f"probe-{kind}", DISK_MEGABYTES):

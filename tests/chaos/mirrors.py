@@ -39,7 +39,7 @@ for i in range(lines):
 """
 FAULTS = ("cut", "restart", "kill", "freeze")
 DROPS = {"silence": 100, "loss": 30}
-"""Faults of a network namespace: how many packets of a hundred are dropped for a while."""
+"""Faults that need a network namespace, with the percentage of packets that is dropped for a while."""
 
 
 class ProxiedPod(Pod):
@@ -49,7 +49,7 @@ class ProxiedPod(Pod):
         super().__init__(workers, home)
         self.proxies = proxies
         self.busy = [threading.Lock() for _ in workers]
-        """One fault at a time on each worker, and on the keeper."""
+        """Locks that allow one fault at a time on each worker, and below on the keeper."""
         self.replacing = threading.Lock()
 
     @property
@@ -60,7 +60,7 @@ class ProxiedPod(Pod):
 
 
 def strike(pod: ProxiedPod, directory: RunDirectory, kind: str, rng: random.Random) -> None:
-    """One fault, on one worker or on the keeper."""
+    """Inject one fault on a random worker or on the keeper."""
     index = rng.randrange(len(pod.workers))
     if kind == "kill":
         with pod.replacing:
@@ -83,7 +83,7 @@ def strike(pod: ProxiedPod, directory: RunDirectory, kind: str, rng: random.Rand
 
 
 def replace_keeper(pod: ProxiedPod, directory: RunDirectory) -> None:
-    """Kill the keeper, and start another one."""
+    """Kill the keeper and start another one."""
     attendance = directory.keeper_status()
     if attendance.alive and attendance.pid:
         with contextlib.suppress(ProcessLookupError):
@@ -95,10 +95,10 @@ def replace_keeper(pod: ProxiedPod, directory: RunDirectory) -> None:
 def storm(
     pod: ProxiedPod, rng: random.Random, *, lines: int, seconds: float, pause: float, strikers: int = 1
 ) -> Counter[str]:
-    """A run that writes numbered lines with binary junk for about `seconds`, under faults until it has written all.
+    """Follow a run that writes numbered lines of binary junk for about `seconds`, under faults; return their counts.
 
-    Asserts that every mirror is its worker's log to the byte in the end; the faults are counted. `strikers` work at
-    the same time, each with a random pause of up to `pause` seconds between its faults.
+    Checks that every mirror equals its worker's log in the end. `strikers` threads inject faults at the same time,
+    each with a random pause of up to `pause` seconds between its faults.
     """
     directory = pod.running(sys.executable, "-c", WRITER, str(lines), str(seconds))
     kinds = (*FAULTS, *(DROPS if is_inside() else ()))
@@ -106,7 +106,7 @@ def storm(
     def writing() -> bool:
         return any(not (pod.remote(directory, index) / "status").exists() for index in range(len(pod.workers)))
 
-    def rage(own: random.Random) -> Counter[str]:
+    def inject_faults(own: random.Random) -> Counter[str]:
         struck: Counter[str] = Counter()
         while writing():
             kind = own.choice(kinds)
@@ -115,9 +115,9 @@ def storm(
             time.sleep(own.uniform(0, pause))
         return struck
 
-    with ThreadPoolExecutor(strikers) as striking:
-        rages = [striking.submit(rage, random.Random(rng.random())) for _ in range(strikers)]
-        struck = sum((one.result() for one in rages), Counter[str]())
+    with ThreadPoolExecutor(strikers) as pool:
+        counts = [pool.submit(inject_faults, random.Random(rng.random())) for _ in range(strikers)]
+        struck = sum((one.result() for one in counts), Counter[str]())
     over(directory, seconds * 3 + 300)
     status = status_of(directory)
     assert status.state is RunState.SUCCEEDED, status

@@ -1,4 +1,4 @@
-"""A TCP proxy whose connections can be cut: the network between a client and one worker."""
+"""A TCP proxy whose connections can be cut, as the network between a client and one worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BLOCK = 64 * 1024
 
 
 class CutProxy:
-    """Passes connections on to a port of this machine until they are cut, with a reset as a router would send it."""
+    """A proxy to a port of this machine; its connections can be cut with a reset, as by a router."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -52,7 +52,7 @@ class CutProxy:
                     one.close()
 
     def cut(self) -> int:
-        """Reset every connection; how many sockets that were."""
+        """Reset every connection, and return the number of sockets."""
         with self._lock:
             doomed = list(self._open)
         for one in doomed:
@@ -62,7 +62,7 @@ class CutProxy:
         return len(doomed)
 
     def close(self) -> None:
-        """Cut everything and listen no more."""
+        """Cut every connection and stop listening."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -71,7 +71,7 @@ class CutProxy:
 
 @contextlib.contextmanager
 def proxies(targets: list[int]) -> Iterator[list[CutProxy]]:
-    """A proxy for each port, closed at the end."""
+    """Run a proxy for each port until the context ends."""
     made = [CutProxy(target) for target in targets]
     try:
         yield made

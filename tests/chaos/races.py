@@ -1,4 +1,4 @@
-"""What people, keepers and networks do to one run at the same random moments, and what has to be true of it then."""
+"""Users, keepers and networks that act on one run at random moments, and the checks of its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.chaos.launches import being_given_a_keeper
+from tests.chaos.launches import is_keeper_starting
 from tests.runs.pipes import tagged
 from tests.runs.ssh_pod import Pod, digest
 from tui.pod.run import RunState
@@ -31,14 +31,14 @@ SHORTEST, LONGEST = 0.05, 1.5
 """Seconds that jobs take that end by themselves."""
 RESTARTS = 2
 SETTLED = 180.0
-"""Seconds for what is left to be done once nothing interferes any more."""
+"""Seconds for the remaining steps once nothing interferes any more."""
 UNTRUE = ("rebooted", "another machine (", "power loss", "fault of tpu-tui", "Traceback")
-"""What nothing may say here: no machine is rebooted, none shares another's home, and none of our code should fail."""
+"""Words that no report may hold here: no machine reboots, none shares another's home, and tpu-tui has no fault."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is launched, and the states that it comes to unless it is stopped."""
+    """A launched command, and the states that its run may end in unless it is stopped."""
 
     name: str
     argv: tuple[str, ...]
@@ -46,8 +46,8 @@ class Job:
     ends: tuple[RunState, ...]
 
 
-def a_job(rng: random.Random) -> Job:
-    """One that sleeps, ends, obeys a stop with exit code 0, or fails and is launched again."""
+def random_job(rng: random.Random) -> Job:
+    """Return a job that sleeps, ends, obeys a stop with exit code 0, or fails and is launched again."""
     seconds = rng.uniform(SHORTEST, LONGEST)
     loop = f"i=0; while [ $i -lt {round(seconds * 20)} ]; do sleep 0.05; i=$((i+1)); done"
     return rng.choice(
@@ -62,7 +62,7 @@ def a_job(rng: random.Random) -> Job:
 
 @dataclass
 class Race:
-    """One run, in the home that launched it and perhaps in a second one, and what happened to it."""
+    """One run, in the home that launched it and perhaps in a second one, with what was done to it."""
 
     pod: Pod
     rng: random.Random
@@ -75,21 +75,21 @@ class Race:
     stops: list[list[StopAnswer]] = field(default_factory=list)
 
     def stop(self, directory: RunDirectory | None = None) -> None:
-        """A person's stop; what all workers confirm is true at once."""
+        """Stop the run as a user would; if all workers confirm, check at once that no process is left."""
         answers = self.pod.stop(RunDirectory.open((directory or self.here).path))
         self.stops.append(answers)
         if all(answer.confirmed for answer in answers):
             assert not self._left(), answers
 
     def stop_there(self) -> None:
-        """A stop from another machine, where the workers know of the run already."""
+        """Stop the run from another machine, which finds it on the workers."""
         if self.there is None:
             self.find()
         if self.there is not None:
             self.stop(self.there)
 
     def find(self) -> None:
-        """The run found by another machine, without a keeper of its own yet."""
+        """Find the run from another machine, without starting a keeper there."""
 
         async def ask() -> None:
             async with Fleet(self.pod.launch_workers, self.pod.access) as fleet:
@@ -102,13 +102,13 @@ class Race:
         asyncio.run(ask())
 
     def follow_there(self) -> None:
-        """A keeper on another machine."""
+        """Start a keeper on another machine."""
         self.find()
         if self.there is not None:
             self.ensure_keeper(self.there)
 
     def kill_keeper(self) -> None:
-        """The keeper killed, and two commands at once that start another one."""
+        """Kill the keeper, and have two commands start another one at the same time."""
         self.disturbed = True
         attendance = self.here.keeper_status()
         if attendance.alive and attendance.pid:
@@ -118,12 +118,12 @@ class Race:
             list(both.map(self.ensure_keeper, [self.here, self.here]))
 
     def ensure_keeper(self, directory: RunDirectory) -> None:
-        """A keeper where there is none and still something to do."""
+        """Start a keeper if there is none and the run is not over."""
         again = RunDirectory.open(directory.path)
         asyncio.run(ensure_keeper(again, self.pod.access, timeouts=self.pod.timeouts))
 
     def restart_sshd(self) -> None:
-        """One worker out of reach for a moment."""
+        """Make one worker unreachable for a moment."""
         self.disturbed = True
         worker = self.pod.workers[self.rng.randrange(len(self.pod.workers))]
         if worker.process is not None:
@@ -132,22 +132,22 @@ class Race:
             worker.start()
 
     def settle(self, directory: RunDirectory) -> RunStatus:
-        """Wait until nothing is left to do; a keeper that is gone is replaced, as by any command."""
+        """Wait until the run is complete; replace a keeper that has ended, as any command does."""
         deadline = time.monotonic() + SETTLED
-        while directory.keeper_status().alive or being_given_a_keeper(directory) or not is_complete(directory):
+        while directory.keeper_status().alive or is_keeper_starting(directory) or not is_complete(directory):
             assert time.monotonic() < deadline, (status_of(directory), directory.events()[0][-5:])
             self.ensure_keeper(directory)
             time.sleep(0.1)
         return status_of(directory)
 
     def check(self, directory: RunDirectory, status: RunStatus) -> None:
-        """Check that nothing is left, no report is wrong, every log is mirrored, and the state is what was done."""
+        """Check that nothing is left, no report is wrong, every log is mirrored, and the state fits what was done."""
         text = "\n".join(path.read_text() for path in directory.path.glob("*.jsonl"))
         text += (directory.path / "keeper.log").read_text() if (directory.path / "keeper.log").exists() else ""
         assert not [words for words in UNTRUE if words in text], text
         assert not self._left(), text
         allowed = (*self.job.ends, RunState.STOPPED) if self.stops else self.job.ends
-        # A launch may fail where a worker or its keeper was taken away before all ran.
+        # A launch may fail when a worker or its keeper was taken away before all workers ran.
         if status.started is None and self.disturbed:
             allowed = (*allowed, RunState.FAILED)
         assert status.state in allowed, (self.job.name, status.state, status.cause, text)
@@ -167,24 +167,24 @@ class Race:
 
 
 def race(pod: Pod, rng: random.Random, root: Path) -> Counter[str]:
-    """One run, up to four acts at random moments of its life, and the truth of what is known of it in the end."""
-    job = a_job(rng)
-    brisk, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=60.0, gone_after=60.0, newer_acts=5.0)
+    """Launch one run, do up to four acts at random moments of its life, and check what is known of it in the end."""
+    job = random_job(rng)
+    before, pod.timeouts = pod.timeouts, replace(pod.timeouts, lost_after=60.0, gone_after=60.0, newer_acts=5.0)
     directory = pod.launch(*job.argv, restarts=job.restarts)
     made = Race(pod, rng, job, directory, root / f"elsewhere-{directory.id}")
     acts: list[Callable[[], None]] = [made.stop, made.stop_there, made.follow_there, made.kill_keeper]
     acts.append(made.restart_sshd)
     chosen = [made.stop, *rng.choices(acts, k=rng.randrange(4))]
 
-    def at_its_moment(act: Callable[[], None], moment: float) -> str:
+    def act_at(act: Callable[[], None], moment: float) -> str:
         time.sleep(moment)
         act()
         return act.__name__
 
     moments = [rng.uniform(0, SPAN) for _ in chosen]
-    with ThreadPoolExecutor(len(chosen)) as acting:
-        done = Counter(acting.map(at_its_moment, chosen, moments))
+    with ThreadPoolExecutor(len(chosen)) as pool:
+        done = Counter(pool.map(act_at, chosen, moments))
     for one in filter(None, (made.here, made.there)):
         made.check(one, made.settle(one))
-    pod.timeouts = brisk
+    pod.timeouts = before
     return done

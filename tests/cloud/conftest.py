@@ -20,7 +20,7 @@ from tui.settings import Settings
 
 @dataclass
 class Cloud:
-    """A Cloud TPU API service with machines behind it, and our inventory on it over gRPC."""
+    """A Cloud TPU API service with machines behind it, and tpu-tui's client of it over gRPC."""
 
     service: TpuService
     hosts: SocketHosts
@@ -30,7 +30,7 @@ class Cloud:
     async def make(
         self, name: str, kind: str = "v2-8", zone: str = "local-a", *, dry_run: bool = False, **options: Any
     ) -> list[str]:
-        """Create a slice and wait for it; what was progress on the way."""
+        """Create a slice, wait for it, and return the lines of its progress."""
         request = a_request(name, kind, zone, **options)
         return [step.text async for step in self.api.create(request, dry_run=dry_run)]
 
@@ -72,6 +72,6 @@ async def node(cloud: Cloud, name: str = "pod") -> tpu_v2.Node:
 
 
 def creations(cloud: Cloud) -> list[str]:
-    """The targets of the creations that the service began."""
+    """Return the targets of the creations that the service began."""
     metadata = [operation.metadata for operation in cloud.service._operations._entries.values()]
     return [str(one.target).rpartition("/")[2] for one in metadata if one.verb == "create"]

@@ -1,4 +1,4 @@
-"""Whole buckets: created once in the right place, deleted with everything in them."""
+"""Tests of whole buckets: created once in the right location, deleted with all their objects."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_bucket_is_created_filled_and_deleted_with_all_its_objects(
 
 
 @needs_store
-async def test_deleting_goes_page_by_page(
+async def test_objects_are_deleted_page_by_page(
     buckets: BucketLifecycle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui.cloud.storage.bucket_lifecycle._PAGE_OBJECTS", 7)
@@ -81,7 +81,7 @@ async def test_a_bucket_in_which_objects_keep_appearing_is_named(buckets: Bucket
 
 
 @needs_store
-async def test_a_name_that_is_taken_and_a_bucket_that_is_missing_are_sentences(buckets: BucketLifecycle) -> None:
+async def test_a_taken_name_and_a_missing_bucket_are_reported_in_a_sentence(buckets: BucketLifecycle) -> None:
     with pytest.raises(UsageError, match="you have it already, in europe-west4"):
         await buckets.create(parse_url("gs://shards"), "europe-west4", {})
     with pytest.raises(UsageError, match="there is no such bucket"):
@@ -89,7 +89,7 @@ async def test_a_name_that_is_taken_and_a_bucket_that_is_missing_are_sentences(b
 
 
 @needs_store
-async def test_only_buckets_of_tpu_tui_are_listed_with_whether_they_are_empty(
+async def test_only_buckets_of_tpu_tui_are_listed_and_marked_if_they_are_empty(
     buckets: BucketLifecycle, tmp_path: Path
 ) -> None:
     await buckets.create(URL, "europe-west4", {"slice": "pod"})
@@ -100,7 +100,7 @@ async def test_only_buckets_of_tpu_tui_are_listed_with_whether_they_are_empty(
 
     rows = {row.name: row for row in await buckets.list_own()}
 
-    assert rows.keys() == {"night-runs", "full-runs"}, "the store's own bucket, shards, has no label"
+    assert rows.keys() == {"night-runs", "full-runs"}, "the store's first bucket, shards, has no label"
     empty, used = rows["night-runs"], rows["full-runs"]
     assert (empty.kind, empty.zone, empty.made_by_us) == ("bucket", "europe-west4", True)
     assert (empty.is_empty, empty.cost_relevant, used.is_empty, used.cost_relevant) == (True, False, False, True)
@@ -127,7 +127,7 @@ async def test_an_unused_bucket_is_deleted_only_while_it_is_empty(buckets: Bucke
 
 
 class _Service(BaseHTTPRequestHandler):
-    """Stores the bucket that is posted and loses the first answer; a bucket of another project is refused."""
+    """A store that keeps the posted bucket and loses the first answer; a bucket of another project is refused."""
 
     posted: ClassVar[list[tuple[str, dict[str, Any]]]] = []
 
@@ -158,14 +158,14 @@ class _Service(BaseHTTPRequestHandler):
 
 
 class _LosesDeletion(BaseHTTPRequestHandler):
-    """Has one bucket that keeps old versions and deleted objects, and loses the answer to its deletion."""
+    """A store with one bucket of old versions and deleted objects, which loses the answer to its deletion."""
 
     deletions: ClassVar[list[str]] = []
 
     def do_GET(self) -> None:
         if "/o?" in self.path:
-            kept = [{"name": "old", "generation": "7"}] if "softdeleted=true" in self.path.lower() else []
-            self._answer(200, {"items": kept})
+            objects = [{"name": "old", "generation": "7"}] if "softdeleted=true" in self.path.lower() else []
+            self._answer(200, {"items": objects})
         elif "/b?" in self.path:
             if "pageToken=first" in self.path and not self.deletions:
                 self.deletions.append("token")
@@ -207,7 +207,7 @@ async def test_a_deletion_whose_answer_is_lost_has_succeeded(loses_deletion: Buc
     await loses_deletion.close()
 
 
-async def test_soft_deleted_objects_are_stored_and_charged_and_an_expired_page_begins_again(
+async def test_soft_deleted_objects_count_as_stored_and_an_expired_page_token_restarts_the_list(
     loses_deletion: BucketLifecycle,
 ) -> None:
     (row,) = await loses_deletion.list_own()
@@ -236,7 +236,7 @@ def service() -> Iterator[str]:
         yield endpoint
 
 
-async def test_the_request_names_place_maker_and_slice_and_a_lost_answer_is_no_conflict(
+async def test_the_request_holds_location_maker_and_slice_and_a_lost_answer_is_no_conflict(
     service: str, tmp_path: Path
 ) -> None:
     buckets = BucketLifecycle(Settings(home=tmp_path, project="p", endpoints={"storage": service}), patience=10)
@@ -254,7 +254,7 @@ async def test_the_request_names_place_maker_and_slice_and_a_lost_answer_is_no_c
     assert [repeated["labels"]["tpu-tui-request"] for _, repeated in again] == [request]
 
 
-async def test_a_name_of_another_project_is_told_apart(service: str, tmp_path: Path) -> None:
+async def test_a_name_of_another_project_is_reported_as_such(service: str, tmp_path: Path) -> None:
     buckets = BucketLifecycle(Settings(home=tmp_path, project="p", endpoints={"storage": service}), patience=10)
     try:
         with pytest.raises(UsageError, match="another project has that name"):

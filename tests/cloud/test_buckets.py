@@ -53,7 +53,7 @@ def test_an_address_is_a_bucket_and_a_name(text: str, bucket: str, name: str) ->
 
 
 @pytest.mark.parametrize("text", ["", "shards", "s3://shards/x", "gs://", "gs:///x", "gs://UPPER/x", "/tmp/gs://x"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not a Cloud Storage address"):
         parse_url(text)
 
@@ -64,7 +64,7 @@ async def test_the_location_of_a_bucket_is_read(store: Store) -> None:
 
 
 @needs_store
-async def test_an_uploaded_file_is_there_and_the_same(store: Store, tmp_path: Path) -> None:
+async def test_an_uploaded_file_is_stored_unchanged(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "report.md"
     path.write_bytes(os.urandom(300_000))
     assert not await store.buckets.exists(store.url / "runs/report.md")
@@ -90,13 +90,13 @@ async def test_a_missing_bucket_is_reported(store: Store, tmp_path: Path) -> Non
 
 
 @needs_store
-async def test_what_is_no_file_is_not_uploaded(store: Store, tmp_path: Path) -> None:
+async def test_only_files_are_uploaded(store: Store, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent"):
         with pytest.raises(UsageError, match="is not a file"):
             await store.buckets.upload(path, store.url)
 
 
-async def test_a_store_that_is_down_is_reported_with_the_time_it_was_tried(tmp_path: Path) -> None:
+async def test_a_store_that_is_down_is_reported_with_the_time_of_the_attempts(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, endpoints={"storage": f"http://127.0.0.1:{free_port()}"})
     buckets = Buckets(settings, patience=0.5)
 
@@ -131,7 +131,7 @@ async def test_an_object_of_another_owner_is_replaced_by_force_only(store: Store
 
 
 @needs_store
-async def test_an_object_that_says_nothing_of_its_owner_stays(store: Store, tmp_path: Path) -> None:
+async def test_an_object_without_an_owner_is_not_replaced(store: Store, tmp_path: Path) -> None:
     path, url = tmp_path / "notes.md", parse_url("gs://shards/runs/night.md")
     path.write_text("notes")
     await store.buckets.upload(path, url)
@@ -140,7 +140,7 @@ async def test_an_object_that_says_nothing_of_its_owner_stays(store: Store, tmp_
 
 
 @needs_store
-async def test_of_two_that_upload_at_the_same_moment_one_is_refused(store: Store, tmp_path: Path) -> None:
+async def test_of_two_uploads_at_the_same_time_one_is_refused(store: Store, tmp_path: Path) -> None:
     url = parse_url("gs://shards/runs/night.md")
     for name in ("a", "b"):
         (tmp_path / name).write_text(name)

@@ -1,4 +1,4 @@
-"""Each way in which a creation can fail is a sentence with its next step."""
+"""Tests that each failure of a creation is reported in a sentence with its next step."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def test_a_refusal_is_one_sentence_with_the_next_step(
     assert creations(cloud) == []
 
 
-async def test_a_spot_slice_that_is_lost_at_once_is_not_called_ready(
+async def test_a_spot_slice_that_is_preempted_at_once_is_not_reported_as_ready(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = cloud.hosts.start

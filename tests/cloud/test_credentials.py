@@ -20,7 +20,7 @@ USER = {"type": "authorized_user", "client_id": "c", "client_secret": "s", "refr
 
 
 class Login:
-    """A user's home with what gcloud's logins leave in it."""
+    """A user's home with the files of gcloud's logins."""
 
     def __init__(self, root: Path) -> None:
         self.directory = root / ".config" / "gcloud"
@@ -48,7 +48,7 @@ def test_without_any_login_the_command_is_named(login: Login) -> None:
 
 
 @pytest.mark.parametrize("file", ["credentials.db", "access_tokens.db"])
-def test_a_login_of_gcloud_alone_is_not_taken_for_application_default_credentials(login: Login, file: str) -> None:
+def test_a_login_of_gcloud_alone_does_not_count_as_application_default_credentials(login: Login, file: str) -> None:
     login.write(file, "")
 
     with pytest.raises(CloudError) as caught:
@@ -87,7 +87,7 @@ def test_a_file_that_holds_no_credentials_is_named(login: Login, document: Any) 
     assert caught.value.remedy == LOGIN
 
 
-def test_a_named_file_that_is_not_there_is_named(login: Login) -> None:
+def test_a_missing_file_in_the_variable_is_named(login: Login) -> None:
     login.environ["GOOGLE_APPLICATION_CREDENTIALS"] = "/nowhere/key.json"
 
     with pytest.raises(CloudError) as caught:
@@ -97,9 +97,11 @@ def test_a_named_file_that_is_not_there_is_named(login: Login) -> None:
     assert "/nowhere/key.json" in caught.value.why
 
 
-@pytest.mark.parametrize(("product", "asked"), [("Google Compute Engine\n", 1), ("Standard PC\n", 0), (None, 0)])
-def test_the_metadata_server_is_asked_on_compute_engine_only(
-    tmp_path: Path, login: Login, monkeypatch: pytest.MonkeyPatch, product: str | None, asked: int
+@pytest.mark.parametrize(
+    ("product", "expected_calls"), [("Google Compute Engine\n", 1), ("Standard PC\n", 0), (None, 0)]
+)
+def test_the_metadata_server_is_used_on_compute_engine_only(
+    tmp_path: Path, login: Login, monkeypatch: pytest.MonkeyPatch, product: str | None, expected_calls: int
 ) -> None:
     calls = []
 
@@ -116,7 +118,7 @@ def test_the_metadata_server_is_asked_on_compute_engine_only(
     with pytest.raises(CloudError):
         find_credentials({"HOME": login.environ["HOME"]})
 
-    assert len(calls) == asked
+    assert len(calls) == expected_calls
 
 
 LISTING = """
@@ -177,7 +179,7 @@ def test_a_token_that_cannot_be_fetched_names_the_permission(monkeypatch: pytest
     assert "roles/iam.serviceAccountTokenCreator" in caught.value.remedy
 
 
-def test_the_command_that_prints_a_token_says_which_login_is_missing(tmp_path: Path) -> None:
+def test_the_command_that_prints_a_token_names_the_missing_login(tmp_path: Path) -> None:
     answer = subprocess.run(
         [sys.executable, "-m", "tui.cloud.token"],
         capture_output=True,

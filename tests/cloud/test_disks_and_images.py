@@ -1,4 +1,4 @@
-"""Disks and images as tpu-tui and Google's own client see them, and what happens when the API does not answer."""
+"""Tests of disks and images as tpu-tui and Google's own client see them, and of an API that does not answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OWN = {"created-by": "tpu-tui"}
 
 @dataclass
 class Served:
-    """A pod's two APIs, and our client of disks and images."""
+    """A pod's two APIs, and tpu-tui's client of disks and images."""
 
     service: TpuService
     compute: ComputeService
@@ -70,7 +70,7 @@ async def test_disks_and_images_are_rows_with_age_size_labels_and_maker(served: 
     assert data.age_s() in range(60)
 
 
-async def test_every_page_is_read_and_again_from_the_first_when_a_token_expires(
+async def test_every_page_is_read_and_the_list_restarts_when_a_page_token_expires(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tui.localpod.api.compute_answers.DEFAULT_PAGE", 2)
@@ -86,7 +86,7 @@ async def test_every_page_is_read_and_again_from_the_first_when_a_token_expires(
         await served.client().disks()
 
 
-async def test_a_busy_service_is_asked_again_after_the_wait_that_it_names(served: Served) -> None:
+async def test_a_request_is_repeated_after_the_wait_that_a_busy_service_names(served: Served) -> None:
     served.add("data")
     served.compute.faults.rate_limited = 1
     served.compute.faults.retry_after_seconds = 1
@@ -131,13 +131,13 @@ async def test_a_missing_permission_is_named_with_the_role_that_has_it(served: S
     assert "roles/compute.storageAdmin" in caught.value.remedy
 
 
-async def test_a_service_that_is_down_is_a_sentence(tmp_path: Path) -> None:
+async def test_a_service_that_is_down_is_reported_in_a_sentence(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, project="local", endpoints={"compute": f"http://127.0.0.1:{free_port()}"})
     with pytest.raises(CloudError, match=r"images cannot be listed: Compute Engine at .* cannot be reached"):
         await DisksAndImages(settings, patience=0.3).images()
 
 
-async def test_a_disk_and_an_image_are_deleted_and_one_that_is_gone_is_no_error(served: Served) -> None:
+async def test_a_disk_and_an_image_are_deleted_and_deleting_them_again_is_no_error(served: Served) -> None:
     served.add("data")
     served.compute.store.insert(IMAGES, "global", {"name": "base", "sourceDisk": PATH})
     client = served.client()
@@ -173,7 +173,7 @@ async def test_a_disk_of_a_slice_shows_its_user_and_is_not_deleted(served: Serve
         _ = [line async for line in served.client().delete(disk)]
 
 
-async def test_a_deletion_that_fails_half_way_is_its_operations_error(served: Served) -> None:
+async def test_a_deletion_that_fails_half_way_reports_the_error_of_its_operation(served: Served) -> None:
     served.add("data")
     (disk,), _ = await served.client().disks()
     served.compute.faults.hold_operations()
@@ -186,7 +186,7 @@ async def test_a_deletion_that_fails_half_way_is_its_operations_error(served: Se
         await anext(deletion)
 
 
-def test_without_all_slices_a_disk_that_seems_unused_is_unknown() -> None:
+def test_without_all_slices_a_seemingly_unused_disk_has_an_unknown_user() -> None:
     free = disk_row({"name": "free", "zone": "x/zones/z-a", "status": "READY"})
     used = disk_row({"name": "used", "zone": "x/zones/z-a", "users": ["x/instances/vm"]})
 
@@ -204,7 +204,7 @@ def test_times_are_in_utc_and_a_failed_image_costs_nothing() -> None:
 # ── Google's own client ──────────────────────────────────────────────────────────────────────────
 
 
-async def test_google_cloud_compute_makes_lists_labels_and_deletes_what_tpu_tui_lists(served: Served) -> None:
+async def test_google_cloud_compute_makes_lists_labels_and_deletes_the_resources_of_tpu_tui(served: Served) -> None:
     compute_v1: Any = pytest.importorskip("google.cloud.compute_v1", reason="google-cloud-compute is not installed")
     from google.oauth2.credentials import Credentials
 
@@ -215,7 +215,7 @@ async def test_google_cloud_compute_makes_lists_labels_and_deletes_what_tpu_tui_
     place = {"project": "local", "zone": "local-a"}
 
     def wait(*operations: Any) -> None:
-        """Wait as `result()` would; that asks Google's own address, whatever the client's is."""
+        """Wait as `result()` would, which uses Google's own address even if the client has another one."""
         with (
             compute_v1.ZoneOperationsClient(**options) as zonal,
             compute_v1.GlobalOperationsClient(**options) as all_,
@@ -240,22 +240,22 @@ async def test_google_cloud_compute_makes_lists_labels_and_deletes_what_tpu_tui_
         with compute_v1.DisksClient(**options) as disks, compute_v1.ImagesClient(**options) as images:
             wait(disks.delete(**place, disk="data"), images.delete(project="local", image="base"))
 
-    theirs = await asyncio.to_thread(make)
+    by_google = await asyncio.to_thread(make)
     (disk,), _ = await served.client().disks()
     (image,) = await served.client().images()
-    assert [(one.name, dict(one.labels)) for one in theirs] == [
+    assert [(one.name, dict(one.labels)) for one in by_google] == [
         ("data", {**OWN, "team": "x"}),
         ("data", {**OWN, "team": "x"}),
         ("base", {}),
     ]
-    assert (disk.name, disk.labels, disk.size_gb) == ("data", {**OWN, "team": "x"}, float(theirs[0].size_gb))
+    assert (disk.name, disk.labels, disk.size_gb) == ("data", {**OWN, "team": "x"}, float(by_google[0].size_gb))
     assert image.name == "base"
     await asyncio.to_thread(remove)
     assert await served.client().disks() == ([], [])
     assert await served.client().images() == []
 
 
-def test_sizes_and_times_that_are_none_are_unknown() -> None:
+def test_invalid_sizes_and_times_are_unknown() -> None:
     disk = disk_row({"name": "d", "sizeGb": "9" * 5000, "creationTimestamp": "yesterday"})
     assert (disk.size_gb, disk.created, disk.age_s()) == (None, None, None)
     assert image_row({"name": "i", "archiveSizeBytes": "1e9", "creationTimestamp": 7}).size_gb is None

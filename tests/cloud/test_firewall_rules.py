@@ -24,7 +24,7 @@ from tui.settings import Settings
 
 @dataclass
 class Served:
-    """A pod's Compute Engine API, and our reader of it."""
+    """A pod's Compute Engine API, and tpu-tui's reader of its firewall rules."""
 
     compute: ComputeService
     reader: FirewallRules
@@ -99,14 +99,14 @@ def policy(name: str, kind: str, *rules: dict[str, Any], **fields: Any) -> dict[
 
 
 def policy_rule(priority: int, action: str, port: str = "8476", **match: Any) -> dict[str, Any]:
-    """A policy's rule in the API's JSON."""
+    """Return a rule of a firewall policy in the API's JSON."""
     ranges = {} if match else {"srcIpRanges": ["0.0.0.0/0"]}
     layer4 = [{"ipProtocol": "tcp", "ports": [port]}]
     match = {"layer4Configs": layer4, **ranges, **match}
     return {"priority": priority, "action": action, "direction": "INGRESS", "match": match}
 
 
-async def test_policies_come_in_the_order_in_which_they_are_asked(served: Served) -> None:
+async def test_policies_are_in_the_order_of_their_evaluation(served: Served) -> None:
     served.compute.policies = [
         policy("of-region", "NETWORK_REGIONAL", policy_rule(1, "allow")),
         policy("of-network", "NETWORK", policy_rule(2, "deny")),
@@ -168,7 +168,7 @@ async def test_the_unknown_conditions_of_a_policys_rule_are_kept(served: Served)
     assert rules[2].target_accounts == ("a@x",)
 
 
-async def test_without_a_permission_the_next_best_is_read_and_the_gap_reported(served: Served) -> None:
+async def test_without_a_permission_the_next_best_rules_are_read_and_the_gap_is_reported(served: Served) -> None:
     served.compute.policies = [policy("of-network", "NETWORK", policy_rule(1, "deny"))]
     pod = Slice("pod", zone="local-a", project="local", workers=WORKERS)
 
@@ -194,7 +194,7 @@ async def test_without_a_permission_the_next_best_is_read_and_the_gap_reported(s
 WORKERS = tuple(Worker(index, internal_ip=f"127.1.0.{index + 1}") for index in range(2))
 
 
-async def test_without_any_permission_the_row_says_which_and_nothing_fails(served: Served) -> None:
+async def test_without_any_permission_the_row_names_them_and_nothing_fails(served: Served) -> None:
     served.compute.denied = {
         "compute.firewalls.list",
         "compute.networks.getEffectiveFirewalls",
@@ -210,7 +210,7 @@ async def test_without_any_permission_the_row_says_which_and_nothing_fails(serve
     assert "roles/compute.networkViewer" in (row.remedy or "")
 
 
-async def test_a_service_that_knows_no_policies_is_asked_for_its_rules(tmp_path: Path) -> None:
+async def test_the_rules_of_a_service_without_policies_are_read(tmp_path: Path) -> None:
     compute = ComputeService(list, zone="local-a")
     app = web.Application()
     app.add_routes([route for route in compute.routes() if "Effective" not in route.path])
@@ -227,7 +227,7 @@ async def test_a_service_that_knows_no_policies_is_asked_for_its_rules(tmp_path:
     assert len(read.gaps) == 1
 
 
-async def test_a_pods_own_rules_let_its_workers_talk(served: Served) -> None:
+async def test_the_default_rules_of_a_pod_allow_traffic_between_its_workers(served: Served) -> None:
     pod = Slice("pod", project="local", workers=WORKERS)
 
     rows = firewall_rows(pod, await read_rules(pod, served.reader))
@@ -271,7 +271,7 @@ async def test_a_service_that_is_down_is_reported(tmp_path: Path) -> None:
     assert "down or cannot be reached" in caught.value.why
 
 
-async def test_a_slice_is_known_by_its_tags_and_service_account(cloud: Cloud) -> None:
+async def test_the_tags_and_the_service_account_of_a_slice_are_read(cloud: Cloud) -> None:
     from google.cloud import tpu_v2
     from google.protobuf.field_mask_pb2 import FieldMask
 
@@ -288,4 +288,4 @@ async def test_a_slice_is_known_by_its_tags_and_service_account(cloud: Cloud) ->
 
     assert tags == ("mesh",)
     assert account is None or "@" in account
-    assert await cloud.api.identity(Slice("nobody", zone="local-a")) == ((), None)
+    assert await cloud.api.identity(Slice("missing", zone="local-a")) == ((), None)

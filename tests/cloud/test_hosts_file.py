@@ -9,14 +9,14 @@ from tui.errors import UsageError
 from tui.pod.slice import Slice
 
 
-def written(tmp_path: Path, text: str, name: str = "lab.hosts") -> Path:
+def write_file(tmp_path: Path, text: str, name: str = "lab.hosts") -> Path:
     path = tmp_path / name
     path.write_text(text)
     return path
 
 
 def read(tmp_path: Path, text: str) -> Slice:
-    return read_hosts(written(tmp_path, text))
+    return read_hosts(write_file(tmp_path, text))
 
 
 def test_workers_come_in_the_order_of_the_lines(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_workers_come_in_the_order_of_the_lines(tmp_path: Path) -> None:
     assert (slice_.name, slice_.source, slice_.state, slice_.is_ready) == ("lab", "hosts_file", None, True)
 
 
-def test_ipv6_addresses_stand_in_brackets_or_alone(tmp_path: Path) -> None:
+def test_ipv6_addresses_may_be_written_with_or_without_brackets(tmp_path: Path) -> None:
     slice_ = read(tmp_path, "[fe80::1]:2200\nroot@[2001:db8::2]\n2001:db8::3\n")
 
     assert [(w.internal_ip, w.port, w.user) for w in slice_.workers] == [
@@ -65,8 +65,8 @@ def test_the_slice_is_named_after_the_file(file: str, name: str) -> None:
         "-oX=1",
     ],
 )
-def test_a_line_that_is_no_worker_is_named_by_file_and_line(tmp_path: Path, line: str) -> None:
-    path = written(tmp_path, f"10.0.0.1\n# fine so far\n{line}\n")
+def test_an_invalid_line_is_named_by_file_and_line(tmp_path: Path, line: str) -> None:
+    path = write_file(tmp_path, f"10.0.0.1\n# fine so far\n{line}\n")
 
     with pytest.raises(UsageError) as caught:
         read_hosts(path)
@@ -76,7 +76,7 @@ def test_a_line_that_is_no_worker_is_named_by_file_and_line(tmp_path: Path, line
 
 
 def test_a_worker_named_twice_is_refused_with_both_lines(tmp_path: Path) -> None:
-    path = written(tmp_path, "10.0.0.1\n10.0.0.1:23\n\nroot@10.0.0.1\n")
+    path = write_file(tmp_path, "10.0.0.1\n10.0.0.1:23\n\nroot@10.0.0.1\n")
 
     with pytest.raises(UsageError) as caught:
         read_hosts(path)
@@ -85,18 +85,18 @@ def test_a_worker_named_twice_is_refused_with_both_lines(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("again", ["LAB-1", "lab-1.", "ada@Lab-1:22"])
-def test_capitals_and_a_final_dot_make_no_other_machine(tmp_path: Path, again: str) -> None:
+def test_capitals_and_a_final_dot_do_not_distinguish_machines(tmp_path: Path, again: str) -> None:
     with pytest.raises(UsageError, match="is named twice"):
         read(tmp_path, f"lab-1\n{again}\n")
 
 
-@pytest.mark.parametrize(("text", "what"), [("", "names no worker"), ("# nobody\n\n", "names no worker")])
+@pytest.mark.parametrize(("text", "what"), [("", "names no worker"), ("# none\n\n", "names no worker")])
 def test_a_file_without_workers_is_refused(tmp_path: Path, text: str, what: str) -> None:
     with pytest.raises(UsageError, match=what):
         read(tmp_path, text)
 
 
-def test_what_is_no_text_file_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such hosts file"):
         read_hosts(tmp_path / "absent")
     with pytest.raises(UsageError, match="is a directory"):
@@ -113,7 +113,7 @@ def test_what_is_no_text_file_is_refused_in_words(tmp_path: Path) -> None:
 
 
 async def test_the_inventory_has_the_one_slice_and_suggests_it(tmp_path: Path) -> None:
-    inventory = HostsFile(written(tmp_path, "10.0.0.1\n"))
+    inventory = HostsFile(write_file(tmp_path, "10.0.0.1\n"))
 
     slice_ = await inventory.get("lab", None)
 
@@ -124,7 +124,7 @@ async def test_the_inventory_has_the_one_slice_and_suggests_it(tmp_path: Path) -
 
 
 async def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
-    path = written(tmp_path, "10.0.0.1\n")
+    path = write_file(tmp_path, "10.0.0.1\n")
     inventory = HostsFile(path)
     await inventory.slices()
 

@@ -1,4 +1,4 @@
-"""Answers that are lost, and services that are busy: a request is carried out once, and its end is waited for."""
+"""Tests of lost answers and busy services: a request is carried out once, and its end is awaited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timing
 
 
 def verbs(cloud: Cloud) -> list[str]:
-    """The verbs of the operations that the service has begun, in order."""
+    """Return the verbs of the operations that the service has begun, in order."""
     return [one.metadata.verb for one in cloud.service._operations._entries.values()]
 
 
@@ -28,7 +28,7 @@ async def last_of(lines: AsyncIterator[str]) -> str:
 
 
 async def without_answer(cloud: Cloud, method: str, change: AsyncIterator[str], *, held: bool) -> list[str]:
-    """The lines of a change whose request is carried out without an answer; `held` until it is asked about."""
+    """Return the lines of a change whose answer is lost; `held` keeps its operation open until the change resumes."""
     faults = cloud.service.faults
     faults.lost_answers[method] = 1
     if held:
@@ -40,7 +40,7 @@ async def without_answer(cloud: Cloud, method: str, change: AsyncIterator[str], 
     return lines
 
 
-async def test_a_creation_whose_answer_is_lost_makes_one_slice_and_is_waited_for(cloud: Cloud) -> None:
+async def test_a_creation_whose_answer_is_lost_makes_one_slice_and_is_awaited(cloud: Cloud) -> None:
     cloud.service.faults.lost_answers["CreateNode"] = 1
 
     steps = await created(cloud)
@@ -61,7 +61,7 @@ async def test_a_lost_creation_is_found_on_any_page_of_operations(
     assert (await created(cloud))[-1].text == "pod is READY"
 
 
-async def test_a_slice_of_another_person_is_never_taken_for_a_lost_one(cloud: Cloud) -> None:
+async def test_a_slice_of_another_user_never_counts_as_the_lost_one(cloud: Cloud) -> None:
     await created(cloud, kind="v2-32")
     cloud.service.faults.lost_answers["CreateNode"] = 1
 
@@ -71,7 +71,7 @@ async def test_a_slice_of_another_person_is_never_taken_for_a_lost_one(cloud: Cl
     assert cloud.service.faults.lost_answers["CreateNode"] == 1, "nothing was requested"
 
 
-async def test_a_name_taken_by_another_person_meanwhile_is_refused(
+async def test_a_name_taken_by_another_user_meanwhile_is_refused(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create = cloud.service._nodes.create
@@ -97,7 +97,7 @@ async def test_a_queued_creation_whose_answer_is_lost_makes_one_request(cloud: C
     assert creations(cloud) == ["pod"]
 
 
-async def test_an_api_that_stays_away_leaves_a_warning_that_the_slice_may_exist(
+async def test_an_api_that_stays_unavailable_leaves_a_warning_that_the_slice_may_exist(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create, faults = cloud.service._nodes.create, cloud.service.faults
@@ -126,7 +126,7 @@ async def test_a_deletion_whose_answer_is_lost_ends_as_deleted(cloud: Cloud, hel
     assert cloud.hosts.running() == []
 
 
-async def test_a_slice_that_another_person_deletes_at_the_same_time_is_deleted(cloud: Cloud) -> None:
+async def test_a_slice_that_another_user_deletes_at_the_same_time_is_deleted(cloud: Cloud) -> None:
     await cloud.make("pod")
     first, second = (cloud.connect().delete("local-a", "pod") for _ in range(2))
 
@@ -153,7 +153,7 @@ async def test_a_slice_that_has_gone_when_its_deletion_is_requested_is_deleted(
 
 @pytest.mark.parametrize("held", [True, False], ids=["in progress", "done"])
 @pytest.mark.parametrize("verb", ["stop", "start"])
-async def test_a_start_or_stop_whose_answer_is_lost_is_waited_for(cloud: Cloud, verb: str, held: bool) -> None:
+async def test_a_start_or_stop_whose_answer_is_lost_is_awaited(cloud: Cloud, verb: str, held: bool) -> None:
     await cloud.make("pod")
     if verb == "start":
         await last_of(cloud.api.stop("local-a", "pod"))
@@ -165,7 +165,7 @@ async def test_a_start_or_stop_whose_answer_is_lost_is_waited_for(cloud: Cloud, 
     assert verbs(cloud).count(verb) == 1
 
 
-async def test_a_start_that_fails_says_why_when_its_answer_was_lost(cloud: Cloud) -> None:
+async def test_a_start_that_fails_after_a_lost_answer_is_reported_with_the_cause(cloud: Cloud) -> None:
     await cloud.make("pod")
     await last_of(cloud.api.stop("local-a", "pod"))
     cloud.service.faults.operation_failures["start"] = [rpc_errors.no_capacity("local-a")]
@@ -208,9 +208,7 @@ async def test_an_operation_that_fails_half_way_leaves_everything_as_it_was(clou
 
 
 @pytest.mark.parametrize("fate", ["PREEMPTED", "gone"])
-async def test_a_slice_that_is_lost_while_its_start_is_waited_for_is_not_called_started(
-    cloud: Cloud, fate: str
-) -> None:
+async def test_a_slice_that_is_lost_during_its_start_is_not_reported_as_started(cloud: Cloud, fate: str) -> None:
     await cloud.make("pod", spot=True)
     await last_of(cloud.api.stop("local-a", "pod"))
     nodes = cloud.service._nodes
@@ -246,7 +244,7 @@ async def test_a_slice_is_preempted_and_then_gone_while_it_is_listed(cloud: Clou
 
 
 @pytest.mark.parametrize("limited", [True, False])
-async def test_a_busy_api_is_asked_again_after_the_time_that_it_names(
+async def test_a_request_is_repeated_after_the_time_that_a_busy_api_names(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, limited: bool
 ) -> None:
     pauses: list[float] = []

@@ -1,4 +1,4 @@
-"""The OS Login profile: whose it is, which user name and keys it has, and why it cannot be had."""
+"""Tests of the OS Login profile: its account, user name and keys, and the reasons why it cannot be read."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         yield Served(service, Settings(home=tmp_path, endpoints=endpoints, **account))
 
 
-async def test_a_profile_without_a_key_has_no_user_and_importing_one_makes_it(served: Served) -> None:
+async def test_a_profile_without_a_key_has_no_user_and_importing_a_key_makes_it(served: Served) -> None:
     assert await served.profile() == LoginProfile("Ada.L@example.com")
 
     made = await served.profile(KEY)
 
     assert (made.user, made.keys, made.lets_in("ssh-ed25519 AAAAone other")) == ("ada_l_example_com", (KEY,), True)
-    assert await served.profile(KEY) == await served.profile() == made, "a key that is there is not imported again"
+    assert await served.profile(KEY) == await served.profile() == made, "a stored key is not imported again"
     assert not made.lets_in(OTHER)
     assert (await served.profile(OTHER)).keys == (KEY, OTHER)
 
@@ -64,7 +64,7 @@ async def test_a_profile_without_a_key_has_no_user_and_importing_one_makes_it(se
         ),
     ],
 )
-async def test_a_refusal_names_permission_and_role(served: Served, denied: str, what: str) -> None:
+async def test_a_refusal_names_the_permission_and_the_role(served: Served, denied: str, what: str) -> None:
     served.service.denied.add(denied)
 
     with pytest.raises(CloudError) as caught:
@@ -74,7 +74,7 @@ async def test_a_refusal_names_permission_and_role(served: Served, denied: str, 
     assert "roles/compute.osLogin" in caught.value.remedy
 
 
-async def test_an_api_that_is_not_enabled_or_away_is_a_sentence(
+async def test_a_disabled_or_unreachable_api_is_reported_in_a_sentence(
     served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def disabled(*_: Any) -> str:
@@ -90,7 +90,7 @@ async def test_an_api_that_is_not_enabled_or_away_is_a_sentence(
         await asyncio.to_thread(login_profile, nowhere)
 
 
-async def test_a_project_can_enable_os_login_and_a_node_decide_otherwise() -> None:
+async def test_a_project_can_enable_os_login_and_a_node_can_override_it() -> None:
     service = OsLoginService("local", lambda: {"enable-oslogin": "TRUE"})
     service.keys["ada@example.com"] = [KEY]
 
@@ -125,7 +125,7 @@ def test_a_key_that_has_expired_does_not_count(served: Served) -> None:
         ({"service_account_email": "default"}, "machine@p.iam.gserviceaccount.com"),
     ],
 )
-def test_the_account_is_that_of_the_credentials_else_gclouds(
+def test_the_account_is_that_of_the_credentials_or_else_of_gcloud(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, credentials: dict[str, str], account: str
 ) -> None:
     def refresh(_: Any) -> None:
@@ -139,7 +139,9 @@ def test_the_account_is_that_of_the_credentials_else_gclouds(
         assert client.account == account
 
 
-def test_credentials_of_an_unknown_account_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_of_an_unknown_account_are_refused_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os_login, "open_session", lambda *_: (SimpleNamespace(close=lambda: None), "p"))
 
     with pytest.raises(UsageError, match="the credentials do not name their account") as caught:

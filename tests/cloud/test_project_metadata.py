@@ -13,7 +13,7 @@ from tui.settings import Settings
 
 @pytest.fixture
 async def compute() -> AsyncIterator[tuple[ComputeService, str]]:
-    """A Compute Engine service, and where it listens."""
+    """Start a Compute Engine service, and return it with its URL."""
     service = ComputeService(lambda: (), zone="local-a")
     app = web.Application()
     app.add_routes(service.routes())
@@ -33,7 +33,9 @@ async def test_a_projects_metadata_is_read(compute: tuple[ComputeService, str], 
     assert await project_metadata(settings) == service.metadata
 
 
-async def test_what_may_not_or_cannot_be_read_is_unknown(compute: tuple[ComputeService, str], tmp_path: Path) -> None:
+async def test_metadata_that_may_not_or_cannot_be_read_is_unknown(
+    compute: tuple[ComputeService, str], tmp_path: Path
+) -> None:
     service, url = compute
     service.denied.add("compute.projects.get")
     assert await project_metadata(Settings(home=tmp_path, project="local", endpoints={"compute": url})) is None

@@ -1,4 +1,4 @@
-"""Queued resources: wait, fail, reset, delete and list."""
+"""Tests of queued resources: they wait, fail, are reset, deleted and listed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ REASONS = {
 
 
 def answer_with(cloud: Cloud, monkeypatch: pytest.MonkeyPatch, *states: Any) -> None:
-    """Let the queued resource appear in these states, one for each time that it is read, before its own."""
+    """Let the queued resource appear in these states, one for each time it is read, before its own state."""
     waiting = cloud.api._creation._wait
     read, left = waiting.queued_resource, list(states)
 
@@ -64,7 +64,7 @@ def answer_with(cloud: Cloud, monkeypatch: pytest.MonkeyPatch, *states: Any) -> 
 
 
 @pytest.mark.parametrize("state", [one.name for one in State if one.name not in ("ACTIVE", "FAILED", "SUSPENDED")])
-async def test_a_state_of_the_queue_is_reported_once_with_reason_and_age_and_waited_for(
+async def test_a_state_of_the_queue_is_reported_once_with_reason_and_age_and_awaited(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     answer_with(cloud, monkeypatch, State[state], State[state], State[state])
@@ -92,9 +92,9 @@ async def test_a_suspended_request_ends_the_wait_with_its_reason_and_the_next_st
 
 async def test_an_outage_does_not_end_the_wait_for_capacity(cloud: Cloud) -> None:
     cloud.service.faults.worker_capacity = 0
-    impatient, lines = cloud.connect(patience=0.3), []
+    short_patience, lines = cloud.connect(patience=0.3), []
 
-    async for step in impatient.create(a_request(queue=QueueRequest())):
+    async for step in short_patience.create(a_request(queue=QueueRequest())):
         lines.append(step.text)
         if step.text.startswith("WAITING"):
             cloud.service.faults.unavailable["local-a"] = FOREVER
@@ -106,7 +106,7 @@ async def test_an_outage_does_not_end_the_wait_for_capacity(cloud: Cloud) -> Non
     assert lines[-1] == "pod is READY"
 
 
-async def test_a_queued_request_that_is_not_waited_for_ends_with_its_first_state(cloud: Cloud) -> None:
+async def test_a_detached_queued_request_ends_with_its_first_state(cloud: Cloud) -> None:
     cloud.service.faults.worker_capacity = 0
 
     steps = await created(cloud, queue=QueueRequest(), waits=False)
@@ -154,7 +154,7 @@ async def test_a_request_deleted_while_it_waits_ends_the_wait(cloud: Cloud) -> N
         await delete_once_waiting()
 
 
-async def test_deleting_a_request_takes_its_slices_by_force_only_and_waits_until_all_are_gone(cloud: Cloud) -> None:
+async def test_deleting_a_request_deletes_its_slices_by_force_only_and_waits_until_all_are_gone(cloud: Cloud) -> None:
     await created(cloud, queue=QueueRequest(nodes=2))
     with pytest.raises(UsageError) as caught:
         _ = [line async for line in cloud.api.delete_queued("local-a", "pod")]
@@ -198,7 +198,7 @@ async def test_a_request_that_does_not_exist_cannot_be_changed(cloud: Cloud, ver
         _ = [line async for line in getattr(cloud.api, verb)("local-a", "ghost")]
 
 
-async def test_requests_of_every_zone_are_listed_and_a_zone_that_is_away_is_a_problem(cloud: Cloud) -> None:
+async def test_requests_of_every_zone_are_listed_and_an_unavailable_zone_is_a_problem(cloud: Cloud) -> None:
     everywhere = cloud.connect(zones=())
     for zone in ("local-a", "local-b"):
         _ = [

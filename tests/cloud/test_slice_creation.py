@@ -1,4 +1,4 @@
-"""Creating slices with every option."""
+"""Tests of creating slices with every option."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ async def test_a_slice_is_stopped_started_and_deleted(cloud: Cloud) -> None:
     assert (await cloud.api.slices()).slices == ()
 
 
-async def test_a_dry_run_says_what_would_be_done_and_does_nothing(cloud: Cloud) -> None:
+async def test_a_dry_run_prints_the_change_and_does_nothing(cloud: Cloud) -> None:
     assert await cloud.make("pod", dry_run=True) == [
         "would request pod: v2-8 with tpu-ubuntu2204-base in local-a",
     ]
@@ -82,7 +82,7 @@ async def test_a_name_that_is_taken_is_refused(cloud: Cloud) -> None:
         await cloud.make("pod")
 
 
-async def test_an_unknown_type_or_runtime_gets_the_near_match(cloud: Cloud) -> None:
+async def test_an_unknown_type_or_runtime_is_reported_with_the_closest_one(cloud: Cloud) -> None:
     with pytest.raises(UsageError) as caught:
         await cloud.make("pod", "v3-31")
     assert "v3-32" in caught.value.remedy
@@ -93,7 +93,7 @@ async def test_an_unknown_type_or_runtime_gets_the_near_match(cloud: Cloud) -> N
     assert "tpu-ubuntu2204-base" in caught.value.remedy
 
 
-async def test_too_little_quota_and_no_capacity_are_two_sentences(cloud: Cloud) -> None:
+async def test_too_little_quota_and_no_capacity_are_reported_differently(cloud: Cloud) -> None:
     cloud.service.faults.worker_quota = 1
     with pytest.raises(CloudError) as caught:
         await cloud.make("pod", "v3-32")
@@ -134,7 +134,7 @@ async def test_a_slice_of_several_workers_is_refused_with_what_to_do_instead(
 
 
 async def queue_a_pair(cloud: Cloud) -> Any:
-    """A queued resource of two slices, and the client that asked for it."""
+    """Request a queued resource of two slices, and return the client that requested it."""
     client = await cloud.api._api.open()
     params = tpu_v2.QueuedResource.Tpu.NodeSpec.MultisliceParams(node_count=2, node_id_prefix="pair")
     node = tpu_v2.Node(accelerator_type="v2-8", runtime_version="tpu-ubuntu2204-base")
@@ -152,7 +152,7 @@ async def deleted(cloud: Cloud, name: str, **options: Any) -> list[str]:
     return [progress async for progress in cloud.api.delete("local-a", name, **options)]
 
 
-async def test_a_queued_resource_of_several_slices_goes_with_its_last_one(cloud: Cloud) -> None:
+async def test_a_queued_resource_of_several_slices_is_deleted_with_its_last_one(cloud: Cloud) -> None:
     client = await queue_a_pair(cloud)
 
     async def both_ready() -> bool:
@@ -187,12 +187,12 @@ async def test_a_queued_resource_none_of_whose_slices_exists_yet_can_be_deleted(
 
 @pytest.mark.parametrize("verb", ["delete", "start", "stop"])
 @pytest.mark.parametrize("dry_run", [False, True])
-async def test_what_is_not_there_cannot_be_changed(cloud: Cloud, verb: str, dry_run: bool) -> None:
+async def test_a_missing_slice_cannot_be_changed(cloud: Cloud, verb: str, dry_run: bool) -> None:
     with pytest.raises(UsageError, match="slice pod cannot be"):
         _ = [progress async for progress in getattr(cloud.api, verb)("local-a", "pod", dry_run=dry_run)]
 
 
-async def test_leaving_early_does_not_undo_it(cloud: Cloud) -> None:
+async def test_a_creation_that_is_not_awaited_is_not_undone(cloud: Cloud) -> None:
     cloud.service.faults.operation_seconds = 0.3
     steps = cloud.api.create(a_request("pod"))
     await steps.__anext__()
@@ -214,9 +214,7 @@ async def test_leaving_early_does_not_undo_it(cloud: Cloud) -> None:
         ("_", ""),
     ],
 )
-async def test_a_name_that_a_slice_cannot_have_is_refused_before_the_api_is_asked(
-    cloud: Cloud, name: str, near: str
-) -> None:
+async def test_an_invalid_name_is_refused_before_any_request(cloud: Cloud, name: str, near: str) -> None:
     unreachable = cloud.connect(endpoints={"tpu": "127.0.0.1:1"})
     for dry_run in (False, True):
         with pytest.raises(UsageError, match="cannot be created") as refused:
@@ -226,5 +224,5 @@ async def test_a_name_that_a_slice_cannot_have_is_refused_before_the_api_is_aske
 
 
 @pytest.mark.parametrize("name", ["n", "n" * 63, "node-1", "a0"])
-async def test_a_name_that_a_slice_can_have_is_asked_for(cloud: Cloud, name: str) -> None:
+async def test_a_valid_name_is_accepted(cloud: Cloud, name: str) -> None:
     assert (await cloud.make(name))[-1] == f"{name} is READY"

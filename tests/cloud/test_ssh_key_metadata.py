@@ -10,19 +10,19 @@ from tests.cloud.conftest import Cloud
 from tui.cloud.compute.ssh_key_metadata import lets_in, os_login, with_key
 from tui.errors import UsageError
 
-MINE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMine me@laptop"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMine me@laptop"
 NOW = datetime(2026, 5, 1, tzinfo=timezone.utc)
 
 
-def expiring(when: str, key: str = MINE) -> str:
+def expiring(when: str, key: str = KEY) -> str:
     return f"me:{key.rpartition(' ')[0]} google-ssh " + json.dumps({"userName": "me@example.com", "expireOn": when})
 
 
 def test_a_key_is_found_by_its_bytes_and_its_user() -> None:
     text = "other:ssh-rsa AAAAB3 other\nme:ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMine whatever comment\n"
-    assert lets_in(text, "me", MINE)
-    assert not lets_in(text, "other", MINE)
-    assert not lets_in(text, "me", MINE.replace("IMine", "IMin"))
+    assert lets_in(text, "me", KEY)
+    assert not lets_in(text, "other", KEY)
+    assert not lets_in(text, "me", KEY.replace("IMine", "IMin"))
 
 
 @pytest.mark.parametrize(
@@ -35,31 +35,31 @@ def test_a_key_is_found_by_its_bytes_and_its_user() -> None:
     ],
 )
 def test_a_key_that_expires_counts_until_then(when: str, counts: bool) -> None:
-    assert lets_in(expiring(when), "me", MINE, NOW) is counts
+    assert lets_in(expiring(when), "me", KEY, NOW) is counts
 
 
 def test_adding_keeps_every_other_line_as_it_is() -> None:
     before = f"# a comment\n{expiring('2020-01-01T00:00:00+0000')}\n\nbroken line\r\nother:ssh-rsa AAAAB3 x  y"
-    after = with_key(before, "me", MINE)
+    after = with_key(before, "me", KEY)
     assert after == f"{before}\nme:ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMine me"
-    assert lets_in(after, "me", MINE, NOW)
-    assert with_key("", "me", MINE) == "me:ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMine me"
+    assert lets_in(after, "me", KEY, NOW)
+    assert with_key("", "me", KEY) == "me:ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMine me"
 
 
-def test_the_slices_own_word_on_os_login_wins() -> None:
+def test_the_slices_own_setting_of_os_login_wins() -> None:
     assert os_login({"enable-oslogin": "true"}, {"enable-oslogin": "FALSE"})
     assert not os_login({"enable-oslogin": "FALSE"}, {"enable-oslogin": "TRUE"})
     assert os_login({}, {"enable-oslogin": "TRUE"})
     assert not os_login({}, {})
 
 
-async def test_metadata_is_changed_by_one_key_and_the_machines_hear_of_it(cloud: Cloud) -> None:
+async def test_one_key_of_the_metadata_is_changed_and_reaches_the_machines(cloud: Cloud) -> None:
     await cloud.make("pod", metadata={"startup-script": "echo hi", "ssh-keys": "a:ssh-rsa AAAA a"})
     slice_ = await cloud.api.get("pod", "local-a")
     progress = [
         line
         async for line in cloud.api.set_metadata(
-            slice_, lambda now: {**now, "ssh-keys": with_key(now["ssh-keys"], "me", MINE)}
+            slice_, lambda now: {**now, "ssh-keys": with_key(now["ssh-keys"], "me", KEY)}
         )
     ]
     assert all("busy" not in line for line in progress)
@@ -69,7 +69,7 @@ async def test_metadata_is_changed_by_one_key_and_the_machines_hear_of_it(cloud:
     assert cloud.hosts.ssh_keys["pod"] == found["ssh-keys"]
 
 
-async def test_two_who_change_metadata_at_once_both_get_their_way(cloud: Cloud) -> None:
+async def test_two_changes_of_metadata_at_the_same_time_are_both_applied(cloud: Cloud) -> None:
     await cloud.make("pod")
     slice_ = await cloud.api.get("pod", "local-a")
 
@@ -81,7 +81,7 @@ async def test_two_who_change_metadata_at_once_both_get_their_way(cloud: Cloud) 
     assert await cloud.api.metadata(slice_) == {"one": "yes", "two": "yes"}
 
 
-async def test_a_slice_that_is_not_there_has_no_metadata(cloud: Cloud) -> None:
+async def test_the_metadata_of_a_missing_slice_cannot_be_read(cloud: Cloud) -> None:
     await cloud.make("pod")
     slice_ = await cloud.api.get("pod", "local-a")
     _ = [line async for line in cloud.api.delete("local-a", "pod")]

@@ -1,4 +1,4 @@
-"""What asking the Cloud TPU API imports, which takes longer than the asking."""
+"""Tests of the imports of a request to the Cloud TPU API, which take longer than the request."""
 
 from __future__ import annotations
 

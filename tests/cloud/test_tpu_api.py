@@ -47,7 +47,7 @@ async def test_a_created_slice_is_listed_with_its_workers(cloud: Cloud) -> None:
             pass
 
 
-async def test_a_slice_of_a_type_only_the_pod_knows_has_its_cores(cloud: Cloud) -> None:
+async def test_a_slice_of_a_local_type_has_the_cores_of_its_label(cloud: Cloud) -> None:
     await cloud.make("pod", "local-3", labels={"cores-per-worker": "5"})
 
     slice_ = await cloud.api.get("pod", None)
@@ -67,7 +67,7 @@ async def test_host_keys_and_hostnames_come_from_guest_attributes(cloud: Cloud) 
     assert [worker.hostname.rpartition("-")[2] for worker in known.workers if worker.hostname] == ["0", "1", "2", "3"]
 
 
-async def test_host_keys_of_a_slice_that_has_gone_leave_it_as_it_is(cloud: Cloud) -> None:
+async def test_reading_the_host_keys_of_a_deleted_slice_leaves_it_unchanged(cloud: Cloud) -> None:
     await cloud.make("pod")
     slice_ = await cloud.api.get("pod", None)
     _ = [progress async for progress in cloud.api.delete("local-a", "pod")]
@@ -79,17 +79,17 @@ async def test_every_page_of_a_long_list_is_read(cloud: Cloud, monkeypatch: pyte
     from google.cloud import tpu_v2
 
     await asyncio.gather(*(cloud.make(f"pod-{number}") for number in range(5)))
-    asked: list[str] = []
+    requested: list[str] = []
     plain = tpu_v2.ListNodesRequest
 
     def of_two(**fields: str) -> tpu_v2.ListNodesRequest:
-        asked.append(fields["page_token"])
+        requested.append(fields["page_token"])
         return plain(page_size=2, **fields)
 
     monkeypatch.setattr(tpu_v2, "ListNodesRequest", of_two)
 
     assert await names(cloud.api) == [f"local-a/pod-{number}" for number in range(5)]
-    assert len(asked) == 3
+    assert len(requested) == 3
 
 
 async def test_a_list_whose_page_token_expires_is_read_again(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ async def test_a_zone_that_fails_is_a_problem_and_the_others_are_listed(cloud: C
     assert "tried for" in problem.why
 
 
-async def test_asking_every_zone_names_those_that_did_not_answer(cloud: Cloud) -> None:
+async def test_a_list_of_every_zone_names_those_that_did_not_answer(cloud: Cloud) -> None:
     await asyncio.gather(cloud.make("near"), cloud.make("next", zone="local-b"))
     cloud.service.faults.unavailable["local-b"] = FOREVER
 
@@ -143,7 +143,7 @@ async def test_asking_every_zone_names_those_that_did_not_answer(cloud: Cloud) -
     assert [problem.what for problem in listing.problems] == ["slices in local-b cannot be listed"]
 
 
-async def test_a_passing_outage_is_sat_out(cloud: Cloud) -> None:
+async def test_a_short_outage_is_waited_out(cloud: Cloud) -> None:
     await cloud.make("pod")
     cloud.service.faults.unavailable["local-a"] = 3
 
@@ -154,7 +154,7 @@ async def test_a_passing_outage_is_sat_out(cloud: Cloud) -> None:
     assert cloud.service.faults.unavailable["local-a"] == 0
 
 
-async def test_an_api_that_is_down_is_reported_with_the_time_it_was_tried(cloud: Cloud) -> None:
+async def test_an_api_that_is_down_is_reported_with_the_time_of_the_attempts(cloud: Cloud) -> None:
     await cloud.service.close()
 
     listing = await cloud.connect(patience=0.4).slices()
@@ -167,7 +167,7 @@ async def test_an_api_that_is_down_is_reported_with_the_time_it_was_tried(cloud:
         await cloud.connect(patience=0.4).get("pod", "local-a")
 
 
-async def test_an_expired_token_says_how_to_log_in_again(cloud: Cloud) -> None:
+async def test_an_expired_token_is_reported_with_the_command_to_log_in_again(cloud: Cloud) -> None:
     cloud.service.faults.expired_token = FOREVER
 
     (problem,) = (await cloud.api.slices()).problems
@@ -177,11 +177,11 @@ async def test_an_expired_token_says_how_to_log_in_again(cloud: Cloud) -> None:
 
 
 async def test_a_revoked_login_is_reported_at_once_without_a_retry(tmp_path: Path) -> None:
-    asked = []
+    requested = []
 
     class Revoked(Credentials):
         def refresh(self, request: object) -> None:
-            asked.append(request)
+            requested.append(request)
             raise RefreshError("invalid_grant: Token has been expired or revoked.")
 
     server = grpc.aio.server()
@@ -197,19 +197,19 @@ async def test_a_revoked_login_is_reported_at_once_without_a_retry(tmp_path: Pat
 
     assert problem.why == "the login has expired or was revoked"
     assert problem.remedy == "gcloud auth application-default login"
-    assert len(asked) <= 2
+    assert len(requested) <= 2
     await api.close()
     await server.stop(None)
 
 
-async def test_a_project_that_is_not_ours_is_named(cloud: Cloud) -> None:
-    (problem,) = (await cloud.connect(project="somebody-elses").slices()).problems
+async def test_a_project_of_another_user_is_named(cloud: Cloud) -> None:
+    (problem,) = (await cloud.connect(project="someone-elses").slices()).problems
 
-    assert "somebody-elses" in problem.why
+    assert "someone-elses" in problem.why
     assert "--project" in problem.remedy
 
 
-async def test_a_zone_that_does_not_exist_gets_the_near_match(cloud: Cloud) -> None:
+async def test_an_unknown_zone_is_reported_with_the_closest_one(cloud: Cloud) -> None:
     (problem,) = (await cloud.connect(zones=("lcal-b",)).slices()).problems
 
     assert isinstance(problem, UsageError)
@@ -219,7 +219,7 @@ async def test_a_zone_that_does_not_exist_gets_the_near_match(cloud: Cloud) -> N
         await cloud.api.get("pod", "lcal-b")
 
 
-async def test_a_slice_that_does_not_exist_gets_the_near_match(cloud: Cloud) -> None:
+async def test_an_unknown_slice_is_reported_with_the_closest_one(cloud: Cloud) -> None:
     await cloud.make("vision")
 
     for zone in (None, "local-a"):
@@ -228,7 +228,7 @@ async def test_a_slice_that_does_not_exist_gets_the_near_match(cloud: Cloud) -> 
         assert caught.value.remedy == "did you mean vision?"
 
 
-async def test_a_slice_asked_for_in_the_wrong_zone_says_where_it_is(cloud: Cloud) -> None:
+async def test_a_slice_requested_in_the_wrong_zone_is_reported_with_its_zone(cloud: Cloud) -> None:
     await cloud.make("vision", zone="faraway-c")
 
     for zone in (None, "local-a"):
@@ -248,12 +248,12 @@ async def test_a_name_in_two_zones_is_not_guessed(cloud: Cloud) -> None:
     assert (await everywhere.get("pod", "local-b")).zone == "local-b"
 
 
-async def test_a_name_no_slice_could_have_is_just_not_there(cloud: Cloud) -> None:
+async def test_an_invalid_name_is_reported_as_a_missing_slice(cloud: Cloud) -> None:
     with pytest.raises(UsageError, match="no such slice"):
         await cloud.api.get("No Such/Thing", "local-a")
 
 
-async def test_a_queued_resource_shows_until_its_node_is_there(cloud: Cloud) -> None:
+async def test_a_queued_resource_is_listed_until_its_node_exists(cloud: Cloud) -> None:
     from google.cloud import tpu_v2
 
     cloud.service.faults.worker_capacity = 0
@@ -264,11 +264,11 @@ async def test_a_queued_resource_shows_until_its_node_is_there(cloud: Cloud) -> 
     await client.create_queued_resource(parent=parent, queued_resource=wish, queued_resource_id="wish")
 
     async def row_where(state: str) -> Slice:
-        async def look() -> Slice | None:
+        async def find_row() -> Slice | None:
             (row,) = (await cloud.api.slices()).slices
             return row if row.state == state else None
 
-        return await until(look)
+        return await until(find_row)
 
     waiting = await row_where("WAITING_FOR_RESOURCES")
     assert (waiting.name, waiting.queued_resource, len(waiting.workers)) == ("pod", "wish", 0)
@@ -283,7 +283,7 @@ async def test_a_queued_resource_shows_until_its_node_is_there(cloud: Cloud) -> 
     assert await names(cloud.api) == []
 
 
-async def test_asking_a_slow_api_leaves_the_loop_free(cloud: Cloud) -> None:
+async def test_a_slow_api_does_not_block_the_event_loop(cloud: Cloud) -> None:
     await cloud.api.slices()
     cloud.service.faults.latency_seconds = 0.3
     asking = asyncio.ensure_future(cloud.api.slices())
@@ -310,8 +310,8 @@ async def test_the_settings_choose_the_source(cloud: Cloud, tmp_path: Path) -> N
     await over_api.close()
 
 
-class _Babble(grpc.GenericRpcHandler):
-    """Answers every call with bytes that are no message."""
+class _GarbageHandler(grpc.GenericRpcHandler):
+    """A handler that answers every call with bytes that are no message."""
 
     def service(self, _details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         async def answer(_request: bytes, _context: grpc.aio.ServicerContext) -> bytes:
@@ -321,7 +321,7 @@ class _Babble(grpc.GenericRpcHandler):
 
 
 async def test_another_service_that_answers_is_reported_as_such(tmp_path: Path) -> None:
-    server = grpc.aio.server(handlers=[_Babble()])
+    server = grpc.aio.server(handlers=[_GarbageHandler()])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     endpoints = {"tpu": f"127.0.0.1:{port}"}

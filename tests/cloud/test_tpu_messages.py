@@ -93,7 +93,7 @@ def test_what_the_api_does_not_report_is_unknown() -> None:
     }
 
 
-def test_the_tpus_own_port_is_ssh_only_on_a_local_pod() -> None:
+def test_the_port_of_an_endpoint_is_the_ssh_port_on_a_local_pod_only() -> None:
     node = tpu_v2.Node(name=NAME, network_endpoints=endpoints(1, port=40022))
 
     assert slice_of_node(node).workers[0].port == 22
@@ -113,7 +113,7 @@ def test_the_tpus_own_port_is_ssh_only_on_a_local_pod() -> None:
         ({"accelerator_config": {"type_": "V6E", "topology": "4x4"}}, 4, 16),
     ],
 )
-def test_cores_come_from_a_known_type_else_from_the_label(fields: Any, workers: int, cores: int | None) -> None:
+def test_cores_come_from_a_known_type_or_else_from_the_label(fields: Any, workers: int, cores: int | None) -> None:
     slice_ = slice_of_node(tpu_v2.Node(name=NAME, network_endpoints=endpoints(workers), **fields))
 
     assert (len(slice_.workers), slice_.cores) == (workers, cores)
@@ -151,13 +151,13 @@ def test_a_queued_resource_without_a_node_is_a_row_with_its_state() -> None:
     assert not row.is_ready
 
 
-def test_why_a_queued_resource_failed_is_reported() -> None:
+def test_the_error_of_a_failed_queued_resource_is_reported() -> None:
     failed = queued("FAILED", failed_data={"error": status_pb2.Status(code=8, message="no quota")})
 
     assert slices_of_queued(failed)[0].health_description == "no quota"
 
 
-def test_a_node_stands_for_its_queued_resource_and_knows_it() -> None:
+def test_a_node_replaces_its_queued_resource_and_names_it() -> None:
     node = slice_of_node(tpu_v2.Node(name=NAME, state="READY"))
 
     (row,) = merge([node], slices_of_queued(queued("ACTIVE")))
@@ -207,7 +207,7 @@ def test_the_hostname_decides_which_worker_the_keys_belong_to() -> None:
     assert [worker.host_keys[:1] for worker in slice_.workers] == [("ssh-ed25519 AAAA0",), (), ("ssh-ed25519 AAAA2",)]
 
 
-def test_nameless_answers_count_by_place_only_when_everybody_answered() -> None:
+def test_answers_without_hostnames_count_by_position_only_if_every_worker_answered() -> None:
     nameless = attributes(("hostkeys", "ssh-ed25519", "AAAA"))
 
     assert all(worker.host_keys for worker in with_guest_attributes(pod_of(2), [nameless, nameless]).workers)

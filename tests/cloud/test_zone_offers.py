@@ -1,4 +1,4 @@
-"""The accelerator types and runtime versions that zones offer."""
+"""Tests of the accelerator types and runtime versions that zones offer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A home of their own for console tests."""
+"""Fixtures of the console's tests: a home of their own and an operator without connections."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def operator(own_home: Path) -> StageOperator:
-    """Two slices: one that works, and a slice that was preempted."""
+    """Return an operator with two slices: one that is ready, and one that was preempted."""
     return StageOperator(own_home, a_slice(), a_slice("spare", 1, state="PREEMPTED", health=None))

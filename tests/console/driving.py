@@ -1,4 +1,4 @@
-"""Driving the console as a user does: keys in, what the screen says out."""
+"""Helpers that drive the console as a user does: press keys and read the screen."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ TRACEBACK = b"Traceback (most recent call last):\n  File train.py\nFileNotFoundE
 
 
 async def until(pilot: Pilot[None], what: Callable[[], object]) -> None:
-    """Let the app work until something holds; fails after a generous deadline."""
+    """Let the app work until a condition holds; fail after a generous deadline."""
     loop = asyncio.get_running_loop()
     end = loop.time() + DEADLINE
     while not what():
-        assert loop.time() < end, "it never came to hold"
+        assert loop.time() < end, "the condition never became true"
         await pilot.pause(0.02)
 
 
@@ -61,7 +61,7 @@ def dialog_text(app: ConsoleApp) -> str:
 
 
 def running(operator: StageOperator, trained: range = range(0), **more: object) -> RunDirectory:
-    """A run on all workers, which have printed the `trained` steps."""
+    """Make a run on all workers, whose logs hold the `trained` steps."""
     directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice(), **more))
     begin(directory)
     train(directory, trained)
@@ -72,7 +72,7 @@ def running(operator: StageOperator, trained: range = range(0), **more: object) 
 async def opened_run(
     operator: StageOperator, directory: RunDirectory, size: tuple[int, int] = FULL
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[None]]]:
-    """The console on a run, once the run's screen can be drawn."""
+    """Open the console on a run, and wait until the run's screen can be drawn."""
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
@@ -83,7 +83,7 @@ async def opened_run(
 async def opened_pod(
     operator: StageOperator, size: tuple[int, int] = FULL, **options: Any
 ) -> AsyncIterator[tuple[ConsoleApp, Pilot[None]]]:
-    """The console on its pod screen, once the slices are listed."""
+    """Open the console on its pod screen, and wait until the slices are listed."""
     app = ConsoleApp(operator, **options)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: table(app, "slices").row_count())

@@ -1,4 +1,4 @@
-"""A pod to look at: real run directories and real log bytes under the console, no network beneath it."""
+"""A stand-in for a pod: real run directories and real log bytes under the console, no network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tui.settings import Settings
 
 @dataclass(frozen=True)
 class Listed:
-    """What an inventory answers."""
+    """The answer of an inventory."""
 
     slices: tuple[Slice, ...]
     problems: tuple[TpuTuiError, ...] = ()
@@ -43,7 +43,7 @@ class Answered:
 
 @dataclass
 class Planned:
-    """What a launch would be."""
+    """A planned launch."""
 
     run: Run
     env: dict[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ def a_slice(name: str = "my-tpu", count: int = 4, **more: Any) -> Slice:
 
 
 class StageOperator(Operator):
-    """The operator with its connections cut off: slices, checks and answers are given, runs are real directories."""
+    """An operator without connections: slices, checks and answers are given, runs are real directories."""
 
     def __init__(self, home: Path, *slices: Slice, read_only: bool = False) -> None:
         super().__init__(Settings(home=home, project="my-project", zones=("europe-west4-a",), read_only=read_only))
@@ -146,7 +146,7 @@ class StageLaunches(Launches):
 
 
 class StageRuns(Runs):
-    """Runs of directories, without keepers and workers."""
+    """Runs in directories, without keepers and workers."""
 
     def __init__(self, stage: StageOperator) -> None:
         super().__init__(stage.connections, lambda: stage.logs)
@@ -189,7 +189,7 @@ def make_run(slice_: Slice, **more: Any) -> Run:
 
 
 def begin(directory: RunDirectory) -> None:
-    """Every phase of a launch, done."""
+    """Record every phase of a launch as done."""
     directory.append_event("state", state="preparing", cause=None)
     for phase in ("connect", "prepare", "barrier", "start", "confirm"):
         for worker in directory.run.workers:
@@ -198,7 +198,7 @@ def begin(directory: RunDirectory) -> None:
 
 
 def write(directory: RunDirectory, worker: int, data: bytes, when: float | None = None) -> None:
-    """A batch arrives: the mirror first, then its arrival."""
+    """Append a batch to a mirror, then record its arrival."""
     path = directory.log_path(worker)
     with path.open("ab") as log:
         log.write(data)
@@ -213,7 +213,7 @@ def training_line(core: int, epoch: int, step: int, loss: float | str, rate: flo
 
 
 def train(directory: RunDirectory, steps: Sequence[int], *, cores: int = 8, epoch: int = 1) -> None:
-    """Training lines of every core: loss falls, core 13 lags, core 22 turns nan."""
+    """Append training lines of every core: the loss falls, core 13 lags, core 22 turns nan."""
     for step in steps:
         clock = f"02:{38 + step // 60 % 20:02d}:{step % 60:02d}"
         for worker in directory.run.workers:

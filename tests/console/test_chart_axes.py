@@ -45,7 +45,7 @@ def test_the_time_axis_counts_in_whole_minutes(end: float, labels: list[str]) ->
 
 
 @pytest.mark.parametrize("end", [1.0, 59.0, 3600.0, 86400.0, 1e7])
-def test_the_time_axis_fits_however_long_the_run(end: float) -> None:
+def test_the_time_axis_fits_runs_of_any_length(end: float) -> None:
     assert 1 <= len(RunTime().get_ticks(0.0, end, 5)) <= 6
 
 
@@ -64,9 +64,9 @@ def series(times: list[float]) -> PodSeries:
         ([100, math.nan, 102], None),
         ([100, 100, 100], None),
     ],
-    ids=["as it should be", "a pause", "a clock set back", "unknown", "one moment"],
+    ids=["regular", "a pause", "a clock set back", "unknown", "one moment"],
 )
-def test_time_is_the_axis_wherever_it_goes_on(times: list[float], x: list[float] | None) -> None:
+def test_time_is_the_axis_when_it_is_known_and_increases(times: list[float], x: list[float] | None) -> None:
     axis = time_axis(series(times))
     assert (axis[1] == "time") is (x is not None)
     assert axis[0].tolist() == (list(range(len(times))) if x is None else x)
@@ -77,19 +77,19 @@ def test_a_label_that_would_not_end_on_the_axis_is_left_out() -> None:
     assert readable([0.0, 20.0, 40.0], ["00:00", "00:20", "00:40"], 45.0, 50) == [0.0, 20.0, 40.0]
 
 
-class Left(Plot):
-    """A plot whose screen is left as it is being made."""
+class RemovedPlot(Plot):
+    """A plot that is removed while it is being composed, as when its screen is left."""
 
     def compose(self) -> ComposeResult:
         self.remove()
         yield from super().compose()
 
 
-async def test_a_plot_that_is_left_before_it_is_there_does_no_harm() -> None:
-    class Leaving(App[None]):
+async def test_a_plot_that_is_removed_before_it_is_mounted_raises_no_error() -> None:
+    class RemovedPlotApp(App[None]):
         def compose(self) -> ComposeResult:
-            yield Left()
+            yield RemovedPlot()
 
-    app = Leaving()
+    app = RemovedPlotApp()
     async with app.run_test() as pilot:
-        await until(pilot, lambda: not app.screen.query(Left))
+        await until(pilot, lambda: not app.screen.query(RemovedPlot))

@@ -1,4 +1,4 @@
-"""The charts of a run say what there is to draw, and draw it as soon as it is there."""
+"""Tests of a run's charts: they are drawn as soon as there is a curve, and say until then what is missing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tui.logs.demux import Demux
 pytestmark = pytest.mark.timing
 
 
-class Showing(App[None]):
-    """Charts of what a demultiplexer has taken in, and nothing else."""
+class ChartsApp(App[None]):
+    """An app with the charts of a demultiplexer's samples and nothing else."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,28 +33,28 @@ class Showing(App[None]):
     def take(self) -> None:
         self.panes.take(self.demux.snapshot(now=1100.0))
 
-    def says(self) -> list[str]:
+    def messages(self) -> list[str]:
         return [str(chart._empty.render()) for chart in self.query(Chart) if chart._empty.display]
 
     def curves(self) -> int:
         return sum(chart.has_curve for chart in self.query(Chart))
 
 
-async def test_both_charts_are_drawn_once_there_is_a_curve_and_none_denies_the_samples(
+async def test_both_charts_are_drawn_once_there_is_a_curve_and_say_until_then_what_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app = Showing()
+    app = ChartsApp()
     async with app.run_test(size=(100, 30)) as pilot:
         app.panes.redraw_soon()
         for step, message in ((None, "no samples yet"), (0, "only one point so far")):
             if step is not None:
                 app.feed(step)
 
-            def both_say(message: str = message) -> bool:
+            def both_show_message(message: str = message) -> bool:
                 app.take()
-                return app.says() == [message, message]
+                return app.messages() == [message, message]
 
-            await until(pilot, both_say)
+            await until(pilot, both_show_message)
         app.feed(1)
 
         def both_are_drawn() -> bool:
@@ -62,7 +62,7 @@ async def test_both_charts_are_drawn_once_there_is_a_curve_and_none_denies_the_s
             return app.curves() == 2
 
         await until(pilot, both_are_drawn)
-        assert app.says() == []
+        assert app.messages() == []
         updates: list[object] = []
         monkeypatch.setattr(Static, "update", lambda *arguments, **_: updates.append(arguments))
         drawn = sum(chart.draws for chart in app.query(Chart))
@@ -74,11 +74,11 @@ async def test_both_charts_are_drawn_once_there_is_a_curve_and_none_denies_the_s
             return sum(chart.draws for chart in app.query(Chart)) >= drawn + 2
 
         await until(pilot, both_are_drawn_again)
-        assert updates == [], "each one would lay out the whole screen"
+        assert updates == [], "each update would lay out the whole screen"
 
 
-async def test_a_chart_that_was_not_drawn_yet_does_not_say_that_there_are_no_samples() -> None:
-    app = Showing()
+async def test_a_chart_that_is_not_drawn_yet_does_not_report_missing_samples() -> None:
+    app = ChartsApp()
     for step in range(5):
         app.feed(step)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -86,7 +86,7 @@ async def test_a_chart_that_was_not_drawn_yet_does_not_say_that_there_are_no_sam
 
         def both_are_drawn() -> bool:
             app.take()
-            seen.update(app.says())
+            seen.update(app.messages())
             return app.curves() == 2
 
         await until(pilot, both_are_drawn)

@@ -1,4 +1,4 @@
-"""The contract with private names of Textual, and what needs them: an unread terminal halts nothing."""
+"""Contract tests of private names of Textual, and tests that a terminal that is not read blocks nothing."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def terminal() -> Iterator[IO[str]]:
 
 
 def fill(app: ConsoleApp, terminal: IO[str]) -> WriterThread:
-    """Give the app a writer whose terminal takes nothing, with as many writes waiting as make painting pause."""
-    writer = WriterThread(terminal)  # not started
+    """Give the app a writer that writes nothing, with so many writes waiting that painting pauses."""
+    writer = WriterThread(terminal)  # it is never started
     app._driver._writer_thread = writer  # type: ignore[union-attr]
     for _ in range(MAX_WAITING_WRITES + 1):
         writer.write("")
@@ -50,7 +50,7 @@ async def test_painting_pauses_below_the_number_of_writes_at_which_textual_block
     assert MAX_WAITING_WRITES < MAX_QUEUED_WRITES
 
 
-async def test_a_terminal_that_is_not_read_is_painted_when_it_is_read_again(
+async def test_a_terminal_that_was_not_read_is_painted_when_it_is_read_again(
     operator: StageOperator, terminal: IO[str]
 ) -> None:
     async with opened_pod(operator) as (app, pilot):
@@ -63,7 +63,7 @@ async def test_a_terminal_that_is_not_read_is_painted_when_it_is_read_again(
         await until(pilot, lambda: not app.is_repaint_pending)
 
 
-async def test_while_the_terminal_is_not_read_nothing_piles_up_and_the_first_key_acts_at_once(
+async def test_while_the_terminal_is_not_read_no_writes_accumulate_and_the_first_key_acts_at_once(
     operator: StageOperator, terminal: IO[str]
 ) -> None:
     directory = running(operator, trained=range(2))
@@ -101,7 +101,7 @@ async def test_a_key_runs_its_binding_at_once_and_one_without_a_binding_does_not
         assert isinstance(app.screen, TextDialog)
 
 
-async def test_a_view_gets_another_scrollbar_without_a_layout(operator: StageOperator) -> None:
+async def test_the_scrolled_size_of_a_view_changes_without_a_layout(operator: StageOperator) -> None:
     async with opened_pod(operator) as (app, _):
         view = table(app, "slices")
         set_scrolled_size(view, Size(view.size.width, 500))

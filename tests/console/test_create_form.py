@@ -1,4 +1,4 @@
-"""The texts of the create form: what they request, what is wrong at which field, and the equivalent commands."""
+"""Tests of the create form's fields: the request they make, problems at their field, the equivalent commands."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def texts(**fields: str) -> dict[str, str]:
 
 
 class RecordedSlices(StageSlices):
-    """Slices that are only asked for."""
+    """Slices whose creation is recorded instead of requested."""
 
-    asked: SliceRequest
+    recorded_request: SliceRequest
 
     async def create(  # type: ignore[override]
         self, request: SliceRequest, *, dry_run: bool = False, waits: bool = True
     ) -> AsyncIterator[CreationStep]:
-        self.asked = request
+        self.recorded_request = request
         yield CreationStep("requested", request={})
 
 
@@ -62,7 +62,7 @@ def filled_in(tmp_path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("place", range(8))
-async def test_the_command_line_makes_of_the_shown_command_the_same_request(
+async def test_the_command_line_makes_the_same_request_from_the_shown_command(
     place: int, own_home: Path, tmp_path: Path
 ) -> None:
     operator = StageOperator(own_home)
@@ -75,7 +75,7 @@ async def test_the_command_line_makes_of_the_shown_command_the_same_request(
     args: argparse.Namespace = parse(shlex.split(create_command(operator.settings, request))[1:])
     await args.run(args, operator, Output())
 
-    assert recorded.asked == request
+    assert recorded.recorded_request == request
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_problem_is_named_at_its_field(fields: dict[str, str], field: str, pro
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"x" * (MAX_METADATA_VALUE_BYTES + 1), b" \n"])
-def test_a_file_that_cannot_be_metadata_is_refused_where_it_was_named(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_metadata_is_refused_at_its_field(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "script"
     path.write_bytes(content)
     assert list(read_form(texts(startup_script=str(path))).problems) == ["startup-script"]
@@ -126,7 +126,7 @@ def test_a_script_may_be_given_once_and_its_time_is_a_duration(tmp_path: Path) -
     assert "is 0" in read_form(texts(startup_script=str(path), startup_timeout="0s")).problems["startup-timeout"]
 
 
-def test_the_name_of_a_listed_slice_is_taken_also_for_a_node_of_the_queue() -> None:
+def test_the_name_of_a_listed_slice_is_taken_also_for_a_queued_node() -> None:
     taken = {"us-central1-a/pod", "us-central1-a/other-1"}
     assert "exists already" in read_form(texts(), taken).problems["name"]
     assert "other-1 exists" in read_form(texts(name="other", queued="yes", nodes="2"), taken).problems["name"]
@@ -142,7 +142,7 @@ def test_the_name_of_a_listed_slice_is_taken_also_for_a_node_of_the_queue() -> N
         ({"type": "V4"}, ("topology",)),
     ],
 )
-def test_what_is_still_to_be_typed_is_missing_and_no_problem(
+def test_an_empty_or_unfinished_field_is_missing_and_no_problem(
     fields: dict[str, str], missing: tuple[str, ...]
 ) -> None:
     reading = read_form(texts(**fields))
@@ -156,7 +156,7 @@ def test_hidden_fields_request_nothing() -> None:
     assert (reading.request.topology, reading.request.queue) == ("", None)
 
 
-def test_choices_are_what_the_zone_offers() -> None:
+def test_the_choices_are_those_that_the_zone_offers() -> None:
     def choices(name: str, **fields: str) -> tuple[str, ...]:
         return list_choices(name, texts(**fields), ("europe-west4-a",), [OFFER])
 
@@ -167,7 +167,7 @@ def test_choices_are_what_the_zone_offers() -> None:
     assert choices("type", zone="europe-west4-a") == ()
 
 
-def test_what_the_zone_does_not_offer_is_a_warning_at_its_field() -> None:
+def test_a_value_that_the_zone_does_not_offer_is_a_warning_at_its_field() -> None:
     request = read_form(texts()).request
     assert request is not None
     other: dict[str, Any] = {"accelerator_type": "v2-8", "runtime_version": "x"}
@@ -181,7 +181,7 @@ class ChoiceApp(App[None]):
         yield ChoiceInput("", id="type")
 
 
-async def test_the_arrow_keys_go_through_the_choices_that_contain_what_was_typed() -> None:
+async def test_the_arrow_keys_step_through_the_choices_that_contain_the_typed_text() -> None:
     async with ChoiceApp().run_test() as pilot:
         field = pilot.app.query_one(ChoiceInput)
         field.choices = ("v2-8", "v3-8", "v3-32")

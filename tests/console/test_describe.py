@@ -4,7 +4,7 @@ from tests.console.stage import a_slice, make_run
 from tui.console.render.describe import format_document
 
 
-def test_a_document_reads_without_brackets() -> None:
+def test_a_document_is_formatted_without_brackets() -> None:
     document = {
         "name": "night",
         "argv": ["python3", "-c", "print('a b')"],
@@ -45,7 +45,7 @@ def test_a_document_reads_without_brackets() -> None:
 
 
 def test_every_field_of_a_slice_and_of_a_run_is_in_its_document() -> None:
-    for thing in (a_slice(), make_run(a_slice())):
-        fields = thing.to_json()
+    for record in (a_slice(), make_run(a_slice())):
+        fields = record.to_json()
         text = format_document(fields)
         assert [name for name in fields if f"{name}:" not in text] == []

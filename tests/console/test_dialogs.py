@@ -64,7 +64,7 @@ async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: S
         )
 
 
-async def test_problems_of_a_launch_are_shown_before_it_with_a_remedy(operator: StageOperator) -> None:
+async def test_problems_are_shown_with_a_remedy_before_a_launch(operator: StageOperator) -> None:
     operator.rows = [
         CheckRow("disk", 1, None, None, "pass", None, "91 GiB free"),
         CheckRow("device", 2, None, None, "fail", None, "/dev/accel0 is held by pid 4711", "stop that process"),
@@ -91,7 +91,7 @@ async def test_problems_of_a_launch_are_shown_before_it_with_a_remedy(operator: 
         assert "tpu-tui launch europe-west4-a/my-tpu -- sleep 9" in dialog_text(app)
 
 
-async def test_a_name_that_an_id_cannot_hold_is_refused_and_one_with_marks_is_made_readable(
+async def test_a_name_that_an_id_cannot_hold_is_refused_and_one_with_accents_is_transliterated(
     operator: StageOperator,
 ) -> None:
     async with opened_pod(operator, default_command=("true",)) as (app, pilot):
@@ -147,7 +147,7 @@ async def test_invalid_fields_are_reported_in_the_launch_dialog(
         assert app.screen.query_one("#launch", Button).disabled
 
 
-async def test_stopping_asks_and_then_every_worker_answers_by_name(operator: StageOperator) -> None:
+async def test_stopping_asks_first_and_then_shows_each_workers_answer(operator: StageOperator) -> None:
     directory = running(operator)
     operator.answers = [Answered(0, True, 143), Answered(2, False, None, "no answer within 120 s")]
     operator.release = asyncio.Event()
@@ -195,7 +195,7 @@ async def test_leaving_the_stop_dialog_stops_nothing(operator: StageOperator) ->
         assert operator.stopped == []
 
 
-async def test_enter_at_the_question_leaves_the_run_alone_and_a_second_x_stops_it(operator: StageOperator) -> None:
+async def test_enter_at_the_question_does_not_stop_the_run_and_a_second_x_does(operator: StageOperator) -> None:
     directory = running(operator)
     async with opened_run(operator, directory) as (app, pilot):
         await pilot.press("x")
@@ -207,12 +207,12 @@ async def test_enter_at_the_question_leaves_the_run_alone_and_a_second_x_stops_i
         await until(pilot, lambda: operator.stopped == [directory.id])
 
 
-@pytest.mark.parametrize("lossy", ["demo", "stop"])
-async def test_enter_at_the_quit_question_loses_nothing(operator: StageOperator, lossy: str) -> None:
+@pytest.mark.parametrize("reason", ["demo", "stop"])
+async def test_enter_at_the_quit_question_loses_nothing(operator: StageOperator, reason: str) -> None:
     directory = running(operator)
-    app = ConsoleApp(operator, demo=lossy == "demo")
+    app = ConsoleApp(operator, demo=reason == "demo")
     async with app.run_test(size=FULL) as pilot:
-        if lossy == "stop":
+        if reason == "stop":
             app.ongoing.stops[directory.id] = StopProgress(directory.run, 0.0)
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, QuitDialog) and app.screen.focused is not None)
@@ -223,7 +223,7 @@ async def test_enter_at_the_quit_question_loses_nothing(operator: StageOperator,
         await until(pilot, lambda: app._exit)
 
 
-async def test_quitting_says_that_runs_go_on(operator: StageOperator) -> None:
+async def test_quitting_shows_that_runs_continue(operator: StageOperator) -> None:
     directory = running(operator)
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
@@ -238,7 +238,7 @@ async def test_quitting_says_that_runs_go_on(operator: StageOperator) -> None:
         await until(pilot, lambda: app._exit)
 
 
-async def test_quitting_the_demo_says_that_its_pod_ends(operator: StageOperator) -> None:
+async def test_quitting_the_demo_shows_that_its_pod_ends(operator: StageOperator) -> None:
     app = ConsoleApp(operator, demo=True)
     async with app.run_test(size=FULL) as pilot:
         await pilot.press("q")
@@ -293,7 +293,7 @@ async def test_a_slice_is_deleted_only_when_its_name_is_typed(operator: StageOpe
         assert operator.deleted == ["europe-west4-a/my-tpu"]
 
 
-async def test_the_launch_dialog_asks_for_everything_a_launch_takes(operator: StageOperator) -> None:
+async def test_the_launch_dialog_has_a_field_for_everything_a_launch_takes(operator: StageOperator) -> None:
     async with opened_pod(operator, SMALL) as (app, pilot):
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
@@ -310,7 +310,7 @@ async def test_the_launch_dialog_asks_for_everything_a_launch_takes(operator: St
         assert request.job.on_failure == "leave"
 
 
-async def test_code_that_was_copied_for_a_run_is_copied_for_the_next_one(operator: StageOperator) -> None:
+async def test_the_directory_of_copied_code_is_kept_for_the_next_launch(operator: StageOperator) -> None:
     async with opened_pod(operator, default_command=("python3", "own.py")) as (app, pilot):
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))

@@ -16,7 +16,7 @@ from tui.settings.model import Setting
 SETTINGS = Settings(home=Path("/home/me"))
 
 
-def test_only_options_of_this_console_s_own_command_line_are_repeated() -> None:
+def test_only_options_of_this_consoles_own_command_line_are_repeated() -> None:
     origins = {
         "profile": Setting("profile", "night", "flag"),
         "project": Setting("project", "p", "environment TPU_TUI_PROJECT"),
@@ -28,13 +28,13 @@ def test_only_options_of_this_console_s_own_command_line_are_repeated() -> None:
     assert line == "tpu-tui --profile night --zone a --zone b --read-only check 'my tpu'"
 
 
-def test_every_zone_asked_for_by_a_flag_is_not_the_profile_s_zones() -> None:
+def test_a_flag_for_all_zones_is_repeated_instead_of_the_profiles_zones() -> None:
     settings = replace(SETTINGS, origins={"zones": Setting("zones", (), "flag")})
     assert command_line(settings, "slices") == "tpu-tui --zone - slices"
     assert parse(["--zone", "-", "slices"]).everywhere.zone == ["-"]
 
 
-def test_a_launch_names_what_differs_from_the_defaults_and_no_secret() -> None:
+def test_a_launch_command_holds_what_differs_from_the_defaults_and_no_secret() -> None:
     env = {"LR": "0.1", "HF_TOKEN": "hf_secret", "PLAIN": "x y"}
     job = JobOptions(
         ("python3", "train.py"),
@@ -62,7 +62,7 @@ def test_a_read_only_console_offers_no_command_that_changes_something() -> None:
     assert f"tpu-tui logs {run.id} --follow --worker 3" in dict(list_commands(SETTINGS, None, run, 3)).values()
 
 
-def test_every_offered_command_is_one_that_the_command_line_understands() -> None:
+def test_the_command_line_parses_every_offered_command() -> None:
     job = JobOptions(
         ("python3", "a b.py"), workdir="-w", venv="v", conda_env="torch-xla-2.0", on_failure="leave", grace=1234567.5
     )
@@ -74,7 +74,7 @@ def test_every_offered_command_is_one_that_the_command_line_understands() -> Non
     assert (parsed.slice, parsed.name, str(parsed.sync), parsed.skip_checks) == ("my-tpu", "n", "-d", True)
 
 
-def test_launching_again_copies_the_code_again() -> None:
+def test_the_command_to_launch_again_copies_the_code_again() -> None:
     run = replace(make_run(a_slice()), code_hash="abc")
 
     def launch_again(code: Path | None) -> str:

@@ -1,4 +1,4 @@
-"""A command on many workers from the console, over a real SSH server."""
+"""Tests of a command on many workers from the console, over a real SSH server."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tui.ssh.fleet import Fleet
 pytestmark = [needs_sshd, pytest.mark.timing]
 
 
-class _Reached(StageOperator):
-    """Slices are given; what runs on their workers is real."""
+class _SshOperator(StageOperator):
+    """An operator with given slices, whose workers are reached by SSH."""
 
     def __init__(self, home: Path, servers: list[OpensshWorker]) -> None:
         super().__init__(home, a_slice(workers=tuple(server.worker for server in servers)))
@@ -40,16 +40,16 @@ class _Reached(StageOperator):
 
 
 @pytest.fixture
-async def reached(own_home: Path, sshd: Callable[..., OpensshWorker]) -> AsyncIterator[_Reached]:
-    """Two workers of one server."""
+async def ssh_operator(own_home: Path, sshd: Callable[..., OpensshWorker]) -> AsyncIterator[_SshOperator]:
+    """Return an operator with two workers of one server."""
     first, second = sshd(index=0), sshd(index=1)
-    operator = _Reached(own_home, [first, second])
+    operator = _SshOperator(own_home, [first, second])
     yield operator
     await operator.close()
 
 
-async def test_a_command_runs_on_every_worker_and_the_same_answer_stands_once(reached: _Reached) -> None:
-    app = ConsoleApp(reached)
+async def test_a_command_runs_on_every_worker_and_equal_answers_are_shown_once(ssh_operator: _SshOperator) -> None:
+    app = ConsoleApp(ssh_operator)
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: table(app, "slices").row_count())
         await pilot.press("exclamation_mark", *"echo a && echo b >", "ampersand", *"2; exit 3", "enter")
@@ -63,8 +63,10 @@ async def test_a_command_runs_on_every_worker_and_the_same_answer_stands_once(re
         assert app.screen.query_one("#command", Input).value == "echo a && echo b >&2; exit 3"
 
 
-async def test_only_the_workers_named_are_asked_and_one_that_is_not_there_is_refused(reached: _Reached) -> None:
-    app = ConsoleApp(reached)
+async def test_a_command_runs_on_the_named_workers_only_and_an_unknown_worker_is_refused(
+    ssh_operator: _SshOperator,
+) -> None:
+    app = ConsoleApp(ssh_operator)
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: table(app, "slices").row_count())
         await pilot.press("exclamation_mark", *"echo x", "tab")
@@ -78,8 +80,8 @@ async def test_only_the_workers_named_are_asked_and_one_that_is_not_there_is_ref
         assert "worker 0" not in dialog_text(app)
 
 
-async def test_esc_gives_a_command_up_keeps_what_came_and_only_then_leaves(reached: _Reached) -> None:
-    app = ConsoleApp(reached)
+async def test_esc_first_cancels_a_command_and_keeps_its_output_and_then_leaves(ssh_operator: _SshOperator) -> None:
+    app = ConsoleApp(ssh_operator)
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: table(app, "slices").row_count())
         await pilot.press("exclamation_mark")
@@ -99,9 +101,9 @@ async def test_esc_gives_a_command_up_keeps_what_came_and_only_then_leaves(reach
         await until(pilot, lambda: isinstance(app.screen, PodScreen))
 
 
-async def test_a_worker_out_of_reach_is_named_beside_the_others_answers(reached: _Reached) -> None:
-    app = ConsoleApp(reached)
-    reached.servers[1].stop()
+async def test_a_worker_out_of_reach_is_named_with_the_others_answers(ssh_operator: _SshOperator) -> None:
+    app = ConsoleApp(ssh_operator)
+    ssh_operator.servers[1].stop()
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: table(app, "slices").row_count())
         await pilot.press("exclamation_mark", *"echo x", "enter")
@@ -109,8 +111,8 @@ async def test_a_worker_out_of_reach_is_named_beside_the_others_answers(reached:
         await until(pilot, lambda: "waiting" not in dialog_text(app))
 
 
-async def test_a_run_s_screen_asks_the_workers_of_its_slice(reached: _Reached) -> None:
-    app = ConsoleApp(reached, open_run=running(reached))
+async def test_a_command_from_a_runs_screen_runs_on_the_workers_of_its_slice(ssh_operator: _SshOperator) -> None:
+    app = ConsoleApp(ssh_operator, open_run=running(ssh_operator))
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await pilot.press("exclamation_mark")
@@ -119,7 +121,7 @@ async def test_a_run_s_screen_asks_the_workers_of_its_slice(reached: _Reached) -
         await until(pilot, lambda: "workers 0-1 (2)\nx" in dialog_text(app))
 
 
-async def test_read_only_does_not_bind_it(own_home: Path) -> None:
+async def test_a_read_only_console_does_not_bind_the_key_of_the_dialog(own_home: Path) -> None:
     app = ConsoleApp(StageOperator(own_home, a_slice(), read_only=True))
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: table(app, "slices").row_count())
@@ -127,7 +129,7 @@ async def test_read_only_does_not_bind_it(own_home: Path) -> None:
         assert isinstance(app.screen, PodScreen)
 
 
-async def test_the_launch_dialog_brings_back_commands_that_were_launched(operator: StageOperator) -> None:
+async def test_the_launch_dialog_offers_commands_that_were_launched_before(operator: StageOperator) -> None:
     running(operator, argv=("python3", "old.py", "--note", "a b"))
     app = ConsoleApp(operator, default_command=("true",))
     async with app.run_test(size=FULL) as pilot:

@@ -1,4 +1,4 @@
-"""What came to the same on many workers stands once; long, odd and unfinished output is told as what it is."""
+"""Tests of the output of a command on many workers: equal output is shown once; long and odd output is marked."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def test_an_unreachable_worker_is_shown_with_its_whole_error() -> None:
     assert "cancelled" not in shown
 
 
-def test_output_reaches_the_screen_harmless() -> None:
+def test_output_is_shown_without_control_characters() -> None:
     shown = _text(_done([_answer(0, b"\x1b]0;title\x07\x1b[2J[red]x[/]\n\xff\x00", b"10 %\r90 %\r")]))
     assert not any(character < " " for line in shown for character in line)
     assert "[red]x[/]" in shown[1]
     assert shown[-1].endswith("90 %")
 
 
-def test_of_a_long_output_the_first_and_the_last_lines_stand() -> None:
+def test_a_long_output_is_cut_to_its_first_and_last_lines() -> None:
     lines = 10 * MAX_LINES_PER_OUTPUT
     shown = _text(_done([_answer(0, b"\n".join(b"%d" % n for n in range(lines)), b"went wrong")]))
     assert shown[1] == "0"
@@ -82,7 +82,7 @@ def test_of_a_long_output_the_first_and_the_last_lines_stand() -> None:
     assert len(shown) == MAX_LINES_PER_OUTPUT + 3
 
 
-def test_many_different_long_outputs_are_cut_and_that_is_said() -> None:
+def test_many_different_long_outputs_are_cut_and_the_cut_is_reported() -> None:
     answers = [_answer(worker, b"%d\n" % worker * MAX_LINES_PER_OUTPUT) for worker in range(64)]
     shown = _text(_done(answers))
     assert len(shown) == MAX_LINES + 1

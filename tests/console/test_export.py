@@ -1,4 +1,4 @@
-"""`e` writes the report in every form that people read, where the run's record is."""
+"""Tests of the key `e`, which writes the report in every readable form into the run's directory."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from tui.console.app import ConsoleApp
 pytestmark = pytest.mark.timing
 
 
-def _told(app: ConsoleApp) -> str:
+def _notifications_text(app: ConsoleApp) -> str:
     return "\n".join(str(notification.message) for notification in app._notifications)
 
 
-async def test_a_run_s_report_is_written_beside_its_record(operator: StageOperator) -> None:
+async def test_the_report_of_a_run_is_written_into_its_directory(operator: StageOperator) -> None:
     directory = running(operator)
     fail(directory)
     async with opened_run(operator, directory) as (app, pilot):
         await pilot.press("e")
-        await until(pilot, lambda: str(directory.path) in _told(app))
-        assert "report.html" in _told(app)
-    for name, holds in (("html", "<html"), ("md", "# Run"), ("txt", "Outcome"), ("json", "{")):
-        assert holds in (directory.path / f"report.{name}").read_text()
+        await until(pilot, lambda: str(directory.path) in _notifications_text(app))
+        assert "report.html" in _notifications_text(app)
+    for name, content in (("html", "<html"), ("md", "# Run"), ("txt", "Outcome"), ("json", "{")):
+        assert content in (directory.path / f"report.{name}").read_text()
 
 
-async def test_a_report_that_cannot_be_written_says_where_and_why(operator: StageOperator) -> None:
+async def test_an_unwritable_report_is_named_with_the_cause(operator: StageOperator) -> None:
     directory = running(operator)
     fail(directory)
     (directory.path / "report.html").mkdir()
     async with opened_run(operator, directory, SMALL) as (app, pilot):
         await pilot.press("e")
-        await until(pilot, lambda: "report.html" in _told(app))
-        assert "Traceback" not in _told(app)
-        assert "irectory" in _told(app)
+        await until(pilot, lambda: "report.html" in _notifications_text(app))
+        assert "Traceback" not in _notifications_text(app)
+        assert "irectory" in _notifications_text(app)
     assert not list(Path(directory.path).glob("report.html/*"))

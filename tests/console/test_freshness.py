@@ -23,39 +23,39 @@ pytestmark = pytest.mark.timing
 NOW = 1_790_000_000.0
 
 
-def leave_alone(directory: RunDirectory) -> None:
-    """A keeper was there, and is not any more: nobody holds its lock."""
+def abandon(directory: RunDirectory) -> None:
+    """Make a run look as if its keeper had ended: its file exists, and no process holds the lock."""
     (directory.path / KEEPER_FILE).write_text("1 0 here")
 
 
 @pytest.mark.parametrize(
-    ("attended", "is_stale"),
+    ("keeper", "is_stale"),
     [
         (KeeperStatus(True, NOW - 60), False),
         (KeeperStatus(False, NOW - 1), False),
         (KeeperStatus(False, NOW - 60), True),
         (KeeperStatus(False, None), False),
     ],
-    ids=["attended", "just gone", "gone", "never there"],
+    ids=["alive", "just ended", "ended", "never started"],
 )
-def test_a_run_is_left_alone_once_its_keeper_is_gone(
-    operator: StageOperator, attended: KeeperStatus, is_stale: bool
+def test_a_run_is_unattended_some_time_after_its_keeper_ended(
+    operator: StageOperator, keeper: KeeperStatus, is_stale: bool
 ) -> None:
-    status = replace(operator.runs.status_of(running(operator)), attended=attended)
+    status = replace(operator.runs.status_of(running(operator)), attended=keeper)
     assert is_unattended(status, NOW) is is_stale
     assert stale_workers(status, NOW) == (frozenset(range(4)) if is_stale else frozenset())
 
 
-async def test_an_unattended_run_says_so_and_gets_a_keeper_from_the_console(
+async def test_an_unattended_run_is_marked_and_gets_a_keeper_from_the_console(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    started: list[str] = []
 
-    async def attend(directory: RunDirectory) -> bool:
-        asked.append(directory.id)
+    async def start_keeper(directory: RunDirectory) -> bool:
+        started.append(directory.id)
         return False
 
-    monkeypatch.setattr(operator.runs, "ensure_keeper", attend)
+    monkeypatch.setattr(operator.runs, "ensure_keeper", start_keeper)
     directory = running(operator, trained=range(0, 20, 5))
     app = ConsoleApp(operator, open_run=directory)
     clock = [1000.0]
@@ -64,14 +64,14 @@ async def test_an_unattended_run_says_so_and_gets_a_keeper_from_the_console(
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         cores = app.screen.query_one(CoreTableWidget)
         await until(pilot, lambda: cores.row_count() == 32)
-        asked.clear()
+        started.clear()
         clock[0] += 60
-        leave_alone(directory)
+        abandon(directory)
         await until(pilot, lambda: "unattended for" in headline(app))
         await until(pilot, lambda: "No keeper is running" in trouble(app))
         await until(pilot, lambda: shown(cores).count("? no link") == cores.size.height - 1)
         assert "starts one within ten minutes" in trouble(app)
-        await until(pilot, lambda: asked == [directory.id])
+        await until(pilot, lambda: started == [directory.id])
 
 
 async def test_a_read_only_console_copies_the_logs_of_an_unattended_run(
@@ -88,7 +88,7 @@ async def test_a_read_only_console_copies_the_logs_of_an_unattended_run(
     monkeypatch.setattr(operator.runs, "refresh", refresh)
     monkeypatch.setattr(run_events, "CATCH_UP_INTERVAL_S", 0.5)
     directory = running(operator, trained=range(0, 20, 5))
-    leave_alone(directory)
+    abandon(directory)
     app = ConsoleApp(operator, open_run=directory)
     app.read_only = True
     async with app.run_test(size=FULL) as pilot:
@@ -105,35 +105,35 @@ async def test_a_read_only_console_copies_the_logs_of_an_unattended_run(
         await until(pilot, lambda: not app.tasks.running("keep up "))
 
 
-async def test_a_run_of_the_list_that_was_left_alone_gets_a_keeper_and_no_crowd_of_them(
+async def test_an_unattended_run_of_the_list_gets_one_keeper_at_a_time(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    started: list[str] = []
 
-    async def attend(directory: RunDirectory) -> bool:
-        asked.append(directory.id)
+    async def start_keeper(directory: RunDirectory) -> bool:
+        started.append(directory.id)
         return True
 
-    monkeypatch.setattr(operator.runs, "ensure_keeper", attend)
+    monkeypatch.setattr(operator.runs, "ensure_keeper", start_keeper)
     directory, over = running(operator), running(operator, id="other-20261121-080000-c3d4")
     for left in (directory, over):
-        leave_alone(left)
+        abandon(left)
         os.utime(left.path / KEEPER_FILE, (NOW, NOW))
     over.append_event("state", state="stopped")
     app = ConsoleApp(operator)
     clock = [1000.0]
     app.store.clock = lambda: clock[0]
     async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: asked)
+        await until(pilot, lambda: started)
         for seconds, tries in ((0.0, 1), (MIN_KEEPER_PAUSE_S, 2), (MIN_KEEPER_PAUSE_S, 2), (MIN_KEEPER_PAUSE_S, 3)):
             clock[0] += seconds
             app.actions.runs.restart_missing_keepers(operator.runs.list_statuses())
             await until(pilot, lambda: not app.tasks.running(KEEPER_TASK))
-            assert asked == [directory.id] * tries
+            assert started == [directory.id] * tries
         assert any(f"{directory.id} had no keeper" in notification.message for notification in app._notifications)
 
 
-async def test_figures_of_a_worker_out_of_reach_are_no_stragglers(operator: StageOperator) -> None:
+async def test_cores_of_a_worker_out_of_reach_are_no_stragglers(operator: StageOperator) -> None:
     directory = running(operator, trained=range(0, 100, 5))
     async with opened_run(operator, directory) as (app, pilot):
         await until(pilot, lambda: "straggler: core 13" in trouble(app))

@@ -27,7 +27,7 @@ from tui.errors import TpuTuiError
 pytestmark = pytest.mark.timing
 
 
-async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator: StageOperator) -> None:
+async def test_slash_filters_the_focused_pane_and_escape_removes_the_filter(operator: StageOperator) -> None:
     directory = running(operator, trained=range(0, 20, 5))
     async with opened_run(operator, directory) as (app, pilot):
         await until(pilot, lambda: app.screen.query_one(CoreTableWidget).row_count())
@@ -43,13 +43,13 @@ async def test_slash_filters_the_focused_pane_and_escape_takes_it_away(operator:
         await until(pilot, lambda: cores.row_count() == 32)
         await pilot.press("slash", *"w2", "enter", "escape")
         await until(pilot, lambda: cores.row_count() == 32)
-        assert isinstance(app.screen, RunScreen), "the first escape takes the filter away, the next one leaves"
+        assert isinstance(app.screen, RunScreen), "the first escape removes the filter, the next one leaves"
         await pilot.press("l", "slash", *"Step=15")
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "31 lines with" in log.summary)
 
 
-async def test_n_in_a_log_steps_through_what_was_found_and_never_launches(operator: StageOperator) -> None:
+async def test_n_in_a_log_steps_through_the_hits_and_never_launches(operator: StageOperator) -> None:
     directory = running(operator, trained=range(0, 20, 5))
     async with opened_run(operator, directory) as (app, pilot):
         await pilot.press("l", "slash", *"Step=15", "enter")
@@ -65,7 +65,7 @@ async def test_n_in_a_log_steps_through_what_was_found_and_never_launches(operat
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
 
 
-async def test_what_is_typed_right_after_slash_acts_on_nothing(operator: StageOperator) -> None:
+async def test_keys_right_after_slash_go_into_the_filter(operator: StageOperator) -> None:
     directory = running(operator)
     async with opened_run(operator, directory) as (app, pilot):
         app.screen.query_one(LogPane).focus()
@@ -76,7 +76,7 @@ async def test_what_is_typed_right_after_slash_acts_on_nothing(operator: StageOp
         assert isinstance(app.screen, RunScreen)
 
 
-async def test_what_is_typed_or_pasted_right_after_n_is_the_command(operator: StageOperator) -> None:
+async def test_text_typed_or_pasted_right_after_n_goes_into_the_command(operator: StageOperator) -> None:
     async with opened_pod(operator) as (app, pilot):
         for character in "nx q":
             app.post_message(Key("space" if character == " " else character, character))
@@ -87,7 +87,7 @@ async def test_what_is_typed_or_pasted_right_after_n_is_the_command(operator: St
         assert command.value == "x qa b"
 
 
-async def test_what_is_typed_while_slices_are_being_listed_waits_for_the_dialog(operator: StageOperator) -> None:
+async def test_keys_pressed_while_slices_are_being_listed_go_into_the_dialog(operator: StageOperator) -> None:
     operator.hang = True
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
@@ -103,10 +103,10 @@ async def test_what_is_typed_while_slices_are_being_listed_waits_for_the_dialog(
         command = app.screen.query_one("#command", Input)
         name, sync = app.screen.query_one("#name", Input), app.screen.query_one("#sync", Input)
         await until(pilot, lambda: sync.value == "z")
-        assert (command.value, name.value) == ("xqa bd", "nt"), "all of it, in the order it was typed in"
+        assert (command.value, name.value) == ("xqa bd", "nt"), "every key counts, in the order of typing"
 
 
-async def test_what_is_typed_right_after_a_dialog_is_left_acts_on_the_screen_beneath(operator: StageOperator) -> None:
+async def test_keys_right_after_a_dialog_is_left_act_on_the_screen_below(operator: StageOperator) -> None:
     directory = running(operator)
     async with opened_run(operator, directory) as (app, pilot):
         for key, character in (
@@ -120,7 +120,7 @@ async def test_what_is_typed_right_after_a_dialog_is_left_acts_on_the_screen_ben
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
 
 
-async def test_the_palette_offers_what_fits_the_state(operator: StageOperator) -> None:
+async def test_the_palette_offers_the_actions_that_fit_the_state(operator: StageOperator) -> None:
     directory = running(operator)
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
@@ -144,7 +144,9 @@ async def test_the_palette_offers_what_fits_the_state(operator: StageOperator) -
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.chosen_worker() == 2)
 
 
-async def test_what_keys_do_is_copied_as_commands(operator: StageOperator, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_commands_equivalent_to_keys_can_be_copied(
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copied: list[str] = []
     monkeypatch.setattr(ConsoleApp, "copy_to_clipboard", lambda _, text: copied.append(text))
     directory = running(operator)
@@ -177,14 +179,16 @@ async def test_help_names_every_key_of_the_screen(operator: StageOperator) -> No
         for binding in list_bindings(screen):
             if binding.description and not binding.system and binding.action not in TEXTUAL_BINDINGS:
                 assert binding.description in text
-        assert any("on this screen" in line and "in a table" in line for line in text.splitlines()), "two columns"
+        assert any("on this screen" in line and "in a table" in line for line in text.splitlines()), (
+            "the help has two columns"
+        )
         text = format_help(screen, screen.query("#slices"))
         assert text.index("New run") < text.index("in a table") < text.index("Next pane")
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen)
 
 
-async def test_an_answer_to_a_key_takes_the_place_of_the_one_before(own_home: Path) -> None:
+async def test_the_message_of_a_key_replaces_the_previous_one(own_home: Path) -> None:
     app = ConsoleApp(StageOperator(own_home))
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, MainScreen) and app.screen.ready)
@@ -198,7 +202,7 @@ async def test_an_answer_to_a_key_takes_the_place_of_the_one_before(own_home: Pa
         ]
 
 
-async def test_the_line_of_keys_is_there_in_a_window_without_the_focus(operator: StageOperator) -> None:
+async def test_the_line_of_keys_is_shown_in_a_window_without_the_focus(operator: StageOperator) -> None:
     app = ConsoleApp(operator)
     async with app.run_test(size=SMALL) as pilot:
         app.app_focus = False

@@ -19,7 +19,7 @@ def test_workers_with_the_same_result_of_a_check_share_a_line() -> None:
     assert shown == ["! workers 0-3: load: load 9 on 2 CPUs", "  → top", "0 checks passed"]
 
 
-def test_of_a_check_that_differs_everywhere_the_first_results_are_shown_and_the_rest_named() -> None:
+def test_a_check_with_many_different_results_shows_the_first_ones_and_names_the_other_workers() -> None:
     rows = [row("device", n, "fail", f"held by user{n}") for n in range(5)]
     assert format_checks(rows, done=True).splitlines() == [
         "✗ worker 0: device: held by user0",
@@ -29,7 +29,7 @@ def test_of_a_check_that_differs_everywhere_the_first_results_are_shown_and_the_
     ]
 
 
-def test_what_hinders_comes_before_what_is_unknown_and_what_warns() -> None:
+def test_failures_come_before_unknown_results_and_warnings() -> None:
     rows = [
         row("clock", 1, "unknown", "no answer"),
         *(row("disk", n, "pass", "fine") for n in (1, 2, 3)),
@@ -42,13 +42,13 @@ def test_what_hinders_comes_before_what_is_unknown_and_what_warns() -> None:
     assert shown[-1] == "checking the workers… 1 passed so far"
 
 
-def test_environment_rows_are_read_and_the_odd_one_is_named() -> None:
+def test_environment_rows_are_parsed_and_an_invalid_one_is_named() -> None:
     assert parse_option("env", "A=1\n\n B = x=y\n") == {"A": "1", "B": " x=y"}
     with pytest.raises(UsageError, match="row 2 "):
         parse_option("env", "A=1\nB\n")
 
 
-def test_a_command_of_several_lines_is_one() -> None:
+def test_a_command_of_several_lines_is_joined() -> None:
     assert (
         join_lines("python3 train.py \\\n    --epochs 3 \\\r\n\n  --lr 'a b'\n")
         == "python3 train.py --epochs 3 --lr 'a b'"
@@ -61,7 +61,7 @@ def test_restarts_are_a_number(text: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["-1", "two", "1.5"])
-def test_what_is_no_number_of_restarts_is_refused(text: str) -> None:
+def test_an_invalid_number_of_restarts_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="restarts must be a whole number"):
         parse_option("restarts", text)
 

@@ -1,4 +1,4 @@
-"""What is left is gone, and only that: no screen beneath it, no file of its own."""
+"""Tests of leaving screens and dialogs: other dialogs stay, and no file of the run stays open."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tui.runs.record.run_directory import RunDirectory
 pytestmark = pytest.mark.timing
 
 
-class _Handing(StageOperator):
-    """A launch takes until `taken`, and may fail."""
+class _SlowOperator(StageOperator):
+    """An operator whose launches take until `taken` is set, and then may fail."""
 
     problem: TpuTuiError | None = None
 
@@ -38,14 +38,14 @@ class _Handing(StageOperator):
 class _SlowLaunches(StageLaunches):
     async def start(self, spec: Any) -> RunDirectory:
         stage = self.stage
-        assert isinstance(stage, _Handing)
+        assert isinstance(stage, _SlowOperator)
         await stage.taken.wait()
         if stage.problem is not None:
             raise stage.problem
         return await super().start(spec)
 
 
-async def _hand_over(app: ConsoleApp, pilot: Pilot[None]) -> None:
+async def _start_launch(app: ConsoleApp, pilot: Pilot[None]) -> None:
     await until(pilot, lambda: table(app, "slices").row_count())
     await pilot.press("n", "enter")
     launch = app.screen.query_one("#launch", Button)
@@ -54,36 +54,36 @@ async def _hand_over(app: ConsoleApp, pilot: Pilot[None]) -> None:
     await until(pilot, lambda: "Starting the run's keeper" in dialog_text(app))
 
 
-def _told(app: ConsoleApp) -> str:
+def _notifications_text(app: ConsoleApp) -> str:
     return "\n".join(str(notification.message) for notification in app._notifications)
 
 
-async def test_a_launch_that_was_handed_over_and_left_takes_no_other_dialog_away(own_home: Path) -> None:
-    operator = _Handing(own_home)
+async def test_a_launch_that_completes_after_its_dialog_was_left_closes_no_other_dialog(own_home: Path) -> None:
+    operator = _SlowOperator(own_home)
     app = ConsoleApp(operator, default_command=("true",))
     async with app.run_test(size=FULL) as pilot:
-        await _hand_over(app, pilot)
+        await _start_launch(app, pilot)
         await pilot.press("escape", "question_mark")
         await until(pilot, lambda: isinstance(app.screen, TextDialog))
         operator.taken.set()
-        await until(pilot, lambda: "was already launched" in _told(app))
-        assert operator.runs.list_statuses()[0].run.id in _told(app)
+        await until(pilot, lambda: "was already launched" in _notifications_text(app))
+        assert operator.runs.list_statuses()[0].run.id in _notifications_text(app)
         assert isinstance(app.screen, TextDialog)
 
 
 async def test_a_launch_that_fails_after_its_dialog_was_left_is_reported(own_home: Path) -> None:
-    operator = _Handing(own_home)
+    operator = _SlowOperator(own_home)
     operator.problem = TpuTuiError("the run's keeper does not start", why="no space left on device")
     app = ConsoleApp(operator, default_command=("true",))
     async with app.run_test(size=FULL) as pilot:
-        await _hand_over(app, pilot)
+        await _start_launch(app, pilot)
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PodScreen))
         operator.taken.set()
-        await until(pilot, lambda: "no space left on device" in _told(app))
+        await until(pilot, lambda: "no space left on device" in _notifications_text(app))
 
 
-async def test_a_question_given_up_beneath_another_dialog_goes_after_that(operator: StageOperator) -> None:
+async def test_a_cancelled_question_below_another_dialog_closes_after_that_dialog(operator: StageOperator) -> None:
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: operator.prompter is not None)
@@ -101,7 +101,7 @@ async def test_a_question_given_up_beneath_another_dialog_goes_after_that(operat
         await until(pilot, lambda: isinstance(app.screen, PodScreen))
 
 
-async def test_a_run_opened_twice_at_once_is_left_once(operator: StageOperator) -> None:
+async def test_a_run_opened_twice_at_once_has_one_screen(operator: StageOperator) -> None:
     running(operator)
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:

@@ -15,7 +15,7 @@ def index(source: FileLines | TextFilter | MergedLines, budget: int = 50_000) ->
         source.advance(budget)
 
 
-def made(tmp_path: Path, data: bytes, name: str = "log") -> FileLines:
+def make_index(tmp_path: Path, data: bytes, name: str = "log") -> FileLines:
     path = tmp_path / name
     path.write_bytes(data)
     spool = FileLines(path)
@@ -24,10 +24,10 @@ def made(tmp_path: Path, data: bytes, name: str = "log") -> FileLines:
     return spool
 
 
-def test_any_stretch_of_a_log_with_very_long_lines_is_read_exactly(tmp_path: Path) -> None:
+def test_any_part_of_a_log_with_very_long_lines_is_read_exactly(tmp_path: Path) -> None:
     lines = [b"%d %s" % (n, b"x" * (n * 37 % 400)) for n in range(5000)]
     lines[777], lines[778], lines[4000] = b"L" * 500_000, b"", b"M" * 2_000_000
-    spool = made(tmp_path, b"\n".join(lines))
+    spool = make_index(tmp_path, b"\n".join(lines))
     assert spool.count == len(lines)
     for first in (0, 1, 770, 777, 778, 3990, 4000, 4001, 4990):
         assert [line.data for line in spool.lines(first, 20)] == [
@@ -35,15 +35,15 @@ def test_any_stretch_of_a_log_with_very_long_lines_is_read_exactly(tmp_path: Pat
         ]
 
 
-def test_a_log_that_was_closed_opens_its_file_no_more(tmp_path: Path) -> None:
-    spool = made(tmp_path, b"one\ntwo\n")
+def test_a_closed_log_does_not_open_its_file_again(tmp_path: Path) -> None:
+    spool = make_index(tmp_path, b"one\ntwo\n")
     assert len(spool.lines(0, 2)) == 2
     spool.close()
     assert spool.lines(0, 2) == spool.tail(2) == []
     assert not spool.advance(100)
 
 
-def test_what_is_left_out_of_a_long_line_is_counted(tmp_path: Path) -> None:
+def test_the_bytes_left_out_of_a_long_line_are_counted(tmp_path: Path) -> None:
     lines = [
         b"x" * MAX_SHOWN_BYTES,
         b"y" * (MAX_SHOWN_BYTES + 7),
@@ -51,7 +51,7 @@ def test_what_is_left_out_of_a_long_line_is_counted(tmp_path: Path) -> None:
         b"begin " + b"\r50%" * 90_000,
         b"u" * 99_999,
     ]
-    spool = made(tmp_path, b"\n".join(lines))
+    spool = make_index(tmp_path, b"\n".join(lines))
     missing = [0, 7, 300_000 - MAX_SHOWN_BYTES, 0, 99_999 - MAX_SHOWN_BYTES]
     assert [line.missing for line in spool.lines(0, 9)] == missing
     assert [line.missing for line in spool.tail(200)] == missing[-1:]
@@ -60,24 +60,24 @@ def test_what_is_left_out_of_a_long_line_is_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("before", range(4))
 def test_a_long_line_is_cut_between_two_characters(tmp_path: Path, before: int) -> None:
     line = b"x" * before + "🐢".encode() * 5_000
-    (read,) = made(tmp_path, line + b"\n").lines(0, 1)
+    (read,) = make_index(tmp_path, line + b"\n").lines(0, 1)
     assert set(read.data.decode()[before:]) == {"🐢"}
     assert read.data + line[-read.missing :] == line
 
 
-def test_of_a_long_line_that_was_written_over_the_newest_part_is_read(tmp_path: Path) -> None:
+def test_a_long_line_that_overwrites_itself_shows_its_newest_part(tmp_path: Path) -> None:
     bar = b"".join(b"\r%6d/30000" % n for n in range(30_000))
-    spool = made(tmp_path, b"begin\n" + bar + b"\nbetween\n" + bar[:50_000])
+    spool = make_index(tmp_path, b"begin\n" + bar + b"\nbetween\n" + bar[:50_000])
     assert [line.data[-13:] for line in spool.lines(0, 9)] == [b"begin", bar[-13:], b"between", bar[49_987:50_000]]
     assert max(len(line.data) for line in spool.lines(0, 9)) == MAX_SHOWN_BYTES
 
 
 def test_the_index_of_a_long_log_stays_small(tmp_path: Path) -> None:
-    spool = made(tmp_path, b"a line of ordinary length\n" * 200_000)
+    spool = make_index(tmp_path, b"a line of ordinary length\n" * 200_000)
     assert len(spool._starts) < 100
 
 
-def test_a_growing_log_gains_lines_and_an_unfinished_one_counts(tmp_path: Path) -> None:
+def test_a_growing_log_gains_lines_and_an_unfinished_line_counts(tmp_path: Path) -> None:
     path = tmp_path / "log"
     spool = FileLines(path)
     assert not spool.advance(1000)
@@ -91,7 +91,7 @@ def test_a_growing_log_gains_lines_and_an_unfinished_one_counts(tmp_path: Path) 
     assert [line.data for line in spool.lines(0, 9)] == [b"one", b"two", b"three"]
 
 
-def test_the_end_of_a_log_is_there_before_it_is_indexed(tmp_path: Path) -> None:
+def test_the_end_of_a_log_can_be_read_before_it_is_indexed(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"".join(b"line %d\n" % n for n in range(100_000)))
     spool = FileLines(path)
@@ -99,7 +99,7 @@ def test_the_end_of_a_log_is_there_before_it_is_indexed(tmp_path: Path) -> None:
     assert spool.indexed == 0
 
 
-def test_one_step_looks_at_no_more_than_its_budget(tmp_path: Path) -> None:
+def test_one_step_reads_no_more_than_its_budget(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"abcdefg\n" * 10_000)
     spool = FileLines(path)
@@ -117,7 +117,7 @@ def test_one_step_looks_at_no_more_than_its_budget(tmp_path: Path) -> None:
     st.integers(1, 200),
     st.booleans(),
 )
-def test_a_filter_finds_the_lines_that_hold_the_text_however_it_is_cut(
+def test_a_filter_finds_the_lines_that_contain_the_text_with_any_budget_per_step(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], wanted: str, budget: int, ended: bool
 ) -> None:
     data = "\n".join(lines).encode() + (b"\n" if ended and lines else b"")
@@ -132,7 +132,7 @@ def test_a_filter_finds_the_lines_that_hold_the_text_however_it_is_cut(
     found.close()
 
 
-def test_a_filter_finds_what_a_line_says_only_when_it_is_finished(tmp_path: Path) -> None:
+def test_a_filter_finds_text_in_a_line_that_was_unfinished_before(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"loss\nlo")
     found = TextFilter(FileLines(path), "loss")
@@ -159,7 +159,7 @@ def merged(tmp_path: Path, *batches: tuple[int, bytes]) -> MergedLines:
     return source
 
 
-def test_merged_lines_stand_where_their_newline_arrived(tmp_path: Path) -> None:
+def test_merged_lines_are_ordered_by_the_arrival_of_their_newline(tmp_path: Path) -> None:
     source = merged(tmp_path, (0, b"a1\na2\nhal"), (1, b"b1\n"), (0, b"f\n"), (1, b"b2\nb3\n"), (1, b"b4\n"))
     lines = [(line.worker, line.data) for line in source.lines(0, 99)]
     assert lines == [(0, b"a1"), (0, b"a2"), (1, b"b1"), (0, b"half"), (1, b"b2"), (1, b"b3"), (1, b"b4")]
@@ -167,7 +167,7 @@ def test_merged_lines_stand_where_their_newline_arrived(tmp_path: Path) -> None:
     assert [line.data for line in source.tail(2)] == [b"b3", b"b4"]
 
 
-def test_progress_bars_stand_below_merged_lines_until_they_are_whole(tmp_path: Path) -> None:
+def test_unfinished_lines_are_shown_below_merged_lines(tmp_path: Path) -> None:
     source = merged(tmp_path, (1, b"b1\n\r 0%\r 9%"), (0, b"a1\nhal"), (0, b"f\n\r 7%"))
     expected = [(1, b"b1"), (0, b"a1"), (0, b"half"), (0, b"\r 7%"), (1, b"\r 0%\r 9%")]
     assert [(line.worker, line.data) for line in source.lines(0, 99)] == expected
@@ -184,7 +184,7 @@ def test_progress_bars_stand_below_merged_lines_until_they_are_whole(tmp_path: P
     assert [line.worker for line in found.lines(0, 9)] == [1, 0]
 
 
-def test_a_filter_goes_through_merged_lines_in_their_order(tmp_path: Path) -> None:
+def test_a_filter_keeps_the_order_of_merged_lines(tmp_path: Path) -> None:
     source = merged(tmp_path, (0, b"x 1\ny\n"), (1, b"y\nx 2\n"), (0, b"X 3\n"))
     found = TextFilter(source, "x ")
     while found.behind:
@@ -193,7 +193,7 @@ def test_a_filter_goes_through_merged_lines_in_their_order(tmp_path: Path) -> No
 
 
 def test_chosen_lines_can_be_searched_again(tmp_path: Path) -> None:
-    spool = made(tmp_path, b"".join(b"%d %s\n" % (n % 3, b"odd" if n % 2 else b"even") for n in range(3000)))
+    spool = make_index(tmp_path, b"".join(b"%d %s\n" % (n % 3, b"odd" if n % 2 else b"even") for n in range(3000)))
     chosen = PredicateFilter(spool, lambda line: line.startswith(b"1"))
     odd = TextFilter(chosen, "odd")
     for _ in range(2000):

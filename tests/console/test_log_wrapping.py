@@ -23,11 +23,11 @@ def marked(row: WrappedRow, text: str) -> str:
     ],
     ids=["over an edge", "at an edge", "over three rows", "wide", "empty"],
 )
-def test_what_is_found_is_marked_in_every_row_it_stands_in(line: str, text: str, rows: list[str]) -> None:
+def test_a_hit_is_marked_in_every_row_that_shows_a_part_of_it(line: str, text: str, rows: list[str]) -> None:
     assert [marked(row, text) for row in wrap_line(line, 0, 10)] == rows
 
 
-def test_a_cut_line_marks_as_much_of_a_hit_as_is_to_be_seen() -> None:
+def test_a_cut_line_marks_the_visible_part_of_a_hit() -> None:
     assert marked(cut_line("abcde loss=nan", 0, 10, 0)[0], "loss") == "abcde <los…>"
     assert marked(cut_line("abcde loss=nan", 0, 10, 8)[0], "loss").rstrip() == "<ss>=nan"
 

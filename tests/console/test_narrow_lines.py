@@ -1,4 +1,4 @@
-"""The headline and the tab bar where there is less room than they need."""
+"""Tests of the headline and the tab bar with less room than they need."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ IDENTITY = [
 ]
 
 
-class Lines(App[None]):
-    """A headline above a tab bar."""
+class LinesApp(App[None]):
+    """An app with a headline above a tab bar."""
 
     def compose(self) -> ComposeResult:
         yield Headline()
@@ -37,7 +37,7 @@ class Lines(App[None]):
     ],
 )
 async def test_a_headline_drops_dim_cells_and_then_shortens_the_name_of_the_run(width: int, text: str) -> None:
-    app = Lines()
+    app = LinesApp()
     async with app.run_test(size=(width, 10)) as pilot:
         headline = app.query_one(Headline)
         headline.show([IDENTITY])
@@ -46,7 +46,7 @@ async def test_a_headline_drops_dim_cells_and_then_shortens_the_name_of_the_run(
 
 
 async def test_tabs_beyond_an_edge_are_marked_and_the_active_tab_is_whole() -> None:
-    app = Lines()
+    app = LinesApp()
     async with app.run_test(size=(60, 10)) as pilot:
         tabs = app.query_one(TabBar)
         assert tabs.render_line(0).text.startswith(" merged ")
@@ -61,8 +61,8 @@ async def test_tabs_beyond_an_edge_are_marked_and_the_active_tab_is_whole() -> N
             assert text.endswith(" ›") is (worker != 63)
 
 
-async def test_a_click_beside_the_mark_chooses_the_tab_under_it() -> None:
-    app = Lines()
+async def test_a_click_next_to_the_mark_chooses_the_tab_under_it() -> None:
+    app = LinesApp()
     async with app.run_test(size=(60, 10)) as pilot:
         tabs = app.query_one(TabBar)
         tabs.choose("30")

@@ -61,7 +61,7 @@ async def test_the_pod_screen_shows_slices_workers_checks_and_runs(operator: Sta
         assert "project my-project" in headline(app)
 
 
-async def test_checks_are_gathered_and_enter_shows_one_whole_with_the_ports_as_a_square(
+async def test_checks_are_grouped_and_enter_shows_one_in_full_with_the_ports_as_a_matrix(
     operator: StageOperator,
 ) -> None:
     pairs = [(one, other) for one in range(4) for other in range(4) if one != other]
@@ -87,7 +87,7 @@ async def test_checks_are_gathered_and_enter_shows_one_whole_with_the_ports_as_a
         assert listed == [f"worker {one} → worker {other}" for one, other in pairs if 2 in (one, other)]
 
 
-async def test_checks_that_all_passed_take_one_line_until_they_are_asked_for_or_one_fails(
+async def test_passed_checks_take_one_line_until_their_key_is_pressed_or_one_fails(
     operator: StageOperator,
 ) -> None:
     operator.rows = [CheckRow(check, None, None, None, "pass", None, "well") for check in ("slice", "health")]
@@ -125,7 +125,7 @@ async def test_a_wider_screen_cuts_neither_slices_nor_checks(operator: StageOper
 
 
 @pytest.mark.py310
-async def test_a_failing_source_shows_its_error_and_keeps_the_old_answer(operator: StageOperator) -> None:
+async def test_a_failing_source_shows_its_error_and_keeps_its_last_answer(operator: StageOperator) -> None:
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: "my-tpu" in shown(table(app, "slices")))
@@ -139,7 +139,7 @@ async def test_a_failing_source_shows_its_error_and_keeps_the_old_answer(operato
 
 
 @pytest.mark.parametrize("size", [SMALL, (120, 40), (200, 60)])
-async def test_without_a_list_of_slices_the_ways_to_start_and_the_whole_error_are_shown(
+async def test_without_a_list_of_slices_the_first_commands_and_the_whole_error_are_shown(
     own_home: Path, size: tuple[int, int]
 ) -> None:
     operator = StageOperator(own_home)
@@ -158,7 +158,7 @@ async def test_without_a_list_of_slices_the_ways_to_start_and_the_whole_error_ar
         await until(pilot, lambda: size == SMALL or app.screen.query_one("#pane-checks").region)
 
 
-async def test_a_partial_answer_shows_both_what_came_and_what_did_not(operator: StageOperator) -> None:
+async def test_a_partial_answer_shows_its_slices_and_its_errors(operator: StageOperator) -> None:
     operator.listed = Listed((a_slice(),), (unreachable(),))
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
@@ -166,7 +166,7 @@ async def test_a_partial_answer_shows_both_what_came_and_what_did_not(operator: 
         assert "did not answer" in str(app.screen.query_one("#pane-slices .problem", Static).content)
 
 
-async def test_a_source_that_hangs_takes_no_key(operator: StageOperator) -> None:
+async def test_keys_work_while_a_source_hangs(operator: StageOperator) -> None:
     operator.hang = True
     running(operator)
     app = ConsoleApp(operator)
@@ -180,7 +180,7 @@ CHANGING = {"n", "x", "ctrl+k", "s"}
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-async def test_read_only_does_not_bind_what_changes_something(own_home: Path, read_only: bool) -> None:
+async def test_a_read_only_console_binds_no_key_that_changes_something(own_home: Path, read_only: bool) -> None:
     operator = StageOperator(own_home, a_slice(), read_only=read_only)
     directory = running(operator)
     async with opened_pod(operator) as (app, pilot):
@@ -206,7 +206,7 @@ async def test_describe_shows_the_chosen_slice(operator: StageOperator) -> None:
         assert "state: PREEMPTED" in text.splitlines()
 
 
-async def test_a_rehearsal_is_called_that_in_the_list_and_on_its_screen(operator: StageOperator) -> None:
+async def test_a_rehearsal_is_marked_in_the_list_and_on_its_screen(operator: StageOperator) -> None:
     directory = running(operator, argv=("python3", "-m", "tui.localpod.rehearsal"))
     app = ConsoleApp(operator)
     async with app.run_test(size=SMALL) as pilot:
@@ -244,7 +244,7 @@ async def test_a_click_chooses_and_a_double_click_opens(operator: StageOperator)
         await until(pilot, lambda: app.screen.chosen_worker() == 1)  # type: ignore[attr-defined]
 
 
-async def test_d_describes_the_worker_and_checks_take_the_focus_where_they_take_the_place(
+async def test_d_describes_the_worker_and_c_focuses_the_checks(
     operator: StageOperator,
 ) -> None:
     app = ConsoleApp(operator)
@@ -270,7 +270,7 @@ async def test_empty_lists_show_the_next_step(own_home: Path) -> None:
         assert messages[1].startswith("Nothing to launch on\nno slices in project my-project")
 
 
-async def test_of_many_ended_runs_nothing_is_read_or_made_again(
+async def test_ended_runs_are_not_read_again_and_their_rows_not_made_again(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slice_ = a_slice()
@@ -284,31 +284,31 @@ async def test_of_many_ended_runs_nothing_is_read_or_made_again(
     monkeypatch.setattr(
         tables, "make_run_row", lambda status, *rest: (made.append(status.run.id), real(status, *rest))[1]
     )
-    looks: list[int] = []
-    look = operator.runs.list_statuses
+    counts: list[int] = []
+    list_statuses = operator.runs.list_statuses
     monkeypatch.setattr(
         operator.runs,
         "list_statuses",
-        lambda **more: (found := look(**more), looks.append(len(found)))[0],
+        lambda **more: (found := list_statuses(**more), counts.append(len(found)))[0],
     )
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: table(app, "runs").row_count() == FIRST_RUNS_COUNT + 20 and len(looks) > 3)
-        assert looks[:2] == [FIRST_RUNS_COUNT, FIRST_RUNS_COUNT + 20]
-        # Once for the row, and once more when its newest figures are known.
+        await until(pilot, lambda: table(app, "runs").row_count() == FIRST_RUNS_COUNT + 20 and len(counts) > 3)
+        assert counts[:2] == [FIRST_RUNS_COUNT, FIRST_RUNS_COUNT + 20]
+        # Once for the row, and once more when the newest figures are known.
         assert max(Counter(made).values()) <= 2
-        await until(pilot, lambda: len(looks) > 4)
+        await until(pilot, lambda: len(counts) > 4)
         await until(pilot, lambda: "stopped" in shown(table(app, "runs")))
         assert max(Counter(made).values()) <= 2
 
 
 async def test_runs_of_other_projects_are_counted_and_shown_on_a_key(operator: StageOperator) -> None:
-    mine = running(operator)
+    run = running(operator)
     other = make_run(a_slice(), id="theirs-20261121-090000-a1b2", project="elsewhere")
     RunDirectory.create(operator.settings.runs_home, other)
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: mine.id in shown(table(app, "runs")))
+        await until(pilot, lambda: run.id in shown(table(app, "runs")))
         assert other.id not in shown(table(app, "runs"))
         pane = app.screen.query_one("#pane-runs")
         await until(
@@ -319,7 +319,7 @@ async def test_runs_of_other_projects_are_counted_and_shown_on_a_key(operator: S
         await until(pilot, lambda: "hidden" not in str(pane.border_subtitle))
 
 
-async def test_a_row_of_the_list_says_what_is_wrong_with_the_cores_of_its_run(operator: StageOperator) -> None:
+async def test_a_row_of_the_list_shows_what_is_wrong_with_the_cores_of_its_run(operator: StageOperator) -> None:
     directory = running(operator, trained=range(0, 100, 5))
     directory.append_event("note", worker=1, text="x", stall="behind", workers=[1], cores=[13])
     app = ConsoleApp(operator)

@@ -1,4 +1,4 @@
-"""A saved log on the run screen, without the screen."""
+"""Tests of the feed of a saved log, and of its run screen."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize("tool", sorted(LOGS))
-def test_each_workers_lines_are_chosen_by_what_a_tool_put_before_them(tool: str, tmp_path: Path) -> None:
+def test_each_workers_lines_are_found_by_the_prefix_that_a_launcher_added(tool: str, tmp_path: Path) -> None:
     lines = [line.encode() for line in LOGS[tool]]
     path = tmp_path / "out.log"
     path.write_bytes(b"\n".join(lines) + b"\n")
@@ -48,7 +48,7 @@ def test_each_workers_lines_are_chosen_by_what_a_tool_put_before_them(tool: str,
     feed.close()
 
 
-def test_figures_count_as_current_once_they_are_those_of_the_whole_file(tmp_path: Path) -> None:
+def test_figures_are_current_once_the_whole_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "out.log"
     path.write_text("".join(training(step=step) + "\n" for step in range(20_000)))
     feed = SavedLogFeed(open_log(path))
@@ -62,7 +62,9 @@ def test_figures_count_as_current_once_they_are_those_of_the_whole_file(tmp_path
     feed.close()
 
 
-async def test_a_packed_log_that_is_cut_off_says_so_above_its_cores(operator: StageOperator, tmp_path: Path) -> None:
+async def test_a_compressed_log_that_is_cut_off_is_marked_above_its_cores(
+    operator: StageOperator, tmp_path: Path
+) -> None:
     path = tmp_path / "out.log.gz"
     whole = gzip.compress("".join(training(step=step) + "\n" for step in range(2000)).encode())
     path.write_bytes(whole[: len(whole) // 2])

@@ -1,4 +1,4 @@
-"""The screen of what costs money: its rows, and a deletion that asks for the name and sends one request."""
+"""Tests of the screen of resources that cost money: its rows, and deletions that ask for the name."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def app_of(stage: StageResources) -> ConsoleApp:
 
 
 def lists_resources(app: ConsoleApp) -> bool:
-    """Whether the screen is on top and has rows."""
+    """Return whether the screen of resources is on top and has rows."""
     screen = app.screen
     return isinstance(screen, ResourcesScreen) and screen.ready and bool(table(app, "resources").row_count())
 
@@ -106,7 +106,7 @@ async def open_resources(pilot: Pilot[None], app: ConsoleApp) -> None:
     await until(pilot, lambda: lists_resources(app))
 
 
-async def test_a_key_shows_what_costs_money_and_esc_goes_back(stage: StageResources) -> None:
+async def test_a_key_shows_the_resources_that_cost_money_and_esc_goes_back(stage: StageResources) -> None:
     app = app_of(stage)
     async with app.run_test(size=FULL) as pilot:
         await open_resources(pilot, app)
@@ -170,7 +170,7 @@ async def test_a_refused_deletion_shows_why_and_the_resource_stays(stage: StageR
         assert table(app, "resources").row_count() == 4
 
 
-async def test_read_only_has_no_key_and_no_entry_that_deletes(tmp_path: Path) -> None:
+async def test_a_read_only_console_has_no_key_and_no_palette_entry_that_deletes(tmp_path: Path) -> None:
     operator = StageOperator(tmp_path, a_slice(), read_only=True)
     operator.resources = stage = StageResources(operator)
     app = ConsoleApp(operator)

@@ -20,12 +20,12 @@ from tui.console.screens.run_layout import (
 SCREEN = LayoutInputs(rows=4, room=33, started=True, one_at_a_time=False, stacked=False, charts_in_front=False)
 
 
-def test_a_few_cores_stand_above_the_charts() -> None:
+def test_few_cores_are_above_the_charts() -> None:
     assert divide_height(SCREEN) == PaneHeights(True, 4 + FRAME_ROWS + 11, 4 + FRAME_ROWS)
 
 
 @pytest.mark.parametrize("change", [{"rows": MAX_FEW_CORES + 1}, {"room": 4 + FRAME_ROWS + MIN_CHART_ROWS - 1}])
-def test_many_cores_and_little_room_put_them_beside_the_charts(change: dict[str, int]) -> None:
+def test_many_cores_and_little_room_put_them_next_to_the_charts(change: dict[str, int]) -> None:
     found = divide_height(replace(SCREEN, **change))  # type: ignore[arg-type]
     assert (found.few, found.cores) == (False, None)
 
@@ -38,7 +38,7 @@ def test_the_upper_half_is_never_higher_than_its_room_nor_than_what_it_shows() -
     assert divide_height(replace(SCREEN, stacked=True, charts_in_front=True)).upper == 2 * MIN_CHART_ROWS
 
 
-def test_one_pane_at_a_time_takes_all_there_is() -> None:
+def test_a_pane_shown_alone_takes_the_whole_height() -> None:
     assert divide_height(replace(SCREEN, one_at_a_time=True)) == PaneHeights(False, None, None)
 
 
@@ -47,6 +47,6 @@ def test_the_logs_keep_two_fifths_of_what_the_headline_leaves() -> None:
     assert get_upper_room(3, 5) == FRAME_ROWS + 1
 
 
-def test_a_log_stands_beneath_a_table_that_leaves_it_some_lines() -> None:
+def test_a_log_is_shown_below_a_table_that_leaves_it_some_lines() -> None:
     assert has_room_for_logs(24 - EDGE_ROWS - FRAME_ROWS - MIN_LOG_ROWS, 24)
     assert not has_room_for_logs(25 - EDGE_ROWS - FRAME_ROWS - MIN_LOG_ROWS, 24)

@@ -85,7 +85,7 @@ async def test_enter_on_a_core_opens_its_workers_log(operator: StageOperator) ->
         await until(pilot, lambda: "/23 " in shown(log))
 
 
-async def test_escape_leads_from_a_run_back_to_the_pod_however_one_came(operator: StageOperator) -> None:
+async def test_escape_leads_from_a_run_back_to_the_pod_from_any_start(operator: StageOperator) -> None:
     directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
     app = ConsoleApp(operator, open_run=directory)
     async with app.run_test(size=FULL) as pilot:
@@ -115,7 +115,7 @@ async def test_a_small_terminal_has_tabs_in_place_of_panes(operator: StageOperat
         await until(pilot, lambda: visible() == ["cores", "charts", "logs"])
 
 
-async def test_one_pane_fills_the_screen_and_escape_brings_the_others_back(operator: StageOperator) -> None:
+async def test_z_makes_one_pane_fill_the_screen_and_escape_restores_the_others(operator: StageOperator) -> None:
     directory = running(operator, trained=range(0, 20, 5))
     async with opened_run(operator, directory) as (app, pilot):
         await until(pilot, lambda: app.screen.query("#pane-loss") and app.screen.query_one("#pane-loss").size.height)
@@ -159,7 +159,9 @@ async def test_curves_are_dark_on_a_light_screen_and_bright_on_a_dark_one(operat
         await until(pilot, lambda: "cyan" in colours() and "bright_cyan" not in colours())
 
 
-async def test_a_saved_log_without_training_lines_says_so(operator: StageOperator, tmp_path: Path) -> None:
+async def test_a_saved_log_without_training_lines_is_shown_with_a_remedy(
+    operator: StageOperator, tmp_path: Path
+) -> None:
     path = tmp_path / "plain.log"
     path.write_bytes(b"hello\n" * 50)
     app = ConsoleApp(operator, replay=open_log(path))
@@ -169,7 +171,7 @@ async def test_a_saved_log_without_training_lines_says_so(operator: StageOperato
         assert "tpu-tui dialect test" in shown(table(app, "phases"))
 
 
-async def test_a_saved_log_is_shown_and_called_that(operator: StageOperator, tmp_path: Path) -> None:
+async def test_a_saved_log_is_shown_and_marked_as_a_replay(operator: StageOperator, tmp_path: Path) -> None:
     path = tmp_path / "out.log"
     lines = []
     for step in (0, 20):
@@ -224,7 +226,7 @@ async def test_the_cores_of_a_failed_worker_are_marked_by_a_sign_and_a_colour(op
         assert cores.row_cells(16)[0].tone == "bad"
 
 
-async def test_a_dead_worker_of_a_live_run_counts_no_more_and_l_leads_to_its_log(operator: StageOperator) -> None:
+async def test_a_failed_worker_of_a_live_run_is_not_counted_and_l_leads_to_its_log(operator: StageOperator) -> None:
     directory = running(operator)
     fail(directory, over=False)
     async with opened_run(operator, directory) as (app, pilot):
@@ -235,7 +237,7 @@ async def test_a_dead_worker_of_a_live_run_counts_no_more_and_l_leads_to_its_log
         await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
 
 
-async def test_trouble_takes_the_keys_and_the_mouse(operator: StageOperator) -> None:
+async def test_the_problem_panel_reacts_to_keys_and_the_mouse(operator: StageOperator) -> None:
     directory = running(operator)
     fail(directory)
     app = ConsoleApp(operator, open_run=directory)
@@ -265,7 +267,7 @@ async def test_a_silent_worker_and_the_remedy_for_a_lost_slice_are_shown(operato
         assert "silent" not in trouble(app)
 
 
-async def test_trouble_that_is_over_keeps_its_line(operator: StageOperator) -> None:
+async def test_a_resolved_problem_keeps_its_line(operator: StageOperator) -> None:
     directory = running(operator, trained=range(0, 20, 5))
     directory.append_event("link", worker=1, status="lost", detail="")
     app = ConsoleApp(operator, open_run=directory)
@@ -301,7 +303,7 @@ def fail_prepare(directory: RunDirectory, worker: int, detail: str, remedy: str)
     directory.append_event("phase", worker=worker, phase="prepare", status="failed", detail=detail, remedy=remedy)
 
 
-async def test_equal_launch_failures_are_shown_once_and_no_log_is_promised(
+async def test_equal_launch_failures_are_shown_once_and_no_log_is_offered(
     operator: StageOperator,
 ) -> None:
     directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
@@ -320,7 +322,7 @@ async def test_equal_launch_failures_are_shown_once_and_no_log_is_promised(
 
 
 @pytest.mark.parametrize("size", [(100, 40), SMALL, (160, 24)], ids=["100x40", "80x24", "160x24"])
-async def test_logs_stand_beneath_the_tabs_where_the_table_leaves_them_room(
+async def test_logs_are_shown_below_the_tabs_when_the_table_leaves_room(
     operator: StageOperator, size: tuple[int, int]
 ) -> None:
     directory = running(operator, cores_per_worker=1)
@@ -357,7 +359,7 @@ async def test_few_cores_leave_the_room_to_the_logs(operator: StageOperator) -> 
 
 
 def _long_run(operator: StageOperator) -> RunDirectory:
-    """A run whose logs take many goes to read: the first half of each is chatter."""
+    """Make a run whose logs take many steps to read: the first half of each holds no training lines."""
     directory = running(operator, trained=range(0, 20, 5))
     for worker in range(4):
         write(directory, worker, b"chatter about nothing in particular\n" * 250_000)
@@ -365,7 +367,7 @@ def _long_run(operator: StageOperator) -> RunDirectory:
     return directory
 
 
-def test_figures_count_as_current_once_they_are_those_of_the_logs_ends(operator: StageOperator) -> None:
+def test_figures_are_current_once_the_logs_are_read_to_their_ends(operator: StageOperator) -> None:
     feed = RunFeed(_long_run(operator))
     feed.poll()
     while feed.is_behind:
@@ -378,7 +380,9 @@ def test_figures_count_as_current_once_they_are_those_of_the_logs_ends(operator:
     feed.close()
 
 
-async def test_while_logs_are_read_the_headline_says_so_and_shows_no_old_figures(operator: StageOperator) -> None:
+async def test_while_logs_are_read_the_headline_shows_the_progress_and_no_old_figures(
+    operator: StageOperator,
+) -> None:
     directory = _long_run(operator)
     directory.append_event("stop_requested", by="user")
     directory.append_event("state", state="stopped")
@@ -394,16 +398,16 @@ async def test_while_logs_are_read_the_headline_says_so_and_shows_no_old_figures
         await until(pilot, lambda: "reading" not in headline(app))
         await until(pilot, lambda: "reading" not in str(app.screen.query_one("#pane-loss").border_title))
         assert "behind c13" in headline(app)
-    half_read = [(head, said, note) for head, said, note in seen[:-1] if "reading" in head]
+    half_read = [(head, problem, note) for head, problem, note in seen[:-1] if "reading" in head]
     assert half_read
-    for head, said, _ in half_read:
+    for head, problem, _ in half_read:
         figures = head.splitlines()[1]
         assert re.match(r"reading \d+ %  newest: loss \S+ step 515 epoch 1$", figures), figures
-        assert said == ""
+        assert problem == ""
     assert any("· reading " in note for _, _, note in half_read)
 
 
-async def test_a_saved_log_that_is_still_read_shows_how_far_it_was(operator: StageOperator, tmp_path: Path) -> None:
+async def test_a_saved_log_shows_how_much_of_it_is_read(operator: StageOperator, tmp_path: Path) -> None:
     path = tmp_path / "out.log"
     chatter = b"chatter about nothing in particular\n" * 400_000
     path.write_bytes(training_line(0, 1, 5, 6.5, 100.0) + chatter + training_line(0, 1, 900, 0.5, 100.0))
@@ -421,7 +425,7 @@ async def test_a_saved_log_that_is_still_read_shows_how_far_it_was(operator: Sta
     assert not any("step 5" in head for head in seen if "reading" in head)
 
 
-async def test_what_was_found_stays_in_sight_when_the_run_is_over(operator: StageOperator) -> None:
+async def test_findings_stay_visible_when_the_run_is_over(operator: StageOperator) -> None:
     directory = running(operator, trained=range(0, 100, 5))
     directory.append_event("note", worker=1, text="x", stall="behind", workers=[1], cores=[13])
     async with opened_run(operator, directory) as (app, pilot):

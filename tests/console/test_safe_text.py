@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from tui.console.render.safe_text import decode_line, decode_visible_line, escape_line, fit, fit_right, format_number
 
 
-def test_escape_sequences_become_visible_and_lose_their_effect() -> None:
+def test_escape_sequences_are_shown_as_text() -> None:
     assert decode_line(b"\x1b[31mred\x1b]0;title\x07\x9b1m") == "␛[31mred␛]0;title␇�1m"
 
 
@@ -42,20 +42,20 @@ def test_a_progress_bar_shows_its_newest_state_and_nothing_is_coloured(data: byt
         (float("nan"), "nan"),
     ],
 )
-def test_a_figure_has_the_digits_that_mean_something_and_is_never_cut(value: float | None, expected: str) -> None:
+def test_a_figure_has_its_significant_digits_and_is_never_cut(value: float | None, expected: str) -> None:
     assert format_number(value, 5 if value != 1234.5678 else 2, 9) == expected
 
 
-def test_bytes_that_are_no_text_show_as_replacements() -> None:
+def test_bytes_that_are_no_text_are_shown_as_replacement_characters() -> None:
     assert decode_line(b"a\xff\x00b") == "a�␀b"
 
 
-def test_markup_is_only_text() -> None:
+def test_markup_is_shown_as_text() -> None:
     assert escape_line("[/usr/lib] [bold]x[/]") == "[/usr/lib] [bold]x[/]"
 
 
 @given(st.binary(max_size=300))
-def test_nothing_that_acts_on_a_terminal_survives(data: bytes) -> None:
+def test_no_control_character_remains(data: bytes) -> None:
     shown = decode_line(data)
     assert not [
         char for char in shown if ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 or char in "\u2028\u202e\u200b"
@@ -68,7 +68,7 @@ def test_a_fitted_text_takes_exactly_its_width(text: str, width: int) -> None:
     assert cell_len(fit(escape_line(text), width)) == width
 
 
-def test_what_does_not_fit_ends_in_an_ellipsis() -> None:
+def test_text_that_does_not_fit_ends_in_an_ellipsis() -> None:
     assert fit("abcdef", 4) == "abc…"
     assert fit_right("42", 5) == "   42"
     assert fit_right("1234567", 5) == "1234…"

@@ -1,4 +1,4 @@
-"""Creating, starting, stopping and deleting slices from the console, on a Cloud TPU API service in this process."""
+"""Tests of creating, starting, stopping and deleting slices in the console, with a Cloud TPU API in this process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.timing
 
 
 class CountedSlices(Slices):
-    """Slices of a real service that count what is requested."""
+    """Slices of a real service that record the requests."""
 
     def __init__(self, operator: Operator) -> None:
         super().__init__(operator.connections)
@@ -142,7 +142,7 @@ async def test_a_slice_is_requested_once_however_often_the_key_is_pressed(own_ho
         assert stand.app.ongoing.creations == {}
 
 
-async def test_the_form_says_what_is_wrong_and_which_commands_do_the_same(own_home: Path, tmp_path: Path) -> None:
+async def test_the_form_shows_its_problems_and_the_equivalent_commands(own_home: Path, tmp_path: Path) -> None:
     async with console(own_home) as stand:
         await stand.create("old")
         dialog = await stand.open_form(name="", type="")
@@ -169,7 +169,7 @@ async def test_the_form_says_what_is_wrong_and_which_commands_do_the_same(own_ho
         assert stand.slices.requested == []
 
 
-async def test_a_problem_in_the_closed_part_of_the_form_opens_it(own_home: Path) -> None:
+async def test_a_problem_in_the_collapsed_part_of_the_form_expands_it(own_home: Path) -> None:
     async with console(own_home, SMALL) as stand:
         dialog = await stand.open_form(name="pod", type="v2-8", version="v", tags="Web")
         await stand.pilot.press("ctrl+s")
@@ -177,7 +177,7 @@ async def test_a_problem_in_the_closed_part_of_the_form_opens_it(own_home: Path)
         assert "cannot be a network tag" in str(dialog.query_one("#tags-note", Static).content)
 
 
-async def test_a_creation_that_fails_shows_the_next_step_and_can_be_read_again(own_home: Path) -> None:
+async def test_a_failed_creation_shows_the_next_step_and_can_be_opened_again(own_home: Path) -> None:
     async with console(own_home, SMALL) as stand:
         stand.service.faults.operation_failures["create"] = [rpc_errors.no_capacity("local-a")]
         await stand.open_form(name="pod", type="v2-8", version="tpu-ubuntu2204-base")
@@ -229,7 +229,7 @@ async def test_a_slice_of_many_workers_cannot_be_stopped_and_the_reason_is_given
         assert "tpu-tui slices delete pod --zone local-a, then tpu-tui slices create pod" in text
 
 
-async def test_a_slice_that_another_deletes_while_the_question_is_shown_is_gone(own_home: Path) -> None:
+async def test_a_slice_deleted_elsewhere_while_the_question_is_shown_is_reported_as_gone(own_home: Path) -> None:
     async with console(own_home, SMALL) as stand:
         await stand.create("pod")
         await stand.pilot.press("ctrl+d")
@@ -258,7 +258,7 @@ async def test_a_slice_that_is_gone_when_the_change_begins_is_reported(own_home:
 
 
 @pytest.mark.parametrize("key", ["N", "S", "X", "ctrl+d"])
-async def test_a_read_only_console_refuses_with_a_sentence(own_home: Path, key: str) -> None:
+async def test_a_read_only_console_refuses_changes_with_a_sentence(own_home: Path, key: str) -> None:
     async with console(own_home, SMALL, read_only=True) as stand:
         await stand.pilot.press(key)
         await stand.until(lambda: "This console is read-only." in stand.messages())
@@ -304,7 +304,7 @@ def script(worker: int, code: int | None = None, lines: tuple[str, ...] = (), de
 
 @dataclass
 class ScriptedSlices:
-    """Steps of a creation, given one after the other."""
+    """Slices whose steps of a creation the test gives one after the other."""
 
     steps: asyncio.Queue[CreationStep | CloudError | None] = field(default_factory=asyncio.Queue)
 
@@ -324,7 +324,7 @@ def creating(app: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> ScriptedSlices
     return given
 
 
-async def test_each_worker_has_its_startup_script_and_the_failed_one_is_shown_first(
+async def test_the_startup_script_of_each_worker_is_shown_and_a_failed_one_first(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = ConsoleApp(operator)
@@ -383,7 +383,7 @@ async def test_a_script_that_fails_on_one_worker_of_a_local_pod_is_read_in_the_c
             await until(pilot, lambda: ready in [(one.path, one.state) for one in app.store.get(SLICES).value or ()])
 
 
-async def test_hostile_lines_of_a_startup_script_are_shown_and_do_nothing(
+async def test_control_characters_in_lines_of_a_startup_script_are_shown_as_text(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = ConsoleApp(operator)
@@ -408,7 +408,7 @@ async def test_hostile_lines_of_a_startup_script_are_shown_and_do_nothing(
         assert log.summary.endswith("wrapped")
 
 
-async def test_quitting_says_that_startup_scripts_continue_unread(operator: StageOperator) -> None:
+async def test_quitting_shows_that_results_of_startup_scripts_will_not_be_read(operator: StageOperator) -> None:
     app = ConsoleApp(operator)
     async with app.run_test(size=SMALL) as pilot:
         progress = CreationProgress(SliceRequest("pod", "z", "v2-8", metadata={"startup-script": "x"}), 0.0)

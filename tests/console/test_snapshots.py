@@ -1,4 +1,4 @@
-"""What the screens look like, where data and time are fixed. `pytest --snapshot-update` after a wanted change."""
+"""Snapshots of the screens with fixed data and time. Run `pytest --snapshot-update` after an intended change."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SHEETS = [HOME / "app.tcss", *sorted(HOME.glob("screens/*.tcss"))]
 
 
 class Showing(App[None]):
-    """One widget, or one dialog, under the console's own style sheets."""
+    """An app with one widget or dialog and the console's style sheets."""
 
     CSS_PATH = SHEETS
 
@@ -76,8 +76,8 @@ class Showing(App[None]):
 
 
 @pytest.fixture(autouse=True)
-def cursor_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cursor that blinks is there or not, as it happens, when the picture is taken."""
+def steady_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop the cursor from blinking, so that it is in every picture."""
     monkeypatch.setattr(Input.cursor_blink, "_default", False)
 
 
@@ -117,7 +117,7 @@ def headline() -> Widget:
 
 
 class Quiet:
-    """A feed of which only the cores matter."""
+    """A feed without a status, for the figures of the cores alone."""
 
     status = None
 
@@ -229,7 +229,7 @@ MADE: dict[str, Callable[[], Widget]] = {
 def test_it_looks_as_it_did(snap_compare: Any, name: str, size: tuple[int, int]) -> None:
     app = Showing(MADE[name])
     assert snap_compare(app, terminal_size=size)
-    assert app.return_code == 0, "a crashed app has a picture, too"
+    assert app.return_code == 0, "a crashed app also has a picture"
 
 
 def test_a_hostile_log_looks_harmless(snap_compare: Any, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ print("back too", file=sys.stderr, flush=True)
 """
 
 
-def test_what_libraries_write_goes_to_the_log_and_the_screen_keeps_the_terminal(tmp_path: Path) -> None:
+def test_output_of_libraries_goes_to_the_log_and_the_screen_keeps_the_terminal(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "home")], capture_output=True, text=True, check=True
     )

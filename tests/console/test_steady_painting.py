@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from tests.console.driving import FULL, SMALL, fail, headline, opened_pod, running, table, until
 from tests.console.stage import StageOperator, train
-from tests.console.test_log_pane import Holding, numbered, opened, shown
+from tests.console.test_log_pane import WidgetApp, append_numbered, open_pane, shown
 from tui.console.app import COVERED_SCREEN_TICKS, ConsoleApp
 from tui.console.intents import OpenRunRequested
 from tui.console.screens.run import RunScreen
@@ -26,15 +26,15 @@ from tui.console.widgets.tables.table_columns import Cell
 pytestmark = pytest.mark.timing
 
 
-async def test_a_log_that_grows_by_screenfuls_is_not_painted_at_every_one(
+async def test_a_log_that_grows_by_screenfuls_is_not_painted_for_each_screenful(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, pane = tmp_path / "log", LogPane()
-    numbered(path, 100)
-    async with Holding(pane).run_test(size=(40, 10)) as pilot:
-        await opened(pilot, pane, path)
+    append_numbered(path, 100)
+    async with WidgetApp(pane).run_test(size=(40, 10)) as pilot:
+        await open_pane(pilot, pane, path)
         monkeypatch.setattr("tui.console.widgets.log.log_pane.PAINT_INTERVAL_S", math.inf)
-        numbered(path, 100, 100)
+        append_numbered(path, 100, 100)
         pane.tick()
         assert shown(pane)[-1] == "line 000099"
         monkeypatch.setattr("tui.console.widgets.log.log_pane.PAINT_INTERVAL_S", 0.0)
@@ -42,13 +42,13 @@ async def test_a_log_that_grows_by_screenfuls_is_not_painted_at_every_one(
         assert shown(pane)[-1] == "line 000199"
 
 
-class Heading(App[None]):
+class HeadlineApp(App[None]):
     def compose(self) -> ComposeResult:
         yield Headline()
 
 
-async def test_a_headline_too_long_for_the_screen_leaves_out_what_matters_least() -> None:
-    app = Heading()
+async def test_a_headline_too_long_for_the_screen_leaves_out_the_least_important_cells() -> None:
+    app = HeadlineApp()
     async with app.run_test(size=(30, 5)):
         headline = app.query_one(Headline)
         headline.show([[Cell("loss 2.31292", "accent"), Cell("(2.31–2.32)", "dim"), Cell("8 of 128 cores", "warn")]])
@@ -59,26 +59,26 @@ async def test_a_subtitle_repaints_its_own_edge_only(tmp_path: Path) -> None:
     log = LogPane()
     pane = Pane("logs", log)
 
-    class Framing(App[None]):
+    class PaneApp(App[None]):
         def compose(self) -> ComposeResult:
             yield pane
 
-    async with Framing().run_test(size=(40, 10)) as pilot:
-        await opened(pilot, log, tmp_path / "log")
+    async with PaneApp().run_test(size=(40, 10)) as pilot:
+        await open_pane(pilot, log, tmp_path / "log")
         pane.set_subtitle("1,000 lines")
         assert [(region.y, region.height) for region in pane._exchange_repaint_regions()] == [(9, 1)]
 
 
-async def test_a_headline_keeps_how_the_run_stands_however_little_that_shines() -> None:
-    app = Heading()
+async def test_a_headline_keeps_the_state_of_the_run_even_if_it_is_dim() -> None:
+    app = HeadlineApp()
     async with app.run_test(size=(30, 5)):
         headline = app.query_one(Headline)
         headline.show([[Cell("stopped", "dim"), Cell("night-20261123"), Cell("on pod", "dim"), Cell("exit 143 143")]])
         assert headline.render_line(0).text.strip() == "stopped  night-20261123"
 
 
-async def test_a_figure_is_on_the_headline_whole_or_not_at_all() -> None:
-    app = Heading()
+async def test_a_figure_is_shown_whole_on_the_headline_or_not_at_all() -> None:
+    app = HeadlineApp()
     async with app.run_test(size=(30, 5)):
         headline = app.query_one(Headline)
         headline.show([[Cell("epoch 3"), Cell("loss 0.74"), Cell("best accuracy 52.76 %")]])
@@ -86,11 +86,15 @@ async def test_a_figure_is_on_the_headline_whole_or_not_at_all() -> None:
         for rate, spread in (("99.5 ex/s", "(0.7–0.8)"), ("1,001.7 ex/s", ""), ("99.4 ex/s", "")):
             headline.show([[Cell("loss 1"), Cell("(0.7–0.8)", "dim"), Cell(rate, "good")]])
             columns = headline.render_line(0).text.strip().split("  ")
-            assert columns[1:-1] == [spread] * bool(spread), "it does not come and go with another's width"
+            assert columns[1:-1] == [spread] * bool(spread), (
+                "a cell does not appear and disappear with another's width"
+            )
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 44)])
-async def test_a_run_screen_is_laid_out_right_from_the_first(operator: StageOperator, size: tuple[int, int]) -> None:
+async def test_a_run_screen_has_its_final_layout_from_the_start(
+    operator: StageOperator, size: tuple[int, int]
+) -> None:
     directory = running(operator, trained=range(0, 20, 5))
     app = ConsoleApp(operator)
     async with app.run_test(size=size) as pilot:
@@ -103,7 +107,7 @@ async def test_a_run_screen_is_laid_out_right_from_the_first(operator: StageOper
         assert directory.id in headline(app)
 
 
-async def test_a_key_right_after_the_one_that_changes_the_pane_acts_on_that_pane(operator: StageOperator) -> None:
+async def test_a_key_right_after_a_change_of_the_pane_acts_on_the_new_pane(operator: StageOperator) -> None:
     directory = running(operator)
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
@@ -117,7 +121,7 @@ async def test_a_key_right_after_the_one_that_changes_the_pane_acts_on_that_pane
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
-async def test_the_line_of_keys_holds_what_fits_and_cuts_none(operator: StageOperator, width: int) -> None:
+async def test_the_line_of_keys_shows_the_keys_that_fit_and_cuts_none(operator: StageOperator, width: int) -> None:
     async with opened_pod(operator, (140, 30)) as (app, pilot):
         await pilot.resize_terminal(width, 30)
         footer = app.screen.query_one(KeyFooter)
@@ -143,7 +147,7 @@ class Keyed(Static, can_focus=True):
     BINDINGS: ClassVar = [Binding("x", "ring", "Ring")]
 
 
-async def test_the_line_of_keys_is_painted_anew_only_for_other_keys_and_a_click_presses_one() -> None:
+async def test_the_line_of_keys_is_painted_again_only_for_other_keys_and_a_click_presses_one() -> None:
     pressed: list[str] = []
 
     class Keys(App[None]):
@@ -167,14 +171,14 @@ async def test_the_line_of_keys_is_painted_anew_only_for_other_keys_and_a_click_
 
         await until(pilot, lambda: names_of(footer) == ["a All"])
         at_first = await focus("first")
-        assert await focus("second") is at_first, "nothing was made anew"
+        assert await focus("second") is at_first, "the keys were made again"
         await focus("third")
         await until(pilot, lambda: names_of(footer) == ["x Ring", "a All"])
         await pilot.click(KeyFooter, offset=(8, 0))
         await until(pilot, lambda: pressed == ["a"])
 
 
-async def test_a_screen_beneath_a_dialog_is_painted_seldom(
+async def test_a_screen_below_a_dialog_is_painted_rarely(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     painted: list[int] = []
@@ -194,7 +198,7 @@ async def test_a_screen_beneath_a_dialog_is_painted_seldom(
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["running", "failed"])
-async def test_the_panes_of_a_run_stand_where_they_stay_from_the_first_paint_on(
+async def test_the_panes_of_a_run_have_their_final_places_from_the_first_paint_on(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     directory = running(operator, cores_per_worker=2)

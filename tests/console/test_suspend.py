@@ -1,4 +1,4 @@
-"""ctrl-z hands the terminal back; the console that comes back paints all of itself again."""
+"""Tests of ctrl-z: the terminal is given back, and the resumed console paints its whole screen again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timing
 
 DEADLINE = 60.0
 NEVER_CHANGES = b"vs median"
-"""A column's title, which no tick paints again."""
+"""The title of a column, which no tick repaints."""
 
 
 class _Terminal:
@@ -48,7 +48,7 @@ class _Terminal:
         os.write(self._screen, key)
 
     def until(self, what: Callable[[], bool]) -> None:
-        """Read what it writes until something holds."""
+        """Read the console's output until a condition holds."""
         end = time.monotonic() + DEADLINE
         while not what():
             assert time.monotonic() < end, self.written[-2000:]
@@ -56,7 +56,7 @@ class _Terminal:
                 self.written += os.read(self._screen, 65536)
 
     def settle(self) -> None:
-        """Read on until it has written nothing for a second."""
+        """Read the console's output until none has come for a second."""
         while select.select([self._screen], [], [], 1.0)[0]:
             self.written += os.read(self._screen, 65536)
 
@@ -75,7 +75,7 @@ def terminal(tmp_path: Path) -> Iterator[_Terminal]:
     made.close()
 
 
-def test_all_of_the_screen_is_painted_again(terminal: _Terminal) -> None:
+def test_a_resumed_console_paints_its_whole_screen_again(terminal: _Terminal) -> None:
     terminal.until(lambda: NEVER_CHANGES in terminal.written)
     terminal.settle()
     process = psutil.Process(terminal.process.pid)

@@ -24,7 +24,7 @@ COLUMNS = (
 )
 
 
-class Holding(App[None]):
+class WidgetApp(App[None]):
     def __init__(self, widget: Widget) -> None:
         super().__init__()
         self._widget = widget
@@ -56,7 +56,7 @@ WANTING = (
 )
 
 
-def test_a_column_takes_no_more_than_it_has_use_for() -> None:
+def test_a_column_is_no_wider_than_its_maximum() -> None:
     columns = (Column("name", "name", 8), Column("trend", "trend", 10, flexible=1, most=20))
     assert [[width for _, width in fit_columns(columns, room)] for room in (19, 24, 99)] == [
         [8, 10],
@@ -65,7 +65,7 @@ def test_a_column_takes_no_more_than_it_has_use_for() -> None:
     ]
 
 
-def test_a_column_comes_only_when_another_has_grown_as_far_as_it_does() -> None:
+def test_a_column_is_added_only_when_another_has_its_full_width() -> None:
     columns = (
         Column("name", "name", 8),
         Column("trend", "trend", 10, flexible=1, most=20),
@@ -78,7 +78,7 @@ def test_each_core_has_a_curve_of_its_rate_where_the_screen_is_very_wide() -> No
     rooms = (150, 235, 236, 298)
     shown = [{column.key: width for column, width in fit_columns(CORE_COLUMNS, room)} for room in rooms]
     assert ["rate_trend" in widths for widths in shown] == [False, False, True, True]
-    assert shown[1]["trend"] == shown[2]["trend"] == WIDEST_TREND, "what was there before is as wide as it was"
+    assert shown[1]["trend"] == shown[2]["trend"] == WIDEST_TREND, "the earlier columns keep their width"
 
 
 async def test_a_core_that_became_slow_shows_it_in_the_curve_of_its_rate() -> None:
@@ -87,7 +87,7 @@ async def test_a_core_that_became_slow_shows_it_in_the_curve_of_its_rate() -> No
         rate = 250.0 if step < 10 else 50.0
         demux.feed(0, training_line(0, 1, step, 5.0, rate), now=1_790_000_000.0 + step)
     table = CoreTableWidget()
-    async with Holding(table).run_test(size=(298, 8)):
+    async with WidgetApp(table).run_test(size=(298, 8)):
         table.show(demux.snapshot(now=1_790_000_020.0))
         assert "█" * 10 + "▂" * 10 in shown(table)[1]
 
@@ -102,7 +102,9 @@ async def test_a_core_that_became_slow_shows_it_in_the_curve_of_its_rate() -> No
         (36, {"name": 11, "news": 16, "note": 6}),
     ],
 )
-def test_a_column_comes_only_where_a_dearer_one_has_the_room_it_wants(room: int, widths: dict[str, int]) -> None:
+def test_a_column_is_added_only_when_a_more_important_one_has_the_width_it_wants(
+    room: int, widths: dict[str, int]
+) -> None:
     assert {column.key: width for column, width in fit_columns(WANTING, room)} == widths
 
 
@@ -115,16 +117,14 @@ def test_a_column_comes_only_where_a_dearer_one_has_the_room_it_wants(room: int,
     ],
     ids=["by rank", "before a cheaper one is shown", "no more than it needs"],
 )
-def test_what_is_to_spare_goes_to_cells_that_need_it(
-    room: int, needs: dict[str, int], widths: dict[str, int]
-) -> None:
+def test_spare_width_goes_to_cells_that_need_it(room: int, needs: dict[str, int], widths: dict[str, int]) -> None:
     assert {column.key: width for column, width in fit_columns(WANTING, room, needs)} == widths
 
 
-async def test_a_column_grows_with_what_stands_in_it_and_never_shrinks() -> None:
+async def test_a_column_grows_with_its_content_and_never_shrinks() -> None:
     table = RowTable((Column("name", "name", 4, flexible=1), Column("rest", "rest", 4, flexible=9)))
     row = lambda name: TableRow(1, (Cell(name), Cell("-")))  # noqa: E731
-    async with Holding(table).run_test(size=(40, 5)) as pilot:
+    async with WidgetApp(table).run_test(size=(40, 5)) as pilot:
         table.show([row("short")])
         await pilot.pause()
         table.show([row("a-name-of-some-length")])
@@ -140,7 +140,7 @@ async def test_the_cursor_stays_on_top_until_it_is_moved_and_comes_back_there_wi
     table = RowTable((Column("name", "name", 8),))
     table.stays_on_top = True
     row = lambda name: TableRow(name, (Cell(name),))  # noqa: E731
-    async with Holding(table).run_test(size=(40, 8)) as pilot:
+    async with WidgetApp(table).run_test(size=(40, 8)) as pilot:
         table.show([row("pass")])
         await pilot.pause()
         table.show([row("fail"), row("pass")])
@@ -156,7 +156,7 @@ async def test_the_cursor_stays_on_top_until_it_is_moved_and_comes_back_there_wi
 
 async def test_rows_sort_by_any_column_and_unknown_stays_last() -> None:
     table = RowTable(COLUMNS)
-    async with Holding(table).run_test(size=(40, 12)):
+    async with WidgetApp(table).run_test(size=(40, 12)):
         table.show([row("b", 2), row("a", None), row("c", 10)])
         table.sort_by("size")
         assert [table.row_key(n) for n in range(3)] == ["b", "c", "a"]
@@ -166,7 +166,7 @@ async def test_rows_sort_by_any_column_and_unknown_stays_last() -> None:
 
 async def test_the_cursor_stays_on_its_row_when_the_order_changes() -> None:
     table = RowTable(COLUMNS, sort="size")
-    async with Holding(table).run_test(size=(40, 12)) as pilot:
+    async with WidgetApp(table).run_test(size=(40, 12)) as pilot:
         table.show([row("a", 1), row("b", 2), row("c", 3)])
         table.focus()
         await pilot.press("down")
@@ -181,7 +181,7 @@ async def test_the_cursor_stays_on_its_row_when_the_order_changes() -> None:
 async def test_a_header_click_sorts_and_a_double_click_opens() -> None:
     opened: list[object] = []
 
-    class Listening(Holding):
+    class Listening(WidgetApp):
         def on_line_table_row_opened(self, event: LineTable.RowOpened) -> None:
             opened.append(event.key)
 
@@ -198,7 +198,7 @@ async def test_a_header_click_sorts_and_a_double_click_opens() -> None:
 
 async def test_a_filter_hides_what_does_not_match() -> None:
     table = RowTable(COLUMNS)
-    async with Holding(table).run_test(size=(40, 12)):
+    async with WidgetApp(table).run_test(size=(40, 12)):
         table.show([row("alpha", 1), row("beta", 2)])
         table.set_filter("BET")
         assert [table.row_key(n) for n in range(table.row_count())] == ["beta"]
@@ -206,12 +206,12 @@ async def test_a_filter_hides_what_does_not_match() -> None:
         assert table.row_count() == 2
 
 
-async def test_hostile_cells_never_reach_the_terminal_raw() -> None:
+async def test_control_characters_in_cells_never_reach_the_terminal() -> None:
     from tests.console.stage import a_slice
     from tui.console.render.tables import SLICE_COLUMNS, make_slice_row
 
     table = RowTable(SLICE_COLUMNS)
-    async with Holding(table).run_test(size=(100, 8)):
+    async with WidgetApp(table).run_test(size=(100, 8)):
         table.show([make_slice_row(a_slice("\x1b[2J[bold]evil[/]", state="REA\rDY"))])
         assert "\x1b" not in "".join(shown(table))
         assert "␛[2J[bold]" in shown(table)[1]
@@ -225,10 +225,10 @@ def test_a_narrow_table_leaves_out_the_least_important_columns() -> None:
 
 async def test_one_changed_core_repaints_one_row() -> None:
     table = CoreTableWidget()
-    async with Holding(table).run_test(size=(100, 30)) as pilot:
+    async with WidgetApp(table).run_test(size=(100, 30)) as pilot:
         demux = Demux()
         cores(16_384, demux=demux)
-        # The next sample makes the history's cells wider, which changes the medians, and with them every row.
+        # The next sample widens the cells of the history, which changes the medians and with them every row.
         table.show(cores(16_384, step=11, changed=16_000, demux=demux))
         await pilot.pause()
         before = table.rows_drawn
@@ -243,7 +243,7 @@ async def test_one_changed_core_repaints_one_row() -> None:
 
 async def test_only_visible_rows_are_ever_drawn() -> None:
     table = CoreTableWidget()
-    async with Holding(table).run_test(size=(100, 30)) as pilot:
+    async with WidgetApp(table).run_test(size=(100, 30)) as pilot:
         table.show(cores(16_384))
         await pilot.pause()
         assert table.row_count() == 16_384
@@ -256,7 +256,7 @@ async def test_only_visible_rows_are_ever_drawn() -> None:
 
 async def test_cores_sort_by_a_shifted_letter_and_the_selection_survives() -> None:
     table = CoreTableWidget()
-    async with Holding(table).run_test(size=(110, 30)) as pilot:
+    async with WidgetApp(table).run_test(size=(110, 30)) as pilot:
         table.show(cores(16))
         table.focus()
         await pilot.press("down", "down", "L")
@@ -270,26 +270,26 @@ async def test_cores_sort_by_a_shifted_letter_and_the_selection_survives() -> No
         assert shown(table)[1].split()[0] == "0"
 
 
-async def test_a_core_whose_loss_is_nan_is_named_so() -> None:
+async def test_a_core_whose_loss_is_nan_has_the_state_nan() -> None:
     demux = Demux()
     for core, loss in ((0, "1.00000"), (1, "nan")):
         line = f"| Training Device=xla:0/{core} Epoch=1 Step=5 Loss={loss} Rate=9.00 GlobalRate=9.00 Time=02:38:57\n"
         demux.feed(0, line.encode(), now=1_790_000_000.0)
     table = CoreTableWidget()
-    async with Holding(table).run_test(size=(110, 8)):
+    async with WidgetApp(table).run_test(size=(110, 8)):
         table.show(demux.snapshot(now=1_790_000_000.5))
         assert "nan" in shown(table)[2].split()[2:4]
         assert "training" in shown(table)[1]
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"), [("3", [3]), ("w1", [8, 9, 10, 11]), ("training", list(range(12))), ("zzz", [])]
+    ("text", "expected"), [("3", [3]), ("w1", [8, 9, 10, 11]), ("training", list(range(12))), ("zzz", [])]
 )
-def test_cores_are_filtered_by_number_worker_or_state(text: str, kept: list[int]) -> None:
+def test_cores_are_filtered_by_number_worker_or_state(text: str, expected: list[int]) -> None:
     snapshot = cores(12)
     wanted = filter_cores(snapshot, text)
     assert wanted is not None
-    assert snapshot.core[wanted].tolist() == kept
+    assert snapshot.core[wanted].tolist() == expected
 
 
 def test_every_column_of_the_core_table_can_be_sorted_by() -> None:
@@ -307,19 +307,19 @@ def test_a_flat_series_looks_flat_and_a_falling_one_falls() -> None:
     assert draw_sparkline([0, 50, 100, 200], 4, high=100.0) == "▁▅██"
 
 
-def test_deviations_share_a_scale_with_none_in_the_middle() -> None:
+def test_deviations_share_a_scale_with_zero_in_the_middle() -> None:
     assert draw_deviations([0.0, 0.01, -0.01], 3, 1.0) == "▄▄▄"
     assert draw_deviations([1.0, 9.0, -1.0, math.nan], 4, 1.0) == "██▁×"
 
 
-async def test_a_falling_loss_looks_flat_and_a_core_apart_from_the_others_does_not() -> None:
+async def test_a_common_falling_loss_looks_flat_and_a_core_that_deviates_does_not() -> None:
     demux = Demux()
     for step in range(20):
         for core in range(16):
             loss = 5.0 - step * 0.2 + (step * 0.05 if core == 9 else 0.0)
             demux.feed(core // 8, training_line(core, 1, step, loss, 100.0), now=1_790_000_000.0 + step)
     table = CoreTableWidget()
-    async with Holding(table).run_test(size=(110, 24)) as pilot:
+    async with WidgetApp(table).run_test(size=(110, 24)) as pilot:
         table.show(demux.snapshot(now=1_790_000_021.0))
         await pilot.pause()
         trends = [

@@ -1,4 +1,4 @@
-"""The console on a terminal of 40 columns and 10 lines: a phone's, or a corner of somebody's tmux."""
+"""Tests of the console on a terminal of 40 columns and 10 lines, as on a phone or in a small tmux pane."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_no_number_of_a_core_is_cut_off(operator: StageOperator) -> None:
         assert len(loss.partition(".")[2]) == 5
 
 
-async def test_a_corner_of_30_by_8_holds_rows_of_every_table(operator: StageOperator) -> None:
+async def test_a_terminal_of_30_by_8_shows_rows_of_every_table(operator: StageOperator) -> None:
     directory = running(operator, trained=range(0, 50, 10))
     async with opened_run(operator, directory, (30, 8)) as (app, pilot):
         await until(pilot, lambda: len(shown(table(app, "cores")).splitlines()) == 4)
@@ -46,7 +46,7 @@ async def test_a_corner_of_30_by_8_holds_rows_of_every_table(operator: StageOper
         await until(pilot, lambda: app.screen.query_one("#pane-runs").size.height == 7)
 
 
-async def test_a_question_keeps_its_answers_in_sight(operator: StageOperator) -> None:
+async def test_the_buttons_of_a_question_stay_visible(operator: StageOperator) -> None:
     directory = running(operator, trained=range(0, 50, 10))
     async with opened_run(operator, directory, TINY) as (app, pilot):
         await pilot.press("x")
@@ -68,7 +68,7 @@ async def test_charts_without_height_for_two_show_the_loss_alone(operator: Stage
 
 
 @pytest.mark.parametrize("size", [TINY, (80, 24), (200, 60)], ids=["40x10", "80x24", "200x60"])
-async def test_trouble_leaves_room_for_what_it_is_about(operator: StageOperator, size: tuple[int, int]) -> None:
+async def test_the_problem_panel_leaves_room_for_the_panes(operator: StageOperator, size: tuple[int, int]) -> None:
     directory = running(operator)
     fail(directory, cause="worker 2 exited with 1; its last lines: " + "x y " * 200)
     async with opened_run(operator, directory, size) as (app, pilot):
@@ -76,7 +76,7 @@ async def test_trouble_leaves_room_for_what_it_is_about(operator: StageOperator,
         drawn = lambda: [panel.render_line(y).text.strip() for y in range(panel.size.height)]  # noqa: E731
         await until(pilot, lambda: panel.size.height and "FileNotFoundError" in drawn()[-1])
         assert drawn()[0].startswith("✗ worker 2 exited with 1; press l")
-        assert "x y" not in " ".join(drawn()), "what is quoted beneath is not said twice"
+        assert "x y" not in " ".join(drawn()), "the quoted lines are not shown twice"
         assert panel.size.height <= max(3, size[1] // 3)
         await pilot.press("l")
         log = app.screen.query_one(LogPane)

@@ -1,4 +1,4 @@
-"""The three real clients of google-cloud-tpu behind one awaitable face."""
+"""The three real clients of google-cloud-tpu behind one awaitable interface."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def connect_until_closed(address: str, port: int) -> None:
 
 
 class Caller:
-    """Calls a client's methods by name: the asyncio one as it is, the sync ones on a thread."""
+    """A caller of a client's methods by name: the asyncio client's directly, the synchronous ones' on a thread."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -51,14 +51,14 @@ class Caller:
         return await asyncio.to_thread(function, request=fields)
 
     async def all(self, method: str, **fields: Any) -> list[Any]:
-        """Every item of a list, over all of its pages, by the client's own pager."""
+        """Return every item of a list, over all pages, with the client's own pager."""
         pager = await self(method, **fields)
         if hasattr(pager, "__aiter__"):
             return [item async for item in pager]
         return await asyncio.to_thread(list, pager)
 
     async def done(self, operation: Any) -> Any:
-        """The operation's message once it has ended, polled by the client's own operations method."""
+        """Wait until the operation has ended, polling with the client's own method, and return its message."""
         name = operation.operation.name
 
         async def ended() -> Any:
@@ -74,14 +74,14 @@ class Caller:
 
 
 def bearer(token: str) -> grpc.ChannelCredentials:
-    """Channel credentials of the pod's owner."""
+    """Return channel credentials of the pod's owner."""
     channel = grpc.local_channel_credentials(grpc.LocalConnectionType.LOCAL_TCP)
     return grpc.composite_channel_credentials(channel, grpc.access_token_call_credentials(token))
 
 
 @asynccontextmanager
 async def connected(service: TpuService, transport: str, token: str | None = None) -> AsyncIterator[Caller]:
-    """A client on that transport, with the service's token or another one, as an endpoint override makes it."""
+    """Connect a client over that transport, with the service's token or another one, as an endpoint override does."""
     token, place = token or service.token, f"127.0.0.1:{service.grpc_port}"
     if transport == "grpc_asyncio":
         aio = grpc.aio.secure_channel(place, bearer(token))
@@ -114,14 +114,14 @@ class Pod:
 
 @asynccontextmanager
 async def pod(transport: str, **options: Any) -> AsyncIterator[Pod]:
-    """A service of its own with one client on it."""
+    """Run a service with one client connected to it."""
     async with serving(**options) as (service, hosts), connected(service, transport) as call:
         yield Pod(service, hosts, call)
 
 
 @asynccontextmanager
 async def serving(**options: Any) -> AsyncIterator[tuple[TpuService, SocketHosts]]:
-    """A service of its own over socket hosts, with quick operations."""
+    """Run a service over socket hosts, with short operations."""
     hosts = SocketHosts()
     options.setdefault("faults", ServiceFaults(operation_seconds=0.02))
     service = TpuService(hosts, **options)
@@ -134,14 +134,14 @@ async def serving(**options: Any) -> AsyncIterator[tuple[TpuService, SocketHosts
 
 
 async def until(condition: Callable[[], Awaitable[T | None]]) -> T:
-    """The condition's first true answer; fails after a deadline."""
+    """Return the condition's first true answer; fail after a deadline."""
     end = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < end:
         answer = await condition()
         if answer:
             return answer
         await asyncio.sleep(POLL_SECONDS)
-    raise AssertionError(f"nothing true came within {DEADLINE_SECONDS} s")
+    raise AssertionError(f"no condition held within {DEADLINE_SECONDS} s")
 
 
 def named(node_id: str) -> str:

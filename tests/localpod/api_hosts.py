@@ -1,4 +1,4 @@
-"""Worker machines for the API's tests: a real listening socket each, and a real host key."""
+"""Worker machines for the API's tests: each has a real listening socket and a real host key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tui.localpod.api.host_protocol import HostedWorker
 
 
 class SocketHosts:
-    """Implements WorkerHosts: a worker is a server on a loopback port, alive as long as it listens."""
+    """An implementation of WorkerHosts: a worker is a server on a loopback port, alive as long as it listens."""
 
     def __init__(self) -> None:
         self._servers: dict[str, list[asyncio.Server]] = {}
@@ -22,9 +22,9 @@ class SocketHosts:
         self.cores: dict[str, int] = {}
         self.ssh_keys: dict[str, str] = {}
         self.broken: str | None = None
-        """Set to a text, `start` fails with it."""
+        """If set, `start` fails with this text."""
         self.second: str | None = None
-        """A slice that fails to start as soon as another one runs."""
+        """The name of a slice that fails to start as soon as another one runs."""
 
     async def start(
         self, slice_name: str, workers: int, cores: int, chips: int | None = None, startup_script: str = ""
@@ -73,11 +73,11 @@ class SocketHosts:
         self.ssh_keys[slice_name] = ssh_keys if os_login is None else ""
 
     def kill(self, slice_name: str, worker: int) -> None:
-        """What a preemption does to one machine."""
+        """Stop one machine, as a preemption does."""
         self._servers[slice_name][worker].close()
 
     def running(self) -> list[str]:
-        """The slices that have machines."""
+        """Return the slices that have machines."""
         return sorted(self._servers)
 
     async def close(self) -> None:

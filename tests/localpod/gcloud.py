@@ -1,4 +1,4 @@
-"""The real gcloud with a configuration of its own, which reaches a pod's APIs."""
+"""The real gcloud with its own configuration, which reaches a pod's APIs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 GCLOUD = shutil.which("gcloud")
 GCLOUD_TIMEOUT = 300
-"""Seconds a test may take: each of its commands is a program of its own that needs seconds on a busy machine."""
+"""Seconds a test may take: each of its commands is a program that needs seconds on a busy machine."""
 with_gcloud = [
     pytest.mark.skipif(GCLOUD is None, reason="gcloud is not installed"),
     pytest.mark.timeout(GCLOUD_TIMEOUT),
@@ -25,7 +25,7 @@ TRACKS = [pytest.param((), id="ga"), pytest.param(("alpha",), id="alpha")]
 
 
 class Gcloud:
-    """Runs gcloud with its configuration in a directory of its own, the pod's token, and the pod's addresses."""
+    """A runner of gcloud with its own configuration directory, the pod's token and the pod's addresses."""
 
     def __init__(self, config: Path, rest_port: int, token: str) -> None:
         rest = f"http://127.0.0.1:{rest_port}/"
@@ -46,7 +46,7 @@ class Gcloud:
         }
 
     async def __call__(self, *words: str) -> tuple[int, str, str]:
-        """Run a command; its exit code, output and errors."""
+        """Run a command; return its exit code, output and errors."""
         assert GCLOUD is not None
         pipe = asyncio.subprocess.PIPE
         streams = {"stdin": asyncio.subprocess.DEVNULL, "stdout": pipe, "stderr": pipe}
@@ -55,7 +55,7 @@ class Gcloud:
         return process.returncode or 0, out.decode(), err.decode()
 
     async def json(self, *words: str) -> Any:
-        """The document with which a command answers."""
+        """Run a command and return the document that it prints."""
         code, out, err = await self(*words, "--format=json")
         assert code == 0, err
         return json.loads(out or "null")

@@ -1,4 +1,4 @@
-"""Another user of this machine, and what listens of a pod: for tests that show what such a user cannot do."""
+"""Commands run as another user of this machine, and the ports of a pod, for tests of what such a user cannot do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LISTEN = "0A"
 
 
 def as_nobody(*command: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command as another user than the tests'."""
+    """Run a command as the user `nobody`."""
     words = [*AS_NOBODY, *command]
     return subprocess.run(words, input=text, capture_output=True, text=True, timeout=60, check=False, cwd="/")
 
@@ -33,7 +33,7 @@ def _interpreter() -> str | None:
 
 
 def missing() -> str | None:
-    """Say why there is no other user to be here; None where there is one."""
+    """Return why no command can run as another user here; None if it can."""
     if os.geteuid() != 0:
         return "only root can become another user"
     if shutil.which("setpriv") is None:
@@ -47,7 +47,7 @@ NOBODYS_PYTHON = _interpreter() if WHY_NOT is None else None
 
 
 def python_as_nobody(script: str, *arguments: str) -> str:
-    """Run a script that needs the standard library only; returns what it printed."""
+    """Run a script that needs the standard library only as the user `nobody`; return its output."""
     assert NOBODYS_PYTHON is not None
     done = as_nobody(NOBODYS_PYTHON, "-I", "-", *arguments, text=script)
     assert done.returncode == 0, done.stderr
@@ -64,14 +64,14 @@ class Listening:
 
 
 def listening(pids: set[int]) -> list[Listening]:
-    """Every TCP port in this network namespace that one of the processes listens on."""
+    """Return every TCP port in this network namespace that one of the processes listens on."""
     rows = dict(_rows())
     found = {Listening(pid, *rows[link]) for pid in pids for link in _sockets(pid) if link in rows}
     return sorted(found, key=lambda one: (one.address, one.port, one.pid))
 
 
 def named_sockets(pids: set[int]) -> list[str]:
-    """The names, abstract ones too, of the Unix sockets that the processes hold: others could connect to them."""
+    """Return the names, also abstract ones, of the Unix sockets that the processes hold."""
     rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
     names = {f"socket:[{row[6]}]": row[7] for row in rows if len(row) > 7}
     return sorted({names[link] for pid in pids for link in _sockets(pid) if link in names})
@@ -96,5 +96,5 @@ def _dotted(word: str) -> str:
 
 
 def processes_of(pod: str, parent: int) -> set[int]:
-    """Every process of a pod, its parent included."""
+    """Return every process of a pod, its parent included."""
     return {parent, *members([Mark(pod)])}

@@ -1,4 +1,4 @@
-"""Refusals, as the real API words them, through each transport."""
+"""Tests of errors in the real API's words, over each transport."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tui.localpod.api.faults import ServiceFaults
 over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 
 BadRequest = (exceptions.InvalidArgument, exceptions.BadRequest)
-"""The REST transport knows the HTTP status only, which INVALID_ARGUMENT shares with others."""
+"""The REST transport knows the HTTP status only, which INVALID_ARGUMENT shares with other codes."""
 
 
 def detail(error: Any, field: str) -> Any:
-    """A field of the first detail, a message over gRPC and a JSON object over REST."""
+    """Return a field of the first detail, which is a message over gRPC and a JSON object over REST."""
     first = error.details[0]
     camel = "".join(part.title() if i else part for i, part in enumerate(field.split("_")))
     return first[camel] if isinstance(first, dict) else getattr(first, field)
@@ -26,7 +26,7 @@ def detail(error: Any, field: str) -> Any:
 
 @over_each_transport
 @pytest.mark.parametrize("method", ["get_node", "delete_node", "start_node", "stop_node", "get_guest_attributes"])
-async def test_a_node_that_is_not_there_is_not_found_by_its_full_name(transport: str, method: str) -> None:
+async def test_a_missing_node_is_named_in_full_in_the_error(transport: str, method: str) -> None:
     async with pod(transport) as one:
         with pytest.raises(exceptions.NotFound) as caught:
             await one.call(method, name=named("ghost"))
@@ -35,7 +35,7 @@ async def test_a_node_that_is_not_there_is_not_found_by_its_full_name(transport:
 
 
 @over_each_transport
-async def test_a_second_node_of_the_same_name_exists_already(transport: str) -> None:
+async def test_a_second_node_of_the_same_name_is_refused(transport: str) -> None:
     async with pod(transport) as one:
         await one.create("twin", node())
         with pytest.raises((exceptions.AlreadyExists, exceptions.Conflict)) as caught:
@@ -66,9 +66,7 @@ async def test_a_second_node_of_the_same_name_exists_already(transport: str) -> 
         ),
     ],
 )
-async def test_a_node_that_makes_no_sense_is_refused(
-    transport: str, node_id: str, wanted: tpu.Node, message: str
-) -> None:
+async def test_an_invalid_node_is_refused(transport: str, node_id: str, wanted: tpu.Node, message: str) -> None:
     async with pod(transport) as one:
         with pytest.raises(BadRequest) as caught:
             await one.call("create_node", parent=PLACE, node_id=node_id, node=wanted)
@@ -99,7 +97,7 @@ async def test_a_zone_without_capacity_fails_the_operation_and_leaves_no_node(tr
         assert await one.call.all("list_nodes", parent=PLACE) == []
 
 
-async def test_a_stopped_node_leaves_its_room_to_another_and_cannot_start_without_it() -> None:
+async def test_a_stopped_node_frees_its_capacity_and_cannot_start_without_it() -> None:
     async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_capacity=1)) as one:
         await one.create("first", node("v2-8"))
         await one.call.succeeded(await one.call("stop_node", name=named("first")))
@@ -135,7 +133,7 @@ async def test_a_second_operation_on_a_node_is_refused_while_one_runs(transport:
 
 
 @over_each_transport
-async def test_another_project_is_forbidden_with_the_permission_that_lacks(transport: str) -> None:
+async def test_another_project_is_forbidden_with_the_missing_permission(transport: str) -> None:
     async with pod(transport) as one:
         elsewhere = "projects/elsewhere/locations/local-a"
         with pytest.raises((exceptions.PermissionDenied, exceptions.Forbidden)) as caught:
@@ -146,7 +144,7 @@ async def test_another_project_is_forbidden_with_the_permission_that_lacks(trans
 
 
 @over_each_transport
-async def test_a_zone_that_does_not_exist_is_told_by_name(transport: str) -> None:
+async def test_a_zone_that_does_not_exist_is_named(transport: str) -> None:
     async with pod(transport) as one:
         with pytest.raises((exceptions.PermissionDenied, exceptions.Forbidden)) as caught:
             await one.call.all("list_nodes", parent="projects/local/locations/moon-a")
@@ -155,7 +153,7 @@ async def test_a_zone_that_does_not_exist_is_told_by_name(transport: str) -> Non
 
 @over_each_transport
 @pytest.mark.parametrize("paths", [["state"], ["labels", "accelerator_type"], []])
-async def test_an_update_of_what_cannot_be_updated_is_refused(transport: str, paths: list[str]) -> None:
+async def test_an_update_of_a_fixed_field_is_refused(transport: str, paths: list[str]) -> None:
     async with pod(transport) as one:
         await one.create("fixed", node(labels={"a": "1"}))
         with pytest.raises(BadRequest):
@@ -164,7 +162,7 @@ async def test_an_update_of_what_cannot_be_updated_is_refused(transport: str, pa
 
 
 @pytest.mark.parametrize("name", ["local", "projects/local", f"{PLACE}/queuedResources/x", f"{PLACE}/nodes/x/y"])
-async def test_a_name_of_the_wrong_form_is_malformed(name: str) -> None:
+async def test_a_malformed_name_is_refused(name: str) -> None:
     async with pod("grpc_asyncio") as one:
         with pytest.raises(exceptions.InvalidArgument, match="is malformed"):
             await one.call("get_node", name=name)

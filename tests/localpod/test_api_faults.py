@@ -1,4 +1,4 @@
-"""Faults that a test can ask for: latency, a zone that is away, an expired token."""
+"""Tests of faults that a test can request: latency, an unavailable zone, an expired token."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.timing
 
 over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 over_grpc = pytest.mark.parametrize("transport", ["grpc", "grpc_asyncio"])
-"""A REST session answers 401 by refreshing its token, which anonymous credentials cannot."""
+"""A REST session answers 401 by refreshing its token, which anonymous credentials cannot do."""
 
 
 @over_each_transport
-async def test_a_zone_is_unavailable_as_often_as_was_asked(transport: str) -> None:
+async def test_a_zone_is_unavailable_as_often_as_requested(transport: str) -> None:
     async with pod(transport) as one:
         one.service.faults.unavailable["local-a"] = 2
         for _ in range(2):
@@ -32,7 +32,7 @@ async def test_a_zone_is_unavailable_as_often_as_was_asked(transport: str) -> No
         assert list((await one.call("list_nodes", parent=PLACE)).nodes) == []
 
 
-async def test_a_zone_can_be_away_until_it_is_told_to_come_back() -> None:
+async def test_a_zone_can_be_unavailable_until_the_fault_is_removed() -> None:
     async with pod("grpc_asyncio") as one:
         one.service.faults.unavailable["local-a"] = FOREVER
         for _ in range(3):
@@ -43,7 +43,7 @@ async def test_a_zone_can_be_away_until_it_is_told_to_come_back() -> None:
 
 
 @over_grpc
-async def test_an_expired_token_is_told_as_such(transport: str) -> None:
+async def test_an_expired_token_is_reported_as_expired(transport: str) -> None:
     async with pod(transport, faults=ServiceFaults(expired_token=1)) as one:
         with pytest.raises(exceptions.Unauthenticated) as caught:
             await one.call("list_nodes", parent=PLACE)
@@ -52,7 +52,7 @@ async def test_an_expired_token_is_told_as_such(transport: str) -> None:
         assert list((await one.call("list_nodes", parent=PLACE)).nodes) == []
 
 
-async def test_an_expired_token_over_http_is_a_401_that_asks_for_a_bearer() -> None:
+async def test_an_expired_token_over_http_is_a_401_that_asks_for_a_bearer_token() -> None:
     async with pod("rest", faults=ServiceFaults(expired_token=FOREVER)) as one, aiohttp.ClientSession() as session:
         url = f"http://127.0.0.1:{one.service.rest_port}/v2/{PLACE}/nodes"
         for _ in range(2):
@@ -64,7 +64,7 @@ async def test_an_expired_token_over_http_is_a_401_that_asks_for_a_bearer() -> N
         assert error["details"][0]["reason"] == "ACCESS_TOKEN_EXPIRED"
 
 
-async def test_latency_holds_every_answer_back_until_a_client_gives_up() -> None:
+async def test_latency_delays_every_answer_until_a_client_gives_up() -> None:
     async with pod("grpc_asyncio") as one:
         one.service.faults.latency_seconds = 60.0
         request = tpu.ListNodesRequest(parent=PLACE)
@@ -72,7 +72,7 @@ async def test_latency_holds_every_answer_back_until_a_client_gives_up() -> None
             await one.call.client.list_nodes(request=request, timeout=0.1)
 
 
-async def test_a_slow_answer_does_not_hold_up_the_machines_or_other_calls() -> None:
+async def test_a_slow_answer_does_not_delay_the_machines_or_other_calls() -> None:
     async with pod("grpc_asyncio") as one:
         one.service.faults.latency_seconds = 60.0
         slow = asyncio.ensure_future(one.call("list_nodes", parent=PLACE))
@@ -103,7 +103,7 @@ async def test_over_http_the_time_to_wait_is_a_header(faults: dict[str, Any], st
 
 
 @over_each_transport
-async def test_a_lost_answer_is_an_outage_after_the_work_was_begun(transport: str) -> None:
+async def test_a_lost_answer_is_an_outage_after_the_operation_has_begun(transport: str) -> None:
     async with pod(transport) as one:
         one.service.faults.lost_answers["CreateNode"] = 1
         with pytest.raises(exceptions.ServiceUnavailable):
@@ -112,7 +112,7 @@ async def test_a_lost_answer_is_an_outage_after_the_work_was_begun(transport: st
 
 
 @over_each_transport
-async def test_a_refusal_is_given_once_and_before_anything_is_done(transport: str) -> None:
+async def test_a_refusal_is_returned_once_and_before_the_request_has_an_effect(transport: str) -> None:
     async with pod(transport) as one:
         one.service.faults.refusals["CreateNode"] = [rpc_errors.service_disabled("local")]
         with pytest.raises((exceptions.PermissionDenied, exceptions.Forbidden), match="it is disabled"):
@@ -141,7 +141,7 @@ async def test_a_zone_lists_and_creates_only_the_types_that_it_offers(transport:
 
 
 @over_each_transport
-async def test_a_repeated_request_id_begins_nothing_anew(transport: str) -> None:
+async def test_a_repeated_request_id_begins_no_second_operation(transport: str) -> None:
     spec = tpu.QueuedResource.Tpu.NodeSpec(parent=PLACE, node_id="granted", node=node())
     wish = tpu.QueuedResource(tpu=tpu.QueuedResource.Tpu(node_spec=[spec]))
     create = {

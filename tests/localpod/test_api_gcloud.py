@@ -1,4 +1,4 @@
-"""The real gcloud against the service, where the machine has it: 16 calls; the whole matrix is `make gcloud`."""
+"""Tests of the real gcloud against the service, if installed: 16 calls; `make gcloud` runs the whole matrix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = with_gcloud
 
 @dataclass
 class Run:
-    """gcloud on a service of its own."""
+    """A service of its own, and gcloud to reach it."""
 
     service: TpuService
     hosts: SocketHosts
@@ -74,7 +74,7 @@ async def test_gcloud_reads_the_host_keys_of_every_worker(tmp_path: Path) -> Non
         assert [(row["worker_id"], row["key"]) for row in rows] == [(0, "ssh-ed25519"), (1, "ssh-ed25519")]
 
 
-async def test_gcloud_queues_and_forces_away_several_slices(tmp_path: Path) -> None:
+async def test_gcloud_queues_several_slices_and_deletes_them_by_force(tmp_path: Path) -> None:
     async with gcloud(tmp_path) as run:
         wanted = ("--node-count=2", "--accelerator-type=v2-8", "--runtime-version=tpu-ubuntu2204-base")
         await run.json(*QUEUED, "create", "pair", *wanted)
@@ -84,7 +84,7 @@ async def test_gcloud_queues_and_forces_away_several_slices(tmp_path: Path) -> N
         assert run.hosts.running() == []
 
 
-async def test_gcloud_tells_a_wrong_zone_and_knows_the_right_ones(tmp_path: Path) -> None:
+async def test_gcloud_reports_an_unknown_zone_and_lists_the_known_ones(tmp_path: Path) -> None:
     async with gcloud(tmp_path) as run:
         code, _, errors = await run(*VM, "list", "--zone=moon-a")
         assert code == 1
@@ -92,8 +92,8 @@ async def test_gcloud_tells_a_wrong_zone_and_knows_the_right_ones(tmp_path: Path
         assert [row["locationId"] for row in await run.json("compute", "tpus", "locations", "list")] == ["local-a"]
 
 
-def same_fields(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Two nodes are equal in all that a request decides; gcloud also sends empty messages."""
+def assert_same_fields(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Assert that two nodes are equal in all fields that a request decides; gcloud also sends empty messages."""
     by_service = ("name", "createTime", "id", "networkEndpoints", "queuedResource")
     first, second = (
         {key: value for key, value in row.items() if value and key not in by_service} for row in (one, other)
@@ -132,20 +132,20 @@ async def test_the_gcloud_command_of_a_request_makes_the_same_slice(
         settings = Settings(home=tmp_path, project="local", endpoints=endpoints, token=run.service.token)
         api = TpuApi(settings)
         _ = [step async for step in api.create(request)]
-        ours = await api.describe(await api.get("pod", "local-a"))
+        own_node = await api.describe(await api.get("pod", "local-a"))
         removal = api.delete("local-a", "pod") if queue is None else api.delete_queued("local-a", "pod", force=True)
         _ = [line async for line in removal]
         await run.json(*shlex.split(create_command_of_gcloud(request, "local"))[1:])
 
-        async def theirs() -> dict[str, Any] | None:
+        async def ready_node() -> dict[str, Any] | None:
             slices = (await api.slices()).slices
             return await api.describe(slices[0]) if [one.state for one in slices] == ["READY"] else None
 
-        same_fields(ours, await until(theirs))
+        assert_same_fields(own_node, await until(ready_node))
         await api.close()
 
 
-async def test_gcloud_makes_and_deletes_what_tpu_tui_lists_as_costing_money(tmp_path: Path) -> None:
+async def test_gcloud_and_tpu_tui_agree_on_disks_and_images_that_cost_money(tmp_path: Path) -> None:
     compute = ComputeService(list, zone="local-a")
     compute.faults.operation_seconds = 0.02
     source = "projects/local/zones/local-a/disks/data"
@@ -153,14 +153,14 @@ async def test_gcloud_makes_and_deletes_what_tpu_tui_lists_as_costing_money(tmp_
         run = Gcloud(tmp_path, service.rest_port, service.token)
         endpoints = {"compute": f"http://127.0.0.1:{service.rest_port}", "tpu": f"127.0.0.1:{service.grpc_port}"}
         settings = Settings(home=tmp_path, project="local", endpoints=endpoints, token=service.token)
-        ours = DisksAndImages(settings)
+        disk_api = DisksAndImages(settings)
 
         await run.json("compute", "disks", "create", "data", "--size=20GB", "--labels=created-by=tpu-tui")
         image = ("compute", "images", "create", "base", "--source-disk=data", "--source-disk-zone=local-a")
         (made,) = await run.json(*image)
-        (disk,), _ = await ours.disks()
+        (disk,), _ = await disk_api.disks()
         assert (disk.name, disk.size_gb, disk.made_by_us, disk.used_by) == ("data", 20.0, True, ())
-        assert [one.name for one in await ours.images()] == [made["name"]] == ["base"]
+        assert [one.name for one in await disk_api.images()] == [made["name"]] == ["base"]
 
         api = TpuApi(settings)
         request = SliceRequest(
@@ -179,7 +179,7 @@ async def test_gcloud_makes_and_deletes_what_tpu_tui_lists_as_costing_money(tmp_
             _ = [step async for step in api.create(missing)]
         await api.close()
 
-        _ = [line for one in (disk, *await ours.images()) async for line in ours.delete(one)]
+        _ = [line for one in (disk, *await disk_api.images()) async for line in disk_api.delete(one)]
         assert await run.json("compute", "disks", "list") == []
         assert await run.json("compute", "images", "list", "--no-standard-images") == []
     await compute.close()

@@ -1,4 +1,4 @@
-"""Lists: pages, zones that do not answer, and what there is to choose from."""
+"""Tests of lists: their pages, zones that do not answer, and the types, versions and zones to choose from."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ async def test_a_node_deleted_between_two_pages_hides_no_other() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"page_size": -1}, {"page_token": "nonsense"}, {"page_token": "bm9wZTo="}])
-async def test_a_page_that_no_list_ever_gave_is_refused(fields: dict) -> None:
+async def test_an_invalid_page_is_refused(fields: dict) -> None:
     async with pod("grpc_asyncio") as one:
         with pytest.raises(exceptions.InvalidArgument):
             await one.call("list_nodes", parent=PLACE, **fields)
 
 
 @over_each_transport
-async def test_every_zone_is_listed_at_once_and_nodes_of_one_name_stay_apart(transport: str) -> None:
+async def test_every_zone_can_be_listed_at_once_and_nodes_of_one_name_are_distinguished(transport: str) -> None:
     async with pod(transport, more_zones=("local-b",)) as one:
         await create(one.call, PLACE, "same")
         await create(one.call, PLACE_B, "same")
@@ -79,7 +79,7 @@ async def test_a_zone_that_does_not_answer_is_unreachable_and_the_others_are_lis
 
 
 @over_each_transport
-async def test_accelerator_types_tell_their_topology_and_can_be_looked_up(transport: str) -> None:
+async def test_accelerator_types_have_their_topology_and_can_be_looked_up(transport: str) -> None:
     async with pod(transport) as one:
         types = {
             item.type_: item for item in await one.call.all("list_accelerator_types", parent=PLACE, page_size=50)

@@ -1,4 +1,4 @@
-"""The life of a node, seen through each of the real client's transports."""
+"""Tests of the life of a node over each of the real client's transports."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_a_ready_node_has_the_fields_of_the_real_api(transport: str) -> No
 
 
 @over_each_transport
-async def test_endpoints_are_the_workers_in_order_and_answer_on_their_ports(transport: str) -> None:
+async def test_endpoints_are_the_workers_in_order_and_accept_connections(transport: str) -> None:
     async with pod(transport) as one:
         made = await one.create("pair", node("v4-16", network_config=tpu.NetworkConfig(enable_external_ips=True)))
         assert len(made.network_endpoints) == 2
@@ -95,7 +95,7 @@ async def test_a_real_type_gets_its_own_number_of_workers_and_devices(
         assert one.hosts.cores["shaped"] == cores
 
 
-async def test_a_node_can_be_asked_for_by_type_and_topology() -> None:
+async def test_a_node_can_be_requested_by_type_and_topology() -> None:
     async with pod("grpc_asyncio") as one:
         config = tpu.AcceleratorConfig(type_=tpu.AcceleratorConfig.Type.V5LITE_POD, topology="4x4")
         made = await one.create("square", tpu.Node(accelerator_config=config, runtime_version="v2-alpha-tpuv5-lite"))
@@ -107,7 +107,7 @@ async def test_a_node_can_be_asked_for_by_type_and_topology() -> None:
     ("fields", "cores"),
     [({}, 3), ({"labels": {"cores-per-worker": "5"}}, 5), ({"metadata": {"cores-per-worker": "7"}}, 7)],
 )
-async def test_a_local_type_has_the_cores_that_were_asked_for_and_tells_them(
+async def test_a_local_type_has_the_requested_cores_and_a_label_with_their_number(
     fields: dict[str, Any], cores: int
 ) -> None:
     async with pod("grpc_asyncio", cores=3) as one:
@@ -193,7 +193,7 @@ async def test_external_addresses_can_be_switched_on_later(transport: str) -> No
 
 
 @over_each_transport
-async def test_a_node_whose_worker_died_is_preempted_and_says_which(transport: str) -> None:
+async def test_a_node_with_a_dead_worker_is_preempted_and_names_the_worker(transport: str) -> None:
     async with pod(transport) as one:
         await one.create("lost", node("v5litepod-16"))
         one.hosts.kill("lost", 2)
@@ -211,7 +211,7 @@ async def test_a_node_whose_worker_died_is_preempted_and_says_which(transport: s
         assert one.hosts.running() == []
 
 
-async def test_a_node_whose_machines_cannot_start_is_gone_and_its_operation_says_why() -> None:
+async def test_a_node_whose_machines_cannot_start_is_removed_and_its_operation_has_the_reason() -> None:
     async with pod("grpc_asyncio") as one:
         one.hosts.broken = "no room for another machine"
         operation = await one.call("create_node", parent=PLACE, node_id="stillborn", node=node("v2-8"))

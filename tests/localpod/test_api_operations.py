@@ -1,4 +1,4 @@
-"""Long-running operations and guest attributes, through each transport."""
+"""Tests of long-running operations and guest attributes over each transport."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 
 
 @over_each_transport
-async def test_an_operation_tells_its_verb_target_and_times(transport: str) -> None:
+async def test_an_operation_has_its_verb_target_and_times(transport: str) -> None:
     async with pod(transport) as one:
         operation = await one.call("create_node", parent=PLACE, node_id="made", node=node())
         finished = await one.call.succeeded(operation)
@@ -38,7 +38,7 @@ async def test_the_async_client_waits_for_an_operation_by_itself() -> None:
         assert made.state == tpu.Node.State.READY
 
 
-async def test_the_async_client_raises_what_the_operation_failed_with() -> None:
+async def test_the_async_client_raises_the_error_of_the_operation() -> None:
     async with pod("grpc_asyncio") as one:
         one.service.faults.worker_capacity = 0
         operation = await one.call("create_node", parent=PLACE, node_id="never", node=node())
@@ -62,7 +62,7 @@ async def test_operations_are_listed_and_forgotten(transport: str) -> None:
 
 
 @over_each_transport
-async def test_a_cancellation_is_noted_and_what_has_begun_is_completed(transport: str) -> None:
+async def test_a_cancellation_is_recorded_and_a_running_operation_is_completed(transport: str) -> None:
     async with pod(transport) as one:
         one.service.faults.hold_operations()
         operation = await one.call("create_node", parent=PLACE, node_id="wanted", node=node())
@@ -117,7 +117,7 @@ async def test_a_query_path_narrows_the_attributes(transport: str, query_path: s
 
 
 @over_each_transport
-async def test_workers_can_be_asked_one_by_one(transport: str) -> None:
+async def test_guest_attributes_of_single_workers_can_be_read(transport: str) -> None:
     async with pod(transport) as one:
         await one.create("crew", node("v5litepod-16"))
         every = await one.call("get_guest_attributes", name=named("crew"))

@@ -1,4 +1,4 @@
-"""Queued resources: queued, provisioned, active, suspended, deleted, through each transport."""
+"""Tests of queued resources over each transport: queued, provisioned, active, suspended, deleted."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_a_request_is_accepted_then_provisioned_then_active_with_its_node(
         assert not made.multislice_node
 
 
-async def test_its_node_is_creating_while_it_is_provisioned() -> None:
+async def test_the_node_of_a_request_is_creating_while_the_request_is_provisioned() -> None:
     async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
         await ask(one, one_node())
         await reached(one, State.WAITING_FOR_RESOURCES)
@@ -93,7 +93,7 @@ async def test_several_nodes_are_made_under_one_prefix(transport: str, prefix: s
 
 
 @over_each_transport
-async def test_lists_hold_it_and_its_name_is_taken(transport: str) -> None:
+async def test_a_request_is_listed_and_its_name_is_taken(transport: str) -> None:
     async with pod(transport) as one:
         await ask(one, one_node())
         assert [item.name for item in await one.call.all("list_queued_resources", parent=PLACE)] == [NAME]
@@ -104,7 +104,7 @@ async def test_lists_hold_it_and_its_name_is_taken(transport: str) -> None:
 
 
 @over_each_transport
-async def test_an_active_one_is_deleted_by_force_only_and_takes_its_nodes_along(transport: str) -> None:
+async def test_an_active_request_is_deleted_by_force_only_and_with_its_nodes(transport: str) -> None:
     refused = exceptions.FailedPrecondition if "grpc" in transport else exceptions.BadRequest
     async with pod(transport) as one:
         await ask(one, several(2))
@@ -118,7 +118,7 @@ async def test_an_active_one_is_deleted_by_force_only_and_takes_its_nodes_along(
         assert one.hosts.running() == []
 
 
-async def test_one_that_is_being_provisioned_can_be_deleted_by_force() -> None:
+async def test_a_request_that_is_being_provisioned_can_be_deleted_by_force() -> None:
     async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
         await ask(one, one_node())
         await reached(one, State.WAITING_FOR_RESOURCES)
@@ -133,7 +133,7 @@ async def test_one_that_is_being_provisioned_can_be_deleted_by_force() -> None:
         assert one.hosts.running() == []
 
 
-async def test_one_that_is_being_deleted_makes_no_nodes_any_more() -> None:
+async def test_a_request_that_is_being_deleted_makes_no_more_nodes() -> None:
     async with pod("grpc_asyncio") as one:
         one.service.faults.hold_operations()
         await ask(one, one_node())
@@ -144,7 +144,7 @@ async def test_one_that_is_being_deleted_makes_no_nodes_any_more() -> None:
         assert one.hosts.cores == {}
 
 
-async def test_one_of_several_nodes_that_cannot_start_takes_the_others_down() -> None:
+async def test_a_node_that_cannot_start_fails_the_request_and_removes_its_other_nodes() -> None:
     async with pod("grpc_asyncio") as one:
         one.hosts.second = "wish-1"
         await ask(one, several(2))
@@ -158,7 +158,7 @@ async def test_one_of_several_nodes_that_cannot_start_takes_the_others_down() ->
         await until(nothing_left)
 
 
-async def test_a_node_that_took_the_name_meanwhile_fails_it_and_stays() -> None:
+async def test_a_node_that_took_the_name_meanwhile_fails_the_request_and_stays() -> None:
     async with pod("grpc_asyncio") as one:
         one.service.faults.hold_operations()
         await ask(one, one_node("granted"))
@@ -171,7 +171,7 @@ async def test_a_node_that_took_the_name_meanwhile_fails_it_and_stays() -> None:
         assert one.hosts.alive("granted") == [True]
 
 
-async def test_a_quota_used_up_meanwhile_fails_it_and_leaves_none_of_its_nodes() -> None:
+async def test_a_quota_used_up_meanwhile_fails_the_request_and_leaves_none_of_its_nodes() -> None:
     async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_quota=2)) as one:
         one.service.faults.hold_operations()
         await ask(one, several(2))
@@ -183,7 +183,7 @@ async def test_a_quota_used_up_meanwhile_fails_it_and_leaves_none_of_its_nodes()
 
 
 @over_each_transport
-async def test_a_waiting_one_is_deleted_without_force(transport: str) -> None:
+async def test_a_waiting_request_is_deleted_without_force(transport: str) -> None:
     async with pod(transport, faults=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
         await ask(one, one_node())
         await reached(one, State.WAITING_FOR_RESOURCES)
@@ -191,7 +191,7 @@ async def test_a_waiting_one_is_deleted_without_force(transport: str) -> None:
         assert await one.call.all("list_queued_resources", parent=PLACE) == []
 
 
-async def test_one_that_waited_too_long_has_failed_and_says_why() -> None:
+async def test_a_request_that_waited_too_long_has_failed_with_the_reason() -> None:
     async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
         policy = tpu.QueuedResource.QueueingPolicy(valid_until_duration=timedelta(milliseconds=1))
         await ask(one, one_node(queueing_policy=policy))
@@ -200,7 +200,7 @@ async def test_one_that_waited_too_long_has_failed_and_says_why() -> None:
         assert "no more capacity" in failed.state.failed_data.error.message
 
 
-async def test_one_whose_machines_cannot_start_has_failed_and_left_no_node() -> None:
+async def test_a_request_whose_machines_cannot_start_has_failed_and_left_no_node() -> None:
     async with pod("grpc_asyncio") as one:
         one.hosts.broken = "no room"
         await ask(one, several(2))
@@ -215,7 +215,7 @@ async def test_one_whose_machines_cannot_start_has_failed_and_left_no_node() -> 
 
 
 @over_each_transport
-async def test_a_preempted_node_suspends_it_and_a_reset_makes_the_node_again(transport: str) -> None:
+async def test_a_preempted_node_suspends_the_request_and_a_reset_makes_the_node_again(transport: str) -> None:
     async with pod(transport) as one:
         await ask(one, one_node())
         await reached(one, State.ACTIVE)
@@ -228,7 +228,7 @@ async def test_a_preempted_node_suspends_it_and_a_reset_makes_the_node_again(tra
         assert one.hosts.alive("granted") == [True]
 
 
-async def test_a_node_deleted_by_hand_suspends_it_by_its_user() -> None:
+async def test_a_node_deleted_by_hand_suspends_the_request_with_the_user_as_initiator() -> None:
     async with pod("grpc_asyncio") as one:
         await ask(one, one_node())
         await reached(one, State.ACTIVE)
@@ -248,7 +248,7 @@ async def test_a_node_deleted_by_hand_suspends_it_by_its_user() -> None:
         (one_node("x", "v9-8"), "the accelerator v9-8 was not found"),
     ],
 )
-async def test_a_request_that_makes_no_sense_is_refused(transport: str, wanted: Any, message: str) -> None:
+async def test_an_invalid_request_is_refused(transport: str, wanted: Any, message: str) -> None:
     refused = exceptions.InvalidArgument if "grpc" in transport else exceptions.BadRequest
     async with pod(transport) as one:
         with pytest.raises(refused, match=message):
@@ -262,7 +262,7 @@ async def test_more_workers_than_the_quota_are_refused_at_once() -> None:
             await ask(one, several(3))
 
 
-async def test_one_without_an_id_gets_one() -> None:
+async def test_a_request_without_an_id_gets_one() -> None:
     async with pod("grpc_asyncio") as one:
         operation = await one.call("create_queued_resource", parent=PLACE, queued_resource=one_node())
         assert operation.metadata.target.startswith(f"{PLACE}/queuedResources/qr-")

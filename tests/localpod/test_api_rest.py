@@ -1,4 +1,4 @@
-"""What goes over the wire in HTTP and JSON, written out as gcloud and Google's discovery clients send it."""
+"""Tests of the HTTP and JSON of the API, as gcloud and Google's discovery clients send them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timing
 
 
 class Http:
-    """A JSON client that knows nothing of Google."""
+    """A JSON client without any library of Google's."""
 
     def __init__(self, session: aiohttp.ClientSession, service: TpuService, hosts: SocketHosts) -> None:
         self._session = session
@@ -60,7 +60,7 @@ BODY = {
 }
 
 
-async def test_a_node_lives_and_dies_by_plain_http() -> None:
+async def test_a_node_is_created_changed_and_deleted_over_plain_http() -> None:
     async with http() as call:
         operation = await call.ok("POST", f"v2/{PLACE}/nodes?alt=json&nodeId=plain", json=BODY)
         assert operation["metadata"]["@type"] == "type.googleapis.com/google.cloud.tpu.v2.OperationMetadata"
@@ -107,7 +107,7 @@ async def test_guest_attributes_come_worker_by_worker() -> None:
 
 
 @pytest.mark.parametrize("parameter", ["$alt", "alt"])
-async def test_enums_are_numbers_only_for_who_asks(parameter: str) -> None:
+async def test_enums_are_numbers_only_if_requested(parameter: str) -> None:
     async with http() as call:
         await call.service.add_slice("one", 1, 8)
         named_enums = await call.ok("GET", f"v2/{named('one')}?{parameter}=json")
@@ -115,7 +115,7 @@ async def test_enums_are_numbers_only_for_who_asks(parameter: str) -> None:
         assert (named_enums["state"], numbered["state"]) == ("READY", 2)
 
 
-async def test_a_queued_resource_is_made_and_forced_away() -> None:
+async def test_a_queued_resource_is_created_and_deleted_by_force() -> None:
     async with http() as call:
         spec = {
             "parent": PLACE,
@@ -158,7 +158,7 @@ async def test_the_alpha_api_has_its_own_names_for_the_same_things() -> None:
         assert await until(both)
 
 
-async def test_the_choices_are_listed_at_their_public_paths() -> None:
+async def test_types_versions_and_zones_are_listed_at_their_public_paths() -> None:
     async with http(more_zones=("local-b",)) as call:
         types = await call.ok("GET", f"v2/{PLACE}/acceleratorTypes")
         assert {"v3-32", "local-4"} <= {item["type"] for item in types["acceleratorTypes"]}
@@ -173,7 +173,7 @@ async def test_the_choices_are_listed_at_their_public_paths() -> None:
         assert (await call.ok("GET", "v2/projects/local/locations/local-b"))["locationId"] == "local-b"
 
 
-async def test_an_error_is_googles_json_with_the_http_status_that_belongs_to_it() -> None:
+async def test_an_error_is_googles_json_with_the_matching_http_status() -> None:
     async with http() as call:
         assert await call("GET", f"v2/{named('ghost')}?alt=json") == (
             404,
@@ -207,7 +207,7 @@ async def test_an_error_is_googles_json_with_the_http_status_that_belongs_to_it(
         ("GET", "", {}, 404, "NOT_FOUND"),
     ],
 )
-async def test_a_request_that_makes_no_sense_is_told_so_in_json(
+async def test_an_invalid_request_is_refused_in_json(
     verb: str, path: str, options: dict[str, Any], status: int, code: str
 ) -> None:
     async with http() as call:
@@ -216,7 +216,7 @@ async def test_a_request_that_makes_no_sense_is_told_so_in_json(
         assert document["error"]["code"] == status
 
 
-async def test_metadata_as_large_as_the_real_api_takes_fits() -> None:
+async def test_metadata_as_large_as_the_real_api_takes_is_accepted() -> None:
     async with http() as call:
         await call.service.add_slice("wide", 1, 1)
         body = {"metadata": {"a": "x" * 250_000, "b": "y" * 250_000}}
@@ -224,7 +224,7 @@ async def test_metadata_as_large_as_the_real_api_takes_fits() -> None:
         assert (await call.finished(update))["response"]["metadata"] == body["metadata"]
 
 
-async def test_another_api_can_be_served_beside_it() -> None:
+async def test_another_api_can_be_served_on_the_same_port() -> None:
     async def networks(request: web.Request) -> web.Response:
         return web.json_response({"kind": "compute#networkList"})
 

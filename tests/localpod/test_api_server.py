@@ -1,4 +1,4 @@
-"""The service as the pod holds it: quick to start, on loopback only, and gone when it is closed."""
+"""Tests of the service as the pod runs it: on loopback only, and gone when it is closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timing
 
 
 @pytest.mark.parametrize("address", ["127.0.0.2", "::1"])
-async def test_it_listens_on_127_0_0_1_only(address: str) -> None:
+async def test_the_service_listens_on_127_0_0_1_only(address: str) -> None:
     async with serving() as (service, _):
         for port in (service.grpc_port, service.rest_port):
             await connect_until_closed("127.0.0.1", port)
@@ -27,7 +27,7 @@ async def test_it_listens_on_127_0_0_1_only(address: str) -> None:
                 socket.create_connection((address, port), timeout=5)
 
 
-async def test_nothing_listens_after_it_is_closed_and_it_can_start_again_on_its_ports() -> None:
+async def test_a_closed_service_listens_no_more_and_can_start_again_on_its_ports() -> None:
     async with serving() as (service, _):
         grpc_port, rest_port = service.grpc_port, service.rest_port
     for port in (grpc_port, rest_port):
@@ -37,7 +37,7 @@ async def test_nothing_listens_after_it_is_closed_and_it_can_start_again_on_its_
         assert (service.grpc_port, service.rest_port) == (grpc_port, rest_port)
 
 
-async def test_a_taken_grpc_port_is_told_and_leaves_nothing_listening() -> None:
+async def test_a_grpc_port_in_use_is_an_error_and_leaves_nothing_listening() -> None:
     async with serving() as (other, _):
         service = TpuService(SocketHosts(), grpc_port=other.grpc_port)
         with pytest.raises(RuntimeError):
@@ -46,13 +46,13 @@ async def test_a_taken_grpc_port_is_told_and_leaves_nothing_listening() -> None:
             socket.create_connection(("127.0.0.1", service.rest_port), timeout=5)
 
 
-async def test_a_taken_rest_port_is_told() -> None:
+async def test_a_rest_port_in_use_is_an_error() -> None:
     async with serving() as (other, _):
         with pytest.raises(OSError, match="in use"):
             await TpuService(SocketHosts(), rest_port=other.rest_port).start()
 
 
-async def test_the_first_slices_are_there_before_any_client() -> None:
+async def test_the_first_slices_are_ready_before_any_client_connects() -> None:
     async with serving() as (service, hosts):
         service.faults.hold_operations()
         made = await service.add_slice("local", 4, 8)
@@ -64,7 +64,7 @@ async def test_the_first_slices_are_there_before_any_client() -> None:
             assert (await call("get_node", name=named("local"))).name == made.name
 
 
-async def test_a_first_slice_that_cannot_be_is_refused_as_a_client_would_be() -> None:
+async def test_an_invalid_first_slice_is_refused_like_a_clients_request() -> None:
     async with serving() as (service, _):
         await service.add_slice("local", 1, 1)
         with pytest.raises(ApiError, match="already exists"):
@@ -97,7 +97,7 @@ async def test_closing_ends_operations_and_leaves_no_task() -> None:
     assert hosts.running() == []
 
 
-def test_what_the_rest_of_the_pod_asks_of_it_needs_no_google_library() -> None:
+def test_the_modules_that_the_rest_of_the_pod_uses_import_no_google_library() -> None:
     code = (
         "import sys, tui.localpod.api.host_protocol, tui.localpod.api.resources.accelerator_types;"
         "print(sorted(name for name in sys.modules if name.split('.')[0] in ('google', 'grpc', 'aiohttp')))"

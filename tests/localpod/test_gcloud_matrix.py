@@ -1,4 +1,4 @@
-"""Each scenario of slices by tpu-tui, by gcloud and by Google's client on a local pod, with equal results."""
+"""Tests that tpu-tui, gcloud and Google's client have equal results in each scenario of slices on a local pod."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class Trial:
         return await asyncio.to_thread(self.shell.run, "--profile", "lab", *words)
 
     async def did(self, *words: str) -> Any:
-        """The document of a command of tpu-tui that has to work."""
+        """Run a command of tpu-tui that must succeed, and return its document."""
         answer = await self.tpu_tui(*words, "--json")
         assert answer.code == 0, answer.errors
         return answer.document
 
     async def result(self) -> list[dict[str, Any]]:
-        """Every node and queued resource, without what the service chooses and without the label of tpu-tui."""
+        """Return every node and queued resource, without the service's own fields and the label of tpu-tui."""
         nodes = await self.client.all("list_nodes", parent=PLACE)
         queued = await self.client.all("list_queued_resources", parent=PLACE)
         return [_plain(MessageToDict(type(one).pb(one))) for one in (*nodes, *queued)]
@@ -68,8 +68,8 @@ def _plain(document: Any) -> Any:
         return document
     if document.get("network") == "default":  # gcloud names it in a queued resource
         document = {key: value for key, value in document.items() if key != "network"}
-    kept = {key: _plain(value) for key, value in document.items() if key not in (*BY_SERVICE, "created-by")}
-    return {key: value for key, value in kept.items() if value not in ({}, [], "")}
+    fields = {key: _plain(value) for key, value in document.items() if key not in (*BY_SERVICE, "created-by")}
+    return {key: value for key, value in fields.items() if value not in ({}, [], "")}
 
 
 @asynccontextmanager
@@ -87,7 +87,7 @@ Drive = Callable[[Trial], Awaitable[Any]]
 
 
 async def same_results(tmp_path: Path, *drives: Drive, prepare: Drive | None = None) -> list[dict[str, Any]]:
-    """Let each program act on a service of its own; the result, which has to be the same for all."""
+    """Let each program act on a service of its own; return the result, which must be the same for all."""
     results = []
     for drive in drives:
         async with trial(tmp_path) as one:
@@ -132,7 +132,7 @@ CREATIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "range": (("--range=10.0.0.0/29",), {"cidr_block": "10.0.0.0/29"}),
     "secure boot": (("--shielded-secure-boot",), {"shielded_instance_config": {"enable_secure_boot": True}}),
 }
-"""The options of gcloud's command, which are those of tpu-tui, and the fields that they set."""
+"""The options of gcloud's command, which are also those of tpu-tui, and the fields that they set."""
 
 
 @pytest.mark.parametrize("case", CREATIONS)
@@ -169,10 +169,10 @@ def with_slice(kind: str) -> Drive:
 async def test_slices_are_listed_and_described(tmp_path: Path, track: Track) -> None:
     async with trial(tmp_path) as one:
         await with_slice("v2-32")(one)
-        ours = (await one.did("slices", "describe", "pod"))["resource"]
-        theirs = await one.gcloud.json(*track, *VM, "describe", "pod")
+        described = (await one.did("slices", "describe", "pod"))["resource"]
+        by_gcloud = await one.gcloud.json(*track, *VM, "describe", "pod")
         library = MessageToDict(tpu.Node.pb(await one.client("get_node", name=named("pod"))))
-        assert _plain(ours) == _plain(theirs) == _plain(library)
+        assert _plain(described) == _plain(by_gcloud) == _plain(library)
         listed = await one.gcloud.json(*track, *VM, "list")
         rows = await one.did("slices")
         assert [(row["name"], row["state"], row["accelerator_type"]) for row in rows] == [
@@ -199,11 +199,11 @@ async def test_a_single_host_slice_is_stopped_and_started(tmp_path: Path, track:
 
 
 async def test_a_slice_of_several_hosts_cannot_be_stopped(tmp_path: Path, track: Track) -> None:
-    async def ours(one: Trial) -> None:
+    async def tpu_tui(one: Trial) -> None:
         answer = await one.tpu_tui("slices", "stop", "pod", "--yes")
         assert (answer.code, "slices of one worker only" in answer.errors) == (2, True)
 
-    async def theirs(one: Trial) -> None:
+    async def gcloud(one: Trial) -> None:
         code, _, errors = await one.gcloud(*track, *VM, "stop", "pod")
         assert (code, "only available with single TPU nodes" in errors) == (1, True)
 
@@ -211,7 +211,7 @@ async def test_a_slice_of_several_hosts_cannot_be_stopped(tmp_path: Path, track:
         with pytest.raises(GoogleAPICallError, match="only available with single TPU nodes"):
             await one.client("stop_node", name=named("pod"))
 
-    (pod,) = await same_results(tmp_path, ours, theirs, library, prepare=with_slice("v2-32"))
+    (pod,) = await same_results(tmp_path, tpu_tui, gcloud, library, prepare=with_slice("v2-32"))
     assert pod["state"] == "READY"
 
 
@@ -252,12 +252,12 @@ async def is_active(one: Trial) -> None:
 
 
 async def test_slices_are_queued(tmp_path: Path, track: Track) -> None:
-    async def theirs(one: Trial) -> None:
+    async def gcloud(one: Trial) -> None:
         await one.gcloud.json(*track, *QUEUED, "create", "wish", *PAIR, "--spot")
         await is_active(one)
 
     first, second, wish = await same_results(
-        tmp_path, lambda one: one.did("slices", "create", "wish", "--queued", *PAIR, "--spot"), theirs, queue_pair
+        tmp_path, lambda one: one.did("slices", "create", "wish", "--queued", *PAIR, "--spot"), gcloud, queue_pair
     )
 
     assert [first["name"], second["name"], wish["name"]] == [named("crew-0"), named("crew-1"), WISH]
@@ -283,11 +283,11 @@ async def test_a_queued_resource_is_reset(tmp_path: Path, track: Track) -> None:
         await queue_pair(one)
         one.hosts.kill("crew-1", 0)
 
-    async def ours(one: Trial) -> None:
+    async def tpu_tui(one: Trial) -> None:
         await one.did("slices", "reset", "wish", "--yes")
         await is_active(one)
 
-    async def theirs(one: Trial) -> None:
+    async def gcloud(one: Trial) -> None:
         await one.gcloud.json(*track, *QUEUED, "reset", "wish")
         await is_active(one)
 
@@ -295,7 +295,7 @@ async def test_a_queued_resource_is_reset(tmp_path: Path, track: Track) -> None:
         await is_done(one, "reset_queued_resource", name=WISH)
         await is_active(one)
 
-    *nodes, wish = await same_results(tmp_path, ours, theirs, library, prepare=prepare)
+    *nodes, wish = await same_results(tmp_path, tpu_tui, gcloud, library, prepare=prepare)
     assert [node["state"] for node in nodes] == ["READY", "READY"]
     assert wish["state"]["state"] == "ACTIVE"
 
@@ -322,10 +322,10 @@ async def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 
 @pytest.mark.parametrize("os_login", [False, True], ids=["metadata keys", "OS Login"])
-async def test_a_command_runs_on_every_worker_and_a_file_comes_back(
+async def test_a_command_runs_on_every_worker_and_a_file_is_fetched(
     pod: LocalPod, tmp_path: Path, track: Track, os_login: bool
 ) -> None:
-    """gcloud's first ssh makes the key and adds it to the metadata or the profile, which tpu-tui then uses."""
+    """gcloud's first ssh makes the key and adds it to the metadata or the profile; tpu-tui uses that key."""
     run = Gcloud(tmp_path, pod.service.rest_port, pod.token)
     run.environment["CLOUDSDK_CORE_ACCOUNT"] = "ada@example.com"
     if os_login:
@@ -345,18 +345,18 @@ async def test_a_command_runs_on_every_worker_and_a_file_comes_back(
     rows = [json.loads(line) for line in done.out.splitlines()] if done.out.startswith("{") else done.document
     hostnames = sorted(worker.hostname for worker in pod.machines.workers("local"))
     assert sorted("".join(row["stdout"] for row in rows).split()) == hostnames
-    assert sorted(out.splitlines()[-2:]) == hostnames, "before them is what ssh-keygen prints"
+    assert sorted(out.splitlines()[-2:]) == hostnames, "the lines before them are ssh-keygen's"
     argv = (await asyncio.to_thread(shell.run, "--profile", "own", "ssh", "local", "--json")).document["argv"]
     assert (argv[argv.index("-l") + 1] == "ada_example_com") == os_login
 
-    theirs, ours = tmp_path / "theirs.txt", tmp_path / "ours"
+    by_gcloud, by_tpu_tui = tmp_path / "by_gcloud.txt", tmp_path / "by_tpu_tui"
     code, _, errors = await run(
-        *track, *VM, "scp", "local:out.txt", str(theirs), "--scp-flag=-P", f"--scp-flag={port}"
+        *track, *VM, "scp", "local:out.txt", str(by_gcloud), "--scp-flag=-P", f"--scp-flag={port}"
     )
     assert code == 0, errors
     fetched = await asyncio.to_thread(
-        shell.run, "--profile", "own", "fetch", "local", "out.txt", "--worker", "0", "--to", str(ours), "--json"
+        shell.run, "--profile", "own", "fetch", "local", "out.txt", "--worker", "0", "--to", str(by_tpu_tui), "--json"
     )
     assert fetched.code == 0, fetched.errors
     (row,) = fetched.document
-    assert Path(ours / row["path"]).read_bytes() == theirs.read_bytes()
+    assert Path(by_tpu_tui / row["path"]).read_bytes() == by_gcloud.read_bytes()

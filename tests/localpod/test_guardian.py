@@ -1,4 +1,4 @@
-"""However a pod or a worker ends, nothing of it is left, and nothing else is touched."""
+"""Tests of the end of a pod or a worker: nothing of it is left, and no other process is touched."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ with open(sys.argv[1], "w") as file: file.write(str(os.getpid()))
 os.closerange(0, 64)
 time.sleep(1000)
 """
-"""A job that leaves its session and its parents, holds nothing open and obeys nothing."""
+"""A job that leaves its session and its parents, holds nothing open and ignores signals."""
 
 
 def escape(file: str) -> str:
-    """The command that starts it with an empty environment."""
+    """Return the command that starts the stubborn job with an empty environment."""
     return f"exec env -i {sys.executable} -c '{STUBBORN}' {file}"
 
 
 def pid_in(file: Path) -> int | None:
-    """The process that wrote its number there."""
+    """Return the process id that a process wrote into a file."""
     return int(file.read_text()) if file.exists() and file.read_text() else None
 
 
 def run_on_worker(home: Path, command: str, index: int = 0) -> None:
-    """Run a command on a worker of another process's pod, found through its profile as any command would."""
+    """Run a command on a worker of another process's pod, found through its profile like by any command."""
     asyncio.run(_run_on_worker(home, command, index))
 
 
@@ -90,7 +90,7 @@ async def _run_on_worker(home: Path, command: str, index: int) -> None:
 
 
 def is_listening(place: str) -> bool:
-    """Whether a connection to `host:port` or a URL is accepted."""
+    """Return whether a connection to `host:port` or a URL is accepted."""
     parts = urlsplit(place if "//" in place else f"//{place}")
     with socket.socket() as probe:
         return probe.connect_ex((parts.hostname, parts.port)) == 0
@@ -98,7 +98,7 @@ def is_listening(place: str) -> bool:
 
 @pytest.fixture
 def bystander() -> Iterator[int]:
-    """A process that does not belong to the pod."""
+    """Start a process that does not belong to the pod."""
     process = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     yield process.pid
     process.kill()
@@ -106,7 +106,7 @@ def bystander() -> Iterator[int]:
 
 
 def processes_of(pod: str) -> list[int]:
-    """Every living process that carries the pod's mark."""
+    """Return every living process that carries the pod's mark."""
     return list(members([Mark(pod)]))
 
 
@@ -132,7 +132,7 @@ def test_no_process_port_or_file_is_left_however_the_parent_ends(
     code = pod.end(number)
 
     assert code == (-signal.SIGKILL if number == signal.SIGKILL else 0)
-    wait_until(lambda: not directory.exists(), "the files go")
+    wait_until(lambda: not directory.exists(), "the files are removed")
     assert processes_of(name) == []
     assert not is_running(stubborn)
     assert not any(is_listening(place) for place in places)
@@ -182,7 +182,7 @@ async def test_a_killed_worker_ends_its_own_jobs_and_no_others(local_pod: LocalP
         await log_in(local_pod, 1)
 
 
-async def test_a_stopped_slice_comes_back_as_the_same_machines(small_pod: LocalPod) -> None:
+async def test_a_stopped_slice_starts_again_as_the_same_machines(small_pod: LocalPod) -> None:
     machines = small_pod.machines
     before = machines.workers("local")
     async with log_in(small_pod) as connection:
@@ -208,12 +208,12 @@ async def test_a_removed_slice_leaves_no_file(small_pod: LocalPod) -> None:
     assert small_pod.machines.alive("local") == [True]
 
 
-async def test_another_guardian_takes_over_when_one_is_killed(pod_home: Path) -> None:
+async def test_another_guardian_takes_over_when_the_first_is_killed(pod_home: Path) -> None:
     async with running_pod(pod_home, workers=2) as pod:
         directory = pod.directory
         first = _guardian_of(pod)
         os.kill(first, signal.SIGKILL)
-        await until(lambda: _guardian_of(pod) not in (0, first), "there is another")
+        await until(lambda: _guardian_of(pod) not in (0, first), "there is another guardian")
         async with log_in(pod, 1) as connection:
             await connection.run(escape("stubborn"))
         file = pod.machines.homes("local")[1] / "stubborn"
@@ -245,8 +245,8 @@ def test_a_profile_that_another_pod_has_written_stays(tmp_path: Path) -> None:
     assert not profile.exists()
 
 
-def _marked(mark: Mark, *, scrubbed: bool) -> subprocess.Popen[bytes]:
-    """Not with `preexec_fn`: the child of a process that has gRPC's threads could stand still before it."""
+def _start_marked(mark: Mark, *, scrubbed: bool) -> subprocess.Popen[bytes]:
+    """Start a marked process, without `preexec_fn`: a fork of a process with gRPC's threads could block before it."""
     if not scrubbed:
         return subprocess.Popen(["sleep", "1000"], env=mark.environment)
     imports = "import os; from tui.localpod.cleanup.process_sweep import Mark"
@@ -256,16 +256,16 @@ def _marked(mark: Mark, *, scrubbed: bool) -> subprocess.Popen[bytes]:
 
 @pytest.mark.parametrize("scrubbed", [True, False], ids=["by its limit", "by its environment"])
 def test_a_marked_process_is_found(scrubbed: bool) -> None:
-    mine, theirs = Mark("00000000aaaa", "local/1", 7), Mark("00000000bbbb", "local/1", 7)
-    process = _marked(mine, scrubbed=scrubbed)
+    own, other = Mark("00000000aaaa", "local/1", 7), Mark("00000000bbbb", "local/1", 7)
+    process = _start_marked(own, scrubbed=scrubbed)
     try:
-        wait_until(lambda: belongs(process.pid, [mine]), "its environment can be read: empty while it execs")
-        assert belongs(process.pid, [Mark(mine.pod)])
-        assert not belongs(process.pid, [Mark(mine.pod, "local/2", 8)])
-        assert not belongs(process.pid, [theirs])
-        assert sweep([theirs]) == []
+        wait_until(lambda: belongs(process.pid, [own]), "its environment can be read, which is empty during exec")
+        assert belongs(process.pid, [Mark(own.pod)])
+        assert not belongs(process.pid, [Mark(own.pod, "local/2", 8)])
+        assert not belongs(process.pid, [other])
+        assert sweep([other]) == []
         assert process.poll() is None
-        assert sweep([mine]) == []
+        assert sweep([own]) == []
         assert process.wait(10) == -signal.SIGKILL
     finally:
         process.kill()

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timing
 
 
 def is_running(pid: int | None) -> bool:
-    """Whether it still does anything; that its end was not asked for yet is its parent's matter."""
+    """Return whether a process still runs; a zombie, which its parent has yet to reap, does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -31,12 +31,12 @@ def test_when_local_up_has_returned_its_runs_have_no_keeper(tmp_path: Path) -> N
         launched = shell.run("launch", "local", "--detach", "--json", "--", *job)
         assert launched.code == 0, launched.errors
         directory = RunDirectory.open(Path(json.loads(launched.out)["directory"]))
-        attended = directory.keeper_status()
-        assert attended.alive
+        keeper = directory.keeper_status()
+        assert keeper.alive
 
         pod.communicate(timeout=DEADLINE)
 
         assert not directory.keeper_status().alive
-        assert not is_running(attended.pid)
+        assert not is_running(keeper.pid)
     states = [event.get("state") for event in directory.events()[0] if event.kind == "state"]
     assert states[-1] == "lost"

@@ -1,4 +1,4 @@
-"""A pod on a machine with other users: each request comes from its owner, or is refused."""
+"""Tests of a pod on a machine with other users: requests that do not come from its owner are refused."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ print(json.dumps(found))
 
 @pytest.fixture
 def up(pod_home: Path) -> Iterator[PodProcess]:
-    """A pod of two workers, as `local up` runs one."""
+    """Start a pod of two workers, as `local up` runs one."""
     with pod_process_in(pod_home, workers=2) as made:
         yield made
 
@@ -102,7 +102,7 @@ def http_as_nobody(url: str, verb: str, path: str, body: Any = None, **headers: 
 def http_as_owner(
     up: PodProcess, verb: str, path: str, body: bytes | None = None, url: str = "", **headers: str
 ) -> tuple[int, str]:
-    """The owner's own browser or program, on this user's connection; it carries the token by default."""
+    """Send a request as the owner's program or browser would; it carries the token by default."""
     rest = url or up.announcement["tpu_api"]["rest"]
     bears = {"Authorization": f"Bearer {up.announcement['token']}"} | headers
     sent = {name.replace("_", "-"): value for name, value in bears.items() if value}
@@ -134,7 +134,7 @@ def test_another_user_lists_neither_nodes_nor_buckets(up: PodProcess) -> None:
 
 @needs_other_user
 def test_no_port_that_a_pod_listens_on_serves_another_user(up: PodProcess) -> None:
-    """Found among the kernel's sockets, so that a port which comes later is tried too."""
+    """The ports are found among the kernel's sockets, so that a port added later is tried too."""
     found = listening(processes_of(pod_id(up), up.pid))
     announced = {up.announcement["tpu_api"]["grpc"], place_of(up.announcement["tpu_api"]["rest"])}
     announced |= {place_of(up.announcement["storage"])}
@@ -150,14 +150,14 @@ def test_no_port_that_a_pod_listens_on_serves_another_user(up: PodProcess) -> No
 
 
 @needs_other_user
-def test_another_user_cannot_log_in_though_a_key_of_theirs_was_patched_in(up: PodProcess, tmp_path: Path) -> None:
-    lair = Path(f"/tmp/nobody-{os.getpid()}-{tmp_path.name[-6:]}")
-    lair.mkdir(mode=0o700)
+def test_another_user_can_neither_add_an_ssh_key_nor_log_in(up: PodProcess, tmp_path: Path) -> None:
+    key_directory = Path(f"/tmp/nobody-{os.getpid()}-{tmp_path.name[-6:]}")
+    key_directory.mkdir(mode=0o700)
     try:
-        public = make_key(lair / "key")
-        for path in (lair, *lair.iterdir()):
+        public = make_key(key_directory / "key")
+        for path in (key_directory, *key_directory.iterdir()):
             os.chown(path, NOBODY, NOBODY)
-        body = {"metadata": {"ssh-keys": f"root:{public or (lair / 'key.pub').read_text()}"}}
+        body = {"metadata": {"ssh-keys": f"root:{public or (key_directory / 'key.pub').read_text()}"}}
         rest = up.announcement["tpu_api"]["rest"]
         status, _ = http_as_nobody(rest, "PATCH", f"{NODE}?updateMask=metadata", body)
         assert status == 401
@@ -165,18 +165,28 @@ def test_another_user_cannot_log_in_though_a_key_of_theirs_was_patched_in(up: Po
         assert ssh is not None
         node = json.loads(http_as_owner(up, "GET", NODE)[1])
         endpoint = node["networkEndpoints"][0]
-        words = [ssh, "-F", "none", "-i", str(lair / "key"), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no"]
-        words += ["-o", f"UserKnownHostsFile={lair}/known", "-p", str(endpoint["port"])]
+        words = [
+            ssh,
+            "-F",
+            "none",
+            "-i",
+            str(key_directory / "key"),
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "StrictHostKeyChecking=no",
+        ]
+        words += ["-o", f"UserKnownHostsFile={key_directory}/known", "-p", str(endpoint["port"])]
         tried = as_nobody(*words, f"root@{endpoint['ipAddress']}", "id")
         assert (tried.returncode, tried.stdout) == (255, "")
         assert "Permission denied" in tried.stderr
         assert "ssh-keys" not in node.get("metadata", {})
     finally:
-        shutil.rmtree(lair)
+        shutil.rmtree(key_directory)
 
 
 @needs_other_user
-def test_the_secret_is_nowhere_where_another_user_can_read_it(up: PodProcess) -> None:
+def test_the_token_is_in_no_place_that_another_user_can_read(up: PodProcess) -> None:
     token = up.announcement["token"].encode()
     processes = processes_of(pod_id(up), up.pid)
     for pid in processes:
@@ -185,15 +195,15 @@ def test_the_secret_is_nowhere_where_another_user_can_read_it(up: PodProcess) ->
     profile = up.home / "profiles" / "local.toml"
     identity = load({"profile": "local"}).identity
     assert identity is not None
-    kept = [profile, identity.with_name("token"), identity, *(f"/proc/{pid}/environ" for pid in processes)]
+    secret_files = [profile, identity.with_name("token"), identity, *(f"/proc/{pid}/environ" for pid in processes)]
     assert token in profile.read_bytes()
     assert identity.with_name("token").read_bytes() == token
-    read = json.loads(python_as_nobody(_READ, json.dumps([str(path) for path in kept])))
+    read = json.loads(python_as_nobody(_READ, json.dumps([str(path) for path in secret_files])))
     assert set(read) == {"Permission denied"}
 
 
 def test_a_web_page_in_the_owners_browser_changes_nothing(up: PodProcess) -> None:
-    """CORS lets a page send such requests unasked; a name that resolves to 127.0.0.1 makes it the same site."""
+    """CORS lets a page send such requests without asking; a name for 127.0.0.1 makes it the same site."""
     store = up.announcement["storage"]
     page = {"Origin": "http://evil.example", "Content_Type": "text/plain"}
     objects = "/upload/storage/v1/b/tpu-tui-local/o?uploadType=media&name=x"
@@ -208,12 +218,12 @@ def test_a_web_page_in_the_owners_browser_changes_nothing(up: PodProcess) -> Non
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_the_owners_client_gets_in_and_one_with_another_token_does_not(transport: str) -> None:
+async def test_the_owners_client_is_accepted_and_one_with_another_token_is_refused(transport: str) -> None:
     async with pod(transport) as one:
         await one.service.add_slice("local", 1, 8)
         assert [node.name for node in await one.call.all("list_nodes", parent=PLACE)] == [named("local")]
         async with connected(one.service, transport, make_token()) as stranger:
-            # the REST session answers 401 with a refresh, for which there is nothing to refresh with
+            # the REST session answers 401 by refreshing its credentials, which these cannot do
             with pytest.raises(RefreshError if transport == "rest" else exceptions.Unauthenticated) as refused:
                 await stranger("list_nodes", parent=PLACE)
     if transport != "rest":
@@ -234,7 +244,7 @@ async def test_grpc_without_a_token_is_refused_whatever_the_channel() -> None:
                 assert "missing required authentication credential" in (refused.value.details() or "")
 
 
-async def test_a_profile_of_before_without_a_token_is_a_sentence(pod_home: Path) -> None:
+async def test_an_earlier_profile_without_a_token_is_reported_in_a_sentence(pod_home: Path) -> None:
     async with serving() as (service, _):
         profile = pod_home / "profiles" / "old.toml"
         profile.parent.mkdir(parents=True)
@@ -260,22 +270,22 @@ def test_the_token_is_not_among_the_settings_that_are_shown(up: PodProcess) -> N
     assert up.announcement["token"] not in repr(load({"profile": "local"}))
 
 
-async def test_a_job_on_a_worker_reaches_the_bucket_with_what_its_environment_says(pod_home: Path) -> None:
+async def test_a_job_on_a_worker_reaches_the_bucket_through_its_environment(pod_home: Path) -> None:
     async with running_pod(pod_home) as made, log_in(made) as connection:
         done = await connection.run(f"python3 -c '{_JOB}'")
     assert (done.exit_status, done.stdout) == (0, "written by a job\n"), done.stderr
 
 
-async def test_storages_own_client_needs_no_more_than_the_environment_variable(
+async def test_the_storage_client_needs_only_the_environment_variable(
     up: PodProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", up.announcement["storage"])
     data = os.urandom(9 << 20)
 
-    def there_and_back() -> bytes:
+    def upload_and_download() -> bytes:
         client = storage.Client(project="local")
         blob = client.bucket("tpu-tui-local").blob("large.bin", chunk_size=1 << 20)
         blob.upload_from_string(data)
         return bytes(blob.download_as_bytes())
 
-    assert await asyncio.to_thread(there_and_back) == data
+    assert await asyncio.to_thread(upload_and_download) == data

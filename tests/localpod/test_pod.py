@@ -1,4 +1,4 @@
-"""The local pod as the other commands find it."""
+"""Tests of the local pod as the other commands find it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timing
 ANNOUNCED = ["token", "profile", "project", "zone", "slices", "tpu_api", "compute_api", "storage", "bucket", "pid"]
 
 
-def test_the_announcement_says_where_everything_is(pod_process: PodProcess) -> None:
+def test_the_announcement_holds_every_address(pod_process: PodProcess) -> None:
     announced = pod_process.announcement
     assert list(announced) == ANNOUNCED
     assert (announced["profile"], announced["project"], announced["zone"]) == ("local", "local", "local-a")
@@ -40,8 +40,8 @@ def test_the_announcement_says_where_everything_is(pod_process: PodProcess) -> N
 
 
 @pytest.mark.parametrize(("cores", "kind", "chips"), [(1, "v6e-1", 1), (4, "v4-8", 4), (8, "v3-8", 4)])
-async def test_a_worker_has_as_many_chips_as_its_type_says(pod_home: Path, cores: int, kind: str, chips: int) -> None:
-    """Else a check, and so a launch, would miss some."""
+async def test_a_worker_has_as_many_chips_as_its_type(pod_home: Path, cores: int, kind: str, chips: int) -> None:
+    """Otherwise a check, and so a launch, would report missing chips."""
     async with running_pod(pod_home, workers=1, cores=cores) as pod, log_in(pod) as connection:
         inventory = open_inventory(load({}))
         try:
@@ -52,7 +52,7 @@ async def test_a_worker_has_as_many_chips_as_its_type_says(pod_home: Path, cores
     assert (found.accelerator_type, len(devices)) == (kind, chips)
 
 
-async def test_the_profile_leads_to_workers_that_can_be_logged_in_to(pod_home: Path) -> None:
+async def test_the_profile_leads_to_workers_that_accept_logins(pod_home: Path) -> None:
     async with running_pod(pod_home, workers=4, cores=8, slices=2) as pod:
         settings = load({})
         assert settings.profile == "local"
@@ -82,7 +82,7 @@ async def test_workers_have_addresses_of_their_own_and_the_same_port(local_pod: 
     assert len({worker.port for worker in workers}) == 1
 
 
-async def test_two_pods_in_two_homes_do_not_meet(pod_home: Path, tmp_path: Path) -> None:
+async def test_two_pods_in_two_homes_are_independent(pod_home: Path, tmp_path: Path) -> None:
     async with running_pod(pod_home, workers=2) as one, running_pod(tmp_path / "other", workers=2) as two:
         addresses_of = [{worker.address for worker in pod.machines.workers("local")} for pod in (one, two)]
         assert not addresses_of[0] & addresses_of[1]
@@ -92,7 +92,7 @@ async def test_two_pods_in_two_homes_do_not_meet(pod_home: Path, tmp_path: Path)
         assert (pod_home / "profiles" / "local.toml").exists()
 
 
-async def test_a_second_pod_in_the_same_home_is_refused_with_the_first_ones_process(pod_home: Path) -> None:
+async def test_a_second_pod_in_the_same_home_is_refused_with_the_first_ones_process_id(pod_home: Path) -> None:
     async with running_pod(pod_home) as pod:
         with pytest.raises(UsageError) as refused:
             await LocalPod(pod_home).start(1, 1, 1)
@@ -120,13 +120,13 @@ def test_a_net_stays_claimed_while_its_workers_are_down(monkeypatch: pytest.Monk
     free_net(3).close()
 
 
-def test_more_workers_than_one_net_holds_get_the_next_one_too() -> None:
+def test_more_workers_than_one_net_holds_also_use_the_next_net() -> None:
     net = free_net(loopback_addresses.HOSTS_PER_NET + 5)
     net.close()
     assert len({address for address, _ in net.addresses}) == loopback_addresses.HOSTS_PER_NET + 5
 
 
-def test_a_port_in_use_on_every_address_is_left_to_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_on_every_address_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as other:
         other.bind(("0.0.0.0", 0))
         other.listen()
@@ -169,7 +169,7 @@ def test_too_little_memory_is_reported_with_what_would_fit(monkeypatch: pytest.M
     check_memory(2, 1)
 
 
-def test_a_cgroups_limit_counts_where_it_is_less(tmp_path: Path) -> None:
+def test_the_limit_of_a_cgroup_counts_if_it_is_lower(tmp_path: Path) -> None:
     (tmp_path / "self").mkdir()
     (tmp_path / "meminfo").write_text("MemTotal: 99 kB\nMemAvailable:    8388608 kB\n")
     assert memory_available(tmp_path, tmp_path) == 8 * GIB
@@ -195,20 +195,20 @@ async def test_on_another_system_the_error_names_an_alternative(
     assert refused.value.remedy
 
 
-async def test_more_workers_than_the_api_lists_are_refused_in_its_words(pod_home: Path) -> None:
+async def test_more_workers_than_the_api_lists_are_refused_with_its_error(pod_home: Path) -> None:
     with pytest.raises(UsageError, match="local-1000 was not found"):
         await LocalPod(pod_home).start(1000, 1, 1)
     assert not (pod_home / "profiles" / "local.toml").exists()
 
 
-def test_asking_for_the_demos_memory_imports_no_ssh_and_no_google_library() -> None:
+def test_the_module_that_checks_the_demos_memory_imports_no_ssh_and_no_google_library() -> None:
     code = "import sys, tui.localpod.requirements; print(sorted({name.partition('.')[0] for name in sys.modules}))"
     names = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode()
     for heavy in ("asyncssh", "google", "grpc", "aiohttp", "cryptography", "textual"):
         assert f"'{heavy}'" not in names
 
 
-async def test_a_slice_made_again_under_its_name_finds_nothing_of_the_first(pod_home: Path) -> None:
+async def test_a_slice_made_again_under_its_name_has_no_files_of_the_first(pod_home: Path) -> None:
     async with running_pod(pod_home, workers=1) as pod:
         api = TpuApi(load({}))
         try:

@@ -1,4 +1,4 @@
-"""The rehearsal job prints what trainers print, and says that it does not train."""
+"""Tests of the rehearsal job: it prints what trainers print, and says that it does not train."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHAPES = {
 
 
 def rehearse(*options: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    """Run it to its end, as fast as it goes."""
+    """Run the rehearsal to its end, as fast as possible."""
     words = [sys.executable, "-m", "tui.localpod.rehearsal", *options]
     if "--interval" not in options and "--rate" not in options:
         words += ["--interval", "0"]
@@ -43,7 +43,7 @@ def rehearse(*options: str, **variables: str) -> subprocess.CompletedProcess[byt
 
 
 def training_lines(done: subprocess.CompletedProcess[bytes]) -> list[re.Match[str]]:
-    """The training lines of torch_xla's dialect."""
+    """Return the training lines of torch_xla's dialect."""
     return [found for line in done.stdout.decode().splitlines() if (found := TRAINING.fullmatch(line))]
 
 
@@ -56,7 +56,7 @@ def start(*options: str, **streams: int) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("dialect", sorted(LOG_FORMATS))
-def test_the_first_line_says_that_nothing_is_trained(dialect: str) -> None:
+def test_the_first_and_the_last_line_say_that_nothing_is_trained(dialect: str) -> None:
     done = rehearse("--steps", "1", "--epochs", "1", "--dialect", dialect)
     first, *_, last = done.stdout.decode().splitlines()
     assert first.startswith("REHEARSAL: nothing is trained")
@@ -65,7 +65,7 @@ def test_the_first_line_says_that_nothing_is_trained(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", sorted(LOG_FORMATS))
-def test_every_dialect_has_its_shape(dialect: str) -> None:
+def test_the_lines_of_every_dialect_have_its_shape(dialect: str) -> None:
     lines = rehearse("--steps", "3", "--epochs", "1", "--dialect", dialect).stdout.decode().splitlines()
     assert sum(bool(re.fullmatch(SHAPES[dialect], line)) for line in lines) >= 3, lines
 
@@ -76,7 +76,7 @@ def test_each_core_of_each_worker_prints_once_per_step() -> None:
     assert len(training_lines(done)) == 8 * 5 * 2
 
 
-def test_ordinals_can_be_dealt_out_worker_by_worker() -> None:
+def test_ordinals_can_be_interleaved_over_the_workers() -> None:
     done = rehearse("--steps", "1", "--interleave", TPU_TUI_WORKER="1", TPU_TUI_WORKERS="4", TPU_TUI_CORES="3")
     assert cores_in(done) == [1, 5, 9]
 
@@ -84,15 +84,15 @@ def test_ordinals_can_be_dealt_out_worker_by_worker() -> None:
 def test_only_the_first_worker_prints_epochs() -> None:
     first = rehearse("--steps", "2", "--epochs", "2", "--worker", "0").stdout.decode()
     second = rehearse("--steps", "2", "--epochs", "2", "--worker", "1").stdout.decode()
-    for said in (
+    for printed in (
         "Epoch 2 train begin",
         "Epoch 2 train end",
         "Reduced Accuracy=",
         "Max Accuracy: ",
         "Avg. Global Rate: ",
     ):
-        assert said in first
-        assert said not in second
+        assert printed in first
+        assert printed not in second
 
 
 def test_the_loss_falls_and_the_same_seed_prints_the_same() -> None:
@@ -110,7 +110,7 @@ def test_a_straggler_lags_and_is_slow() -> None:
     assert float(last[2]["rate"]) < 0.5 * float(last[1]["rate"])
 
 
-def test_a_nan_starts_where_it_was_asked_for() -> None:
+def test_a_nan_starts_at_the_requested_step() -> None:
     lines = training_lines(rehearse("--steps", "10", "--epochs", "1", "--cores", "2", "--nan", "1@4"))
     gone = [(int(line["core"]), int(line["step"])) for line in lines if line["loss"] == "nan"]
     assert gone == [(1, step) for step in range(4, 10)]
@@ -138,7 +138,7 @@ def test_a_silent_worker_prints_nothing_until_sigterm() -> None:
     assert rest.decode() == "REHEARSAL: SIGTERM received at epoch 1, step 2; ending\n"
 
 
-def test_sigterm_ends_it_between_lines_with_a_line() -> None:
+def test_sigterm_ends_the_job_after_a_whole_line_with_a_last_line() -> None:
     process = start("--rate", "5000", "--steps", "1000000", "--cores", "8", stdout=subprocess.PIPE)
     assert process.stdout is not None
     for _ in range(100):
@@ -151,7 +151,7 @@ def test_sigterm_ends_it_between_lines_with_a_line() -> None:
     assert all(TRAINING.fullmatch(line) for line in lines[:-1])
 
 
-def test_a_stubborn_one_goes_on_after_sigterm() -> None:
+def test_with_ignore_term_the_job_continues_after_sigterm() -> None:
     process = start("--rate", "500", "--ignore-term", stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
@@ -164,7 +164,7 @@ def test_a_stubborn_one_goes_on_after_sigterm() -> None:
     assert process.wait(10) == -signal.SIGKILL
 
 
-def test_a_closed_pipe_ends_it_without_a_traceback() -> None:
+def test_a_closed_pipe_ends_the_job_without_a_traceback() -> None:
     process = start("--interval", "0", "--steps", "1000000", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -175,13 +175,13 @@ def test_a_closed_pipe_ends_it_without_a_traceback() -> None:
     assert process.wait(10) == 141
 
 
-def test_junk_holds_what_real_logs_hold_and_loses_no_sample() -> None:
+def test_junk_contains_what_real_logs_contain_and_loses_no_sample() -> None:
     done = rehearse("--steps", "300", "--epochs", "1", "--cores", "4", "--junk")
     for piece in (b"\r", b"\x1b]0;", b"\xff\xfe\0", b"[bold red]", b"|| Training Device=", "\u202e".encode()):
         assert piece in done.stdout
     assert max(map(len, done.stdout.split(b"\n"))) >= 1 << 20
-    said = re.findall(rb"Training Device=xla:\d+/\d+ Epoch=\d+ Step=\d+ Loss=[\d.]+ Rate=", done.stdout)
-    assert len(said) == 4 * 300
+    printed = re.findall(rb"Training Device=xla:\d+/\d+ Epoch=\d+ Step=\d+ Loss=[\d.]+ Rate=", done.stdout)
+    assert len(printed) == 4 * 300
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_each_line_is_one_write() -> None:
     assert all(data.count(b"\n") == 1 and data.endswith(b"\n") for data in writes)
 
 
-def test_it_holds_its_workers_devices_open_while_it_runs(tmp_path: Path) -> None:
+def test_the_job_holds_its_workers_devices_open_while_it_runs(tmp_path: Path) -> None:
     device = tmp_path / "accel0"
     device.touch()
     words = [sys.executable, "-m", "tui.localpod.rehearsal", "--interval", "60"]
@@ -239,7 +239,7 @@ def test_wrong_options_are_usage_errors(wrong: tuple[str, str]) -> None:
     assert done.stdout == b""
 
 
-def test_it_imports_nothing_heavy() -> None:
+def test_the_rehearsal_imports_no_large_library() -> None:
     code = "import sys, tui.localpod.rehearsal; print(sorted({name.partition('.')[0] for name in sys.modules}))"
     names = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.decode()
     for heavy in ("asyncio", "asyncssh", "google", "numpy", "textual", "torch"):

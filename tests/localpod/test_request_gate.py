@@ -1,4 +1,4 @@
-"""What a connection to the bucket may hand on: whole requests, each of them judged, bodies as they come."""
+"""Tests of the request gate before the bucket: whole, checked requests pass, with bodies streamed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CHUNKED = (
 )
 
 
-class Judge:
-    """Notes the headers that it is asked about."""
+class RecordingCheck:
+    """A check that records the headers it gets and refuses those with `bad`."""
 
     def __init__(self) -> None:
         self.seen: list[Headers] = []
@@ -31,45 +31,45 @@ class Judge:
             raise Refusal(HTTPStatus.FORBIDDEN, "forbidden", "no")
 
 
-def passed(*pieces: bytes) -> tuple[bytes, int]:
-    """What goes on of the pieces, and how many requests were judged."""
-    judge = Judge()
-    gate = RequestGate(judge)
+def feed_gate(*pieces: bytes) -> tuple[bytes, int]:
+    """Return the bytes that pass the gate, and the number of requests that were checked."""
+    check = RecordingCheck()
+    gate = RequestGate(check)
     parts = [part for piece in pieces for part in gate.feed(piece)]
-    return b"".join(part for part in parts if isinstance(part, bytes)), len(judge.seen)
+    return b"".join(part for part in parts if isinstance(part, bytes)), len(check.seen)
 
 
 @given(cuts=st.lists(st.integers(0, len(GET + PUT + CHUNKED + GET)), max_size=12))
-def test_requests_pass_byte_for_byte_however_they_are_cut(cuts: list[int]) -> None:
+def test_requests_pass_byte_for_byte_in_pieces_of_any_size(cuts: list[int]) -> None:
     sent = GET + PUT + CHUNKED + GET
     places = [0, *sorted(cuts), len(sent)]
     pieces = [sent[start:end] for start, end in itertools.pairwise(places)]
-    assert passed(*pieces) == (sent, 4)
+    assert feed_gate(*pieces) == (sent, 4)
 
 
 def test_headers_are_read_without_case_and_blanks() -> None:
-    judge = Judge()
-    list(RequestGate(judge).feed(GET))
-    assert judge.seen == [{"host": ["h"], "origin": ["http://x"]}]
+    check = RecordingCheck()
+    list(RequestGate(check).feed(GET))
+    assert check.seen == [{"host": ["h"], "origin": ["http://x"]}]
 
 
-def test_a_body_passes_before_it_is_there_as_a_whole() -> None:
-    gate = RequestGate(Judge())
+def test_a_body_passes_before_it_has_arrived_whole() -> None:
+    gate = RequestGate(RecordingCheck())
     head = b"PUT /b HTTP/1.1\r\nContent-Length: 1000000000000\r\n\r\n"
     assert b"".join(gate.feed(head + b"a" * 10)) == head + b"a" * 10
     assert b"".join(gate.feed(b"b" * 10)) == b"b" * 10
 
 
 @pytest.mark.parametrize("before", [b"", GET, PUT, CHUNKED])
-def test_a_request_that_is_refused_does_not_pass_whatever_passed_before_it(before: bytes) -> None:
-    gate = RequestGate(Judge())
-    went_on = b""
+def test_a_refused_request_does_not_pass_and_the_ones_before_it_do(before: bytes) -> None:
+    gate = RequestGate(RecordingCheck())
+    passed = b""
     parts = gate.feed(before + b"GET /a HTTP/1.1\r\nBad: 1\r\n\r\n")
-    while len(went_on) < len(before):
-        went_on += next(parts)
+    while len(passed) < len(before):
+        passed += next(parts)
     with pytest.raises(Refusal):
         next(parts)
-    assert went_on == before
+    assert passed == before
 
 
 @pytest.mark.parametrize(
@@ -97,19 +97,19 @@ def test_a_request_that_is_refused_does_not_pass_whatever_passed_before_it(befor
         b"GET /a HTTP/1.1\r\nA: " + b"b" * MAX_HEAD_BYTES,
     ],
 )
-def test_what_could_be_read_in_two_ways_is_refused(sent: bytes) -> None:
+def test_an_ambiguous_request_is_refused(sent: bytes) -> None:
     with pytest.raises(Refusal) as refused:
-        passed(sent)
+        feed_gate(sent)
     assert refused.value.status is HTTPStatus.BAD_REQUEST
     assert refused.value.to_bytes().startswith(b"HTTP/1.1 400 Bad Request\r\n")
 
 
-def test_a_request_that_is_taken_is_whole_and_the_next_one_goes_on() -> None:
-    judge = Judge()
-    gate = RequestGate(judge, lambda method, target: (method, target) == ("POST", "/b"))
-    taken = b"POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody"
-    for cut in range(len(taken) + 1):
-        parts = [part for piece in (GET + taken[:cut], taken[cut:] + PUT) for part in gate.feed(piece)]
+def test_an_intercepted_request_is_whole_and_the_next_one_passes() -> None:
+    check = RecordingCheck()
+    gate = RequestGate(check, lambda method, target: (method, target) == ("POST", "/b"))
+    intercepted = b"POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody"
+    for cut in range(len(intercepted) + 1):
+        parts = [part for piece in (GET + intercepted[:cut], intercepted[cut:] + PUT) for part in gate.feed(piece)]
         whole = WholeRequest("POST", "/b", b"body", is_last=False)
         place = parts.index(whole)
         assert b"".join(part for part in parts[:place] if isinstance(part, bytes)) == GET
@@ -125,12 +125,12 @@ def test_a_request_that_is_taken_is_whole_and_the_next_one_goes_on() -> None:
         (b"GET /b HTTP/1.1\r\n\r\n", False),
     ],
 )
-def test_a_taken_request_knows_whether_its_client_expects_the_end(head: bytes, is_last: bool) -> None:
-    (taken,) = RequestGate(Judge(), lambda *_: True).feed(head)
-    assert taken == WholeRequest("GET", "/b", b"", is_last)
+def test_an_intercepted_request_has_whether_the_connection_ends_after_it(head: bytes, is_last: bool) -> None:
+    (intercepted,) = RequestGate(RecordingCheck(), lambda *_: True).feed(head)
+    assert intercepted == WholeRequest("GET", "/b", b"", is_last)
 
 
-def test_a_taken_request_without_a_usable_length_is_refused() -> None:
-    gate = RequestGate(Judge(), lambda *_: True)
+def test_an_intercepted_request_without_a_usable_length_is_refused() -> None:
+    gate = RequestGate(RecordingCheck(), lambda *_: True)
     with pytest.raises(Refusal):
         list(gate.feed(b"POST /b HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n"))

@@ -5,7 +5,7 @@ import pytest
 from tui.cli import main
 
 
-def test_windows_is_told_of_wsl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_windows_the_error_names_wsl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.platform", "win32")
 
     assert main(["slices"]) == 2
@@ -13,7 +13,7 @@ def test_windows_is_told_of_wsl(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 @pytest.mark.parametrize("words", [("demo",), ("demo", "--job", "rehearsal"), ("local", "up")], ids=" ".join)
-def test_elsewhere_than_on_linux_a_pod_says_what_can_be_done_there(
+def test_on_another_system_the_error_of_a_pod_names_an_alternative(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.platform", "darwin")

@@ -1,4 +1,4 @@
-"""Whose a connection is: the process's that holds it, also for a reader in another network namespace."""
+"""Tests of the owner of a connection: the user of the process that holds it, also from another network namespace."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def owner_of(server: socket.socket) -> int | None:
 
 @needs_other_user
 @pytest.mark.parametrize(("family", "address"), [("AF_INET", "127.0.0.1"), ("AF_INET6", "::ffff:127.0.0.1")])
-def test_it_is_the_user_of_the_process_that_connected_until_that_closes(
+def test_the_owner_is_the_user_of_the_connected_process_until_it_closes(
     listener: socket.socket, family: str, address: str
 ) -> None:
-    """A socket without a process is shown as root's: a request of root's own could have no process."""
+    """The kernel shows a closed socket as root's, which must not pass as a connection of root."""
     port = str(listener.getsockname()[1])
     words = [*AS_NOBODY, str(NOBODYS_PYTHON), "-I", "-c", _CONNECT, family, address, port]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/") as other:
@@ -83,7 +83,7 @@ def test_it_is_the_user_of_the_process_that_connected_until_that_closes(
         other.stdin.close()
 
 
-def test_ones_own_connection_is_ones_own(listener: socket.socket) -> None:
+def test_the_owner_of_this_processs_connection_is_its_user(listener: socket.socket) -> None:
     with socket.create_connection(listener.getsockname()), listener.accept()[0] as server:
         assert owner_of(server) == os.geteuid()
 
@@ -97,6 +97,6 @@ def test_a_connection_that_does_not_exist_has_no_user(listener: socket.socket) -
 
 
 @pytest.mark.skipif(refusal_reason() is not None, reason="no network namespace can be made here")
-def test_sockets_outside_are_seen_from_a_namespace_of_ones_own() -> None:
+def test_a_process_in_its_own_namespace_still_finds_owners_of_outer_sockets() -> None:
     done = subprocess.run([sys.executable, "-c", _FROM_INSIDE], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["True", "None", "refused", "loopback works"]

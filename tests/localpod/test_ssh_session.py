@@ -1,4 +1,4 @@
-"""A worker of the local pod behaves as a machine with OpenSSH does."""
+"""Tests that a worker of the local pod behaves like a machine with OpenSSH."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIB = 1 << 20
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pod(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalPod]:
-    """One pod of four workers for all tests that leave its workers as they are; its parent knows a secret."""
+    """Start one pod of four workers for all tests that leave them unchanged; the environment has a secret."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TPU_TUI_HOME", str(home))
@@ -35,12 +35,12 @@ async def pod(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalPo
 
 
 def memory_of(pid: int) -> int:
-    """Resident bytes of a process."""
+    """Return the resident bytes of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
 
-async def test_64_mebibytes_go_through_a_command_unchanged(pod: LocalPod) -> None:
+async def test_64_mebibytes_pass_through_a_command_unchanged(pod: LocalPod) -> None:
     data = os.urandom(MIB) * 64
     async with log_in(pod) as connection, connection.create_process("cat", encoding=None) as process:
         process.stdin.write(data)
@@ -50,7 +50,7 @@ async def test_64_mebibytes_go_through_a_command_unchanged(pod: LocalPod) -> Non
         assert process.exit_status == 0
 
 
-async def test_output_and_errors_come_on_streams_of_their_own(pod: LocalPod) -> None:
+async def test_output_and_errors_are_separate_streams(pod: LocalPod) -> None:
     command = "head -c 3000000 /dev/zero; head -c 2000000 /dev/zero | tr '\\0' 'e' >&2; printf end"
     async with log_in(pod) as connection:
         done = await connection.run(command, encoding=None)
@@ -58,14 +58,14 @@ async def test_output_and_errors_come_on_streams_of_their_own(pod: LocalPod) -> 
     assert done.stderr == b"e" * 2_000_000
 
 
-async def test_no_byte_is_changed_or_invented(pod: LocalPod) -> None:
+async def test_every_byte_value_passes_unchanged(pod: LocalPod) -> None:
     every = bytes(range(256)) * 3
     async with log_in(pod) as connection:
         assert (await connection.run("cat", input=every, encoding=None)).stdout == every
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 127, 255])
-async def test_the_exit_code_is_the_commands(pod: LocalPod, code: int) -> None:
+async def test_the_exit_code_is_that_of_the_command(pod: LocalPod, code: int) -> None:
     async with log_in(pod) as connection:
         done = await connection.run(f"exit {code}")
     assert (done.exit_status, done.exit_signal) == (code, None)
@@ -88,7 +88,7 @@ async def test_a_signal_sent_over_the_channel_reaches_the_process_group(pod: Loc
     assert (done.stdout, done.exit_status) == ("caught\n", 5)
 
 
-async def test_a_command_that_reads_nothing_holds_the_client_back(tmp_path: Path) -> None:
+async def test_a_command_that_reads_nothing_stops_the_client_from_sending(tmp_path: Path) -> None:
     async with running_pod(tmp_path / "home") as pod:
         [pid] = pod.machines.pids("local")
         async with log_in(pod) as connection:
@@ -102,7 +102,7 @@ async def test_a_command_that_reads_nothing_holds_the_client_back(tmp_path: Path
             process.kill()
 
 
-async def test_a_client_that_reads_nothing_holds_the_command_back(tmp_path: Path) -> None:
+async def test_a_client_that_reads_nothing_stops_the_command_from_writing(tmp_path: Path) -> None:
     async with running_pod(tmp_path / "home") as pod:
         [pid] = pod.machines.pids("local")
         async with log_in(pod) as connection:
@@ -117,7 +117,7 @@ async def test_a_client_that_reads_nothing_holds_the_command_back(tmp_path: Path
             assert len(await process.stdout.read()) == 100_000_000
 
 
-async def test_what_a_background_job_holds_open_keeps_the_channel(pod: LocalPod) -> None:
+async def test_a_background_job_that_holds_output_open_keeps_the_channel_open(pod: LocalPod) -> None:
     async with log_in(pod) as connection:
         command = "mkfifo pipe && touch made; { read line <pipe; echo late $line; } & exit 4"
         process = await connection.create_process(command)
@@ -165,7 +165,7 @@ async def test_a_connection_has_ten_sessions_and_no_more(pod: LocalPod) -> None:
             process.close()
 
 
-async def test_strangers_are_not_let_in(pod: LocalPod) -> None:
+async def test_unknown_keys_and_users_are_refused(pod: LocalPod) -> None:
     stranger = asyncssh.generate_private_key("ssh-ed25519")
     with pytest.raises(asyncssh.PermissionDenied):
         await log_in(pod, client_keys=[stranger])
@@ -173,7 +173,7 @@ async def test_strangers_are_not_let_in(pod: LocalPod) -> None:
         await log_in(pod, username="unknown-user")
 
 
-async def test_a_key_added_to_authorized_keys_lets_in_at_once(pod: LocalPod) -> None:
+async def test_a_key_added_to_authorized_keys_is_accepted_at_once(pod: LocalPod) -> None:
     added = asyncssh.generate_private_key("ssh-ed25519")
     authorized = pod.machines.homes("local")[0] / ".ssh" / "authorized_keys"
     authorized.write_text(authorized.read_text() + added.export_public_key("openssh").decode())
@@ -181,7 +181,7 @@ async def test_a_key_added_to_authorized_keys_lets_in_at_once(pod: LocalPod) -> 
         assert (await connection.run("echo in")).stdout == "in\n"
 
 
-async def test_a_worker_answers_with_the_key_that_was_vouched_for(pod: LocalPod) -> None:
+async def test_a_worker_has_its_own_published_host_key(pod: LocalPod) -> None:
     workers = pod.machines.workers("local")
     assert len({worker.host_key_public for worker in workers}) == 4
     wrong = asyncssh.import_known_hosts(f"[{workers[1].address}]:{workers[1].port} {workers[0].host_key_public}\n")
@@ -189,7 +189,7 @@ async def test_a_worker_answers_with_the_key_that_was_vouched_for(pod: LocalPod)
         await log_in(pod, 1, known_hosts=wrong)
 
 
-async def test_files_go_over_sftp_into_the_home(pod: LocalPod, tmp_path: Path) -> None:
+async def test_files_are_copied_over_sftp_into_the_home(pod: LocalPod, tmp_path: Path) -> None:
     home = pod.machines.homes("local")[0]
     (tmp_path / "sent").write_bytes(os.urandom(5 * MIB))
     async with log_in(pod) as connection, connection.start_sftp_client() as sftp:
@@ -199,7 +199,7 @@ async def test_files_go_over_sftp_into_the_home(pod: LocalPod, tmp_path: Path) -
 
 
 @pytest.mark.skipif(shutil.which("scp") is None, reason="no OpenSSH client here")
-async def test_openssh_itself_gets_along_with_a_worker(pod: LocalPod, tmp_path: Path) -> None:
+async def test_the_openssh_client_works_with_a_worker(pod: LocalPod, tmp_path: Path) -> None:
     worker = pod.machines.workers("local")[0]
     (tmp_path / "known").write_text(f"[{worker.address}]:{worker.port} {worker.host_key_public}\n")
     options = ["-F", "none", "-i", str(pod.identity), "-o", f"UserKnownHostsFile={tmp_path}/known"]
@@ -215,7 +215,7 @@ async def test_openssh_itself_gets_along_with_a_worker(pod: LocalPod, tmp_path: 
 
 
 async def openssh(*words: str) -> tuple[int | None, str, str]:
-    """Run one of OpenSSH's programs; its exit code, output and errors."""
+    """Run one of OpenSSH's programs; return its exit code, output and errors."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
     out, errors = await process.communicate(b"")
@@ -249,7 +249,7 @@ async def test_a_forwarded_connection_comes_from_the_workers_own_address(pod: Lo
     assert callers == [workers[0].address]
 
 
-async def test_commands_see_a_workers_environment_and_nothing_of_the_parents(pod: LocalPod) -> None:
+async def test_commands_have_a_workers_environment_and_nothing_of_the_parents(pod: LocalPod) -> None:
     home = pod.machines.homes("local")[0]
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == "hush"
     async with log_in(pod) as connection:
@@ -265,7 +265,7 @@ async def test_commands_see_a_workers_environment_and_nothing_of_the_parents(pod
     assert "TPU_TUI_HOME" not in variables
 
 
-async def test_an_interactive_shell_has_a_terminal_of_the_asked_size(pod: LocalPod) -> None:
+async def test_an_interactive_shell_has_a_terminal_of_the_requested_size(pod: LocalPod) -> None:
     async with log_in(pod) as connection:
         shell = await connection.create_process(term_type="xterm", term_size=(101, 33))
         shell.stdin.write("stty size; command -v python; exit 6\n")
@@ -292,7 +292,7 @@ async def test_a_command_that_closed_its_input_still_ends_the_session(pod: Local
         assert (await process.wait()).exit_status == 3
 
 
-async def test_a_terminals_jobs_are_hung_up_with_it(pod: LocalPod) -> None:
+async def test_jobs_of_a_terminal_get_sighup_when_it_closes(pod: LocalPod) -> None:
     home = pod.machines.homes("local")[0]
     async with log_in(pod) as connection:
         process = await connection.create_process(

@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - lines of logs are as long as they are
-"""More of what tools put before the lines they pass on. Each is written anew."""
+# ruff: noqa: E501 - lines of logs have their original length
+"""More prefixes that tools add to the lines they forward, each rewritten with other values."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ CARRIERS: list[Shape] = [
         rows=_cores((0, None), (1, None)),
     ),
     shape(
-        "gcloud compute tpus tpu-vm ssh --worker=all: nobody is named",
+        "gcloud compute tpus tpu-vm ssh --worker=all: no worker is named",
         "SSH: Attempting to connect to worker 0...",
         "SSH: Attempting to connect to worker 1...",
         _TRAINING.format(0),
@@ -116,11 +116,11 @@ CARRIERS: list[Shape] = [
         rows=[(None, 0, None, 10, 2.5, 31.25), (None, 1, None, 10, 3.5, 31.25)],
     ),
 ]  # fmt: skip
-"""Samples with what other tools put before them."""
+"""Samples with the prefixes that other tools add."""
 
 MORE_SECTIONS: list[Shape] = [
     shape(
-        "tail -F of several logs: it comes back to a file",
+        "tail -F of several logs: a file occurs again",
         "==> logs/worker-0.log <==",
         _TRAINING.format(0),
         "",
@@ -143,4 +143,4 @@ MORE_SECTIONS: list[Shape] = [
         rows=_cores((0, 0), (8, 1)),
     ),
 ]
-"""A host's whole output after the other's, beneath headers: only at a log's beginning."""
+"""The whole outputs of hosts one after another, each below a header: only at the beginning of a log."""

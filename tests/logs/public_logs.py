@@ -1,9 +1,8 @@
-"""Logs as public issues, documents and code show them, kept as text: what stands in them, and what a reader sees.
+r"""Logs as public issues, documents and code show them, kept as text, with the rows that a reader should find.
 
-`data/public_logs.txt` holds a paragraph each: `# where it was seen`, a `| line` for each line (with the escapes of
-Python; an escape character is a backslash and an e), and `= core worker epoch step loss rate` for each row that the
-lines tell; `-` is what they do not, `1/2.5` a rate told as 2.5 seconds a step. Numbers are others than where they
-were seen.
+`data/public_logs.txt` holds one paragraph for each log: `# where it was seen`, a `| line` for each line (with the
+escapes of Python; `\e` is an escape character), and `= core worker epoch step loss rate` for each row. `-` is a value
+that the lines do not hold, `1/2.5` a rate printed as 2.5 seconds a step. Numbers differ from the originals.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 from tests.logs.public_shapes import Shape
 
 _DATA = Path(__file__).parent / "data"
-_MEANT = {"t": "\t", "r": "\r", "b": "\b", "a": "\a", "e": "\x1b", "\\": "\\"}
+_ESCAPES = {"t": "\t", "r": "\r", "b": "\b", "a": "\a", "e": "\x1b", "\\": "\\"}
 
 
 def _paragraphs(name: str) -> list[list[str]]:
@@ -23,7 +22,7 @@ def _paragraphs(name: str) -> list[list[str]]:
 
 
 def _line(text: str) -> str:
-    return re.sub(r"\\(.)", lambda escape: _MEANT[escape[1]], text[2:])
+    return re.sub(r"\\(.)", lambda escape: _ESCAPES[escape[1]], text[2:])
 
 
 def _count(text: str) -> int | None:
@@ -33,8 +32,8 @@ def _count(text: str) -> int | None:
 def _figure(text: str) -> float | None:
     if text == "-":
         return None
-    above, _, beneath = text.replace(",", "").partition("/")
-    return float(above) / float(beneath) if beneath else float(above)
+    above, _, below = text.replace(",", "").partition("/")
+    return float(above) / float(below) if below else float(above)
 
 
 def _shape(paragraph: list[str]) -> Shape:

@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - lines of logs are as long as they are
-"""Lines that look like samples and are none; and shapes that are not understood yet, but must not be taken for others."""
+# ruff: noqa: E501 - lines of logs have their original length
+"""Lines that look like samples and are none, and shapes that no dialect reads yet and none may misread."""
 
 from __future__ import annotations
 
@@ -125,15 +125,15 @@ STILL_NO_SAMPLES: list[str] = [
 
 MISSED: list[Shape] = [
     shape(
-        "what people print: no. 25",
+        "homemade line no. 25",
         "2021-06-21 17:42:13,564 Epoch: [5][74/4426]\tEit 22200  lr 0.0005  Le 97.9517 (83.5557)\tTime 1.136 (0.000)\tData 0.003 (0.000)\t",
         rows=[(None, None, 5, 74, 97.9517, None)],
     ),
     shape(
-        "what people print: no. 30",
+        "homemade line no. 30",
         "[Training][e2e_mask_rcnn_R-50-FPN_1x.yaml][iter: 80/90000][lr: 0.004400][eta: 22:07:32]",
         "          total_loss: 1.517374 (1.552808), iter_time: 0.7195 (0.8858), data_time: 0.2417 (0.2413)",
         rows=[(None, None, None, 80, 1.517374, None)],
     ),
 ]  # fmt: skip
-"""What a reader would understand and we do not, or not whole."""
+"""Shapes that a person understands and no dialect reads, or not in full."""

@@ -1,5 +1,5 @@
-# ruff: noqa: E501 - lines of logs are as long as they are
-"""Shapes of lines that real logs hold, each written anew with other numbers; where one was seen stands beside it."""
+# ruff: noqa: E501 - lines of logs have their original length
+"""Shapes of lines in real logs, each rewritten with other numbers and named after the place where it was seen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ESC = "\x1b"
 
 @dataclass(frozen=True)
 class Shape:
-    """Lines, and what every row of the per-core view must tell after them: core, worker, epoch, step, loss, rate."""
+    """Lines, and the rows of the per-core view that they must yield: core, worker, epoch, step, loss, rate."""
 
     seen_in: str
     lines: tuple[str, ...]
@@ -68,7 +68,7 @@ SAMPLES = [
         rows=[(None, None, None, 7, 9.979, 11629.521)],
     ),
     shape(
-        "AI-Hypercomputer/maxtext#4085: slices told between, and Primus#979: other throughputs",
+        "AI-Hypercomputer/maxtext#4085: slices in between, and Primus#979: other throughputs",
         "completed step: 8, active_slices: 2, seconds: 1.5, TFLOP/s/device: 300.25, Tokens/s/device: 500.5, "
         "Samples/s/device: 0.0854, Frames/s/device: 7.255, loss: 1.5",
         rows=[(None, None, None, 8, 1.5, 500.5)],
@@ -225,7 +225,7 @@ SAMPLES = [
         rows=[(None, None, None, 97, 13.5, None)],
     ),
 ]
-"""Lines that are samples (and some among them that are not)."""
+"""Lines that are samples, with some among them that are not."""
 
 _TRAINING = "| Training Device=xla:0/{} Epoch=1 Step=20 Loss=2.50000 Rate=10.00 GlobalRate=9.00 Time=10:00:00"
 
@@ -335,7 +335,7 @@ CARRIED = [
         rows=_cores((0, 0), (1, 1)),
     ),
 ]  # fmt: skip
-"""Samples with what other tools put before them."""
+"""Samples with the prefixes that other tools add."""
 
 SECTIONS = [
     shape(
@@ -379,10 +379,10 @@ SECTIONS = [
         rows=_cores((3, None)),
     ),
 ]
-"""A host's whole output after the other's, beneath headers: only at a log's beginning."""
+"""The whole outputs of hosts one after another, each below a header: only at the beginning of a log."""
 
 NO_SAMPLES = [
-    ("PyTorch/XLA: evaluation in the dress of a sample", "[xla:0](0) Acc=0.84375 Rate=0.00 Time=Sat Jul 25 15:44:27 2020"),
+    ("PyTorch/XLA: evaluation in the form of a sample", "[xla:0](0) Acc=0.84375 Rate=0.00 Time=Sat Jul 25 15:44:27 2020"),
     ("PyTorch/XLA: cut off", "| Training Device=xla:0/3 Epoch=1 Step=680 Loss=0.001"),
     ("PyTorch/XLA: cut off", "| Training Device=xla:0/3 Epoch=1 Step=680 Loss=0.00100 Rate=5.00 GlobalRate=42."),
     ("PyTorch/XLA: cut off", "[xla:1](20) Loss=0.03076 Rate=51.78 GlobalR"),

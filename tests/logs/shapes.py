@@ -1,4 +1,4 @@
-"""Lines of the shapes that logs are made of, and logs generated from them."""
+"""Lines of the shapes that logs consist of, and logs generated from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def training(
     global_rate: str = "250.00",
     clock: str = "02:38:57",
 ) -> str:
-    """The line PyTorch/XLA's test utilities print."""
+    """Return a line as PyTorch/XLA's test utilities print it."""
     of_epoch = "" if epoch is None else f" Epoch={epoch}"
     return (
         f"| Training Device=xla:{device}/{core}{of_epoch} Step={step} Loss={loss} Rate={rate}"
@@ -110,7 +110,7 @@ LOGS = st.lists(
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
-    """The bytes in chunks, cut at any places."""
+    """Return the bytes in chunks, cut at the given places."""
     ends = sorted({min(place, len(data)) for place in places} | {0, len(data)})
     return [data[start:end] for start, end in itertools.pairwise(ends)]
 
@@ -119,27 +119,27 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 def generated_log(
     lines: int, cores: int, *, workers: int = 4, junk: float = 0.05, seed: int = 1, prefix: bool = True
 ) -> bytes:
-    """A run's log as xla_dist would have kept it: `junk` is the share of other lines."""
-    chance = random.Random(seed)
+    """Return a run's log as xla_dist writes it; `junk` is the share of other lines."""
+    rng = random.Random(seed)
     out: list[str] = []
     step = 0
     while len(out) < lines:
-        for core in chance.sample(range(cores), cores):
+        for core in rng.sample(range(cores), cores):
             worker = core * workers // cores
             before = (
                 f"2020-08-06 02:{step // 60 % 60:02d}:{step % 60:02d} 10.164.0.{worker + 40} [{worker}] "
                 if prefix
                 else ""
             )
-            if chance.random() < junk:
+            if rng.random() < junk:
                 out.append(
                     before
-                    + chance.choice(
+                    + rng.choice(
                         ["==> Preparing data..", "Traceback (most recent call last):", "a=1 b=2", "100 19 \r100 20"]
                     )
                 )
-            loss = f"{chance.uniform(0, 9):.5f}"
-            rate, both = f"{chance.uniform(20, 300):.2f}", f"{chance.uniform(20, 300):.2f}"
+            loss = f"{rng.uniform(0, 9):.5f}"
+            rate, both = f"{rng.uniform(20, 300):.2f}", f"{rng.uniform(20, 300):.2f}"
             clock = f"02:{step // 60 % 60:02d}:{step % 60:02d}"
             out.append(
                 before

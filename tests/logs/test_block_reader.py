@@ -1,4 +1,4 @@
-"""The block-wise way against the line-wise one: the same bytes must leave the same state, to the last bit."""
+"""Tests of the block reader against the line reader: the same bytes must leave exactly the same state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tui.logs.vectorized.block import read_block
 
 @pytest.fixture(autouse=True, scope="module")
 def _blocks_of_any_size() -> object:
-    """Let the block-wise way take short blocks too, so that small examples reach it."""
+    """Let the block reader take short blocks too, so that small examples reach it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_reader, "LEAST", 1)
         patch.setattr(block_reader, "BLOCK", 700)
@@ -32,7 +32,7 @@ def _blocks_of_any_size() -> object:
 
 
 def state_of(demux: Demux) -> list[object]:
-    """Everything a demultiplexer holds, comparable."""
+    """Return everything a demultiplexer holds, in comparable form."""
     snapshot = demux.snapshot()
     table = demux.state.table
     columns = {name: table.column(name).tolist() for name in table.columns}
@@ -76,7 +76,7 @@ def assert_same(data: bytes, chunks: list[bytes], worker: int | None, now: float
 @example((training(step=99) + "\n" + training(step=12345, core=512) + "\n").encode(), [], None)
 @example(training(step=99).encode().replace(b"Step=", b"Step=\xff") + b"\n" + training().encode() + b"\n", [], None)
 @example((training(loss="100.00000") + "\n" + training(loss="-1.00000") + "\n").encode(), [], None)
-def test_both_ways_leave_the_same_state(data: bytes, places: list[int], worker: int | None) -> None:
+def test_both_readers_leave_the_same_state(data: bytes, places: list[int], worker: int | None) -> None:
     assert_same(data, cut(data, places), worker)
 
 
@@ -84,8 +84,8 @@ def test_both_ways_leave_the_same_state(data: bytes, places: list[int], worker: 
     st.lists(st.tuples(st.sampled_from([0, 1, 2, None]), LOGS, st.sampled_from([None, 5.0, 6.5])), max_size=12),
     st.lists(st.integers(0, 12), max_size=3),
 )
-def test_small_chunks_of_many_workers_read_together_are_as_if_read_one_by_one(
-    chunks: list[tuple[int | None, bytes, float | None]], looks: list[int]
+def test_small_chunks_of_many_workers_read_together_equal_chunks_read_one_by_one(
+    chunks: list[tuple[int | None, bytes, float | None]], snapshots_after: list[int]
 ) -> None:
     states = []
     for fast in (False, True):
@@ -94,7 +94,7 @@ def test_small_chunks_of_many_workers_read_together_are_as_if_read_one_by_one(
             demux.feed(worker, b"")
         for place, (worker, data, now) in enumerate(chunks):
             demux.feed(worker, data, now)
-            if place in looks:
+            if place in snapshots_after:
                 demux.snapshot()
         demux.finish(7.0)
         states.append(state_of(demux))
@@ -102,7 +102,7 @@ def test_small_chunks_of_many_workers_read_together_are_as_if_read_one_by_one(
 
 
 @given(st.integers(0, 200), st.binary(min_size=1, max_size=3), st.integers(0, 3000))
-def test_one_damaged_place_is_seen_by_both(line: int, damage: bytes, place: int) -> None:
+def test_both_readers_agree_on_a_log_with_one_damaged_place(line: int, damage: bytes, place: int) -> None:
     data = generated_log(30, 8, junk=0)
     at = place % len(data)
     damaged = data[:at] + damage + data[at + len(damage) :]
@@ -111,17 +111,17 @@ def test_one_damaged_place_is_seen_by_both(line: int, damage: bytes, place: int)
 
 @pytest.mark.parametrize("prefix", [True, False])
 @pytest.mark.parametrize("now", [None, 1_600_000_000.5])
-def test_both_ways_agree_on_a_generated_log(prefix: bool, now: float | None) -> None:
+def test_both_readers_agree_on_a_generated_log(prefix: bool, now: float | None) -> None:
     data = generated_log(3000, 32, prefix=prefix)
     assert_same(data, cut(data, list(range(0, len(data), 10_007))), None, now)
 
 
-def test_both_ways_agree_on_the_sample_log() -> None:
+def test_both_readers_agree_on_the_sample_log() -> None:
     assert_same(SAMPLE_LOG.read_bytes(), [SAMPLE_LOG.read_bytes()], None)
 
 
 @pytest.mark.parametrize("now", [None, 1_600_000_000.5])
-def test_lines_that_begin_with_a_date_are_told_from_those_with_a_prefix(now: float | None) -> None:
+def test_both_readers_distinguish_lines_with_a_date_from_lines_with_a_prefix(now: float | None) -> None:
     lines = [
         "2020-08-06 02:38:57 10.164.0.109 [1] " + training(core=9),
         "2020-08-06 02:38:58,123 INFO step 3 of 10",
@@ -141,7 +141,7 @@ def test_lines_that_begin_with_a_date_are_told_from_those_with_a_prefix(now: flo
     assert_same(data, [data], 3, now)
 
 
-def test_a_users_pattern_may_match_what_stands_before_a_lines_own_text() -> None:
+def test_a_users_pattern_may_match_the_prefix_of_a_line() -> None:
     (own,) = user_dialects({"by-host": {"pattern": r"10\.0\.0\.7 \[\d+\] pass (?P<step>\d+) at (?P<loss>\d+)"}})
     before = "2020-08-06 02:38:57 10.0.0.7 [2] "
     data = "".join(f"{before}{training(step=step)}\n{before}pass {step} at 3\n" for step in range(60)).encode()
@@ -155,7 +155,7 @@ def test_a_users_pattern_may_match_what_stands_before_a_lines_own_text() -> None
     assert states[1] == states[0]
 
 
-def test_plain_lines_are_taken_by_the_fast_way_and_no_others() -> None:
+def test_the_block_reader_takes_plain_training_lines_and_no_others() -> None:
     lines = [
         training(core=3),
         training(loss="nan"),

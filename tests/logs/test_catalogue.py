@@ -1,4 +1,4 @@
-"""The dialects of the catalogue: each reads its sample lines, and its files are well-formed."""
+"""Tests of the dialects of the catalogue: each reads its sample lines, and its files are well-formed."""
 
 from __future__ import annotations
 

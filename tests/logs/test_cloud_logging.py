@@ -1,4 +1,4 @@
-"""Exports of Cloud Logging: whose each entry is, in any pieces, in the order in which they were written."""
+"""Tests of Cloud Logging's exports: entries are attributed and in the order of writing, in chunks of any size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tui.logs.saved_log import open_log
 pytestmark = pytest.mark.py310
 
 WRITTEN = [(worker, second) for second in (10, 11, 12) for worker in (0, 1)]
-"""Who wrote a line at which second, the oldest first."""
+"""The worker and second of each line, the oldest first."""
 
 
 def message_of(worker: int, second: int) -> str:
@@ -78,9 +78,7 @@ def read(data: bytes, places: list[int] | None = None) -> Demux:
 @pytest.mark.parametrize("write", WRITERS)
 @pytest.mark.parametrize("order", [1, -1], ids=["oldest first", "newest first"])
 @pytest.mark.parametrize("most", [1, 61, 100_000])
-def test_entries_are_their_workers_in_the_order_in_which_they_were_written(
-    write: object, order: int, most: int
-) -> None:
+def test_entries_belong_to_their_workers_in_the_order_of_writing(write: object, order: int, most: int) -> None:
     data = write(WRITTEN[::order]).encode()  # type: ignore[operator]
     demux = read(data, list(range(0, len(data), most)))
     rows = [(row.worker, row.step, row.loss) for row in demux.snapshot().rows()]
@@ -88,7 +86,7 @@ def test_entries_are_their_workers_in_the_order_in_which_they_were_written(
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_lines_of_a_worker_come_out_of_an_export(write: object, tmp_path: Path) -> None:
+def test_the_lines_of_a_worker_can_be_selected_from_an_export(write: object, tmp_path: Path) -> None:
     path = tmp_path / "export"
     path.write_text(write(WRITTEN[::-1]), newline="")  # type: ignore[operator]
     for cache in (None, tmp_path / "cache", tmp_path / "cache"):
@@ -100,7 +98,7 @@ def test_lines_of_a_worker_come_out_of_an_export(write: object, tmp_path: Path) 
     assert "".join(f"{line.text}\n" for line in log.lines()) == path.read_bytes().decode()
 
 
-def test_whom_an_entry_names_no_label_in_its_text_changes() -> None:
+def test_the_pod_that_an_entry_names_counts_more_than_a_prefix_in_its_text() -> None:
     entry = {"textPayload": "[rank7]: step: 5, loss: 2.5", "resource": {"labels": {"pod_name": "train-3"}}}
     rows = read(json.dumps([entry], indent=1).encode()).snapshot().rows()
     assert [(row.worker, row.address, row.step) for row in rows] == [(0, "train-3", 5)]
@@ -113,7 +111,7 @@ def test_fields_of_a_structured_logger_are_read_out_of_an_export() -> None:
 
 
 @pytest.mark.parametrize("first", ['{\n  "lr": 0.1,\n  "message": null\n}', "[", "---", "{", "---\na: b\n---"])
-def test_a_log_that_only_begins_like_an_export_is_read_as_it_stands(first: str) -> None:
+def test_a_log_that_only_begins_like_an_export_is_read_as_a_plain_log(first: str) -> None:
     lines = [training(0, step) for step in range(0, 20 * MOST_OTHERS, 10)]
     demux = read("\n".join([first, *lines]).encode() + b"\n", [100, 5000, 150_000])
     assert (demux.state.samples, demux.reads_blocks) == (len(lines), True)
@@ -121,7 +119,7 @@ def test_a_log_that_only_begins_like_an_export_is_read_as_it_stands(first: str) 
 
 @pytest.mark.parametrize("cut_at", [0.3, 0.5, 0.9])
 @pytest.mark.parametrize("write", WRITERS)
-def test_an_export_that_is_cut_off_tells_what_is_whole(write: object, cut_at: float) -> None:
+def test_the_whole_entries_of_an_export_that_is_cut_off_are_read(write: object, cut_at: float) -> None:
     text = write(WRITTEN)  # type: ignore[operator]
     demux = read(text[: int(len(text) * cut_at)].encode())
     assert 1 <= demux.state.samples <= 6
@@ -140,7 +138,7 @@ def test_an_export_in_yaml_without_pyyaml_is_refused_in_one_sentence(
 
 
 @pytest.mark.skipif(find_spec("yaml") is None, reason="PyYAML is not installed")
-def test_a_document_that_repeats_itself_costs_little() -> None:
+def test_a_document_of_nested_aliases_costs_little() -> None:
     levels = [
         f"l{depth}: &l{depth}\n" + "".join(f"  k{n}: *l{depth - 1}\n" for n in range(90)) for depth in range(1, 9)
     ]

@@ -1,4 +1,4 @@
-"""The contract with numpy, OpenBLAS and glibc that the CPU time of reading a saved log depends on."""
+"""Contract tests of numpy, OpenBLAS and glibc, on which the CPU time of reading a saved log depends."""
 
 from __future__ import annotations
 

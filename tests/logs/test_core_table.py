@@ -14,7 +14,7 @@ NAN = float("nan")
 
 
 def record(core: int, step: int, known: int, epoch: int = UNKNOWN, number: float = 1.0) -> Record:
-    """One sample of which so much is known."""
+    """Return one sample with the figures that `known` names."""
     figures = [number if known & bit else NAN for bit in (HAS_LOSS, HAS_RATE, HAS_GLOBAL_RATE)]
     kind = WALL_TIME if known & HAS_LOSS else NO_TIME
     when = (number if kind else NAN, kind, number)
@@ -29,16 +29,16 @@ RECORDS = st.lists(
 
 
 def state(table: CoreTable) -> str:
-    """All that a table holds."""
+    """Return everything a table holds, in comparable form."""
     assert table.history is not None
     trails = [(table.history.losses(row).tolist(), table.history.rates(row).tolist()) for row in range(table.size)]
     columns = {name: table.column(name).tolist() for name in table.columns}
     return repr((columns, trails, sorted(table.epoch_steps.items()), table.smallest_step, table.sequence))
 
 
-class TestSamplesThatDoNotTellEverything:
+class TestIncompleteSamples:
     @given(RECORDS, st.lists(st.integers(0, 30), max_size=3))
-    def test_together_they_leave_the_same_as_one_by_one(self, records: list[Record], cuts: list[int]) -> None:
+    def test_adding_together_or_one_by_one_makes_the_same_table(self, records: list[Record], cuts: list[int]) -> None:
         together, singly = CoreTable(), CoreTable()
         for start, end in itertools.pairwise(sorted({0, len(records), *(min(cut, len(records)) for cut in cuts)})):
             together.update(samples_from(records[start:end]))
@@ -46,14 +46,14 @@ class TestSamplesThatDoNotTellEverything:
             singly.update(samples_from([each]))
         assert state(together) == state(singly)
 
-    def test_what_tells_more_of_a_step_is_added_to_it_and_counts_as_none(self) -> None:
+    def test_a_second_sample_of_a_step_completes_it_and_is_not_counted(self) -> None:
         table = CoreTable()
         table.update(samples_from([record(0, 1, HAS_LOSS, number=3.0), record(0, 1, HAS_RATE, number=5.0)]))
         assert (table.column("loss")[0], table.column("rate")[0], table.column("count")[0]) == (3.0, 5.0, 1)
         table.update(samples_from([record(0, 2, HAS_LOSS, number=2.0)]))
         assert (table.column("loss")[0], table.column("count")[0]) == (2.0, 2)
 
-    def test_without_steps_each_is_one_of_its_own(self) -> None:
+    def test_without_steps_each_sample_counts(self) -> None:
         table = CoreTable()
         table.update(samples_from([record(0, UNKNOWN, HAS_LOSS, number=float(n)) for n in range(3)]))
         assert table.column("count").tolist() == [3]

@@ -27,7 +27,7 @@ def only(*lines: str | bytes) -> CoreRow:
 
 
 def rows_of(snapshot: Snapshot) -> list[tuple[object, ...]]:
-    """Everything a snapshot says, comparable (nan as text)."""
+    """Return everything a snapshot holds, in comparable form (nan as text)."""
     rows = [tuple(sorted(row.to_json().items(), key=str)) for row in snapshot.rows()]
     return [*rows, (snapshot.lines, snapshot.samples, snapshot.workers, snapshot.epochs, repr(snapshot.facts))]
 
@@ -67,7 +67,7 @@ class TestTheSampleLog:
             "first_nan": None,
         }
 
-    def test_tells_the_cluster(self) -> None:
+    def test_has_the_facts_of_the_cluster(self) -> None:
         cluster = self.snapshot.facts["cluster"]
         assert (cluster["accelerator_type"], cluster["tpu"], cluster["service_workers"]) == (
             "v3-32",
@@ -92,11 +92,11 @@ class TestChunks:
         assert rows_of(parts.snapshot()) == rows_of(whole.snapshot())
 
     @given(st.lists(LOGS, min_size=2, max_size=4), st.randoms(use_true_random=False))
-    def test_any_interleaving_of_workers_gives_each_its_own_samples(self, logs: list[bytes], chance: object) -> None:
+    def test_any_interleaving_of_workers_gives_each_its_own_samples(self, logs: list[bytes], rng: object) -> None:
         together = Demux()
-        queues = [cut(data, [chance.randrange(2000) for _ in range(5)]) for data in logs]  # type: ignore[attr-defined]
+        queues = [cut(data, [rng.randrange(2000) for _ in range(5)]) for data in logs]  # type: ignore[attr-defined]
         while any(queues):
-            worker = chance.choice([place for place, queue in enumerate(queues) if queue])  # type: ignore[attr-defined]
+            worker = rng.choice([place for place, queue in enumerate(queues) if queue])  # type: ignore[attr-defined]
             together.feed(worker, queues[worker].pop(0))
         together.finish()
         alone = []
@@ -111,7 +111,7 @@ class TestChunks:
             place: 0 for place in range(len(logs)) if not logs[place] and place in counted
         }
 
-    def test_one_byte_at_a_time_is_enough(self) -> None:
+    def test_a_stream_can_be_read_one_byte_at_a_time(self) -> None:
         demux = Demux()
         for byte in SAMPLE_LOG.read_bytes():
             demux.feed(None, bytes([byte]))
@@ -145,7 +145,7 @@ class TestTorchXla:
         assert (row.worker, row.address, row.time) == (None, None, None)
 
     @pytest.mark.parametrize(("text", "shown"), [("nan", "nan"), ("inf", "inf"), ("-inf", "-inf")])
-    def test_loss_that_is_no_number_is_said_and_flagged(self, text: str, shown: str) -> None:
+    def test_a_loss_that_is_no_number_is_shown_and_flagged(self, text: str, shown: str) -> None:
         row = only(training(loss=text))
         assert row.to_json()["loss"] == shown
         assert row.state == "nan"
@@ -184,7 +184,7 @@ class TestTorchXla:
             "| Validation Device=xla:0/3 Epoch=1 Step=1 Loss=1.0 Rate=1.0 GlobalRate=1.0 Time=02:38:57",
         ],
     )
-    def test_what_looks_like_a_sample_and_is_none(self, line: str) -> None:
+    def test_lines_that_look_like_samples_and_are_none(self, line: str) -> None:
         assert read(line).samples == 0
 
     def test_an_evaluation_row_shows_the_core_but_is_no_step(self) -> None:
@@ -192,7 +192,7 @@ class TestTorchXla:
         assert (row.core, row.step, row.loss, row.state) == (1, None, None, "waiting")
         assert only(training(core=1), "| Test Device=xla:0/1 Step=99 Epoch=9 Accuracy=71.20 Time=22:03:40").step == 0
 
-    def test_escapes_and_noise_around_a_line_do_no_harm(self) -> None:
+    def test_a_line_is_read_among_escapes_and_noise(self) -> None:
         noise = b"\x1b[36m(RayTrainWorker pid=122107)\x1b[0m " + training(core=5).encode() + b"\xff\xfe\x00"
         assert only(noise).core == 5
 
@@ -305,21 +305,21 @@ class TestEpochs:
         assert snapshot.max_accuracy == 37.84
         assert (snapshot.facts["total_train_time"], snapshot.facts["average_global_rate"]) == (2485.0, 48718.11)
 
-    def test_the_trainers_own_line_says_how_long_it_waited_for_data(self) -> None:
+    def test_the_trainers_own_line_holds_the_time_spent_waiting_for_data(self) -> None:
         assert read(training()).data_wait_share is None
         lines = [waiting_line(1, [4.0, 8.0], 12.0), waiting_line(2, [0.5, 1.0], 10.0)]
         assert read(training(), *lines).data_wait_share == 0.075
 
-    def test_an_epoch_told_after_its_samples_names_them_and_the_next(self) -> None:
+    def test_an_epoch_printed_after_its_samples_numbers_them_and_the_next_ones(self) -> None:
         lines = [training(core=core, step=step, epoch=None) for step in (0, 10) for core in range(3)]
-        told_after = [*lines, "Finished training epoch 4"]
+        finished = [*lines, "Finished training epoch 4"]
         assert {row.epoch for row in read(*lines).rows()} == {None}
-        assert {row.epoch for row in read(*told_after).rows()} == {4}
+        assert {row.epoch for row in read(*finished).rows()} == {4}
         assert {
-            row.epoch for row in read(*told_after, "Epoch 4 test end 23:13:16, Accuracy=100.00", *lines).rows()
+            row.epoch for row in read(*finished, "Epoch 4 test end 23:13:16, Accuracy=100.00", *lines).rows()
         } == {5}
 
-    def test_an_epoch_told_before_its_samples_names_them(self) -> None:
+    def test_an_epoch_printed_before_its_samples_numbers_them(self) -> None:
         lines = [training(core=core, step=step, epoch=None) for step in (0, 10) for core in range(3)]
         begun = ["Epoch 2 train begin 18:01:42", *lines]
         assert {row.epoch for row in read(*begun).rows()} == {2}
@@ -344,13 +344,13 @@ class TestLag:
         ]
         assert [row.state for row in read(*lines).rows()] == ["training", "training", "straggler", "training"]
 
-    def test_a_step_in_progress_makes_nobody_a_straggler(self) -> None:
+    def test_a_step_in_progress_makes_no_core_a_straggler(self) -> None:
         lines = [training(core=core, step=step) for step in (0, 10, 20) for core in range(4)]
         lines += [training(core=core, step=30) for core in range(2)]
         assert {row.state for row in read(*lines).rows()} == {"training"}
 
     @pytest.mark.parametrize(("pause", "expected"), [(10.0, (2,)), (0.5, (2,)), (0.1, ())])
-    def test_a_straggler_is_behind_for_a_while_by_the_pace_of_the_others(
+    def test_a_straggler_is_behind_for_some_time_at_the_pace_of_the_others(
         self, pause: float, expected: tuple[int, ...]
     ) -> None:
         demux = Demux()
@@ -360,7 +360,7 @@ class TestLag:
                     demux.feed(core, training(core=core, step=step * 10).encode() + b"\n", now=1000.0 + step * pause)
         assert demux.snapshot(now=1000.0 + 20 * pause).stragglers == expected
 
-    def test_a_restart_leaves_only_what_comes_to_compare_with(self) -> None:
+    def test_after_a_restart_only_new_samples_are_compared(self) -> None:
         demux = Demux()
         for step in range(0, 100, 10):
             demux.feed(
@@ -387,7 +387,7 @@ class TestStates:
         rows = read(early + training(core=0), late + training(core=1), after).rows()
         assert [row.state for row in rows] == ["silent", "training"]
 
-    def test_cores_of_an_ended_worker_have_ended_but_nan_stays_in_sight(self) -> None:
+    def test_cores_of_an_ended_worker_have_ended_but_nan_stays_visible(self) -> None:
         demux = Demux()
         demux.feed(0, f"{training(core=0)}\n{training(core=1, loss='nan')}\n".encode(), now=1000.0)
         demux.feed(1, f"{training(core=2)}\n".encode(), now=1000.0)
@@ -406,10 +406,10 @@ class TestStates:
             rates.append(demux.snapshot(now=1001.0).rate_total)
         assert rates == [300.0, 200.0, 100.0, 300.0]
 
-    def test_the_jobs_last_words_end_a_saved_log(self) -> None:
+    def test_the_jobs_last_line_ends_a_saved_log(self) -> None:
         assert only(training(), "Total Train Time: 0:41:25").state == "ended"
 
-    def test_median_loss_leaves_nan_out(self) -> None:
+    def test_the_median_loss_leaves_nan_out(self) -> None:
         snapshot = read(training(core=0, loss="nan"), training(core=1, loss="2.0"), training(core=2, loss="4.0"))
         assert snapshot.loss_spread is not None
         assert (snapshot.loss_spread.median, snapshot.nan_cores) == (3.0, (0,))

@@ -34,7 +34,7 @@ HOSTILE = (
     r"(?:a|b|ab){1,20}c(?P<step>\d+) (?P<loss>\S+)",
     r"(?:\w+\.)*\w+@(?P<step>\d+) (?P<loss>\S+)",
 )
-"""Patterns that backtrack without end, or nearly so."""
+"""Patterns with endless or nearly endless backtracking."""
 
 
 def read(*lines: str, worker: int | None = None) -> Snapshot:
@@ -52,18 +52,18 @@ MAXTEXT = (
     "I0706 16:52:46.073802 140110937163584 metric_logger.py:214] completed step: 500, seconds: 15.688, "
     "TFLOP/s/device: 1.367, Tokens/s/device: 261.087, total_weights: 6121, loss: 0.624, lr: 0.1"
 )
-MAXTEXT_AGAIN = (
+MAXTEXT_PEFT = (
     "I0706 16:52:46.058329 140110937163584 peft_trainer.py:474] Train step 500 training loss: 0.623577  "
     "- training perplexity: 1.865590"
 )
 
 
 class TestOtherTrainers:
-    def test_maxtext_tells_a_step_twice_and_it_is_one(self) -> None:
-        row = only(MAXTEXT_AGAIN, MAXTEXT)
+    def test_a_step_that_maxtext_prints_twice_is_one_sample(self) -> None:
+        row = only(MAXTEXT_PEFT, MAXTEXT)
         assert (row.core, row.step, row.loss, row.rate) == (None, 500, 0.624, 261.087)
-        assert only(MAXTEXT, MAXTEXT_AGAIN).rate == 261.087
-        history = read(MAXTEXT, MAXTEXT_AGAIN).history
+        assert only(MAXTEXT, MAXTEXT_PEFT).rate == 261.087
+        history = read(MAXTEXT, MAXTEXT_PEFT).history
         assert history is not None
         assert len(history.losses(0)) == 1
 
@@ -125,7 +125,7 @@ class TestOtherTrainers:
     def test_maxtext_in_other_spacings(self, line: str) -> None:
         assert (only(line).step, only(line).loss) == (3, 13.424)
 
-    def test_accelerate_scripts_tell_their_loss_on_the_bar(self) -> None:
+    def test_accelerate_scripts_print_their_loss_on_the_bar(self) -> None:
         row = only(
             "Steps:   2%|▏         | 11/500 [00:13<09:26,  1.16s/it, lr=1e-5, step_loss=0.0423]\r"
             "Steps:   2%|▏         | 12/500 [00:14<09:26,  1.16s/it, lr=1e-5, step_loss=0.25]"
@@ -161,22 +161,22 @@ class TestOtherTrainers:
             demux.feed(worker, MAXTEXT.encode() + b"\n")
         assert [(row.core, row.worker) for row in demux.snapshot().rows()] == [(None, 0), (None, 1)]
 
-    def test_of_a_very_long_line_the_end_is_searched(self) -> None:
+    def test_the_end_of_a_very_long_line_is_searched(self) -> None:
         bar = "Epoch 2:  22%|██ | {}/18 [00:17<01:02, 4s/it, loss={}.5, v_num=1]"
         row = only("".join(bar.format(step, step) for step in range(2000)))
         assert (row.step, row.loss) == (1999, 1999.5)
 
-    def test_what_matched_how_often_is_told(self) -> None:
-        assert read(MAXTEXT, MAXTEXT_AGAIN, "noise").dialects == {"MaxText": 2}
+    def test_matches_are_counted_by_dialect(self) -> None:
+        assert read(MAXTEXT, MAXTEXT_PEFT, "noise").dialects == {"MaxText": 2}
 
 
 GOOD = r"(?P<step>\d+) (?P<loss>\S+)"
 
 
 class TestUserDialects:
-    def test_a_pattern_of_ones_own(self) -> None:
-        mine = user_dialects({"mine": {"pattern": r"@(?P<s>\d+) L=(?P<loss>\S+)", "columns": {"step": "s"}}})
-        demux = Demux(dialects=(*mine, *BUILT_IN))
+    def test_a_users_pattern_is_read(self) -> None:
+        own = user_dialects({"mine": {"pattern": r"@(?P<s>\d+) L=(?P<loss>\S+)", "columns": {"step": "s"}}})
+        demux = Demux(dialects=(*own, *BUILT_IN))
         demux.feed(None, b"@12 L=0.5\n@13 L=nan\n@14 L=oops\n")
         (row,) = demux.snapshot().rows()
         assert row.step == 13
@@ -199,16 +199,16 @@ class TestUserDialects:
             ({"pattern": GOOD, "contains": "loss", "samples": "12 3.5"}, "contains nothing of what contains says"),
         ],
     )
-    def test_a_wrong_one_is_refused_by_name(self, entry: object, why: str) -> None:
+    def test_an_invalid_dialect_is_refused_by_name(self, entry: object, why: str) -> None:
         with pytest.raises(UsageError) as raised:
             user_dialects({"mine": entry})
         assert "'mine'" in raised.value.sentence
         assert why in raised.value.sentence
 
     @pytest.mark.parametrize("pattern", HOSTILE)
-    def test_one_that_backtracks_without_end_does_not_hold_up_the_reader(self, pattern: str) -> None:
-        mine = user_dialects({"mine": pattern})
-        demux = Demux(dialects=(*mine, *BUILT_IN))
+    def test_a_pattern_that_backtracks_without_end_does_not_delay_the_reader(self, pattern: str) -> None:
+        own = user_dialects({"mine": pattern})
+        demux = Demux(dialects=(*own, *BUILT_IN))
         began = time.thread_time()
         for line in (b"a" * 2000, b"1" * 2000, b"ab" * 1000, b"a1 " * 700, b"x.x1." * 400, b"abc" * 600):
             demux.feed(None, (line + b"\x00\n") * 100 + b"step=5: loss=2.5\n")
@@ -216,9 +216,9 @@ class TestUserDialects:
         assert time.thread_time() - began < 3.0
         assert (5, 2.5) in [(row.step, row.loss) for row in demux.snapshot().rows()]
 
-    def test_one_that_takes_too_long_is_given_up_and_says_so(self) -> None:
-        mine = user_dialects({"mine": r"(?:a?){30}a{30}(?P<step>\d+) (?P<loss>\S+)"})
-        demux = Demux(dialects=(*mine, *BUILT_IN))
+    def test_a_pattern_that_takes_too_long_is_given_up_and_reported(self) -> None:
+        own = user_dialects({"mine": r"(?:a?){30}a{30}(?P<step>\d+) (?P<loss>\S+)"})
+        demux = Demux(dialects=(*own, *BUILT_IN))
         assert demux.dialect_error is None
         demux.feed(None, b"a" * 29 + b" no match in this one\n" + (b"a" * 2000 + b"\n") * 100)
         demux.finish()
@@ -226,20 +226,20 @@ class TestUserDialects:
         assert "dialect 'mine' in the profile cannot be used" in demux.dialect_error.sentence
         assert "could hold up everything" in demux.dialect_error.sentence
 
-    def test_a_line_without_what_every_match_contains_is_not_searched(self) -> None:
+    def test_a_line_without_the_texts_that_every_match_contains_is_not_searched(self) -> None:
         pattern = r"(?P<step>\d+)(?:a|a)*(?P<loss>\S+)!"
-        mine = user_dialects({"mine": {"pattern": pattern, "contains": ["cost", "loss"]}})
+        own = user_dialects({"mine": {"pattern": pattern, "contains": ["cost", "loss"]}})
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(TimedPattern, "finditer", lambda *_: pytest.fail("searched"))
-            demux = Demux(dialects=(*mine, *BUILT_IN))
+            demux = Demux(dialects=(*own, *BUILT_IN))
             demux.feed(None, b"1" * 2000 + b"\n")
             demux.finish()
         assert demux.state.samples == 0
 
-    def test_one_with_what_every_match_contains_reads_those_lines(self) -> None:
+    def test_lines_with_the_text_that_every_match_contains_are_read(self) -> None:
         pattern = r"(?P<step>\d+) is (?P<loss>\S+)"
-        mine = user_dialects({"mine": {"pattern": pattern, "contains": "is", "samples": ["12 is 2.5"]}})
-        demux = Demux(dialects=(*mine, *BUILT_IN))
+        own = user_dialects({"mine": {"pattern": pattern, "contains": "is", "samples": ["12 is 2.5"]}})
+        demux = Demux(dialects=(*own, *BUILT_IN))
         demux.feed(None, b"12 is 2.5\n13 at 3.5\n14 is 4.5\n" + b"nothing of it\n" * 1000)
         demux.finish()
         assert demux.state.samples == 2
@@ -253,13 +253,13 @@ class TestUserDialects:
             r"(?i)STEP (?P<step>\d+), LOSS (?P<loss>-?\d+\.\d+)",
         ],
     )
-    def test_usual_ones_are_taken(self, pattern: str) -> None:
+    def test_ordinary_patterns_are_accepted(self, pattern: str) -> None:
         assert user_dialects({"mine": pattern})[0].name == "mine"
 
 
-def test_trying_dialects_tells_what_each_matches() -> None:
-    mine = user_dialects({"mine": r"completed step: (?P<step>\d+), .* loss: (?P<loss>[\d.]+)"})
-    total, trials = try_dialects([MAXTEXT.encode(), b"noise", MAXTEXT_AGAIN.encode()], (*mine, *BUILT_IN))
+def test_a_trial_shows_what_each_dialect_matches() -> None:
+    own = user_dialects({"mine": r"completed step: (?P<step>\d+), .* loss: (?P<loss>[\d.]+)"})
+    total, trials = try_dialects([MAXTEXT.encode(), b"noise", MAXTEXT_PEFT.encode()], (*own, *BUILT_IN))
     counts = {trial.name: trial.matched for trial in trials if trial.matched}
     assert (total, counts) == (3, {"mine": 1, "MaxText": 2})
     assert trials[0].to_json() == {
@@ -269,7 +269,7 @@ def test_trying_dialects_tells_what_each_matches() -> None:
     }
 
 
-def test_a_trial_counts_what_stands_beneath_a_header_as_a_log_does() -> None:
+def test_a_trial_counts_rows_below_a_header_as_a_log_does() -> None:
     lines = [b"step 100", b"loss: 2.5 (131.2 ms/step)", b"step,loss", b"200,2.25", b"done"]
     demux = Demux()
     demux.feed(None, b"\n".join(lines) + b"\n")
@@ -282,7 +282,7 @@ def test_a_trial_counts_what_stands_beneath_a_header_as_a_log_does() -> None:
 @pytest.mark.parametrize(
     "printed", ["0.125 s/it", "125 ms/step", "sec/batch: 0.125", "8 it/s", "8.0 steps per second"]
 )
-def test_how_long_a_step_takes_is_told_as_steps_a_second(printed: str) -> None:
+def test_the_duration_of_a_step_becomes_steps_per_second(printed: str) -> None:
     line = f"step 100 | loss 2.5 | {printed}"
     assert only(line).rate == 8.0
     (trial,) = (trial for trial in try_dialects([line.encode()], BUILT_IN)[1] if trial.matched)
@@ -290,21 +290,21 @@ def test_how_long_a_step_takes_is_told_as_steps_a_second(printed: str) -> None:
 
 
 @pytest.mark.parametrize("printed", ["0.0 s/it", "ms/step", "131.2 ms", "12 it/step", "1.5 s/epoch"])
-def test_what_tells_no_pace_is_no_rate(printed: str) -> None:
+def test_a_figure_that_is_no_pace_is_no_rate(printed: str) -> None:
     assert only(f"step 100 | loss 2.5 | {printed}").rate is None
 
 
-def test_a_users_pattern_may_read_what_a_tool_put_before_a_line() -> None:
-    mine = user_dialects({"mine": r"^\[rank(?P<worker>\d+)\]: it (?P<step>\d+) l (?P<loss>[\d.]+)"})
+def test_a_users_pattern_may_read_the_prefix_that_a_launcher_added() -> None:
+    own = user_dialects({"mine": r"^\[rank(?P<worker>\d+)\]: it (?P<step>\d+) l (?P<loss>[\d.]+)"})
     line = b"[rank3]: it 7 l 0.5"
-    demux = Demux(dialects=(*mine, *BUILT_IN))
+    demux = Demux(dialects=(*own, *BUILT_IN))
     demux.feed(None, line + b"\n")
     (row,) = demux.snapshot().rows()
     assert (row.worker, row.step, row.loss) == (3, 7, 0.5)
-    assert try_dialects([line], mine)[1][0].matched == 1
+    assert try_dialects([line], own)[1][0].matched == 1
 
 
-def test_the_built_in_ones_see_a_lines_own_text_in_a_trial_too() -> None:
+def test_built_in_dialects_read_lines_without_their_prefix_in_a_trial_too() -> None:
     total, trials = try_dialects([b" 1: Epoch 2/3", b"[rank1]: Epoch 3/3", b"[rank1]: x Epoch 3/3 y"], BUILT_IN)
     assert total == 3
     assert {trial.name: trial.matched for trial in trials}["Keras epoch"] == 2
@@ -317,7 +317,7 @@ def test_an_evaluation_row_without_an_ordinal_is_no_sample() -> None:
 WITHOUT_TEXT = re.compile(rb"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
 """Escapes and sets of characters in a pattern."""
 UNENDING = re.compile(rb"(?:[*+]|\{\d*,\})(?![?+]?\$)")
-"""A repeat without an end, blanks at a line's end aside."""
+"""An unlimited repeat, except for blanks at the end of a line."""
 
 
 @pytest.mark.parametrize(
@@ -325,24 +325,22 @@ UNENDING = re.compile(rb"(?:[*+]|\{\d*,\})(?![?+]?\$)")
     [each for each in BUILT_IN if each.name != "xla_dist cluster"],
     ids=lambda dialect: f"{dialect.name}-{BUILT_IN.index(dialect)}",
 )
-def test_built_in_patterns_say_how_often_at_most(dialect: Dialect) -> None:
+def test_built_in_patterns_limit_every_repeat(dialect: Dialect) -> None:
     assert UNENDING.findall(WITHOUT_TEXT.sub(b"x", expand_parts(dialect.source))) == []
     assert dialect.reach <= LONGEST
 
 
 @pytest.mark.parametrize("name", sorted({dialect.name for dialect in BUILT_IN}))
-def test_built_in_patterns_meet_parts_of_their_lines_again_and_again(name: str) -> None:
-    """Nothing breaks or takes long, and the newest state is the same whether lines are read alone or many at once."""
-    chance = random.Random(name)
+def test_built_in_patterns_read_repeated_parts_of_their_lines_quickly_and_consistently(name: str) -> None:
+    """The newest state must be the same whether lines are read alone or many at once."""
+    rng = random.Random(name)
     lines = [line.encode() for sample in SAMPLES if sample["dialect"] == name for line in sample["lines"]]
     hints = sorted({hint for dialect in BUILT_IN if dialect.name == name for hint in dialect.hints})
     log = b""
     for line in (*lines, *hints):
         for _ in range(12):
-            start, end = sorted((chance.randrange(len(line) + 1), chance.randrange(len(line) + 1)))
-            log += (
-                line[:start] + line[start:end] * 40 + b"\x00" + line[:end] + chance.choice(hints or [b""]) + b"1.5\n"
-            )
+            start, end = sorted((rng.randrange(len(line) + 1), rng.randrange(len(line) + 1)))
+            log += line[:start] + line[start:end] * 40 + b"\x00" + line[:end] + rng.choice(hints or [b""]) + b"1.5\n"
     states = []
     began = time.thread_time()
     for fast in (False, True):
@@ -354,7 +352,7 @@ def test_built_in_patterns_meet_parts_of_their_lines_again_and_again(name: str) 
     assert time.thread_time() - began < 10.0
 
 
-class TestSamplesOverLines:
+class TestSamplesOfSeveralLines:
     HEAD = "[step={}/100,epoch=2]"
     LOSS = "    train/CrossEntropyLoss={}"
 
@@ -362,11 +360,11 @@ class TestSamplesOverLines:
         row = only(self.HEAD.format(7), "    optim/total_grad_norm=2.5", self.LOSS.format(1.5))
         assert (row.epoch, row.step, row.loss) == (2, 7, 1.5)
 
-    def test_a_step_without_a_loss_is_none(self) -> None:
+    def test_a_step_without_a_loss_is_no_sample(self) -> None:
         assert read(self.HEAD.format(7)).samples == 0
         assert read(self.LOSS.format(1.5)).samples == 0
 
-    def test_the_next_step_takes_nothing_from_the_one_before(self) -> None:
+    def test_the_next_step_takes_no_loss_from_the_previous_one(self) -> None:
         printed = read(self.HEAD.format(7), self.LOSS.format(1.5), self.HEAD.format(8))
         assert (printed.samples, printed.rows()[0].step) == (1, 7)
 
@@ -379,7 +377,7 @@ class TestSamplesOverLines:
         rows = [(row.worker, row.step, row.loss) for row in demux.snapshot().rows()]
         assert rows == [(0, 7, 2.5), (1, 8, 3.5)]
 
-    def test_unfinished_ones_are_joined_by_worker_and_hold_the_newest_values_only(self) -> None:
+    def test_unfinished_samples_are_joined_by_worker_and_hold_the_newest_values_only(self) -> None:
         stage = TrainingStage()
         for step in range(1000):
             assert stage.join_parts(0, "OLMo", {"step": b"%d" % step}) is None
@@ -387,7 +385,7 @@ class TestSamplesOverLines:
         assert stage.join_parts(0, "Composer", {"loss": b"1.5"}) is None
         assert stage.join_parts(0, "OLMo", {"loss": b"1.5"}) == {"step": b"999", "loss": b"1.5"}
 
-    def test_workers_beyond_the_most_share_one_state(self) -> None:
+    def test_workers_beyond_the_limit_share_one_state(self) -> None:
         demux = Demux()
         for worker in range(MOST_SOURCES + 10):
             demux.feed(worker, b"[step=7/100,epoch=2]\n")

@@ -1,4 +1,4 @@
-"""The demultiplexer against a slow reader that shares nothing with it: one line at a time, split at blanks."""
+"""Tests of the demultiplexer against a slow, independent reader: one line at a time, split at blanks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = tuple[int, int, int | None, int | None, str, str, str, str]
 
 
 def slow_reader(data: bytes) -> dict[int, Row]:
-    """The last training line of each core, by splitting text."""
+    """Return the last training line of each core, found by splitting text."""
     last: dict[int, Row] = {}
     for line in data.decode().splitlines():
         words = line.split()

@@ -24,7 +24,7 @@ _MANY = LONGEST * 5
 
 
 def lines(printed: list[tuple[int, int, str]]) -> bytes:
-    """Training lines of (core, step, loss)."""
+    """Return training lines of (core, step, loss)."""
     return b"".join(f"{training(core=core, step=step, loss=loss)}\n".encode() for core, step, loss in printed)
 
 
@@ -37,13 +37,13 @@ def read(data: bytes, *, fast: bool = True, places: list[int] | None = None, his
 
 
 def found(snapshot: Snapshot) -> dict[int, tuple[int, int, int]]:
-    """Epoch, step and offset of each core's first loss that is no number."""
+    """Return the epoch, step and offset of each core's first loss that is no number."""
     printed = {row.core: row.first_nan for row in snapshot.rows() if row.first_nan is not None}
     return {core: (nan.epoch, nan.step, nan.offset) for core, nan in printed.items()}  # type: ignore[misc]
 
 
 def expected(data: bytes) -> dict[int, tuple[int, int, int]]:
-    """The same, from the text that line ends and carriage returns part."""
+    """Return the same, found in the text between line ends and carriage returns."""
     offset, broken, first = 0, set(), {}
     for text in re.split(rb"[\r\n]", data):
         for match in _LINE.finditer(text):
@@ -57,8 +57,8 @@ def expected(data: bytes) -> dict[int, tuple[int, int, int]]:
     return first
 
 
-class TestWhereALossBecameNoNumber:
-    def test_is_the_very_step_however_long_the_run_goes_on(self) -> None:
+class TestTheFirstLossThatIsNoNumber:
+    def test_is_at_its_exact_step_however_long_the_run_continues(self) -> None:
         data = lines([(core, step, "nan" if core == 3 and step >= 60 else "1.50000")
                       for step in range(5000) for core in range(4)])  # fmt: skip
         snapshot = read(data)
@@ -71,28 +71,28 @@ class TestWhereALossBecameNoNumber:
             "epoch": 1, "step": 60, "time": None, "worker": 0, "offset": nan.offset,
         }  # fmt: skip
 
-    def test_is_not_told_of_a_core_whose_losses_are_numbers(self) -> None:
+    def test_does_not_exist_for_a_core_whose_losses_are_numbers(self) -> None:
         snapshot = read(lines([(0, 1, "1.50000"), (0, 2, "0.00000")]))
         assert (snapshot.row_at(0).first_nan, snapshot.nan_since) == (None, None)
 
-    def test_stays_on_record_when_the_loss_is_a_number_again_and_the_state_says_so(self) -> None:
+    def test_stays_recorded_when_the_loss_is_a_number_again_and_the_state_is_training(self) -> None:
         snapshot = read(lines([(0, 1, "1.50000"), (0, 2, "nan"), (0, 3, "inf"), (0, 4, "1.50000")]))
         row = snapshot.row_at(0)
         assert row.first_nan is not None
         assert (row.first_nan.step, row.state, snapshot.nan_since) == (2, "training", None)
 
-    def test_is_where_the_newest_stretch_began(self) -> None:
+    def test_is_where_the_newest_series_of_them_began(self) -> None:
         snapshot = read(lines([(0, 1, "nan"), (0, 2, "1.50000"), (0, 3, "-inf"), (0, 4, "nan")]))
         assert found(snapshot)[0][:2] == (1, 3)
 
-    def test_goes_on_over_lines_that_tell_no_loss(self) -> None:
+    def test_is_not_reset_by_lines_without_a_loss(self) -> None:
         data = b"step:  1  loss: nan  tps: 10\n{'train_runtime': 1}\nstep:  2  loss: -1.0  tps: 10\n"
         data += b"step:  3  loss: nan  tps: 10\n"
         (row,) = read(data).rows()
         assert row.first_nan is not None
         assert (row.first_nan.step, row.first_nan.offset) == (1, 0)
 
-    def test_has_the_time_at_which_its_line_came(self) -> None:
+    def test_has_the_time_at_which_its_line_arrived(self) -> None:
         demux = Demux()
         demux.feed(2, lines([(0, 1, "1.50000")]), now=1000.0)
         demux.feed(2, lines([(0, 2, "nan")]), now=1060.0)
@@ -101,7 +101,7 @@ class TestWhereALossBecameNoNumber:
         assert nan is not None
         assert (nan.time, nan.worker) == ("1970-01-01T00:17:40Z", 2)
 
-    def test_is_told_with_the_epoch_that_the_job_tells_beside_its_lines(self) -> None:
+    def test_has_the_epoch_that_the_job_prints_on_lines_of_its_own(self) -> None:
         data = b"".join(
             b"Epoch %d train begin 18:01:42\n" % epoch
             + b"".join(
@@ -113,7 +113,7 @@ class TestWhereALossBecameNoNumber:
         )
         assert found(read(data))[0][:2] == (4, 20)
 
-    def test_is_in_the_log_of_its_own_worker(self) -> None:
+    def test_has_an_offset_in_the_log_of_its_own_worker(self) -> None:
         demux = Demux()
         logs = {worker: lines([(worker, step, "nan" if step >= 7 + worker else "1.00000") for step in range(20)])
                 for worker in range(3)}  # fmt: skip
@@ -129,7 +129,7 @@ class TestWhereALossBecameNoNumber:
                 b"| Training Device=xla:0/%d Epoch=1 Step=%d Loss=nan" % (nan.worker or 0, 7 + (nan.worker or 0))
             )
 
-    def test_in_another_log_of_the_worker_counts_from_its_beginning(self) -> None:
+    def test_has_an_offset_from_the_beginning_of_the_workers_current_log(self) -> None:
         demux = Demux()
         demux.feed(0, lines([(0, 1, "1.00000"), (1, 1, "nan")]), now=1000.0)
         demux.finish(1000.0, worker=0)
@@ -165,17 +165,17 @@ def test_every_offset_leads_to_its_line(parts: list[bytes], ends: list[bytes], a
 
 
 @given(st.integers(0, 999_999), st.lists(st.integers(0, 50_000), max_size=6))
-def test_of_many_plain_lines_it_is_the_same_by_vectors_and_line_by_line(seed: int, places: list[int]) -> None:
-    """Read blocks large enough for numpy, with a few losses that are no numbers among them."""
-    chance = random.Random(seed)
-    printed = [(core, step, "nan" if chance.random() < 0.03 else f"{chance.uniform(0, 9):.5f}")
+def test_the_first_nan_is_the_same_by_vectors_and_line_by_line(seed: int, places: list[int]) -> None:
+    """The blocks are large enough for numpy, with a few losses that are no numbers among them."""
+    rng = random.Random(seed)
+    printed = [(core, step, "nan" if rng.random() < 0.03 else f"{rng.uniform(0, 9):.5f}")
             for step in range(60) for core in range(8)]  # fmt: skip
     log = lines(printed)
     for history in (True, False):
         assert found(read(log, places=places, history=history)) == expected(log)
 
 
-def test_a_line_so_long_that_only_its_end_is_read_begins_where_it_begins() -> None:
+def test_the_offset_of_a_line_so_long_that_only_its_end_is_read_is_that_of_its_beginning() -> None:
     log = b"first\n" + b"z" * _MANY + b" " + training(core=2, step=4, loss="nan").encode() + b"\rnext\n"
     log += b"q" * _MANY + b"\r" + training(core=3, step=5, loss="nan").encode() + b"\n"
     for size in (1000, 70_000, len(log)):
@@ -185,7 +185,7 @@ def test_a_line_so_long_that_only_its_end_is_read_begins_where_it_begins() -> No
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress])
-def test_in_a_saved_log_it_is_a_place_in_the_file_unpacked(tmp_path: Path, pack: object) -> None:
+def test_the_offset_in_a_compressed_log_is_that_in_the_decompressed_file(tmp_path: Path, pack: object) -> None:
     prefix = "2020-08-06 02:38:57 10.164.0.%d [%d] "
     log = "".join(
         prefix % (40 + worker, worker)
@@ -205,7 +205,7 @@ def test_in_a_saved_log_it_is_a_place_in_the_file_unpacked(tmp_path: Path, pack:
     assert (broken.first_nan.worker, broken.first_nan.time) == (1, "2020-08-06T02:38:57")
 
 
-def test_in_an_export_of_cloud_logging_it_is_where_the_entry_begins(tmp_path: Path) -> None:
+def test_the_offset_in_an_export_of_cloud_logging_is_that_of_the_entry(tmp_path: Path) -> None:
     entries = [
         {"textPayload": training(step=step, loss="nan" if step >= 3 else "1.00000"),
          "timestamp": f"2024-05-01T10:00:0{step}Z"}
@@ -220,7 +220,7 @@ def test_in_an_export_of_cloud_logging_it_is_where_the_entry_begins(tmp_path: Pa
     assert json.JSONDecoder().raw_decode(entry.decode().lstrip())[0] == entries[2]
 
 
-def test_a_whole_pod_whose_losses_become_nan_at_once_is_told_core_by_core() -> None:
+def test_a_whole_pod_whose_losses_become_nan_at_once_has_a_first_nan_for_each_core() -> None:
     cores = 16_384
     data = lines([(core, step, "nan" if step == 2 else "1.00000") for step in range(4) for core in range(cores)])
     snapshot = read(data)

@@ -15,13 +15,13 @@ def _joined(lines: list[bytes]) -> tuple[bytes, npt.NDArray[np.int64]]:
     return b"".join(line + b"\n" for line in lines), np.cumsum([len(line) + 1 for line in lines], dtype=np.int64)
 
 
-def test_a_string_that_should_be_the_last_word_does_not_count_before_another() -> None:
+def test_a_hint_for_the_end_of_a_line_does_not_count_before_another_word() -> None:
     lines = [b"a step 5", b"step 5 of it", b"step 5/9 ==", b"step 5\rmore", b"step ", b"step 5_"]
     assert HintFinder([b"more"], [b"step "]).lines_with(*_joined(lines)).tolist() == [0, 2, 3, 4]
 
 
 @given(STRINGS, LINES)
-def test_lines_that_hold_a_string_are_found_and_no_others(strings: list[bytes], lines: list[bytes]) -> None:
+def test_lines_that_contain_a_string_are_found_and_no_others(strings: list[bytes], lines: list[bytes]) -> None:
     joined, ends = _joined(lines)
     expected = [place for place, line in enumerate(lines) if any(string in line for string in strings)]
     assert HintFinder(strings).lines_with(joined, ends).tolist() == expected

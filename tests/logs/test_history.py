@@ -13,7 +13,7 @@ from tui.logs.history.history import BUCKETS, MOST_ROWS, History
 def filled(
     rows: list[int], losses: list[float], cuts: list[int] | None = None, times: list[float] | None = None
 ) -> History:
-    """A history of samples in this order, handed over in batches cut at these places; one a second by default."""
+    """Return a history of these samples, added in batches cut at `cuts`; one sample a second by default."""
     history = History(steps=True)
     ends = sorted({0, len(rows), *(cuts or [])})
     for start, end in itertools.pairwise(ends):
@@ -45,7 +45,7 @@ class TestTrails:
         assert len(trail) <= BUCKETS
         assert (trail[0], trail[1], trail[-1]) == (9.0, 1.0, 0.5)
 
-    def test_the_last_row_there_can_be_is_kept_like_the_first(self) -> None:
+    def test_the_last_possible_row_is_kept_like_the_first(self) -> None:
         last = MOST_ROWS - 1
         history = filled([last, 3, last, 3] * 50, [2.0, 1.0, 4.0, 3.0] * 50)
         assert history.losses(last).tolist() == [2.0, *[4.0] * 49]
@@ -58,7 +58,7 @@ class TestTrails:
         st.lists(st.integers(0, 400), max_size=6),
         st.sampled_from(["seconds", "days", "unknown", "at once", "disorder", "late", "partly"]),
     )
-    def test_batches_cut_anywhere_leave_the_same(
+    def test_batches_of_any_size_leave_the_same_history(
         self, samples: list[tuple[int, float]], cuts: list[int], kind: str
     ) -> None:
         rows, losses = [row for row, _ in samples], [loss for _, loss in samples]
@@ -93,12 +93,12 @@ class TestThePod:
         assert (pod.loss_min.tolist(), pod.loss_max.tolist()) == ([1, 1, 1, 2, 4, 4], [1, 2, 9, 9, 9, 5])
         assert (pod.step.tolist(), pod.time.tolist()) == (list(range(6)), [float(n) for n in range(6)])
 
-    def test_a_rate_that_only_some_cores_have_told_is_none_of_the_pod(self) -> None:
+    def test_the_pod_has_no_rate_before_all_cores_have_one(self) -> None:
         pod = filled([0, 1, 2, 0, 1], [1.0, 2.0, 3.0, 4.0, 5.0]).pod(np.arange(3))
         assert np.isnan(pod.rate_total).tolist() == [True, True, False, False, False]
         assert pod.rate_total[2:].tolist() == [60.0, 90.0, 120.0]
 
-    def test_a_core_that_ended_long_ago_is_not_waited_for(self) -> None:
+    def test_a_core_that_ended_long_ago_does_not_delay_the_pods_rate(self) -> None:
         rows = [0, 1, 0, 1] + [0] * 20
         pod = filled(rows, [1.0] * len(rows)).pod(np.arange(2))
         assert not np.isnan(pod.rate_total[1:]).any()

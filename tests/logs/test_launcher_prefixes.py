@@ -15,7 +15,7 @@ MAXTEXT = "completed step: 7, seconds: 2.5, TFLOP/s: 101.2, loss: 10.5"
 
 
 def where(*lines: str) -> list[tuple[int | None, str | None]]:
-    """Worker and address of each core, by core."""
+    """Return the worker and address of each core, by core."""
     demux = Demux()
     demux.feed(None, "\n".join(lines).encode() + b"\n")
     return [(row.worker, row.address) for row in demux.snapshot().rows()]
@@ -42,7 +42,7 @@ def where(*lines: str) -> list[tuple[int | None, str | None]]:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("most_lines", [1, 40])
-def test_who_said_a_line_is_read_from_what_the_tool_put_before_it(
+def test_the_worker_of_a_line_is_read_from_the_prefix_of_the_launcher(
     first: str, second: str, expected: list[tuple[int | None, str | None]], most_lines: int
 ) -> None:
     lines = []
@@ -58,7 +58,7 @@ def test_who_said_a_line_is_read_from_what_the_tool_put_before_it(
 
 
 def entry(text: str, *, worker: str = "", pod: str = "", key: str = "textPayload") -> str:
-    """A line of Cloud Logging's export: of a TPU VM, which all have their node's name, or of a pod."""
+    """Return a line of Cloud Logging's export, of a TPU VM (all have their node's name) or of a pod."""
     labels = {"node_id": "123456", "worker_id": worker} if worker else {"pod_name": pod}
     message = {key: text} if key == "textPayload" else {"jsonPayload": {key: text}}
     return json.dumps(
@@ -67,7 +67,7 @@ def entry(text: str, *, worker: str = "", pod: str = "", key: str = "textPayload
 
 
 @pytest.mark.parametrize("key", ["textPayload", "message"])
-def test_tpu_vms_in_an_export_are_told_apart_by_their_place_in_the_node(key: str) -> None:
+def test_tpu_vms_in_an_export_are_distinguished_by_their_worker_id(key: str) -> None:
     lines = [entry(f"{MAXTEXT}\n", worker=worker, key=key) for worker in ("1", "0", "1")]
     assert where(*lines) == [(0, "123456"), (1, "123456")]
 
@@ -82,7 +82,7 @@ def test_tpu_vms_in_an_export_are_told_apart_by_their_place_in_the_node(key: str
     ],
 )
 @pytest.mark.parametrize("fast", [True, False])
-def test_what_an_export_says_is_read_without_its_escapes(
+def test_messages_of_an_export_are_read_without_their_escapes(
     message: str, expected: tuple[object, ...], fast: bool
 ) -> None:
     demux = Demux(fast=fast)
@@ -91,7 +91,7 @@ def test_what_an_export_says_is_read_without_its_escapes(
     assert rows == [("pod-7", *expected)]
 
 
-def test_what_a_structured_logger_tells_in_fields_is_read_there() -> None:
+def test_values_in_the_fields_of_a_structured_logger_are_read() -> None:
     line = json.dumps({"message": "train", "step": 5, "loss": 2.5, "hostname": "t1v-n-1-w-0"})
     demux = Demux()
     demux.feed(None, f"{line}\n".encode())
@@ -99,14 +99,14 @@ def test_what_a_structured_logger_tells_in_fields_is_read_there() -> None:
 
 
 @pytest.mark.parametrize("string", ['"\\ud800 step 5 loss 2.5"', '"step 5 loss 2.5\\q"', '"step 5 loss 2.5'])
-def test_broken_strings_of_an_export_break_nothing(string: str) -> None:
+def test_broken_strings_of_an_export_are_still_read(string: str) -> None:
     demux = Demux()
     demux.feed(None, f'{{"resource":{{"labels":{{"pod_name":"a"}}}},"textPayload":{string}\n'.encode())
     assert [row.loss for row in demux.snapshot().rows()] == [2.5]
 
 
 @pytest.mark.parametrize("word", ["[phase1] ", "[exp2] ", "fold3: ", "TRAIN: ", "1700000000: ", "config\t"])
-def test_what_a_line_is_about_is_no_host(word: str) -> None:
+def test_a_topic_before_a_line_is_no_host(word: str) -> None:
     assert where(word + "Epoch 3 Step 20 Loss: 2.5") == [(None, None)]
 
 
@@ -115,7 +115,7 @@ def test_trainers_without_core_numbers_have_a_row_for_each_worker() -> None:
     assert where(f"node-a: {MAXTEXT}", f"node-b: {MAXTEXT}") == [(0, "node-a"), (1, "node-b")]
 
 
-def test_words_before_a_colon_are_no_hosts_until_they_stood_before_a_sample() -> None:
+def test_words_before_a_colon_are_no_hosts_until_one_precedes_a_sample() -> None:
     demux = Demux()
     lines = ["wandb: Syncing run", "ValueError: 3", "12: what", f"node-a: {training()}", "node-a: done", "wandb: x"]
     demux.feed(None, "\n".join(lines).encode() + b"\n")
@@ -141,7 +141,7 @@ def test_a_host_table_names_no_ranks() -> None:
     assert where(f"(main pid=1, ip=10.128.0.46) {table}", printed) == [(1, "10.128.0.48")]
 
 
-def test_lines_of_a_worker_come_out_of_a_carried_log(tmp_path: Path) -> None:
+def test_the_lines_of_a_worker_can_be_selected_from_a_launchers_log(tmp_path: Path) -> None:
     path = tmp_path / "sky.log"
     lines = [
         "(head, rank=0, pid=1) one",

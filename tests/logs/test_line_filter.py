@@ -1,4 +1,4 @@
-"""Lines chosen out of large logs against the plain way: cut at newlines, ask each line."""
+"""Tests of selecting lines from large logs against a simple way: split at newlines and test each line."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def owners_of(data: bytes) -> LineOwner:
 
 
 def slowly(data: bytes, owners: LineOwner, choice: Choice) -> list[tuple[int, bytes]]:
-    """Every line asked, with where it begins."""
+    """Return every line that fits, with the offset of its beginning, by testing each line."""
     found = []
     dated: dict[int | None, float] = {}
     offset = 0
-    listener = owners.reader()
+    reader = owners.reader()
     for line in _split(data):
-        worker, moment = listener.read(line.removesuffix(b"\n"))
+        worker, moment = reader.read(line.removesuffix(b"\n"))
         if moment is not None:
             dated |= {worker: moment, None: moment}
         if (
@@ -64,7 +64,7 @@ def blocks_of(data: bytes, size: int) -> list[bytes]:
 
 
 @given(LOGS, CHOICES, st.integers(1, 300), st.integers(0, 5))
-def test_blocks_of_any_size_give_what_asking_every_line_gives(
+def test_blocks_of_any_size_give_the_lines_that_testing_each_line_gives(
     data: bytes, choice: Choice, size: int, tail: int
 ) -> None:
     owners = owners_of(data)
@@ -79,7 +79,7 @@ def test_blocks_of_any_size_give_what_asking_every_line_gives(
 def test_the_last_lines_read_from_the_end_are_those_read_from_the_beginning(
     data: bytes, choice: Choice, size: int, tail: int
 ) -> None:
-    # Whose lines are whose in a log in sections, and how old those without a date are, only its beginning can tell.
+    # Only the beginning of a log can tell the owners of lines in sections and the age of lines without a date.
     owners, choice = owners_of(data)._replace(sectioned=False), replace(choice, since=None)
     expected = slowly(data, owners, choice)
     expected = expected[len(expected) - tail :] if tail < len(expected) else expected
@@ -95,7 +95,7 @@ def test_the_last_lines_read_from_the_end_are_those_read_from_the_beginning(
 
 
 @pytest.mark.parametrize("size", [1000, 1 << 20])
-def test_a_line_that_is_too_long_to_be_held_comes_in_pieces_that_are_all_of_it(size: int) -> None:
+def test_a_line_too_long_for_memory_comes_in_pieces_that_add_up_to_it(size: int) -> None:
     long = b"2020-08-06 02:38:57 10.164.0.43 [0] " + b"x" * 3_500_000 + b"\n"
     data = b"2020-08-06 02:38:57 10.164.0.44 [1] before\n" + long + b"2020-08-06 02:38:58 10.164.0.43 [0] after"
     owners = owners_of(data)
@@ -110,15 +110,15 @@ def test_a_small_tail_reads_no_further_than_it_must(tmp_path: Path) -> None:
     path = tmp_path / "long.log"
     path.write_bytes(generated_log(40_000, 8))
     with path.open("rb") as file:
-        stretches = backwards(file.fileno(), path.stat().st_size)
-        found = last_of(stretches, Picker(LineOwner({}), Choice()), 10)
-        (left,) = [next(stretches, None)]
+        blocks = backwards(file.fileno(), path.stat().st_size)
+        found = last_of(blocks, Picker(LineOwner({}), Choice()), 10)
+        (left,) = [next(blocks, None)]
     assert len(found) == 10
     assert left is not None
     assert left.offset + len(left.data) < path.stat().st_size - 1_000_000
 
 
-def test_what_is_kept_of_a_log_tells_whose_lines_are_whose(tmp_path: Path) -> None:
+def test_the_cached_summary_of_a_log_attributes_lines_to_workers(tmp_path: Path) -> None:
     path, cache = tmp_path / "out.log", tmp_path / "cache"
     path.write_bytes(generated_log(3_000, 8))
     os.utime(path, (1.0, 1.0))
@@ -144,7 +144,7 @@ CLUSH = (
 
 
 @pytest.mark.parametrize("lines", [PSSH, CLUSH], ids=["pssh", "clush"])
-def test_lines_in_sections_are_those_of_the_host_in_the_header(tmp_path: Path, lines: tuple[str, ...]) -> None:
+def test_lines_in_sections_belong_to_the_host_in_the_header(tmp_path: Path, lines: tuple[str, ...]) -> None:
     path, cache = tmp_path / "out.log", tmp_path / "cache"
     path.write_text("\n".join(lines) + "\n")
     os.utime(path, (1.0, 1.0))

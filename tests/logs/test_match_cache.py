@@ -1,4 +1,4 @@
-"""Lines that differ in digits only are read by what was found in the first of them, and tell the same as if alone."""
+"""Tests of the match cache: lines that differ in digits only share a match, with the same result."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ NOT_SAMPLES = (
 )
 
 
-def varied(log: bytes, chance: random.Random) -> bytes:
-    """The same with other digits."""
-    return bytes(chance.choice(b"0123456789") if byte in b"0123456789" else byte for byte in log)
+def varied(log: bytes, rng: random.Random) -> bytes:
+    """Return the same log with other digits."""
+    return bytes(rng.choice(b"0123456789") if byte in b"0123456789" else byte for byte in log)
 
 
 def rows_of(demux: Demux) -> object:
@@ -44,22 +44,22 @@ def rows_of(demux: Demux) -> object:
 
 
 COUNTS = re.compile(rb"\{\d*,?\d*\}|0-9|\(\?\(?\w+\)|\\x[0-9A-Fa-f]{2}")
-"""What may contain a digit in a pattern without taking it for another: numbers of repeats, all digits, octets."""
+"""Parts of a pattern that may contain a digit without distinguishing digits: repeats, all digits, octets."""
 
 
 def names_digits(pattern: bytes) -> bool:
-    """Whether a pattern could take one digit for another kind of character than the other digits."""
+    """Return whether a pattern could match one digit and not the others."""
     references = set(re.findall(rb"\(\?P=(\w+)\)", pattern)) - {b"q", b"v"}  # quotes
     groups = re.sub(rb"\?P[<=]\w+[>)]", b"", pattern)
     return bool(references) or re.search(rb"\d", COUNTS.sub(b"", groups)) is not None
 
 
 @pytest.mark.parametrize("dialect", BUILT_IN, ids=[f"{place}-{each.name}" for place, each in enumerate(BUILT_IN)])
-def test_no_dialect_tells_one_digit_from_another(dialect: Dialect) -> None:
+def test_no_dialect_distinguishes_digits(dialect: Dialect) -> None:
     assert not names_digits(expand_parts(dialect.source))
 
 
-def test_nor_does_what_stands_before_a_line() -> None:
+def test_no_pattern_of_a_prefix_distinguishes_digits() -> None:
     patterns = [
         xla_dist_prefix.PREFIX,
         xla_dist_prefix.NUMBERED_SAMPLE,
@@ -70,11 +70,11 @@ def test_nor_does_what_stands_before_a_line() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_every_line_tells_after_its_like_what_it_tells_alone(chance: random.Random) -> None:
+def test_a_line_read_after_a_similar_one_is_read_as_if_alone(rng: random.Random) -> None:
     reader = DialectReader(BUILT_IN)
-    for line in (varied(line, chance) for line in chance.sample(LINES + NOT_SAMPLES, 8)):
+    for line in (varied(line, rng) for line in rng.sample(LINES + NOT_SAMPLES, 8)):
         alone = DialectReader(BUILT_IN).read(line, line)
-        reader.read(varied(line, chance), varied(line, chance))
+        reader.read(varied(line, rng), varied(line, rng))
         assert reader.read(line, line) == alone
 
 
@@ -83,10 +83,10 @@ def test_every_line_tells_after_its_like_what_it_tells_alone(chance: random.Rand
     st.randoms(use_true_random=False),
     st.sampled_from([None, 3]),
 )
-def test_a_log_is_read_alike_with_and_without_a_memory(
-    logs: list[bytes], chance: random.Random, worker: int | None
+def test_a_log_is_read_equally_with_and_without_the_cache(
+    logs: list[bytes], rng: random.Random, worker: int | None
 ) -> None:
-    data = b"".join(varied(log, chance) if chance.random() < 0.7 else log for log in logs for _ in range(3))
+    data = b"".join(varied(log, rng) if rng.random() < 0.7 else log for log in logs for _ in range(3))
     states = []
     for most in (0, match_cache.LONGEST_SHAPE):
         with pytest.MonkeyPatch.context() as patch:
@@ -98,7 +98,7 @@ def test_a_log_is_read_alike_with_and_without_a_memory(
     assert states[0] == states[1]
 
 
-def test_lines_of_ever_new_shapes_fill_no_memory() -> None:
+def test_the_cache_stays_small_when_every_line_has_a_new_shape() -> None:
     reader = DialectReader(BUILT_IN)
     for number in range(3 * match_cache.MOST_SHAPES):
         name = "".join(chr(ord("a") + int(digit)) for digit in str(number))
@@ -107,7 +107,7 @@ def test_lines_of_ever_new_shapes_fill_no_memory() -> None:
     assert match_cache.MOST_SHAPES <= reader.size <= 2 * match_cache.MOST_SHAPES
 
 
-def test_a_shape_that_comes_again_and_again_is_never_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shape_that_recurs_is_never_dropped_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(match_cache, "MOST_SHAPES", 4)
     reader = DialectReader(BUILT_IN)
     first = reader.read(b"step 5 loss 2.5", b"step 5 loss 2.5")
@@ -117,17 +117,17 @@ def test_a_shape_that_comes_again_and_again_is_never_forgotten(monkeypatch: pyte
         assert reader.read(b"step 6 loss 9.5", b"step 6 loss 9.5") is first
 
 
-def test_a_pattern_that_tells_digits_apart_is_tried_on_every_line() -> None:
-    mine = user_dialects({"mine": r"v2 at (?P<step>\d+) cost (?P<loss>[\d.]+)"})
-    demux = Demux(dialects=(*mine, *BUILT_IN))
+def test_a_pattern_that_distinguishes_digits_is_tried_on_every_line() -> None:
+    own = user_dialects({"mine": r"v2 at (?P<step>\d+) cost (?P<loss>[\d.]+)"})
+    demux = Demux(dialects=(*own, *BUILT_IN))
     demux.feed(0, b"v1 at 10 cost 1.5\nv2 at 20 cost 2.5\nv3 at 30 cost 3.5\n")
     (row,) = demux.snapshot().rows()
     assert (row.step, row.loss, demux.state.samples) == (20, 2.5, 1)
 
 
-def test_a_users_pattern_finds_the_same_behind_a_prefix_and_without_one() -> None:
-    mine = user_dialects({"mine": r"at (?P<step>\d+) cost (?P<loss>[\d.]+)"})
-    demux = Demux(dialects=(*mine, *BUILT_IN))
+def test_a_users_pattern_finds_the_same_with_and_without_a_prefix() -> None:
+    own = user_dialects({"mine": r"at (?P<step>\d+) cost (?P<loss>[\d.]+)"})
+    demux = Demux(dialects=(*own, *BUILT_IN))
     demux.feed(None, b"10.164.0.43 [0] at 10 cost 1.5\nat 20 cost 2.5\n10.164.0.44 [1] at 30 cost 3.5\n")
     demux.feed(None, b"10.164.0.43 [0] at 40 cost 4.5\nat 50 cost 5.5\n10.164.0.44 [1] at 60 cost 6.5\n")
     demux.finish()
@@ -136,20 +136,20 @@ def test_a_users_pattern_finds_the_same_behind_a_prefix_and_without_one() -> Non
 
 
 @pytest.mark.parametrize("step", ["1e+88", "9.5e+99"])
-def test_a_step_that_no_run_reaches_is_none(step: str) -> None:
+def test_an_impossibly_large_step_is_ignored(step: str) -> None:
     demux = Demux()
     demux.feed(0, f"| step | {step} |\n| loss | 2.5 |\n| step     | {step}    |\n| loss     | 2.5      |\n".encode())
     assert demux.snapshot().rows() == []
 
 
-def test_a_loss_beyond_what_a_curve_can_draw_is_still_told() -> None:
+def test_a_loss_too_large_for_a_curve_is_still_shown() -> None:
     demux = Demux()
     demux.feed(0, b"step 5 loss 2.5e+88\n")
     assert [row.loss for row in demux.snapshot().rows()] == [2.5e88]
 
 
 class CountingBytes(bytes):
-    """Counts how often it is searched for a hint."""
+    """Bytes that count how often they are searched for a hint."""
 
     searches = 0
 
@@ -166,7 +166,7 @@ def test_lines_without_hints_are_searched_for_none(monkeypatch: pytest.MonkeyPat
     assert CountingBytes.searches < len(lines)
 
 
-def test_few_lines_of_binary_data_are_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_few_lines_of_binary_data_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[bytes] = []
     read_line = SingleLineReader.read_line
 

@@ -9,7 +9,7 @@ from tui.logs.state.missing_cores import missing_cores
 
 
 def pod(cores: dict[int, list[int]], lines: int = 10) -> Snapshot:
-    """Workers with the cores whose lines they print."""
+    """Return a snapshot of workers that print lines of the given cores."""
     demux = Demux()
     for step in range(lines):
         for worker, numbers in cores.items():
@@ -33,17 +33,17 @@ def test_cores_above_the_highest_one_seen_are_named_with_their_worker() -> None:
     assert (found.cores, found.workers) == (tuple(range(56, 64)), (7,))
 
 
-def test_of_a_worker_that_tells_of_some_cores_the_others_are_named() -> None:
+def test_the_missing_cores_of_a_worker_with_lines_of_others_are_named() -> None:
     assert missing(pod(eight(2, frozenset({3}))), 16, 2) == "no line from core 3 (worker 0)"
     assert missing(pod(eight(4, frozenset({3, 30, 31}))), 32, 4) == "no line from cores 3,30-31 (workers 0,3)"
 
 
-def test_whose_they_are_is_not_said_where_nothing_tells() -> None:
+def test_the_worker_of_missing_cores_is_not_named_when_unknown() -> None:
     uneven = {0: list(range(9)), 1: list(range(9, 15))}
     assert missing(pod(uneven), 16, 2) == "no line from core 15"
 
 
-def test_all_there_is_nothing_missing() -> None:
+def test_nothing_is_missing_when_all_cores_print() -> None:
     assert missing(pod(eight(8)), 64, 8) == ""
     assert missing(pod(eight(8)), None, 8) == ""
 
@@ -59,11 +59,11 @@ def test_all_there_is_nothing_missing() -> None:
     ],
     ids=["a process for each worker", "one for all", "all of one number", "numbers of a worker", "other numbers"],
 )
-def test_numbers_that_are_not_the_slices_cores_leave_nothing_missing(cores: dict[int, list[int]]) -> None:
+def test_nothing_is_missing_when_the_numbers_are_not_the_slices_cores(cores: dict[int, list[int]]) -> None:
     assert missing(pod(cores), 64, 8, is_over=True) == ""
 
 
-def test_lines_without_core_numbers_leave_nothing_missing() -> None:
+def test_nothing_is_missing_when_lines_have_no_core_numbers() -> None:
     demux = Demux()
     for worker in range(3):
         for step in range(9):
@@ -71,12 +71,12 @@ def test_lines_without_core_numbers_leave_nothing_missing() -> None:
     assert missing(demux.snapshot(now=1010.0), 32, 4) == ""
 
 
-def test_in_the_first_lines_nothing_is_missing_as_yet_but_at_the_end_it_is() -> None:
+def test_cores_are_not_missing_during_the_first_lines_but_at_the_end() -> None:
     snapshot = pod(eight(7), lines=2)
     assert missing(snapshot, 64, 8) == ""
     assert missing(snapshot, 64, 8, is_over=True) == "no line from cores 56-63 (worker 7)"
     assert missing(Demux().snapshot(), 64, 8, is_over=True) == ""
 
 
-def test_one_core_a_worker_is_missed_too() -> None:
+def test_a_missing_core_is_found_with_one_core_per_worker() -> None:
     assert missing(pod({worker: [worker] for worker in range(3)}), 4, 4) == "no line from core 3 (worker 3)"

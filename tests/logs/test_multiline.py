@@ -1,4 +1,4 @@
-"""Tables and steps above their losses: what ends them, and what below them is no step."""
+"""Tests of tables and of steps printed above their losses: what ends them, and which lines below them are no step."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ def test_a_file_of_names_by_commas_ends_with_its_rows() -> None:
     assert rows_of(read("step,loss", "1,2.5", "2,2.25", "done", "3,2.125")) == [(None, 2, 2.25)]
 
 
-def test_a_row_that_goes_back_is_none() -> None:
+def test_a_row_with_an_earlier_epoch_is_ignored() -> None:
     assert rows_of(read(FASTAI, "4         1.25        0.5         0.8       00:10",
                      "1         9.75        0.4         0.9       00:10")) == [(4, None, 1.25)]  # fmt: skip
 
 
-def test_the_next_header_begins_anew() -> None:
+def test_the_next_header_begins_a_new_table() -> None:
     demux = read(FASTAI, "4         1.25        0.5         0.8       00:10", FASTAI,
                  "0         0.75        0.4         0.9       00:10")  # fmt: skip
     assert (rows_of(demux), demux.state.samples) == ([(0, None, 0.75)], 2)
 
 
-def test_rows_that_evaluate_are_none() -> None:
+def test_rows_of_an_evaluation_are_no_samples() -> None:
     lines = ["epoch | split | loss", "1 | train | 2.5", "1 | valid | 1.5", "2 | train | 2.25", "2 | valid | 1.25"]
     assert rows_of(read(*lines)) == [(2, None, 2.25)]
 
 
-def test_a_table_whose_loss_is_missing_in_a_row_tells_the_last_there_was() -> None:
+def test_a_table_with_a_missing_loss_keeps_the_last_loss() -> None:
     assert rows_of(read("step,train_loss,val_loss", "1,2.5,", "2,,1.5")) == [(None, 1, 2.5)]
 
 
@@ -71,7 +71,7 @@ def test_a_step_waits_for_its_loss_through_two_lines() -> None:
 
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("header", ["Step 100", "(Step 100)"])
-def test_lines_that_tell_nothing_pass_between_a_step_and_its_loss_in_any_block(header: str, fast: bool) -> None:
+def test_two_unrelated_lines_may_come_between_a_step_and_its_loss_in_any_block(header: str, fast: bool) -> None:
     noise = ["a line of some library that goes on and on, so that a block is full"]
     assert rows_of(read(*noise * 40, header, *noise * 2, "loss: 2.5", *noise * 40, fast=fast)) == [(None, 100, 2.5)]
     assert rows_of(read(*noise * 40, header, *noise * 40, "loss: 2.5", *noise * 40, fast=fast)) == []
@@ -80,18 +80,18 @@ def test_lines_that_tell_nothing_pass_between_a_step_and_its_loss_in_any_block(h
 CONFIGURATION = ("lr: 0.1", "step: 100", "loss: 0.5", "batch: 32")
 
 
-def test_a_configurations_step_is_none_however_often_it_is_printed() -> None:
+def test_the_step_of_a_configuration_is_no_sample_however_often_it_is_printed() -> None:
     assert rows_of(read(*CONFIGURATION * 3)) == []
 
 
-def test_steps_told_as_a_configuration_would_are_believed_once_they_go_up() -> None:
+def test_steps_in_the_form_of_a_configuration_are_samples_once_they_increase() -> None:
     steps = [line for step in (1, 2, 3) for line in (f"step: {step}", f"loss: {step / 4}")]
     demux = read(*CONFIGURATION, *steps)
     assert (rows_of(demux), demux.state.samples) == ([(None, 3, 0.75)], 3)
     assert rows_of(read("step: 100", "  loss: 0.5")) == [(None, 100, 0.5)]
 
 
-def test_a_step_that_heads_a_section_has_its_loss_somewhere_in_it() -> None:
+def test_the_loss_of_a_step_in_a_heading_may_come_anywhere_in_its_section() -> None:
     noise = [f"preparing part {part} of it" for part in range(20)]
     assert rows_of(read("====== Step 3/10 ======", *noise, "Training results:", "  - Loss: 0.25")) == [
         (None, 3, 0.25)
@@ -99,7 +99,7 @@ def test_a_step_that_heads_a_section_has_its_loss_somewhere_in_it() -> None:
 
 
 @pytest.mark.parametrize("between", ["Evaluating ...", "validation", "  val acc: 0.5"])
-def test_a_loss_after_an_evaluation_is_not_the_steps(between: str) -> None:
+def test_a_loss_after_an_evaluation_does_not_belong_to_the_step(between: str) -> None:
     assert rows_of(read("Step 100", between, "loss: 2.5")) == []
 
 
@@ -108,7 +108,9 @@ def test_a_loss_after_an_evaluation_is_not_the_steps(between: str) -> None:
     ["Validation:", "***** Running Evaluation *****", "--- testing ---", "Evaluating...", "Running validation"],
 )
 @pytest.mark.parametrize("fast", [True, False])
-def test_rows_beneath_an_evaluations_heading_are_none_until_training_goes_on(heading: str, fast: bool) -> None:
+def test_rows_below_the_heading_of_an_evaluation_are_no_samples_until_training_continues(
+    heading: str, fast: bool
+) -> None:
     rows = ["step 80 loss 2.5", "step 90 loss 2.25", heading, "step 1 loss 9.5", "step 90 loss 9.25"]
     demux = read(*rows, fast=fast)
     assert (rows_of(demux), demux.state.samples) == ([(None, 90, 2.25)], 2)
@@ -116,25 +118,25 @@ def test_rows_beneath_an_evaluations_heading_are_none_until_training_goes_on(hea
 
 
 @pytest.mark.parametrize("again", ["Epoch 2/3", "***** Running training *****", "step 1 loss 2.0"])
-def test_training_that_begins_anew_ends_an_evaluation(again: str) -> None:
+def test_training_that_begins_again_ends_an_evaluation(again: str) -> None:
     rows = ["step 90 loss 2.25", "Validation:", "step 1 loss 9.5", "step 2 loss 9.25", again, "step 3 loss 1.5"]
     assert rows_of(read(*rows))[0][1:] == (3, 1.5)
 
 
-def test_a_job_that_is_started_again_trains() -> None:
+def test_a_restart_ends_an_evaluation() -> None:
     demux = read("step 90 loss 2.25", "Validation:")
     demux.restart()
     demux.feed(None, b"step 50 loss 2.5\n")
     assert rows_of(demux) == [(None, 50, 2.5)]
 
 
-def test_an_epochs_loss_beneath_an_evaluations_heading_is_not_the_epochs() -> None:
+def test_a_loss_below_the_heading_of_an_evaluation_does_not_belong_to_the_epoch() -> None:
     rows = ["Epoch 3/10", "Train:", "  avg loss: 0.5", "Val:", "  avg loss: 0.75"]
     assert rows_of(read(*rows)) == [(3, None, 0.5)]
     assert rows_of(read(*rows, "Epoch 4/10", "Train:", "  avg loss: 0.25")) == [(4, None, 0.25)]
 
 
-def test_an_evaluation_that_goes_on_evenly_may_go_further_than_training_had() -> None:
+def test_an_evaluation_with_regular_steps_may_pass_the_last_training_step() -> None:
     rows = [
         "step 10 loss 2.5",
         "step 20 loss 2.25",
@@ -146,21 +148,21 @@ def test_an_evaluation_that_goes_on_evenly_may_go_further_than_training_had() ->
 
 
 @pytest.mark.parametrize("line", ["Validation:", "Validation: 100", "Testing..."])
-def test_a_heading_before_anything_is_trained_holds_nothing_back(line: str) -> None:
+def test_the_heading_of_an_evaluation_before_any_training_has_no_effect(line: str) -> None:
     assert rows_of(read(line, "step 1 loss 2.5")) == [(None, 1, 2.5)]
 
 
 @pytest.mark.parametrize("summary", ["Epoch 1 train loss: 0.45", "Epoch 1 | Loss: 0.45", "epoch,train_loss\n1,0.45"])
 @pytest.mark.parametrize("worker", [None, 0])
 @pytest.mark.parametrize("fast", [True, False])
-def test_an_epoch_summed_up_in_other_words_is_no_core(summary: str, worker: int | None, fast: bool) -> None:
+def test_the_summary_of_an_epoch_in_another_form_is_no_core(summary: str, worker: int | None, fast: bool) -> None:
     cores = [training(core, step, "0.50000") for step in (0, 10) for core in range(4)]
     for lines in ([*cores, summary], [summary, *cores]):
         rows = read(*lines, worker=worker, fast=fast).snapshot().rows()
         assert [(row.core, row.loss) for row in rows] == [(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]
 
 
-def test_a_worker_that_tells_epochs_only_keeps_its_row_beside_one_that_names_cores() -> None:
+def test_a_worker_that_prints_epochs_only_keeps_its_row_next_to_one_with_cores() -> None:
     demux = Demux()
     demux.feed(0, f"{training(0, 10, '0.50000')}\n".encode())
     demux.feed(1, b"Epoch 1 | Loss: 0.45\n")

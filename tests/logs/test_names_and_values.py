@@ -1,4 +1,4 @@
-"""Homemade lines that the grammar of names and values reads, and lines like them that are no training."""
+"""Homemade lines that the grammar of names and values reads, and similar lines that are no training."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_line_of_names_and_values_is_read(line: str, epoch: int | None, step: 
 
 
 @pytest.mark.parametrize("line", NO_SAMPLES)
-def test_what_only_looks_like_training_is_no_sample(line: str) -> None:
+def test_a_line_that_only_looks_like_training_is_no_sample(line: str) -> None:
     assert rows_of(line) == []
 
 
@@ -138,7 +138,7 @@ def test_blocks_of_lines_are_read(text: str, row: tuple[int | None, int | None, 
     assert rows_of(*text.split("\n")) == [row]
 
 
-def test_steps_below_a_heading_are_of_its_epoch() -> None:
+def test_steps_below_a_heading_belong_to_its_epoch() -> None:
     lines = ("epoch 3", "step 10 loss 0.5", "epoch 4", "step 20 loss 0.25")
     assert rows_of(*lines[:2]) == [(3, 10, 0.5)]
     assert rows_of(*lines) == [(4, 20, 0.25)]
@@ -148,7 +148,7 @@ def test_steps_before_the_first_heading_have_no_epoch() -> None:
     assert rows_of("step 10 loss 0.5", "Epoch 1:") == [(None, 10, 0.5)]
 
 
-def test_training_goes_on_after_a_test_in_small_letters() -> None:
+def test_training_continues_after_a_test_in_lower_case() -> None:
     lines = (
         "epoch: 0, loss is: 0.5",
         "testing in eval mode...",
@@ -159,7 +159,7 @@ def test_training_goes_on_after_a_test_in_small_letters() -> None:
     assert rows_of(*lines, "epoch: 1, loss is: 0.25") == [(1, None, 0.25)]
 
 
-def test_what_is_read_depends_on_the_shape_of_a_line_alone() -> None:
+def test_the_reading_of_a_line_depends_on_its_shape_alone() -> None:
     for line, *_ in READ:
         alike = line.encode().translate(bytes.maketrans(b"123456789", b"000000000"))
         reading, other = read_line(line.encode()), read_line(alike)
@@ -172,7 +172,7 @@ def test_long_lines_without_numbers_cost_little() -> None:
 
 @pytest.mark.parametrize("sign", [": ", " ", "=", ":", " = "])
 def test_every_usual_spelling_of_epoch_step_and_loss_is_read(sign: str) -> None:
-    """Whatever dialect reads the line: one that knows a part of it only must not take it."""
+    """Whichever dialect reads the line, none that knows only a part of it may take it."""
     counts = product(("epoch", "Epoch"), ("step", "Iter", "batch"), ("loss", "Train Loss"), ("", "/100"))
     for (epoch, step, loss, total), separator in product(counts, (" ", ", ", " | ", " - ", "\t")):
         line = f"{epoch}{sign}3{separator}{step}{sign}20{total}{separator}{loss}{sign}0.5\n"

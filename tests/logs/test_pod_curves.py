@@ -1,4 +1,4 @@
-"""The pod's curves against what a simulated pod had printed by each moment, one core 3 and one 20 times slower."""
+"""Tests of the pod's curves against the samples a simulated pod had printed at each moment; two cores are slower."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ SLOW = {7: 3.0, 11: 20.0}
 
 
 def falling(steps: npt.NDArray[np.float64]) -> Floats:
-    """A loss that falls steeply at first."""
+    """Return a loss that falls steeply at first."""
     return 0.4 + 6.5 * np.exp(-steps / 12) + 0.3 * np.exp(-steps / 400)
 
 
 class SimulatedPod:
-    """Every sample of a pod in the order of its time, and what was true of it at any moment."""
+    """All samples of a pod in the order of their time, and each core's newest loss at any moment."""
 
     def __init__(self, cores: int, seconds: float, every: float = 1.0) -> None:
-        chance = np.random.default_rng(5)
+        rng = np.random.default_rng(5)
         pace = every * np.array([SLOW.get(core, 1.0) for core in range(cores)])
         counts = (seconds / pace).astype(np.int64)
         core = np.arange(cores).repeat(counts)
         step = np.concatenate([np.arange(count) for count in counts])
-        late = chance.uniform(0, 0.4 * every, cores)
+        late = rng.uniform(0, 0.4 * every, cores)
         time = (step + 1) * pace[core] + late[core]
         order = np.argsort(time, kind="stable")
         self.core, self.step, self.time = core[order], step[order], BEGAN + time[order]
@@ -55,7 +55,7 @@ class SimulatedPod:
         return len(self.core)
 
     def newest(self, moments: Floats) -> Iterator[Floats]:
-        """Each core's newest loss at each of ascending moments; NaN before its first."""
+        """Yield each core's newest loss at each of ascending moments; NaN before its first."""
         losses = np.full(self.cores, np.nan)
         done = 0
         for moment in moments:
@@ -65,7 +65,7 @@ class SimulatedPod:
             yield losses
 
     def check(self, series: PodSeries, *, offset: float = 0.0) -> None:
-        """Compare every point of the curves with the truth; the series' times plus `offset` are the pod's."""
+        """Compare every point of the curves with the pod's losses; the series' times plus `offset` are the pod's."""
         assert len(series.time) > 25
         assert (np.diff(series.time) > 0).all()
         for place, losses in enumerate(self.newest(series.time + offset)):
@@ -75,7 +75,7 @@ class SimulatedPod:
 
 
 def history_of(pod: SimulatedPod, times: Floats, batch: int) -> History:
-    """A history that has taken in the pod's samples in batches of this size."""
+    """Return a history that has taken the pod's samples in batches of this size."""
     history = History()
 
     for start in range(0, len(pod), batch):
@@ -86,22 +86,22 @@ def history_of(pod: SimulatedPod, times: Floats, batch: int) -> History:
 
 
 @pytest.mark.parametrize(("cores", "seconds", "batch"), [(64, 900, 500), (64, 40, 7), (16_384, 90, 9000)])
-def test_every_point_is_what_the_cores_had_told_by_then(cores: int, seconds: float, batch: int) -> None:
+def test_every_point_is_the_cores_newest_losses_at_its_time(cores: int, seconds: float, batch: int) -> None:
     pod = SimulatedPod(cores, seconds)
     pod.check(history_of(pod, pod.time, batch).pod(np.arange(cores)))
 
 
 @pytest.mark.parametrize("seconds", [45, 700])
-def test_arrivals_are_the_time_of_a_live_run(seconds: float) -> None:
-    """Eight workers whose lines come ten times a second."""
+def test_the_curves_of_a_live_run_use_the_times_of_arrival(seconds: float) -> None:
+    """Eight workers whose lines arrive ten times a second."""
     pod = SimulatedPod(64, seconds)
     pod.time = np.ceil(pod.time * 10) / 10
     demux = Demux()
     for moment in np.unique(pod.time):
         here = np.flatnonzero(pod.time == moment)
         for worker in range(8):
-            mine = here[pod.core[here] % 8 == worker]
-            lines = (training(int(pod.core[n]), int(pod.step[n]), f"{pod.loss[n]:.5f}") for n in mine)
+            own = here[pod.core[here] % 8 == worker]
+            lines = (training(int(pod.core[n]), int(pod.step[n]), f"{pod.loss[n]:.5f}") for n in own)
             demux.feed(worker, "".join(f"{line}\n" for line in lines).encode(), now=float(moment))
     snapshot = demux.snapshot(now=float(pod.time[-1]))
     assert snapshot.history is not None
@@ -109,7 +109,7 @@ def test_arrivals_are_the_time_of_a_live_run(seconds: float) -> None:
 
 
 def logged(pod: SimulatedPod, *, dated: bool) -> list[tuple[int, str]]:
-    """Worker and line of each sample of a saved log, with xla_dist's prefix or the printed clock alone."""
+    """Return the worker and line of each sample of a saved log, with xla_dist's prefix or the printed clock alone."""
     lines = []
     for core, step, loss, time in zip(pod.core, pod.step, pod.loss, pod.time, strict=True):
         moment = datetime.fromtimestamp(float(time), timezone.utc)
@@ -123,7 +123,7 @@ def logged(pod: SimulatedPod, *, dated: bool) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("began", [0.0, 85_800.0 - BEGAN % 86_400], ids=["by day", "over midnight"])
 @pytest.mark.parametrize("dated", [True, False], ids=["dates", "clocks"])
 @pytest.mark.parametrize("together", [True, False], ids=["merged", "one worker after the other"])
-def test_a_log_is_drawn_by_the_times_its_lines_tell(began: float, dated: bool, together: bool) -> None:
+def test_the_curves_of_a_log_use_the_times_of_its_lines(began: float, dated: bool, together: bool) -> None:
     pod = SimulatedPod(64, 1200)
     pod.time = np.floor(pod.time + began)
     lines = logged(pod, dated=dated)
@@ -144,7 +144,7 @@ def test_a_log_is_drawn_by_the_times_its_lines_tell(began: float, dated: bool, t
     assert x[-1] == pod.time[-1] - pod.time[0]
 
 
-def test_without_any_time_the_place_in_the_log_is_the_axis_of_all_cores() -> None:
+def test_without_times_the_position_in_the_log_is_the_axis_of_all_cores() -> None:
     pod = SimulatedPod(64, 900)
     series = history_of(pod, np.full(len(pod), np.nan), 333).pod(np.arange(64))
     assert time_axis(series)[1] == "samples"
@@ -157,7 +157,7 @@ def test_without_any_time_the_place_in_the_log_is_the_axis_of_all_cores() -> Non
     assert len(series.time) > 25
 
 
-def test_a_core_that_ends_or_comes_late_does_not_bend_the_curve() -> None:
+def test_a_core_that_ends_early_or_starts_late_does_not_bend_the_curve() -> None:
     pod = SimulatedPod(64, 600)
     gone = (pod.core == 3) & (pod.time > BEGAN + 200) | (pod.core == 5) & (pod.time < BEGAN + 300)
     pod.core, pod.step, pod.time, pod.loss = (each[~gone] for each in (pod.core, pod.step, pod.time, pod.loss))
@@ -168,7 +168,7 @@ def test_a_core_that_ends_or_comes_late_does_not_bend_the_curve() -> None:
     assert set(whole) <= {62 * 10.0, 63 * 10.0, 64 * 10.0}
 
 
-def test_a_start_again_after_a_pause_is_drawn_where_it_was() -> None:
+def test_samples_after_a_pause_are_drawn_at_their_own_time() -> None:
     pod, again = SimulatedPod(64, 300), SimulatedPod(64, 300)
     again.time = again.time + 2000
     for name in ("core", "step", "time", "loss"):
@@ -185,7 +185,7 @@ def test_cores_without_a_finite_loss_are_left_out_of_the_median() -> None:
 
 
 @pytest.mark.parametrize("back", [1.0, 3600.0])
-def test_a_clock_that_is_set_back_leaves_each_cores_newest_loss_the_newest(back: float) -> None:
+def test_after_a_clock_is_set_back_the_last_point_is_each_cores_newest_loss(back: float) -> None:
     pod = SimulatedPod(64, 600)
     printed = np.where(pod.time > BEGAN + 400, pod.time - back, pod.time)
     series = history_of(pod, printed, 100).pod(np.arange(64))
@@ -202,8 +202,8 @@ def test_one_torn_date_does_not_squeeze_the_run_into_a_point() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 16])
-def test_a_run_that_is_opened_again_is_drawn_as_it_was_live(workers: int, tmp_path: Path) -> None:
-    """However many batches of lines the reader takes together."""
+def test_a_run_that_is_opened_again_has_the_same_curves_as_live(workers: int, tmp_path: Path) -> None:
+    """The curves do not depend on how many batches of lines the reader takes together."""
     pod = SimulatedPod(64, 500)
     pod.time = np.ceil(pod.time * 10) / 10
     addressed = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(workers))

@@ -1,4 +1,4 @@
-"""Every shape that public logs hold, whole, in pieces and read block by block."""
+"""Tests of every shape of line in public logs: read whole, in pieces, and block by block."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ def text(shape: Shape) -> bytes:
 
 @pytest.mark.parametrize("shape", EVERY, ids=lambda shape: shape.seen_in)
 @pytest.mark.parametrize("fast", [True, False])
-def test_what_public_logs_hold_is_understood(shape: Shape, fast: bool) -> None:
+def test_shapes_of_public_logs_are_read(shape: Shape, fast: bool) -> None:
     assert rows_of(read(text(shape), fast=fast)) == list(shape.rows)
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_logs_kept_as_text_are_understood_too(fast: bool) -> None:
+def test_public_logs_kept_as_text_are_read(fast: bool) -> None:
     found = {shape.seen_in: rows_of(read(text(shape), fast=fast)) for shape in PUBLIC}
     assert {name: rows for name, rows in found.items() if rows != _WANTED[name]} == {}
 
 
-def test_nothing_in_what_only_looks_like_them_is_a_sample() -> None:
+def test_logs_that_only_look_like_training_hold_no_sample() -> None:
     found = {log: rows_of(read(f"{log}\n".encode(), fast=fast)) for log in PUBLIC_NONE for fast in (True, False)}
     assert {log: rows for log, rows in found.items() if rows} == {}
 
 
-def test_noise_by_the_hundred_around_them_changes_nothing() -> None:
+def test_hundreds_of_other_lines_around_samples_change_nothing() -> None:
     noise = b"a line of some library\n  and = one, more: 3\n" * 100
     found = {shape: rows_of(read(noise + text(shape) + noise)) for shape in EVERY + PUBLIC}
     assert {shape: rows for shape, rows in found.items() if rows != list(shape.rows)} == {}
@@ -62,7 +62,7 @@ def test_noise_by_the_hundred_around_them_changes_nothing() -> None:
 
 @pytest.mark.parametrize("shape", IN_SECTIONS, ids=lambda shape: shape.seen_in)
 @pytest.mark.parametrize("most", [1, 7, 40, 10_000])
-def test_sections_are_their_hosts_in_any_pieces(shape: Shape, most: int) -> None:
+def test_sections_belong_to_their_hosts_in_pieces_of_any_size(shape: Shape, most: int) -> None:
     data = text(shape)
     demux = Demux()
     for piece in cut(data, list(range(0, len(data), most))):
@@ -73,13 +73,13 @@ def test_sections_are_their_hosts_in_any_pieces(shape: Shape, most: int) -> None
 
 
 @pytest.mark.parametrize(("where", "line"), NO_SAMPLES)
-def test_what_looks_like_a_sample_is_none(where: str, line: str) -> None:
+def test_a_line_that_only_looks_like_a_sample_is_none(where: str, line: str) -> None:
     demux = read(f"{line}\n".encode())
     assert (demux.state.samples, rows_of(demux)) == (0, []), where
 
 
 @pytest.mark.parametrize("line", STILL_NO_SAMPLES)
-def test_what_looks_like_a_homemade_sample_is_none(line: str) -> None:
+def test_a_line_that_only_looks_like_a_homemade_sample_is_none(line: str) -> None:
     demux = read(f"{line}\n".encode())
     assert (demux.state.samples, rows_of(demux)) == (0, [])
 
@@ -91,7 +91,7 @@ def test_shapes_that_no_dialect_reads_yet(shape: Shape) -> None:
 
 
 @pytest.mark.parametrize("shape", MISSED, ids=lambda shape: shape.seen_in)
-def test_what_is_not_understood_is_not_taken_for_something_else(shape: Shape) -> None:
+def test_shapes_that_no_dialect_reads_are_not_misread(shape: Shape) -> None:
     wanted = {(step, loss) for _core, _worker, _epoch, step, loss, _rate in shape.rows}
     assert {(row[3], row[4]) for row in rows_of(read(text(shape)))} <= wanted
 
@@ -100,7 +100,7 @@ def test_what_is_not_understood_is_not_taken_for_something_else(shape: Shape) ->
     st.lists(st.sampled_from([text(shape) for shape in EVERY + PUBLIC]), min_size=1, max_size=6).map(b"".join),
     st.lists(st.integers(0, 4000), max_size=12),
 )
-def test_any_mixture_in_any_pieces_is_read_as_the_whole(data: bytes, places: list[int]) -> None:
+def test_any_mixture_of_logs_in_pieces_is_read_as_the_whole(data: bytes, places: list[int]) -> None:
     parts = Demux()
     for piece in cut(data, places):
         parts.feed(None, piece)
@@ -117,7 +117,7 @@ def test_any_mixture_in_any_pieces_is_read_as_the_whole(data: bytes, places: lis
     st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 3), st.binary(max_size=4)), max_size=6),
     st.sampled_from([None, 2]),
 )
-def test_damaged_lines_are_read_alike_both_ways_and_break_nothing(
+def test_damaged_lines_are_read_equally_by_both_readers_and_break_nothing(
     data: bytes, damages: list[tuple[int, int, bytes]], worker: int | None
 ) -> None:
     for place, gone, put in damages:
@@ -137,11 +137,11 @@ def test_damaged_lines_are_read_alike_both_ways_and_break_nothing(
     st.lists(st.sampled_from([text(shape) for shape in TRAINED]), min_size=2, max_size=4),
     st.randoms(use_true_random=False),
 )
-def test_any_interleaving_of_workers_gives_each_what_it_told(logs: list[bytes], chance: random.Random) -> None:
-    queues = [cut(data, [chance.randrange(600) for _ in range(4)]) for data in logs]
+def test_any_interleaving_of_workers_gives_each_its_own_samples(logs: list[bytes], rng: random.Random) -> None:
+    queues = [cut(data, [rng.randrange(600) for _ in range(4)]) for data in logs]
     together = Demux()
     while any(queues):
-        worker = chance.choice([place for place, queue in enumerate(queues) if queue])
+        worker = rng.choice([place for place, queue in enumerate(queues) if queue])
         together.feed(worker, queues[worker].pop(0))
     together.finish()
     counted = {worker.worker: worker.samples for worker in together.snapshot().workers}

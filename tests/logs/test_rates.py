@@ -11,7 +11,7 @@ from tui.logs.state.rate_kinds import RateKind
 
 
 def read(*logs: str, dialects: object = None) -> Snapshot:
-    """What the logs of workers, in their order, come to."""
+    """Return the snapshot of the logs of workers 0, 1, …."""
     demux = Demux(dialects=(*user_dialects(dialects), *BUILT_IN) if isinstance(dialects, dict) else BUILT_IN)
     for worker, log in enumerate(logs):
         demux.feed(worker, f"{log}\n".encode(), now=1000.0)
@@ -67,7 +67,7 @@ def test_steps_a_second_do_not_add_up() -> None:
         ('{"step": 20, "loss": 2.5, "tokens_per_sec": 99.5}', "tokens/s", 99.5, 199.0),
     ],
 )  # fmt: skip
-def test_a_rate_says_what_it_counts(line: str, unit: str | None, rate: float, total: float | None) -> None:
+def test_a_rate_has_the_unit_that_it_counts(line: str, unit: str | None, rate: float, total: float | None) -> None:
     snapshot = read(line, line)
     row = snapshot.rows()[0]
     assert (row.rate, row.rate_unit) == (pytest.approx(rate), unit)
@@ -86,7 +86,7 @@ def test_a_rate_says_what_it_counts(line: str, unit: str | None, rate: float, to
         ("Speed 1200.12 samples/sec   Loss 21.5   LearningRate 0.1   Epoch: 0   Global Step: 100", "OF_ALL"),
     ],
 )  # fmt: skip
-def test_trainers_that_print_the_rate_of_all_or_of_a_device_are_known(line: str, kind: str) -> None:
+def test_the_rate_of_all_cores_and_the_rate_per_device_are_distinguished(line: str, kind: str) -> None:
     (found,) = read(line).rate_kind.tolist()
     assert RateKind(found).name.endswith(kind)
 
@@ -95,10 +95,10 @@ def test_rates_of_different_units_have_neither_sum_nor_median_nor_unit() -> None
     assert rates(read(BAR.format("4.00it/s"), training(step=3))) == (None, None, None)
 
 
-def test_a_log_without_rates_tells_none() -> None:
+def test_a_log_without_rates_has_no_rate() -> None:
     assert rates(read("Train step 3 training loss: 2.5")) == (None, None, None)
 
 
-def test_a_users_own_rate_counts_nothing_known() -> None:
+def test_the_rate_of_a_users_dialect_has_no_unit() -> None:
     own = {"mine": r"^me (?P<step>\d{1,9}) (?P<loss>[\d.]{1,9}) (?P<rate>[\d.]{1,9})$"}
     assert rates(read("me 3 2.5 100.0", "me 3 2.5 120.0", dialects=own)) == (None, 110.0, None)

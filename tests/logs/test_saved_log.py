@@ -26,9 +26,9 @@ else:
 
 
 NOBODY = 65534
-"""The user that owns nothing (Debian Policy, "UID and GID classes")."""
+"""The user `nobody`, which owns nothing (Debian Policy, "UID and GID classes")."""
 
-PACKED: dict[str, Callable[[bytes], bytes]] = {
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "zstd": zstd.compress,
     "bzip2": bz2.compress,
@@ -49,7 +49,7 @@ class TestTheSampleLog:
     def test_merged_lines_are_the_file_itself(self) -> None:
         assert b"".join(line.data + b"\n" for line in self.log.lines()) == SAMPLE_LOG.read_bytes()
 
-    def test_curl_rows_without_a_prefix_belong_to_nobody_and_are_kept(self) -> None:
+    def test_curl_rows_without_a_prefix_belong_to_no_worker_and_are_kept(self) -> None:
         rows = [line for line in self.log.lines() if line.data.startswith(b"100    19")]
         assert len(rows) == 12
         assert {line.worker for line in rows} == {None}
@@ -70,10 +70,10 @@ class TestTheSampleLog:
         assert len(self.log.snapshot()) == 16
 
 
-@pytest.mark.parametrize("packed", [*PACKED.values()], ids=[*PACKED])
-def test_a_packed_log_reads_the_same(tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize("compress", [*COMPRESSORS.values()], ids=[*COMPRESSORS])
+def test_a_compressed_log_reads_the_same(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "out.log.packed"
-    path.write_bytes(packed(SAMPLE_LOG.read_bytes()))
+    path.write_bytes(compress(SAMPLE_LOG.read_bytes()))
     assert open_log(path).snapshot().rows() == open_log(SAMPLE_LOG).snapshot().rows()
     assert [line.data for line in open_log(path).lines()] == SAMPLE_LOG.read_bytes().splitlines()
     assert [line.data for line in open_log(path).lines(worker=1, tail=2)] == [
@@ -81,11 +81,11 @@ def test_a_packed_log_reads_the_same(tmp_path: Path, packed: Callable[[bytes], b
     ]
 
 
-@pytest.mark.parametrize("packed", [*PACKED.values()], ids=[*PACKED])
-def test_packed_logs_one_after_the_other_are_one(tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize("compress", [*COMPRESSORS.values()], ids=[*COMPRESSORS])
+def test_concatenated_compressed_logs_are_one_log(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
     first, second = generated_log(20_000, 8, seed=1), generated_log(20_000, 8, seed=2)
     path = tmp_path / "two"
-    path.write_bytes(packed(first) + packed(second))
+    path.write_bytes(compress(first) + compress(second))
     assert b"".join(open_log(path).blocks()) == first + second
 
 
@@ -104,7 +104,7 @@ def test_a_number_that_all_workers_share_is_counted_by_address(tmp_path: Path) -
     assert [line.worker for line in open_log(path).lines()] == [0, 1, 0]
 
 
-def test_a_last_line_without_an_end_is_there(tmp_path: Path) -> None:
+def test_a_last_line_without_an_end_is_read(tmp_path: Path) -> None:
     path = tmp_path / "torn.log"
     path.write_text(f"{training(core=1)}\n{training(core=2)}")
     assert [line.text for line in open_log(path).lines()][-1] == training(core=2)
@@ -125,7 +125,9 @@ class TestBadFiles:
             (b"\x1f\x8b\x08broken", "cannot read"),
         ],
     )
-    def test_what_is_no_log_is_refused_with_a_sentence(self, tmp_path: Path, content: bytes, sentence: str) -> None:
+    def test_a_file_that_is_no_log_is_refused_with_a_sentence(
+        self, tmp_path: Path, content: bytes, sentence: str
+    ) -> None:
         path = tmp_path / "some.log"
         path.write_bytes(content)
         with pytest.raises(UsageError, match=sentence):
@@ -135,17 +137,17 @@ class TestBadFiles:
         with pytest.raises(UsageError, match="is a directory"):
             open_log(tmp_path)
 
-    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
+    def test_a_missing_file(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="no such log"):
             open_log(tmp_path / "none")
 
-    @pytest.mark.parametrize("packed", [*PACKED.values()], ids=[*PACKED])
-    def test_of_packed_data_that_is_cut_off_all_that_is_there_is_read_and_the_rest_is_told(
-        self, tmp_path: Path, packed: Callable[[bytes], bytes]
+    @pytest.mark.parametrize("compress", [*COMPRESSORS.values()], ids=[*COMPRESSORS])
+    def test_compressed_data_that_is_cut_off_is_read_to_its_end_and_reported(
+        self, tmp_path: Path, compress: Callable[[bytes], bytes]
     ) -> None:
         data = generated_log(20_000, 8)
         path = tmp_path / "cut"
-        path.write_bytes(packed(data)[:-5000])
+        path.write_bytes(compress(data)[:-5000])
         log = open_log(path)
         assert len(log.snapshot()) == 8
         assert log.problem is not None
@@ -175,7 +177,7 @@ class TestBadFiles:
 
 @contextlib.contextmanager
 def as_nobody() -> Iterator[None]:
-    """Root may read everything; anybody else is somebody already."""
+    """Become a user without permissions if this process runs as root, which may read every file."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(NOBODY)
@@ -206,7 +208,7 @@ class TestALogThatChangesWhileItIsRead:
         path.write_bytes(generated_log(30_000, 64))
         return path
 
-    def test_what_was_added_meanwhile_is_read_too(self, path: Path) -> None:
+    def test_lines_added_meanwhile_are_read_too(self, path: Path) -> None:
         lines = iter(open_log(path).lines())
         first = next(lines)
         with path.open("ab") as file:
@@ -215,7 +217,7 @@ class TestALogThatChangesWhileItIsRead:
         assert first.offset == 0
         assert rest[-1].text == training(core=99)
 
-    def test_one_that_was_cut_short_ends_where_it_ends_now(self, path: Path) -> None:
+    def test_a_log_that_was_truncated_ends_at_its_new_end(self, path: Path) -> None:
         whole = path.read_bytes()
         lines = iter(open_log(path).lines())
         seen = [next(lines)]
@@ -224,7 +226,7 @@ class TestALogThatChangesWhileItIsRead:
         assert whole.startswith(b"\n".join(line.data for line in seen))
         assert len(open_log(path).snapshot()) <= 1
 
-    def test_one_that_was_replaced_is_read_to_its_end(self, path: Path) -> None:
+    def test_a_log_that_was_replaced_is_read_to_its_end(self, path: Path) -> None:
         lines = iter(open_log(path).lines())
         seen = [next(lines)]
         other = path.with_name("new.log")
@@ -234,14 +236,14 @@ class TestALogThatChangesWhileItIsRead:
         assert [row.core for row in open_log(path).snapshot().rows()] == [1]
 
 
-def test_noise_that_is_no_text_is_refused_as_binary(tmp_path: Path) -> None:
+def test_random_bytes_are_refused_as_binary(tmp_path: Path) -> None:
     path = tmp_path / "noise.log"
     path.write_bytes(random.Random(7).randbytes(100_000))
     with pytest.raises(UsageError, match="not a log"):
         open_log(path)
 
 
-def test_a_log_in_another_encoding_is_still_a_log(tmp_path: Path) -> None:
+def test_a_log_in_another_encoding_is_read(tmp_path: Path) -> None:
     path = tmp_path / "latin.log"
     path.write_bytes("Übung für Schüler\n".encode("latin-1") * 100)
     assert sum(1 for _ in open_log(path).lines()) == 100

@@ -11,7 +11,7 @@ from tui.logs.state.straggler_cost import seconds_per_step, straggler_costs
 
 
 def gang(*, slow_every: int = 1, slow_rate: str = "100.00", steps: int = 40, hiccup: int | None = None) -> Snapshot:
-    """Four cores, a line every second and step; core 2 prints every so many steps, at its own rate."""
+    """Return a snapshot of four cores with a line every second and step; core 2 prints every `slow_every` steps."""
     demux = Demux()
     for step in range(1, steps):
         for core in range(4):
@@ -35,12 +35,12 @@ def test_a_straggler_costs_what_the_others_wait_for_it() -> None:
     assert cost.seconds_per_step == pytest.approx(1.0, rel=0.1)
 
 
-def test_without_rates_that_differ_its_lines_tell_its_pace() -> None:
+def test_with_equal_rates_the_pace_comes_from_the_lines_times() -> None:
     (cost,) = straggler_costs(gang(slow_every=4))
     assert cost.pace == pytest.approx(0.25, rel=0.1)
 
 
-def test_a_core_that_has_just_come_to_another_worker_is_not_slow() -> None:
+def test_a_core_that_has_just_moved_to_another_worker_is_not_slow() -> None:
     demux = Demux()
     for step in range(0, 1000, 10):
         for core in range(4):
@@ -58,7 +58,7 @@ def test_one_slow_sample_is_no_pace() -> None:
     assert cost.pace == pytest.approx(0.5)
 
 
-def test_the_time_of_a_step_counts_the_lines_of_a_step_that_come_one_after_another() -> None:
+def test_the_time_of_a_step_is_right_when_its_lines_arrive_one_after_another() -> None:
     demux = Demux()
     assert seconds_per_step(demux.snapshot(now=0.0)) is None
     for step in range(12):
@@ -84,7 +84,7 @@ def test_the_document_is_plain_numbers() -> None:
     assert all(value is None or isinstance(value, int) or math.isfinite(value) for value in numbers)
 
 
-def test_a_job_that_prints_seldom_is_not_silent() -> None:
+def test_a_job_that_prints_rarely_is_not_silent() -> None:
     demux = Demux()
     for step in range(8):
         demux.feed(0, (training(step=step) + "\n").encode(), now=1000.0 + 600 * step)

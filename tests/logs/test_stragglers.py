@@ -22,7 +22,7 @@ def pod(
     missing: frozenset[tuple[int, int]] = frozenset(),
     loss: str = "6.87500",
 ) -> Demux:
-    """Cores in step, one each of a list of rates, a line a second; each but the last step's missing ones."""
+    """Feed cores in step, one for each list of rates and a line a second, without the `missing` (step, core)."""
     demux = Demux(thresholds=thresholds)
     for step in range(max(map(len, rates))):
         for core, printed in enumerate(rates):
@@ -49,22 +49,24 @@ class TestASlowCoreThatKeepsStep:
         (cost,) = straggler_costs(snapshot)
         assert (cost.core, cost.worker, cost.reason, cost.steps_behind) == (31, 3, "slow", 0)
         assert (cost.pace, cost.share) == (pytest.approx(0.4), pytest.approx(0.6))
-        assert cost.seconds_per_step == pytest.approx(0.6), "of each second of a step, which the others wait"
+        assert cost.seconds_per_step == pytest.approx(0.6), (
+            "seconds that the others wait for in each second of a step"
+        )
 
-    def test_needs_so_many_samples(self) -> None:
+    def test_needs_twenty_samples(self) -> None:
         assert seen(pod([*steady(7, 1000, 19), [400.0] * 19]), 19).stragglers == ()
         assert seen(pod([*steady(7, 1000, 20), [400.0] * 20]), 20).stragglers == (7,)
 
-    def test_is_slow_from_four_fifths_of_the_median_down(self) -> None:
+    def test_is_slow_at_four_fifths_of_the_median_or_less(self) -> None:
         assert seen(pod([*steady(7, 100, 20), [80.0] * 20]), 20).stragglers == (7,)
         assert seen(pod([*steady(7, 100, 20), [81.0] * 20]), 20).stragglers == ()
 
-    def test_both_measures_can_be_set(self) -> None:
+    def test_both_thresholds_can_be_set(self) -> None:
         rates = [*steady(7, 100, 12), [60.0] * 12]
         assert seen(pod(rates, thresholds={"slow_samples": 10}), 12).stragglers == (7,)
         assert seen(pod(rates, thresholds={"slow_samples": 10, "slow_pace": 0.5}), 12).stragglers == ()
 
-    def test_stays_one_when_the_run_has_ended(self) -> None:
+    def test_is_still_named_when_the_run_has_ended(self) -> None:
         demux = pod([*steady(7, 1000, 25), [400.0] * 25])
         demux.end(0)
         snapshot = seen(demux, 25)
@@ -74,11 +76,11 @@ class TestASlowCoreThatKeepsStep:
     def test_of_two_cores_is_the_slower_one(self) -> None:
         assert seen(pod([[1000.0] * 25, [400.0] * 25]), 25).stragglers == (1,)
 
-    def test_in_the_middle_of_a_step_is_still_one(self) -> None:
+    def test_is_still_named_in_the_middle_of_a_step(self) -> None:
         rates = [*steady(7, 1000, 25), [400.0] * 25]
         assert seen(pod(rates, missing=frozenset({(24, 2), (24, 7)})), 25).stragglers == (7,)
 
-    def test_goes_on_being_one_over_a_pause_of_all(self) -> None:
+    def test_is_still_named_during_a_pause_of_all_cores(self) -> None:
         pause = [1.0 if step == 30 else 0.5 if step == 31 else 1.0 for step in range(40)]
         rates = [[1000 * share for share in pause] for _ in range(7)] + [[400 * share for share in pause]]
         for steps in range(25, 40):
@@ -87,11 +89,11 @@ class TestASlowCoreThatKeepsStep:
 
 class TestNoCoreIsSlow:
     def test_for_noise(self) -> None:
-        chance = random.Random(3)
-        rates = [[chance.uniform(500, 1500) for _ in range(200)] for _ in range(16)]
+        rng = random.Random(3)
+        rates = [[rng.uniform(500, 1500) for _ in range(200)] for _ in range(16)]
         assert seen(pod(rates), 200).stragglers == ()
 
-    def test_for_one_sample_that_was(self) -> None:
+    def test_for_a_single_slow_sample(self) -> None:
         printed = [1000.0] * 60
         printed[50] = 1.0
         assert seen(pod([*steady(7, 1000, 60), printed]), 60).stragglers == ()
@@ -106,7 +108,7 @@ class TestNoCoreIsSlow:
             smoothed += 0.4 * (1000 - smoothed)
         assert seen(pod([*steady(7, 1000, 40), printed]), 40).stragglers == ()
 
-    def test_where_most_cores_are(self) -> None:
+    def test_when_most_cores_are_equally_slow(self) -> None:
         assert seen(pod([*steady(3, 1000, 30), *steady(5, 400, 30)]), 30).stragglers == ()
 
     def test_that_is_alone(self) -> None:
@@ -130,7 +132,7 @@ class TestNoCoreIsSlow:
         demux = pod([*steady(7, 1000, 30), [400.0] * 30])
         assert demux.snapshot(now=1030.0, partial=True).stragglers == ()
 
-    def test_whose_loss_is_no_number_but_that_is_what_it_is_called(self) -> None:
+    def test_whose_loss_is_no_number_because_it_counts_as_nan(self) -> None:
         demux = pod([*steady(1, 1000, 30), *steady(7, 1000, 30)], loss="nan")
         snapshot = seen(demux, 30)
         assert (snapshot.stragglers, len(snapshot.nan_cores)) == ((), 7)
@@ -152,7 +154,7 @@ def test_a_core_that_is_behind_and_slow_is_called_behind() -> None:
     st.lists(st.integers(0, 30_000), max_size=12),
     st.booleans(),
 )
-def test_pace_and_slowness_do_not_depend_on_how_the_bytes_were_cut(
+def test_pace_and_slowness_do_not_depend_on_how_the_bytes_are_cut(
     rates: list[list[float]], places: list[int], history: bool
 ) -> None:
     lines = [training(core=core, step=step, rate=f"{printed[step]:.2f}") for step in range(25) for core, printed in
@@ -186,6 +188,6 @@ def test_recent_rates_are_the_last_of_each_row(printed: list[tuple[int, int]], d
         recent.take(np.array([row for row, _ in part]), samples_from(records))
     newest = recent.newest(np.arange(4), depth)
     for row in range(4):
-        mine = [float(rate) for each, rate in printed if each == row][::-1][:depth]
-        assert newest[: len(mine), row].tolist() == mine
-        assert np.isnan(newest[len(mine) :, row]).all()
+        own = [float(rate) for each, rate in printed if each == row][::-1][:depth]
+        assert newest[: len(own), row].tolist() == own
+        assert np.isnan(newest[len(own) :, row]).all()

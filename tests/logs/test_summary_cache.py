@@ -39,11 +39,11 @@ def cores(path: Path, cache: Path) -> list[object]:
 def test_a_second_opening_does_not_read_the_log(log: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     first = open_log(log).core_rows(cache=cache)
-    (kept,) = cache.iterdir()
-    assert kept.stat().st_mode & 0o777 == 0o600
-    document = json.loads(kept.read_text())
+    (entry,) = cache.iterdir()
+    assert entry.stat().st_mode & 0o777 == 0o600
+    document = json.loads(entry.read_text())
     document["rows"][0]["loss"] = 42.0
-    kept.write_text(json.dumps(document))
+    entry.write_text(json.dumps(document))
     assert first == open_log(log).core_rows()
     assert [row["loss"] for row in open_log(log).core_rows(cache=cache)] == [42.0, "nan"]
 
@@ -71,33 +71,33 @@ def test_a_log_that_changed_is_read_again(log: Path, tmp_path: Path, change: str
         assert cores(log, cache) == [1, 2]
 
 
-def test_of_a_log_that_is_being_written_nothing_is_kept(log: Path, tmp_path: Path) -> None:
+def test_a_log_that_is_being_written_is_not_cached(log: Path, tmp_path: Path) -> None:
     write(log, log.read_text(), age=0)
     assert cores(log, tmp_path / "cache") == [1, 2]
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_dialect_of_ones_own_makes_another_summary(log: Path, tmp_path: Path) -> None:
-    mine = user_dialects({"mine": r"Device=xla:0/(?P<core>\d+).* Step=(?P<step>\d+) Loss=(?P<loss>nan)"})
+def test_a_users_dialect_makes_another_summary(log: Path, tmp_path: Path) -> None:
+    own = user_dialects({"mine": r"Device=xla:0/(?P<core>\d+).* Step=(?P<step>\d+) Loss=(?P<loss>nan)"})
     cache = tmp_path / "cache"
     assert cores(log, cache) == [1, 2]
     write(log, "step 3 loss 1\n", age=60)
-    (kept,) = cache.iterdir()
-    before = kept.read_bytes()
-    open_log(log, dialects=mine).core_rows(cache=cache)
-    assert kept.read_bytes() != before
+    (entry,) = cache.iterdir()
+    before = entry.read_bytes()
+    open_log(log, dialects=own).core_rows(cache=cache)
+    assert entry.read_bytes() != before
 
 
-def test_the_text_that_a_dialect_names_is_part_of_what_a_summary_depends_on(log: Path, tmp_path: Path) -> None:
+def test_the_summary_depends_on_the_texts_that_a_dialect_names(log: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     pattern = r"Device=xla:0/(?P<core>\d+).* Step=(?P<step>\d+) Loss=(?P<loss>nan)"
-    kept = []
+    entries = []
     for contains in ("Device", "nothing of the kind"):
         open_log(log, dialects=user_dialects({"mine": {"pattern": pattern, "contains": contains}})).core_rows(
             cache=cache
         )
-        kept.append(next(cache.iterdir()).read_bytes())
-    assert kept[0] != kept[1]
+        entries.append(next(cache.iterdir()).read_bytes())
+    assert entries[0] != entries[1]
 
 
 @pytest.mark.parametrize("changed", ["dialects/matcher.py", "catalogue/patterns.toml", "catalogue/data"])
@@ -127,21 +127,21 @@ def test_the_cache_covers_the_catalogue() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"mark": 1}', b"\xff"])
-def test_a_broken_summary_is_as_good_as_none(log: Path, tmp_path: Path, content: bytes) -> None:
+def test_a_broken_summary_is_ignored(log: Path, tmp_path: Path, content: bytes) -> None:
     cache = tmp_path / "cache"
     cores(log, cache)
-    (kept,) = cache.iterdir()
-    kept.write_bytes(content)
+    (entry,) = cache.iterdir()
+    entry.write_bytes(content)
     assert cores(log, cache) == [1, 2]
 
 
-def test_a_cache_that_cannot_be_written_is_no_trouble(log: Path, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_ignored(log: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert cores(log, tmp_path / "file") == [1, 2]
 
 
 @given(LOGS)
-def test_kept_rows_sort_as_snapshots_do(data: bytes) -> None:
+def test_cached_rows_sort_as_snapshots_do(data: bytes) -> None:
     demux = Demux()
     demux.feed(0, data)
     snapshot = demux.snapshot()

@@ -1,4 +1,4 @@
-"""The dates that lines begin with, as the loggers of trainers, tools and clouds write them."""
+"""Tests of the dates at the beginning of lines, as the loggers of trainers, tools and clouds write them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_date_to_the_second_is_read(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("line", NONE)
-def test_what_is_no_date_of_the_line_is_none(line: bytes) -> None:
+def test_a_line_without_a_date_of_its_own_has_none(line: bytes) -> None:
     assert read_when(line, WRITTEN) is None
 
 
@@ -101,7 +101,7 @@ ValueError: nan
 """
 
 
-def test_a_traceback_is_as_new_as_the_line_above_it(tmp_path: Path) -> None:
+def test_a_traceback_has_the_date_of_the_line_above_it(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
     path.write_text(TRAIN_LOG)
     late, later = WHOLE + 30, WHOLE + 300
@@ -111,7 +111,7 @@ def test_a_traceback_is_as_new_as_the_line_above_it(tmp_path: Path) -> None:
     assert not list(open_log(path).lines(since=later))
 
 
-def test_each_workers_lines_are_as_old_as_its_own_dates(tmp_path: Path) -> None:
+def test_each_workers_lines_have_the_dates_of_that_worker(tmp_path: Path) -> None:
     lines = [
         "[rank0]: 2026-11-23 09:05:10 step 1",
         "[rank1]: 2026-11-23 09:07:10 step 1",
@@ -128,7 +128,7 @@ def test_each_workers_lines_are_as_old_as_its_own_dates(tmp_path: Path) -> None:
     assert [line.text for line in log.lines(worker=0, since=WHOLE)] == [lines[0], lines[2]]
 
 
-def test_a_saved_log_of_json_lines_tells_when_each_was_written(tmp_path: Path) -> None:
+def test_the_lines_of_a_saved_json_log_have_their_times(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     rows = [{"step": step, "loss": 2.0, "ts": WHOLE + step} for step in range(3)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -1,4 +1,4 @@
-"""Lines that are samples for some jobs and none for others, and what is written into one line by two."""
+"""Tests of lines that are samples in some jobs only, and of lines that two writers share."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ BOTH = ("Ep 1 (Step 20): Train loss 2.61, Val loss 2.67", "Ep 1 (Step 25): Train
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_a_job_that_tells_both_losses_and_nothing_else_is_read_from_its_first_row(fast: bool) -> None:
+def test_a_job_that_prints_both_losses_and_nothing_else_is_read_from_its_first_row(fast: bool) -> None:
     demux = log(*BOTH, fast=fast)
     assert (rows_of(demux), demux.state.samples) == ([(1, 25, 1.16, None)], 2)
 
 
-def test_both_losses_between_steps_are_an_evaluations() -> None:
+def test_both_losses_between_steps_belong_to_an_evaluation() -> None:
     steps = [f"iter {step}: loss 2.{step}, time 91.2ms" for step in range(20, 30)]
     demux = log(BOTH[0], *steps, BOTH[1], "step 30: train loss 1.1, val loss 1.2")
     assert (rows_of(demux)[0][1:3], demux.state.samples) == ((29, 2.29), len(steps))
 
 
-def test_one_row_with_both_losses_is_not_believed() -> None:
+def test_a_single_row_with_both_losses_is_no_sample() -> None:
     assert log(BOTH[0]).state.samples == 0
     assert log(BOTH[0], BOTH[0]).state.samples == 0
 
@@ -41,25 +41,25 @@ DEEPSPEED = (
 )
 
 
-def test_deepspeeds_own_steps_are_those_of_a_job_that_tells_none() -> None:
+def test_deepspeeds_steps_count_for_a_job_that_prints_none() -> None:
     clock = "[2031-05-04 10:11:12,131] [INFO] [timer.py:215:stop] epoch=0/micro_step=60/global_step=30, "
     rates = "RunningAvgSamplesPerSec=7.25, CurrSamplesPerSec=8.5, MemAllocated=9.65GB, MaxMemAllocated=13.31GB"
     demux = log(DEEPSPEED.format(10), DEEPSPEED.format(20), clock + rates)
     assert rows_of(demux) == [(0, 30, None, 8.5)]
 
 
-def test_deepspeeds_own_steps_are_none_of_a_job_that_counts_otherwise() -> None:
+def test_deepspeeds_steps_are_ignored_for_a_job_that_prints_its_own() -> None:
     demux = log("step 40 loss 2.5", DEEPSPEED.format(10), "step 80 loss 2.25", DEEPSPEED.format(20))
     assert (rows_of(demux), demux.state.samples) == ([(None, 80, 2.25, None)], 2)
 
 
-def test_a_loss_told_in_parts_is_not_added_up() -> None:
+def test_a_loss_printed_in_parts_is_not_added_up() -> None:
     parts = [f"epoch 3 | iter {step}/24 | d loss 7.5 | g loss 95.25 | 3000.5 frames/s" for step in (1, 2)]
     assert rows_of(log(*parts)) == [(3, 2, None, 3000.5)]
     assert rows_of(log(*parts, "epoch 3 | iter 3/24 | loss 102.75", *parts))[0][1:3] == (3, 102.75)
 
 
-def test_a_policys_two_losses_behind_one_name_are_no_whole() -> None:
+def test_two_losses_behind_one_name_are_not_combined() -> None:
     rows = [f"Minibatch: {step:04d} | Dis/Gen Cost:    1.125/0.875" for step in (1, 201)]
     assert rows_of(log(*rows)) == [(None, 201, None, None)]
 
@@ -67,16 +67,16 @@ def test_a_policys_two_losses_behind_one_name_are_no_whole() -> None:
 @pytest.mark.parametrize(
     "weights", ["step 10 loss_weight=0.5 loss_scale=2.5", "step 10 val loss: 0.5, best loss: 0.25"]
 )
-def test_weights_and_evaluations_are_no_parts(weights: str) -> None:
+def test_weights_and_evaluations_are_no_parts_of_a_loss(weights: str) -> None:
     assert log(weights, weights.replace("10", "20")).state.samples == 0
 
 
-def test_a_step_on_a_line_of_its_own_is_told_from_the_first() -> None:
+def test_a_step_on_a_line_of_its_own_is_read_from_the_first_one() -> None:
     demux = log("Step: 1", "Loss: 2.5", "Step: 2", "Loss: 2.25")
     assert (rows_of(demux), demux.state.samples) == ([(None, 2, 2.25, None)], 2)
 
 
-def test_the_first_plain_loss_beneath_an_epoch_is_trainings() -> None:
+def test_the_first_plain_loss_below_an_epoch_is_the_training_loss() -> None:
     lines = ["Epoch 4/10", "a note", "Loss: 0.375", "Loss: 0.5"]
     demux = log(*lines)
     assert (rows_of(demux), demux.state.samples) == ([(4, None, 0.375, None)], 1)
@@ -84,19 +84,19 @@ def test_the_first_plain_loss_beneath_an_epoch_is_trainings() -> None:
     assert log("Epoch 4/10", "Validation:", "Loss: 0.375").state.samples == 0
 
 
-def test_an_epoch_may_say_how_long_it_took() -> None:
+def test_an_epoch_may_have_its_duration_on_its_line() -> None:
     assert rows_of(log("Epoch: 04 | Time: 1m 25s", "\tTrain Loss: 3.75 | Train PPL:  42.5")) == [
         (4, None, 3.75, None)
     ]
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_what_is_printed_behind_a_bar_is_a_line_of_its_own(fast: bool) -> None:
+def test_text_printed_after_a_progress_bar_is_a_line_of_its_own(fast: bool) -> None:
     bar = "Training Epoch 1:   0%|          | 0/79 [00:00<?, ?it/s]"
     assert rows_of(log(f"{bar}Epoch: 2 | train_loss: 0.75 | test_loss: 0.8", fast=fast)) == [(2, None, 0.75, None)]
 
 
-def test_rays_box_tells_an_iteration_and_its_loss() -> None:
+def test_the_iteration_and_the_loss_in_rays_box_are_read() -> None:
     box = [
         "╭───────────────────────────╮",
         "│ Training result           │",

@@ -1,4 +1,4 @@
-"""The open excerpts of the unseen sets: all are read right but those that are listed here."""
+"""Tests of the public excerpts of the unseen sets: all are read correctly except for those listed here."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MISSED = {
     "speaker-two-lines",
     "yolov7-nohup",
 }
-"""Excerpts that are not read right yet; one that is read right must leave this list."""
+"""Excerpts that are not read correctly yet; one that is read correctly must leave this list."""
 
 
-def test_every_open_excerpt_is_read_right_but_the_known_ones() -> None:
+def test_every_public_excerpt_is_read_correctly_except_for_the_known_ones() -> None:
     missed = set()
     for name in SETS:
         for place, excerpt in enumerate(load_excerpts(name), 1):

@@ -1,4 +1,4 @@
-"""`tpu-tui plan`: the seeds' arithmetic, and the ladder from the runs that a home knows."""
+"""Tests of `tpu-tui plan`: the scaling of the documentation's examples, and the ladder of the runs in a home."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 
 def ended(shell: Shell, name: str, kind: str | None, cores: int, rate: float, state: str = "succeeded") -> str:
-    """A run that ended, each of its cores at this rate."""
+    """Make a run that ended, with this rate on each of its cores, and return its id."""
     workers = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(max(1, cores // 8)))
     run = Run(f"{name}-20260101-000000-abcd", "pod", JobOptions(("x",)), workers, accelerator_type=kind)
     directory = RunDirectory.create(shell.home / "runs", run)
@@ -58,7 +58,7 @@ def ended(shell: Shell, name: str, kind: str | None, cores: int, rate: float, st
     return run.id
 
 
-def test_the_ladder_holds_every_size_against_the_smallest(shell: Shell) -> None:
+def test_the_ladder_compares_every_size_with_the_smallest(shell: Shell) -> None:
     ended(shell, "big", "v2-128", 128, 120.0)
     ended(shell, "small", "v2-8", 8, 200.0)
     ended(shell, "middle", "v2-32", 32, 190.0)
@@ -80,7 +80,7 @@ def test_the_ladder_holds_every_size_against_the_smallest(shell: Shell) -> None:
     assert answer.document["left_out"] == []
 
 
-def test_as_text_only_the_runs_named_stand_on_it(shell: Shell) -> None:
+def test_the_ladder_as_text_has_the_named_runs_only(shell: Shell) -> None:
     small, middle = ended(shell, "small", "v3-8", 8, 200.0), ended(shell, "middle", "v3-32", 32, 190.0)
     ended(shell, "big", "v3-64", 64, 10.0)
     alive = ended(shell, "alive", "v3-64", 64, 10.0, "running")
@@ -93,14 +93,14 @@ def test_as_text_only_the_runs_named_stand_on_it(shell: Shell) -> None:
     assert f"{alive} is left out: it has not ended" in answer.errors
 
 
-def test_without_runs_the_advice_is_to_begin_small(shell: Shell) -> None:
+def test_without_runs_the_advice_is_to_begin_with_the_smallest_slice(shell: Shell) -> None:
     answer = shell.run("plan", "--ladder")
 
     assert (answer.code, "smallest slice" in answer.errors) == (0, True)
     assert shell.run("plan", "--ladder", "nope").code == 2
 
 
-def test_the_examples_of_the_cloud_tpu_documentation_come_out(shell: Shell) -> None:
+def test_the_examples_of_the_cloud_tpu_documentation_are_reproduced(shell: Shell) -> None:
     batch = shell.run("plan", "--from", "v2-8", "--to", "v2-32", "--batch-size", "1024", "--json").document
     words = ("plan", "--from", "v2-8", "--to", "v2-32", "--batch-size", "1,000", "--steps", "100")
     steps = shell.run(*words, "--json").document
@@ -121,28 +121,28 @@ def test_the_examples_of_the_cloud_tpu_documentation_come_out(shell: Shell) -> N
     ],
     ids=["half", "both", "ladder of steps", "no number", "no type"],
 )
-def test_what_cannot_be_planned_is_a_matter_of_usage(shell: Shell, words: tuple[str, ...]) -> None:
+def test_invalid_arguments_are_usage_errors(shell: Shell, words: tuple[str, ...]) -> None:
     answer = shell.run("plan", *words)
 
     assert (answer.code, "Traceback" in answer.errors) == (2, False)
     assert "→" in answer.errors
 
 
-def test_notes_and_warnings_stand_under_the_figures_where_a_file_keeps_them(shell: Shell) -> None:
+def test_notes_and_warnings_are_printed_below_the_figures_on_standard_output(shell: Shell) -> None:
     words = ("plan", "--from", "v2-8", "--to", "v3-32", "--batch-size", "1001", "--lr", "0.1")
     answer = shell.run(*words)
     document = shell.run(*words, "--json").document
 
-    figures, _, beneath = answer.out.partition("\n\n")
+    figures, _, below = answer.out.partition("\n\n")
     assert "global batch    4000" in figures
-    lines = beneath.splitlines()
+    lines = below.splitlines()
     assert lines == [*document["notes"], *(f"warning: {warning}" for warning in document["warnings"])]
     assert any(line == "the number of epochs stays the same" for line in lines)
     assert any(line.startswith("warning: a batch of 1,001 does not divide") for line in lines)
     assert answer.errors == ""
 
 
-def test_the_rate_is_the_jobs_own_average_where_it_shows_one() -> None:
+def test_the_rate_is_the_jobs_own_average_if_it_prints_one() -> None:
     demux = Demux()
     demux.feed(None, f"{training(core=0, rate='9.00', global_rate='7.00')}\n".encode())
     assert steady_rate(demux.snapshot()) == 7.0

@@ -9,7 +9,7 @@ def run(kind: str, rate: float | None, *, succeeded: bool = True, name: str = "r
     return Finished(name, kind, succeeded, rate)
 
 
-def test_each_rung_is_held_against_the_smallest() -> None:
+def test_each_rung_is_compared_with_the_smallest() -> None:
     (ladder,) = ladders([run("v3-32", 7600.0), run("v3-8", 2000.0)])
 
     assert [(rung.accelerator_type, rung.rate_per_core, rung.efficiency) for rung in ladder.rungs] == [
@@ -19,7 +19,7 @@ def test_each_rung_is_held_against_the_smallest() -> None:
     assert (ladder.go_up, ladder.next_type) == (True, "v3-64")
 
 
-def test_a_rung_that_scales_badly_ends_the_climb() -> None:
+def test_a_rung_that_scales_badly_ends_the_ladder() -> None:
     (ladder,) = ladders([run("v2-8", 2000.0), run("v2-32", 7900.0), run("v2-128", 16_000.0)])
 
     assert (ladder.go_up, ladder.next_type) == (False, None)
@@ -32,7 +32,7 @@ def test_a_rung_that_scales_badly_ends_the_climb() -> None:
     ("kind", "cores", "following"),
     [("v4-8", 4, "v4-16"), ("v5p-16", 8, "v5p-32"), ("v5litepod-8", 8, "v5litepod-16"), ("v6e-1", 1, "v6e-4")],
 )
-def test_cores_are_counted_as_the_generation_has_them(kind: str, cores: int, following: str) -> None:
+def test_cores_are_counted_as_in_the_generation(kind: str, cores: int, following: str) -> None:
     (ladder,) = ladders([run(kind, 100.0)])
 
     assert (ladder.rungs[0].cores, ladder.rungs[0].rate_per_core) == (cores, 100.0 / cores)
@@ -52,7 +52,7 @@ def test_the_fastest_run_that_succeeded_counts() -> None:
     assert (ladder.rungs[0].run, ladder.rungs[0].rate_total) == ("fast", 2000.0)
 
 
-def test_no_one_goes_up_from_a_size_where_nothing_worked_or_was_measured() -> None:
+def test_no_larger_size_is_advised_after_one_without_success_or_rate() -> None:
     for top, printed in ((run("v3-32", 1.0, succeeded=False), "no successful run"), (run("v3-32", None), "no rate")):
         (ladder,) = ladders([run("v3-8", 2000.0), top])
         assert not ladder.go_up
@@ -60,7 +60,7 @@ def test_no_one_goes_up_from_a_size_where_nothing_worked_or_was_measured() -> No
         assert ladder.rungs[1].efficiency is None
 
 
-def test_generations_are_not_compared_and_the_top_is_the_top() -> None:
+def test_generations_are_not_compared_and_the_largest_type_has_no_next_one() -> None:
     first, second = ladders([run("v3-2048", 1.0), run("v2-8", 1.0), run("local-4", 1.0)])
 
     assert [first.generation, second.generation] == ["v2", "v3"]

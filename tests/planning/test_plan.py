@@ -42,7 +42,7 @@ def test_each_generation_counts_its_cores_in_its_own_way(source: str, target: st
     assert make_plan(source, target, batch_size=1024).global_batch == batch
 
 
-def test_the_learning_rate_follows_the_batch_and_is_called_a_starting_point() -> None:
+def test_the_learning_rate_scales_with_the_batch_and_is_called_a_starting_point() -> None:
     plan = make_plan("v2-8", "v2-32", batch_size=1024, lr=0.1, epochs=90, steps=9000)
 
     assert (plan.lr, plan.epochs, plan.steps) == (0.4, 90, 2250)
@@ -57,7 +57,7 @@ def test_a_short_training_warms_up_for_a_third_and_a_smaller_batch_not_at_all() 
     assert (smaller.lr, smaller.warm_up_epochs) == (0.1, None)
 
 
-def test_one_of_a_thing_is_reported_as_one() -> None:
+def test_single_items_are_reported_in_the_singular() -> None:
     plan = make_plan("v6e-1", "v6e-8", batch_size=3, steps=1, lr=0.1, epochs=3)
     printed = " ".join((*plan.notes, *plan.warnings))
     assert "v6e-1: 1 worker, 1 core (1 chip)" in printed
@@ -65,7 +65,7 @@ def test_one_of_a_thing_is_reported_as_one() -> None:
     assert "1 step shows 21 more" in printed
 
 
-def test_what_does_not_divide_is_said_and_no_example_is_lost() -> None:
+def test_steps_that_do_not_divide_have_a_warning_and_no_example_is_lost() -> None:
     plan = make_plan("v2-8", "v2-32", batch_size=1000, steps=99)
 
     assert plan.steps == 25
@@ -73,7 +73,7 @@ def test_what_does_not_divide_is_said_and_no_example_is_lost() -> None:
     assert "1,000 × 99 = 99,000 examples do not divide by 4,000: 25 steps show 1,000 more" in warning
 
 
-def test_a_batch_that_does_not_divide_by_the_cores_is_said() -> None:
+def test_a_batch_that_does_not_divide_by_the_cores_has_a_warning() -> None:
     plan = make_plan("v2-8", "v2-32", batch_size=1001)
 
     assert (plan.batch_per_core, plan.global_batch) == (125, 4000)
@@ -81,7 +81,7 @@ def test_a_batch_that_does_not_divide_by_the_cores_is_said() -> None:
     assert make_plan("v2-8", "v2-32", batch_size=3).batch_per_core == 1
 
 
-def test_another_generation_and_a_huge_batch_are_warned_of() -> None:
+def test_another_generation_and_a_huge_batch_have_warnings() -> None:
     plan = make_plan("v2-8", "v4-512", batch_size=1024, lr=0.1)
 
     assert "32 GiB instead of 8" in plan.warnings[0]
@@ -99,28 +99,28 @@ def test_examples_are_never_fewer_and_at_most_a_batch_more(source: str, target: 
     assert bool(surplus) == any("do not divide" in warning for warning in plan.warnings)
 
 
-def test_there_and_back_is_where_one_was() -> None:
+def test_scaling_up_and_down_again_gives_the_original_values() -> None:
     there = make_plan("v3-8", "v3-32", batch_size=1024, steps=400, lr=0.1)
     back = make_plan("v3-32", "v3-8", batch_size=there.global_batch, steps=there.steps, lr=there.lr)
 
     assert (back.global_batch, back.steps, back.lr) == (1024, 400, 0.1)
 
 
-def test_types_may_be_written_as_people_say_them() -> None:
+def test_types_may_be_written_in_capitals_and_with_common_names() -> None:
     plan = make_plan("V2-8", " v5e-16", batch_size=1024)
 
     assert (plan.source, plan.target, plan.global_batch) == ("v2-8", "v5litepod-16", 2048)
 
 
 @pytest.mark.parametrize("name", ["v2", "tpu-8", "v9-8", "v2-0", "local-4"])
-def test_an_unknown_type_is_refused_with_how_to_write_one(name: str) -> None:
+def test_an_unknown_type_is_refused_with_an_example(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_plan("v2-8", name, batch_size=1024)
     assert "v5litepod-16" in caught.value.remedy
 
 
 @pytest.mark.parametrize("name", ["v2-12", "v4-4", "v5litepod-3", "v6e-12"])
-def test_a_type_that_is_no_whole_number_of_machines_is_refused(name: str) -> None:
+def test_a_type_without_a_whole_number_of_machines_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} does not exist"):
         make_plan(name, "v2-8", batch_size=1024)
 

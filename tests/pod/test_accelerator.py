@@ -20,7 +20,9 @@ from tui.pod import accelerator
         ("v6e-256", 64, 256, 256),
     ],
 )
-def test_each_generation_counts_what_its_number_counts(name: str, workers: int, devices: int, chips: int) -> None:
+def test_the_number_of_a_type_counts_what_its_generation_counts(
+    name: str, workers: int, devices: int, chips: int
+) -> None:
     parsed = accelerator.parse(name)
     assert parsed is not None
     assert (parsed.workers, parsed.devices, parsed.chips) == (workers, devices, chips)
@@ -28,7 +30,7 @@ def test_each_generation_counts_what_its_number_counts(name: str, workers: int, 
 
 
 @pytest.mark.parametrize("name", ["", "v3", "v3-", "v3-0", "v9-8", "tpu7x-64", "v3-32-x", "local-4"])
-def test_a_type_whose_arithmetic_is_not_known_is_not_guessed(name: str) -> None:
+def test_the_size_of_an_unknown_type_is_not_guessed(name: str) -> None:
     assert accelerator.parse(name) is None
 
 

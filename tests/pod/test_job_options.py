@@ -24,7 +24,7 @@ OTHER: dict[OptionKind, object] = {
     OptionKind.WORDS: ("one", "t w o"),
     OptionKind.VARIABLES: {"ONE": "1", "TWO": "2"},
 }
-"""A value of each kind that no option has by itself."""
+"""A value of each kind that is the default of no option."""
 
 
 def other_value(name: str) -> object:
@@ -44,7 +44,7 @@ def words_of(name: str) -> list[str]:
     return [word for each in (value if isinstance(value, tuple) else [value]) for word in (flag, str(each))]
 
 
-def test_every_field_says_how_it_is_asked_for() -> None:
+def test_every_field_has_its_option() -> None:
     assert set(OPTIONS) == {each.name for each in fields(JobOptions)}
     assert set(OPTIONS) - set(ASKED_OPTIONS) == {"argv", "env_by_name"}
     assert all(getattr(JOB, name) != DEFAULTS[name] for name in OPTIONS)
@@ -63,7 +63,7 @@ def test_every_field_is_reached_from_the_form() -> None:
     assert make_job(JobOptions(), (), dict.fromkeys(ASKED_OPTIONS, "") | {"runtime": "pjrt"}) == JobOptions()
 
 
-def test_every_field_of_a_request_is_its_runs_and_on_record(tmp_path: Path) -> None:
+def test_every_field_of_a_request_is_in_its_run_and_its_record(tmp_path: Path) -> None:
     slice_ = Slice("lab")
     run = run_from(LaunchRequest(slice_, JOB), slice_, Settings(tmp_path))
     document = json.loads(json.dumps(run.to_json()))
@@ -72,5 +72,5 @@ def test_every_field_of_a_request_is_its_runs_and_on_record(tmp_path: Path) -> N
     assert Run.from_json(document).job == JOB.without_secrets()
 
 
-def test_what_an_older_record_lacks_has_its_default(tmp_path: Path) -> None:
+def test_a_field_that_an_older_record_lacks_has_its_default(tmp_path: Path) -> None:
     assert Run.from_json({"id": "x", "slice": "s", "argv": ["true"], "workers": []}).job == JobOptions(("true",))

@@ -1,4 +1,4 @@
-"""What a resource costs, who made it, and in which order resources are deleted."""
+"""Tests of resources: whether one costs money, who made it, and the order of deletion."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STORE = CloudResource(BUCKET, "store", "z", is_empty=True, cost_relevant=False, 
 EVERYTHING = (STORE, BASE, DATA, POD, FIRST, QUEUE)
 
 
-def test_a_label_says_who_made_it_and_a_description_only_where_there_are_no_labels() -> None:
+def test_a_label_names_the_maker_and_a_description_only_if_there_are_no_labels() -> None:
     assert is_made_by_us({"created-by": "tpu-tui"})
     assert not is_made_by_us({"created-by": "terraform"}, "tpu-tui: mine")
     assert not is_made_by_us({"team": "vision"}, "tpu-tui: mine")
@@ -60,17 +60,17 @@ def test_a_slice_costs_while_it_is_ready_and_its_disks_while_it_is_stopped(
     assert slice_costs(state) is costs
 
 
-def test_queued_resources_go_with_their_slices_then_slices_disks_and_images_and_buckets_last() -> None:
+def test_queued_resources_are_deleted_first_with_their_slices_then_slices_disks_and_images_and_buckets_last() -> None:
     assert in_order_of_deletion(EVERYTHING) == [[QUEUE], [POD], [BASE, DATA], [STORE]]
 
 
-def test_what_costs_comes_first_and_the_oldest_of_it_before_the_others() -> None:
+def test_resources_that_cost_money_come_first_and_the_oldest_before_the_others() -> None:
     old, new = replace(POD, created="2026-01-01T00:00:00Z"), replace(DATA, created="2026-02-01T00:00:00Z")
     unknown = replace(STORE, cost_relevant=None)
     assert in_order_of_cost([QUEUE, unknown, new, old]) == [old, new, unknown, QUEUE]
 
 
-def test_unused_is_what_tpu_tui_made_and_nothing_uses() -> None:
+def test_unused_resources_are_those_that_tpu_tui_made_and_nothing_uses() -> None:
     used = replace(POD, name="busy", used_by=("run-1",))
     foreign = replace(POD, name="foreign", labels={}, made_by_us=False)
     full, unknown = replace(STORE, name="full", is_empty=False), replace(STORE, name="dark", is_empty=None)
@@ -78,7 +78,7 @@ def test_unused_is_what_tpu_tui_made_and_nothing_uses() -> None:
     assert find_unused([*EVERYTHING, used, foreign, full, unknown, undecided]) == list(EVERYTHING)
 
 
-def test_a_disk_that_only_deleted_slices_use_goes_with_them() -> None:
+def test_a_disk_that_only_deleted_slices_use_is_deleted_with_them() -> None:
     disk = replace(DATA, used_by=("pod",))
     assert find_unused([POD, disk]) == [POD, disk]
     assert find_unused([replace(POD, used_by=("run-1",)), disk]) == []
@@ -86,7 +86,7 @@ def test_a_disk_that_only_deleted_slices_use_goes_with_them() -> None:
     assert find_unused([POD, replace(disk, zone="z-b")]) == [POD]
 
 
-def test_a_name_finds_its_resource_however_it_is_written() -> None:
+def test_a_resource_is_found_by_each_form_of_its_name() -> None:
     listing = ResourceListing(EVERYTHING)
     for name in ("data", "z-a/data", "disk/data", "disk/z-a/data"):
         assert find_resources([name], listing) == [DATA]
@@ -99,7 +99,7 @@ def test_a_queued_resource_and_its_slice_of_the_same_name_are_one() -> None:
     assert find_resources(["q"], ResourceListing((slice_, QUEUE))) == [QUEUE]
 
 
-def test_a_name_of_several_or_of_none_is_refused_with_the_candidates() -> None:
+def test_an_ambiguous_or_unknown_name_is_refused_with_the_candidates() -> None:
     with pytest.raises(UsageError, match="name of several resources") as several:
         find_resources(["pod"], ResourceListing((POD, replace(DATA, name="pod"))))
     assert several.value.remedy == "name one of: disk/z-a/pod, slice/z-a/pod"
@@ -110,7 +110,7 @@ def test_a_name_of_several_or_of_none_is_refused_with_the_candidates() -> None:
         find_resources(["gone"], ResourceListing(EVERYTHING, (CloudError("the zone did not answer"),)))
 
 
-def test_each_line_of_a_deletion_says_what_goes_with_it() -> None:
+def test_each_line_of_a_deletion_names_what_is_deleted_with_it() -> None:
     used = replace(POD, used_by=("run-1",), made_by_us=False)
     full = replace(STORE, is_empty=False)
     assert describe_effect([full, used, QUEUE], [*EVERYTHING, used]) == [

@@ -42,7 +42,7 @@ def test_any_name_makes_an_id_that_is_safe_in_a_path(name: str) -> None:
         *("dbPass", "KEY2", "X-Auth", "GOOGLE_APPLICATION_CREDENTIALS", "_KEY_", "MyPwd"),
     ],
 )
-def test_a_name_one_word_of_which_says_secret_is_secret(name: str) -> None:
+def test_a_name_with_a_word_for_a_secret_is_secret(name: str) -> None:
     assert is_secret(name)
     assert mask_secrets({name: "hush"}) == {name: MASK}
 
@@ -54,7 +54,7 @@ def test_a_name_one_word_of_which_says_secret_is_secret(name: str) -> None:
         *("", "_", "EPOCHS", "XLA_FLAGS", "authority", "bypass", "TOKENS_PER_BATCH"),
     ],
 )
-def test_a_name_that_only_holds_such_letters_is_not_secret(name: str) -> None:
+def test_a_name_with_such_letters_inside_a_word_is_not_secret(name: str) -> None:
     assert not is_secret(name)
     assert mask_secrets({name: "shown"}) == {name: "shown"}
 
@@ -78,7 +78,7 @@ def test_the_user_of_a_url_is_masked_and_nothing_else(text: str, shown: str) -> 
     assert run.without_secrets().job.argv == ("x", shown)
 
 
-def test_what_was_passed_by_name_only_is_secret_and_stays_so() -> None:
+def test_a_variable_passed_by_name_only_is_secret_and_stays_so() -> None:
     run = Run(
         "a-20260102-030405-beef",
         "pod",
@@ -91,7 +91,7 @@ def test_what_was_passed_by_name_only_is_secret_and_stays_so() -> None:
     assert Run.from_json(older).job.env_by_name == ()
 
 
-def test_run_json_never_holds_a_secret_and_reads_back() -> None:
+def test_run_json_never_holds_a_secret_and_can_be_read_back() -> None:
     run = Run(
         "a-20260102-030405-beef", "pod", JobOptions(("python", "t.py"), env={"HF_TOKEN": "hush", "N": "1"}), WORKERS
     )
@@ -103,7 +103,7 @@ def test_run_json_never_holds_a_secret_and_reads_back() -> None:
     assert again.job.env == {"HF_TOKEN": MASK, "N": "1"}
 
 
-def test_fields_of_a_newer_version_are_left_aside() -> None:
+def test_fields_of_a_newer_version_are_ignored() -> None:
     document = Run("a-20260102-030405-beef", "pod", JobOptions(("true",)), WORKERS).to_json() | {"invented_later": 1}
     assert Run.from_json(document).id == "a-20260102-030405-beef"
 
@@ -122,6 +122,6 @@ WHOLE = Run("a-20260102-030405-beef", "pod", JobOptions(("true",)), WORKERS).to_
         WHOLE | {"workers": [{"index": 0, "port": float("inf")}]},
     ],
 )
-def test_what_is_no_run_is_refused(document: dict[str, object]) -> None:
+def test_an_invalid_record_of_a_run_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"run\.json"):
         Run.from_json(document)

@@ -1,4 +1,4 @@
-"""Requests for slices: what is refused before anything is sent, and the equivalent gcloud command."""
+"""Tests of requests for slices: what is refused before anything is sent, and the equivalent gcloud command."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def a_request(**fields: Any) -> SliceRequest:
         ({"queue": QueueRequest(nodes=11, node_prefix="p" * 61)}, "a name has up to 63"),
     ],
 )
-def test_what_the_api_would_refuse_is_refused_in_one_sentence(fields: dict[str, Any], why: str) -> None:
+def test_requests_that_the_api_would_refuse_are_refused_in_one_sentence(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(UsageError) as refused:
         check_slice_request(a_request(**fields))
 
@@ -85,7 +85,7 @@ def test_what_the_api_would_refuse_is_refused_in_one_sentence(fields: dict[str, 
         {"queue": QueueRequest(nodes=2, node_prefix="p", valid_for_s=1), "spot": True},
     ],
 )
-def test_what_the_api_would_accept_is_accepted(fields: dict[str, Any]) -> None:
+def test_requests_that_the_api_would_accept_are_accepted(fields: dict[str, Any]) -> None:
     check_slice_request(a_request(**fields))
 
 
@@ -109,7 +109,7 @@ def options(request: SliceRequest) -> list[str]:
     return shlex.split(create_command_of_gcloud(request, "p"))
 
 
-def test_the_gcloud_command_has_what_was_requested_and_the_label() -> None:
+def test_the_gcloud_command_has_the_requested_options_and_the_label() -> None:
     words = options(a_request(spot=True, internal_ips=True, tags=("a", "b"), labels={"team": "vision"}))
 
     assert words[:6] == ["gcloud", "compute", "tpus", "tpu-vm", "create", "pod"]
@@ -129,12 +129,12 @@ def test_values_from_files_are_named_by_their_files() -> None:
     assert {"--metadata=a=1", "--metadata-from-file=startup-script=s.sh"} <= {*options(request)}
 
 
-def test_generations_that_gcloud_has_in_alpha_only_use_that() -> None:
+def test_generations_that_gcloud_has_in_alpha_only_use_the_alpha_command() -> None:
     assert options(a_request(generation="v5p", topology="2x2x1"))[:2] == ["gcloud", "alpha"]
     assert options(a_request(generation="v4", topology="2x2x1"))[:2] == ["gcloud", "compute"]
 
 
-def test_a_queued_request_uses_gclouds_queue_and_its_spellings() -> None:
+def test_a_queued_request_uses_gclouds_command_and_its_spellings() -> None:
     until = datetime(2099, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
     words = options(a_request(queue=QueueRequest(nodes=2, node_prefix="p", valid_until=until)))
 

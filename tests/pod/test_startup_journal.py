@@ -1,4 +1,4 @@
-"""What the journal says about a startup script, in the words of every generation of guest agents."""
+"""Tests of reading a startup script's state from the journal, as every generation of guest agents writes it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def startup(messages: tuple[str, ...], unit: dict[str, str] = RUNNING) -> Worker
         ),
     ],
 )
-def test_every_guest_agent_is_understood(
+def test_the_journal_of_every_guest_agent_is_understood(
     begin: tuple[str, ...], success: str, failure: str, killed: str | None
 ) -> None:
     last = "Finished running startup scripts" + ("" if begin is GO_2025 else ".")
@@ -88,7 +88,7 @@ def test_every_guest_agent_is_understood(
 
 
 @pytest.mark.parametrize("begin", [PYTHON, GO_2020, GO, GO_2025])
-def test_words_that_the_script_itself_prints_decide_nothing(begin: tuple[str, ...]) -> None:
+def test_lines_that_the_script_itself_prints_do_not_change_its_state(begin: tuple[str, ...]) -> None:
     prefix = begin[-1].removesuffix("hello")
     words = ("startup-script exit status 0", "Finished running startup scripts", "No startup scripts to run.")
     state = startup((*begin, *(prefix + word for word in words)))
@@ -106,7 +106,7 @@ def test_only_the_newest_execution_of_a_boot_counts() -> None:
     assert (again.exit_code, again.has_ended, again.lines) == (None, False, ("hello",))
 
 
-def test_a_success_that_the_older_agents_do_not_state_is_none() -> None:
+def test_without_an_exit_code_of_an_older_agent_the_script_counts_as_failed() -> None:
     """journald drops messages of a program that writes too many."""
     state = startup((*GO, "Finished running startup scripts."), ENDED)
 
@@ -145,7 +145,7 @@ def test_a_success_that_the_older_agents_do_not_state_is_none() -> None:
         ),
     ],
 )
-def test_what_is_known_without_a_result(
+def test_the_state_without_a_result_is_described(
     unit: dict[str, str], messages: tuple[str, ...], detail: str, has_ended: bool
 ) -> None:
     state = startup(messages, unit)
@@ -153,7 +153,7 @@ def test_what_is_known_without_a_result(
     assert (state.exit_code, state.detail, state.has_ended) == (None, detail, has_ended)
 
 
-def test_a_line_that_the_agent_cannot_read_is_among_the_last() -> None:
+def test_a_line_that_the_agent_cannot_read_is_among_the_last_lines() -> None:
     complaint = 'error while communicating with "startup-script" script: bufio.Scanner: token too long'
     state = startup((*GO, complaint, 'Script "startup-script" failed with error: signal: broken pipe'))
 
@@ -175,7 +175,7 @@ def test_many_and_long_lines_are_cut() -> None:
     assert (len(state.lines), len(state.lines[-1]), state.lines[-1][:3]) == (MOST_LINES, 500, "999")
 
 
-# ── what is reported ─────────────────────────────────────────────────────────────────────────────
+# ── the reports ──────────────────────────────────────────────────────────────────────────────────
 
 
 def a_request(**fields: object) -> SliceRequest:
@@ -183,7 +183,7 @@ def a_request(**fields: object) -> SliceRequest:
 
 
 def states(*codes: int | None, name: str = "pod") -> list[WorkerStartup]:
-    """Workers whose scripts ended with these codes; None for one that runs."""
+    """Return workers whose scripts ended with these codes; None for a script that runs."""
     return [
         WorkerStartup(
             name,

@@ -1,4 +1,4 @@
-"""The variables of the XRT runtime against those that xla_dist's own code computed (`data/xla_dist.json`)."""
+"""Tests of the XRT runtime's variables against those that xla_dist's own code computed (`data/xla_dist.json`)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "xla_dis
 
 
 @pytest.mark.parametrize("case", RECORDED["environments"].values(), ids=RECORDED["environments"])
-def test_every_worker_gets_exactly_the_variables_of_xla_dist(case: dict[str, Any]) -> None:
+def test_every_worker_gets_the_same_variables_as_from_xla_dist(case: dict[str, Any]) -> None:
     cluster = XrtCluster(case["addresses"], case["accelerator_type"], case["node_endpoints"], case["server_port"])
     assert [cluster.environment(place) for place in range(len(case["addresses"]))] == case["workers"]
     assert cluster.describe_unknown_type() is None
 
 
 @pytest.mark.parametrize(("type_", "bounds"), RECORDED["host_bounds"].items())
-def test_host_bounds_are_those_of_xla_dist_and_left_out_for_types_that_it_does_not_know(
+def test_host_bounds_are_those_of_xla_dist_and_left_out_for_types_unknown_to_it(
     type_: str, bounds: str | None
 ) -> None:
     cluster = XrtCluster(["10.0.0.2"], type_)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.py310
 
 
 def run(title: str, *, cores: int, rate: float, steps: int = 6, **facts: object) -> Summary:
-    """A run whose cores print a rate each, the very first one slowed down by compilation."""
+    """Return the summary of a run whose cores print this rate, the first one a tenth of it because of compilation."""
     demux = Demux()
     for step in range(steps):
         for core in range(cores):
@@ -31,7 +31,7 @@ def test_compilation_in_the_first_point_does_not_count() -> None:
     assert compare([run("a", cores=2, rate=50.0)])[0].rate_total == 100.0
 
 
-def test_losses_steps_and_ends_stand_beside_each_other() -> None:
+def test_the_columns_hold_losses_steps_and_ends() -> None:
     (one,) = compare([run("a", cores=2, rate=50.0, state="failed", cause="worker 0 exited with code 3", attempt=2)])
     assert one.loss is not None
     assert (one.step, one.loss.median, one.lowest_loss) == (5, 3.0, 3.0)
@@ -56,14 +56,14 @@ def test_a_log_without_figures_is_still_a_column() -> None:
     assert compare([empty, run("a", cores=2, rate=50.0)])[1].efficiency is None
 
 
-def test_of_the_commands_only_what_differs_is_shown() -> None:
+def test_only_the_differences_of_the_commands_are_shown() -> None:
     first = run("a", cores=1, rate=1.0, argv=("python", "train.py", "--lr", "0.1"))
     second = run("b", cores=1, rate=1.0, argv=("python", "train.py", "--lr", "0.2"))
     assert comparison_texts(compare([first, second])) == [("command", "--lr 0.1", "--lr 0.2")]
     assert comparison_texts(compare([first, first])) == []
 
 
-def test_values_stay_with_their_options_though_others_have_those_too() -> None:
+def test_values_are_shown_with_their_options_even_if_other_runs_have_the_options_too() -> None:
     words = ("python", "-m", "job", "--epochs", "2", "--steps")
     first = run("a", cores=1, rate=1.0, argv=(*words, "600", "--interval", "0.5", "--straggler", "37"))
     second = run(
@@ -86,7 +86,7 @@ def test_the_lowest_loss_is_never_above_the_last_one() -> None:
         for core in range(3):
             loss = f"{5 - step / 100 + (0.3 if step < 399 else 0):.5f}"
             demux.feed(0, f"{training(core=core, step=step, loss=loss)}\n".encode(), now=1000.0 + step + core / 10)
-    # One more step that a single core has told, whose loss stands above the others'.
+    # One more step that a single core has printed, with a loss above the others'.
     demux.feed(0, f"{training(core=0, step=400, loss='9.00000')}\n".encode(), now=1400.5)
     (one,) = compare([summarize(RunFacts("a"), demux.snapshot(now=1401.0))])
     assert one.loss is not None
@@ -94,7 +94,7 @@ def test_the_lowest_loss_is_never_above_the_last_one() -> None:
     assert one.lowest_loss <= one.loss.median
 
 
-def test_the_rate_that_status_shows_stands_beside_the_runs() -> None:
+def test_the_newest_rate_is_the_one_that_status_shows() -> None:
     summary = run("a", cores=2, rate=50.0)
     (one,) = compare([summary])
     assert one.rate_newest == summary.rate_total == 100.0

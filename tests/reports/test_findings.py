@@ -1,4 +1,4 @@
-"""A straggler and a loss that is no number stay in status, list and report once the run is over."""
+"""Tests that a straggler and a loss that is no number stay in status, list and report once the run is over."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START = 1_700_000_000.0
 
 @pytest.fixture
 def directory(tmp_path: Path) -> RunDirectory:
-    """A run of 32 cores, one of which makes every third step and another one loses its loss."""
+    """Make a run of 32 cores, of which one makes every third step only and another one gets a loss of nan."""
     made = RunDirectory.create(tmp_path / "runs", make_run(a_slice()))
     begin(made)
     for step in range(1, 91):
@@ -99,13 +99,13 @@ def test_without_logs_what_the_keeper_reported_is_enough(directory: RunDirectory
     assert (row["steps_behind"], row["pace"], row["share"]) == (60, 0.333, 0.667)
 
 
-def test_without_a_keepers_word_the_logs_are_enough(directory: RunDirectory) -> None:
+def test_without_a_report_of_the_keeper_the_logs_are_enough(directory: RunDirectory) -> None:
     end(directory)
     row = row_of(directory)
     assert (row["core"], row["steps_behind"], row["from"]) == (SLOW, 60, None)
 
 
-def test_what_recovered_is_marked_and_is_no_straggler_any_more(directory: RunDirectory) -> None:
+def test_a_core_that_recovered_is_marked_and_no_longer_a_straggler(directory: RunDirectory) -> None:
     note(directory, "behind", 5, steps_behind=40, pace=0.4)
     directory.append_event("note", text="x", stall="over", workers=[], cores=[5], of=["behind", "slow"])
     end(directory)
@@ -124,7 +124,7 @@ def test_a_worker_that_failed_first_had_no_stragglers(directory: RunDirectory) -
     assert document(directory)["stragglers"] == []
 
 
-def test_the_report_of_an_ended_run_says_what_its_straggler_cost(directory: RunDirectory) -> None:
+def test_the_report_of_an_ended_run_holds_the_cost_of_its_straggler(directory: RunDirectory) -> None:
     note(directory, "behind", SLOW, steps_behind=40)
     end(directory)
     text = write_markdown(summary_of_run(directory))
@@ -133,7 +133,7 @@ def test_the_report_of_an_ended_run_says_what_its_straggler_cost(directory: RunD
     assert "Core 22 (worker 2) has a loss that is not a finite number." in text
 
 
-def test_status_says_it_in_words_during_the_run_and_afterwards(directory: RunDirectory) -> None:
+def test_status_describes_the_findings_during_the_run_and_afterwards(directory: RunDirectory) -> None:
     note(directory, "behind", SLOW, steps_behind=40)
     live = dict(_found(document(directory), status_of(directory)))
     assert live["stragglers"] == (
@@ -149,18 +149,18 @@ def test_status_says_it_in_words_during_the_run_and_afterwards(directory: RunDir
 
 
 def test_a_line_of_the_list_names_what_is_wrong(directory: RunDirectory) -> None:
-    glance = FiguresCache().get(directory)
-    assert glance.nan_cores == (BROKEN,)
+    figures = FiguresCache().get(directory)
+    assert figures.nan_cores == (BROKEN,)
     assert marks_of_run(status_of(directory), LatestFigures()) == ""
-    assert marks_of_run(status_of(directory), glance) == "nan c22"
+    assert marks_of_run(status_of(directory), figures) == "nan c22"
     note(directory, "behind", SLOW, steps_behind=40)
     for core in (1, 2, 3):
         note(directory, "slow", core, pace=0.5)
     end(directory)
-    assert marks_of_run(status_of(directory), glance) == "nan c22 · behind c13 · slow c1,c2 +1"
+    assert marks_of_run(status_of(directory), figures) == "nan c22 · behind c13 · slow c1,c2 +1"
 
 
-def test_a_keepers_step_is_reported_as_roughly_known_and_the_logs_own_is_exact(directory: RunDirectory) -> None:
+def test_the_step_that_a_keeper_saw_is_approximate_and_that_of_the_logs_is_exact(directory: RunDirectory) -> None:
     note(directory, "loss", BROKEN, loss="nan", epoch=1, step=75)
     rough = findings_of_run(status_of(directory), None)
     assert (
@@ -184,7 +184,7 @@ def test_a_slow_core_that_keeps_step_is_reported_like_one_that_is_behind(directo
     )
 
 
-def test_a_core_is_reported_once_whoever_found_it(directory: RunDirectory) -> None:
+def test_a_core_is_reported_once_if_several_sources_found_it(directory: RunDirectory) -> None:
     note(directory, "loss", BROKEN, loss="nan", epoch=1, step=62)
     note(directory, "loss", BROKEN, loss="nan", epoch=1, step=63)
     note(directory, "behind", SLOW)
@@ -212,7 +212,7 @@ def test_a_core_is_reported_once_whoever_found_it(directory: RunDirectory) -> No
         ),
     ],
 )
-def test_a_rate_carries_its_unit_and_only_what_adds_up_is_added(line: str, short: str, words: str, unit: str) -> None:
+def test_a_rate_has_its_unit_and_only_additive_rates_are_added(line: str, short: str, words: str, unit: str) -> None:
     demux = Demux()
     for worker in range(4):
         demux.feed(worker, (line.format(worker) + "\n").encode(), now=START)

@@ -1,4 +1,4 @@
-"""Cores of a run's slice that no line has come from, in status and report; and the byte at which a loss was lost."""
+"""Tests of the slice's cores without any line, in status and report, and of the offset of a core's first nan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START = 1_700_000_000.0
 
 
 def run_without(home: Path, silent: int, **facts: object) -> RunDirectory:
-    """A run on four workers of eight cores, one of which prints nothing; another's loss is lost at step 12."""
+    """Make a run on four workers of eight cores; `silent` prints nothing, and core 9 has a nan from step 12."""
     run = make_run(a_slice())
     made = RunDirectory.create(home / "runs", replace(run, **facts) if facts else run)  # type: ignore[arg-type]
     begin(made)
@@ -48,7 +48,7 @@ def test_status_names_the_cores_above_the_highest_that_shows_anything(tmp_path: 
 
 
 @pytest.mark.parametrize(("accelerator", "expected"), [("v3-32", 32), ("v3-64", None), (None, None)])
-def test_without_a_count_the_accelerator_type_shows_it_where_it_fits_the_workers(
+def test_without_a_count_of_cores_the_accelerator_type_has_it_if_it_fits_the_workers(
     tmp_path: Path, accelerator: str | None, expected: int | None
 ) -> None:
     printed = document(run_without(tmp_path, silent=3, cores_per_worker=None, accelerator_type=accelerator))
@@ -56,7 +56,7 @@ def test_without_a_count_the_accelerator_type_shows_it_where_it_fits_the_workers
     assert printed["missing_cores"] == ([] if expected is None else list(range(24, 32)))
 
 
-def test_the_report_says_it_too(tmp_path: Path) -> None:
+def test_the_report_names_the_missing_cores_too(tmp_path: Path) -> None:
     directory = run_without(tmp_path, silent=1)
     remarks = summary_of_run(directory).remarks
     assert "No line from cores 8-15 (worker 1): it is unknown whether they trained." in remarks

@@ -46,7 +46,7 @@ def failed_run(**changes: object) -> Summary:
     return summarize(RunFacts(**{**facts.__dict__, **changes}), demux.snapshot(now=1001.0))
 
 
-def test_every_format_says_how_long_the_job_waited_for_data(tmp_path: Path) -> None:
+def test_every_format_holds_the_time_that_the_job_waited_for_data(tmp_path: Path) -> None:
     demux = Demux()
     demux.feed(0, f"{training(core=0)}\nEpoch 1 waited for data 1.50 s, 7.5% of the time; longest\n".encode())
     summary = summarize(RunFacts("demo-1", state="succeeded"), demux.snapshot())
@@ -58,14 +58,14 @@ def test_every_format_says_how_long_the_job_waited_for_data(tmp_path: Path) -> N
 
 
 class TestSummary:
-    def test_names_the_culprits(self) -> None:
+    def test_names_the_causes(self) -> None:
         remarks = failed_run().remarks
         assert "Cause: worker 1 exited with code 3." in remarks
         assert "Worker 1 exited with code 3." in remarks
         assert "Core 3 (worker 1) has a loss that is not a finite number." in remarks
         assert "Core 2 printed no training line, though higher ordinals did." in remarks
 
-    def test_workers_that_ended_alike_are_reported_in_one_sentence(self) -> None:
+    def test_workers_with_the_same_end_are_reported_in_one_sentence(self) -> None:
         codes = [3, 0, 3, None, None]
         signals = [None, None, None, "KILL", "KILL"]
         ends = enumerate(zip(codes, signals, strict=True))
@@ -81,7 +81,7 @@ class TestSummary:
         assert to_document(summary)["loss"] == {"median": "nan", "min": "nan", "max": "nan"}
         assert summarize(RunFacts("none"), Demux().snapshot()).loss is None
 
-    def test_says_how_long_it_took(self) -> None:
+    def test_has_the_duration_of_the_run(self) -> None:
         assert failed_run().seconds == 86_400 + 3723
 
     def test_figures_of_each_worker(self) -> None:
@@ -105,7 +105,7 @@ class TestSummary:
     def test_a_worker_that_never_trained_is_named(self) -> None:
         assert "Worker 3 printed no training line." in summary_of_log(open_log(SAMPLE_LOG)).remarks
 
-    def test_a_saved_log_shows_where_it_ran(self) -> None:
+    def test_a_saved_log_has_the_facts_of_its_cluster(self) -> None:
         facts = summary_of_log(open_log(SAMPLE_LOG)).facts
         assert (facts.slice, facts.accelerator_type, facts.zone) == ("my-tpu-slice", "v3-32", "europe-west4-a")
         assert [worker.hostname for worker in facts.workers][1] == "my-instance-group-n3q2"
@@ -122,7 +122,7 @@ class TestEveryFormat:
         assert "hush" not in text
         assert "\x1b" not in text
 
-    def test_a_core_in_trouble_is_among_those_shown(self) -> None:
+    def test_a_core_with_problems_is_among_those_shown(self) -> None:
         demux = Demux()
         lines = [training(core=core, loss="nan" if core == 200 else "1.00") for core in range(256)]
         demux.feed(0, "\n".join(lines).encode() + b"\n", now=1000.0)
@@ -132,7 +132,7 @@ class TestEveryFormat:
 
     @pytest.mark.parametrize("name", ["html", "md", "txt"])
     @pytest.mark.py310
-    def test_who_failed_stands_before_how_far_it_came(self, name: str) -> None:
+    def test_the_failed_worker_is_named_before_the_progress(self, name: str) -> None:
         text = WRITERS[name](failed_run())
         places = [text.index(words) for words in ("Failed after", "Cause:", "Worker 1 exited", "Ended at epoch")]
         assert places == sorted(places)
@@ -150,7 +150,7 @@ class TestEveryFormat:
         for table in tables:
             assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
 
-    def test_markdown_never_takes_remote_text_for_markup(self) -> None:
+    def test_markdown_escapes_markup_in_remote_text(self) -> None:
         text = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", write_markdown(failed_run()))
         assert not re.search(r"(?<!\\)<script>", text)
         assert "\\<script>" in text
@@ -177,7 +177,7 @@ class TestEveryFormat:
         assert sentence in re.sub(r"(?s)<style>.*</style>", "", text).lower()[:900]
         assert sentence not in WRITERS[name](failed_run()).lower()
 
-    def test_html_never_takes_remote_text_for_markup(self) -> None:
+    def test_html_escapes_markup_in_remote_text(self) -> None:
         seen: list[str] = []
 
         class Tags(HTMLParser):
@@ -200,7 +200,7 @@ class TestEveryFormat:
         assert [len(stretch.split(" L")) for stretch in loss.split("M")[1:]] == [4, 1, 3]
         assert rate.count("M") == 1
 
-    def test_json_is_strict_and_names_what_is_not_finite(self) -> None:
+    def test_json_is_strict_and_has_names_for_numbers_that_are_not_finite(self) -> None:
         document = json.loads(write_json(failed_run()), parse_constant=lambda text: pytest.fail(text))
         assert document["cores"][2]["loss"] == "nan"
         assert document["exit_codes"] == [0, 3]
@@ -284,7 +284,7 @@ class TestFiles:
         with pytest.raises(UsageError, match=r"cannot write .*file/report.md: .*file is not a directory"):
             write_report(failed_run(), ["md"], tmp_path / "file")
 
-    def test_what_could_not_be_put_in_place_is_not_left_behind(self, tmp_path: Path) -> None:
+    def test_a_file_that_cannot_be_put_in_place_is_not_left_behind(self, tmp_path: Path) -> None:
         (tmp_path / "report.md").mkdir()
         with pytest.raises(UsageError, match="cannot write") as error:
             write_report(failed_run(), ["md"], tmp_path)
@@ -293,20 +293,20 @@ class TestFiles:
 
 
 class TestPlaces:
-    """Outside its own directory a report has the run's name and replaces nothing of another run."""
+    """Tests of reports outside the run's directory: they have the run's name and replace nothing of another run."""
 
     def test_csv_is_two_tables(self, tmp_path: Path) -> None:
         assert [path.name for path in write_report(failed_run(), ["csv"], tmp_path)] == ["cores.csv", "curves.csv"]
         names = ["demo-1.cores.csv", "demo-1.curves.csv", "demo-1.md"]
         assert [path.name for path in write_report(failed_run(), ["csv", "md"], tmp_path, stem="demo-1")] == names
 
-    def test_a_file_has_the_runs_name_in_a_bucket_wherever_it_was_written(self, tmp_path: Path) -> None:
+    def test_a_file_has_the_runs_name_in_a_bucket_regardless_of_its_local_name(self, tmp_path: Path) -> None:
         own = write_report(failed_run(), FORMATS, tmp_path / "own")
         named = write_report(failed_run(), FORMATS, tmp_path / "out", stem="demo-1")
         assert [uploaded_name(path.name, "demo-1") for path in own] == [path.name for path in named]
         assert [uploaded_name(path.name, "demo-1") for path in named] == [path.name for path in named]
 
-    def test_the_same_runs_report_is_written_anew(self, tmp_path: Path) -> None:
+    def test_the_report_of_the_same_run_is_replaced(self, tmp_path: Path) -> None:
         for state in ("failed", "stopped"):
             paths = write_report(failed_run(state=state), FORMATS, tmp_path, stem="demo-1")
         assert "stopped" in (tmp_path / "demo-1.json").read_text()
@@ -324,16 +324,16 @@ class TestPlaces:
         assert all(source_of_file(path) == "out.log:bbbb" for path in paths)
 
     @pytest.mark.parametrize("name", FORMATS)
-    def test_a_file_that_says_nothing_of_a_run_stays(self, name: str, tmp_path: Path) -> None:
+    def test_a_file_that_is_no_report_is_not_replaced(self, name: str, tmp_path: Path) -> None:
         place = write_report(failed_run(), [name], tmp_path, stem="demo-1")[-1].name
         for path in tmp_path.iterdir():
             path.unlink()
         (tmp_path / place).write_text("my own notes\nof that run\n")
         with pytest.raises(UsageError, match="it is not a report of this run or log"):
             write_report(failed_run(), ["html", name], tmp_path, stem="demo-1")
-        assert [path.name for path in tmp_path.iterdir()] == [place], "nothing is written where not all can be"
+        assert [path.name for path in tmp_path.iterdir()] == [place], "nothing is written unless every file can be"
 
-    def test_tables_without_rows_and_empty_files_keep_nothing_from_being_written(self, tmp_path: Path) -> None:
+    def test_tables_without_rows_and_empty_files_are_replaced(self, tmp_path: Path) -> None:
         empty = summarize(RunFacts("demo-1", state="lost"), Demux().snapshot())
         write_report(empty, ["csv"], tmp_path, stem="demo-1")
         (tmp_path / "demo-1.md").touch()
@@ -343,7 +343,7 @@ class TestPlaces:
     @pytest.mark.parametrize(
         ("title", "stem"), [("demo-1", "demo-1"), ("my log.txt", "my-log.txt"), ("../..", "report"), ("=x|y", "x-y")]
     )
-    def test_a_file_is_named_as_its_run_or_log(self, title: str, stem: str) -> None:
+    def test_a_file_is_named_after_its_run_or_log(self, title: str, stem: str) -> None:
         assert stem_of(title) == stem
 
 

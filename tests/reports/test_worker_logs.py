@@ -1,4 +1,4 @@
-"""Each worker's log as a text file: byte for byte, and never in the place of another file."""
+"""Tests of the logs of workers as text files: exact copies that never replace another file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tui.runs.record.run_directory import RunDirectory
 SAMPLE = Path(__file__).parents[1] / "logs/data/xla_dist_sample.log"
 
 
-def test_a_saved_log_is_split_by_worker_as_grep_would(tmp_path: Path) -> None:
+def test_a_saved_log_is_split_by_worker_as_by_grep(tmp_path: Path) -> None:
     log = open_log(SAMPLE)
     lines = SAMPLE.read_bytes().splitlines(keepends=True)
     paths = write_worker_logs(log, tmp_path, stem="out.log")
@@ -48,7 +48,7 @@ def test_a_log_that_names_no_worker_is_refused(tmp_path: Path) -> None:
         write_worker_logs(open_log(tmp_path / "plain.log"), tmp_path)
 
 
-def test_the_attempts_of_a_run_follow_each_other(tmp_path: Path) -> None:
+def test_the_logs_of_all_attempts_are_joined_in_order(tmp_path: Path) -> None:
     workers = [Worker(index=0), Worker(index=1)]
     directory = RunDirectory.create(tmp_path / "runs", make_run(make_run_id("r"), "r", ["true"], workers))
     for attempt, text in ((10, b"third "), (2, b"second "), (0, b"first ")):

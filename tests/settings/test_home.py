@@ -1,4 +1,4 @@
-"""Who may write where runs, profiles and accepted host keys are."""
+"""Tests of the permissions of a home, its profiles and its accepted host keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tui.settings.profiles import read_profile, save_profile
 from tui.ssh.config.access import Access, Login
 from tui.ssh.keys.known_hosts import HostKeys, add_known_host
 
-STRANGER = 54321
+OTHER_UID = 54321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files of another user can be made by root only")
 
 
@@ -37,7 +37,7 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_home_is_made_for_its_owner_alone_whatever_the_umask(tmp_path: Path, loose_umask: None) -> None:
+def test_a_home_is_private_to_its_owner_with_any_umask(tmp_path: Path, loose_umask: None) -> None:
     run = Run("pod-20261123-101500-00aa", "pod", JobOptions(("x",)), (Worker(0),))
     RunDirectory.create(tmp_path / "a" / "home" / "runs", run)
     save_profile(tmp_path / "b", "p", {"project": "p"})
@@ -48,7 +48,7 @@ def test_a_home_is_made_for_its_owner_alone_whatever_the_umask(tmp_path: Path, l
 
 
 @pytest.mark.parametrize("words", [["dialect", "test", "x"], ["config", "show"], ["runs"]])
-def test_no_command_makes_a_loose_home(tmp_path: Path, loose_umask: None, words: list[str]) -> None:
+def test_no_command_makes_a_home_that_others_can_use(tmp_path: Path, loose_umask: None, words: list[str]) -> None:
     home = tmp_path / "home"
     environment = {**os.environ, "TPU_TUI_HOME": str(home)}
     done = subprocess.run(
@@ -59,7 +59,7 @@ def test_no_command_makes_a_loose_home(tmp_path: Path, loose_umask: None, words:
 
 
 @pytest.mark.parametrize(("mode", "who"), [(0o777, "every user of this machine"), (0o770, "its group"), (0o755, "")])
-def test_a_home_that_others_may_write_to_is_warned_of(tmp_path: Path, mode: int, who: str) -> None:
+def test_a_home_that_others_may_write_to_has_a_warning(tmp_path: Path, mode: int, who: str) -> None:
     home = tmp_path / "home"
     home.mkdir()
     home.chmod(mode)
@@ -84,17 +84,17 @@ def test_a_profile_that_anyone_may_write_is_not_read(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_a_profile_of_another_user_is_read_where_the_home_is_that_users(tmp_path: Path) -> None:
+def test_a_profile_of_another_user_is_read_only_if_the_home_belongs_to_that_user(tmp_path: Path) -> None:
     path = save_profile(tmp_path, "p", {"project": "p"})
-    os.chown(path, STRANGER, STRANGER)
-    with pytest.raises(UsageError, match=f"profile p is not read: .* belongs to user {STRANGER}"):
+    os.chown(path, OTHER_UID, OTHER_UID)
+    with pytest.raises(UsageError, match=f"profile p is not read: .* belongs to user {OTHER_UID}"):
         read_profile(tmp_path, "p", tmp_path)
-    os.chown(tmp_path, STRANGER, STRANGER)
+    os.chown(tmp_path, OTHER_UID, OTHER_UID)
     assert read_profile(tmp_path, "p", tmp_path).values == {"project": "p"}
 
 
 @needs_root
-def test_accepted_host_keys_that_another_user_put_there_are_not_believed(tmp_path: Path) -> None:
+def test_accepted_host_keys_of_another_user_are_not_trusted(tmp_path: Path) -> None:
     import asyncssh
 
     path = tmp_path / "home" / "known_hosts"
@@ -104,6 +104,6 @@ def test_accepted_host_keys_that_another_user_put_there_are_not_believed(tmp_pat
     login = Login(host="10.0.0.1", port=22, user="me")
     keys = HostKeys(Access(user="me", own_known_hosts=str(path)))
     assert len(keys.trusted(login).keys) == 1
-    os.chown(path, STRANGER, STRANGER)
+    os.chown(path, OTHER_UID, OTHER_UID)
     with pytest.raises(UsageError, match="the file of host keys that were accepted here is not read"):
         HostKeys(Access(user="me", own_known_hosts=str(path))).trusted(login)

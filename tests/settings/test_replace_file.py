@@ -8,7 +8,7 @@ from tui.settings.home import replace_file
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_file_is_replaced_as_a_whole_and_belongs_to_its_owner_alone(tmp_path: Path, durable: bool) -> None:
+def test_a_file_is_replaced_as_a_whole_and_private_to_its_owner(tmp_path: Path, durable: bool) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
     with replace_file(path, durable=durable) as file:
@@ -19,7 +19,7 @@ def test_a_file_is_replaced_as_a_whole_and_belongs_to_its_owner_alone(tmp_path: 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_is_not_finished_leaves_the_old_one_and_nothing_else(tmp_path: Path) -> None:
+def test_an_unfinished_replacement_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
     with pytest.raises(TypeError), replace_file(path) as file:

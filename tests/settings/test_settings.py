@@ -16,7 +16,7 @@ pytestmark = pytest.mark.py310
 
 
 class Machine:
-    """A user's home with what tpu-tui and gcloud keep in it."""
+    """A user's home with the files of tpu-tui and gcloud."""
 
     def __init__(self, root: Path) -> None:
         self.user_home = root / "user"
@@ -82,7 +82,7 @@ def test_zones_repeat_and_a_dash_means_every_zone(machine: Machine) -> None:
     assert machine.load(zone=["europe-west4-a,europe-west4-b"]).zones == ("europe-west4-a", "europe-west4-b")
 
 
-def test_the_zone_variable_takes_several_and_goes_by_the_flags_name_too(machine: Machine) -> None:
+def test_the_zone_variable_may_hold_several_zones(machine: Machine) -> None:
     machine.environ["TPU_TUI_ZONE"] = "us-central1-a,us-central1-b"
 
     assert machine.load().zones == ("us-central1-a", "us-central1-b")
@@ -117,7 +117,7 @@ def test_gclouds_own_variables_choose_directory_and_configuration(machine: Machi
     assert machine.load().project == "first"
 
 
-def test_a_broken_gcloud_configuration_is_reported_and_stops_nothing(machine: Machine) -> None:
+def test_a_broken_gcloud_configuration_is_reported_and_otherwise_ignored(machine: Machine) -> None:
     machine.configure_gcloud("default", "no section here\n")
 
     settings = machine.load(project="mine")
@@ -126,7 +126,7 @@ def test_a_broken_gcloud_configuration_is_reported_and_stops_nothing(machine: Ma
     assert "cannot be read" in settings.origins["account"].origin
 
 
-def test_a_percent_sign_in_gclouds_values_is_just_a_character(machine: Machine) -> None:
+def test_a_percent_sign_in_gclouds_values_is_a_plain_character(machine: Machine) -> None:
     machine.configure_gcloud("default", "[core]\nproject = p\naccount = 100%(sure)s@example.com\n")
 
     assert machine.load().account == "100%(sure)s@example.com"
@@ -161,7 +161,7 @@ def test_a_saved_profile_is_read_back_and_private(machine: Machine) -> None:
     )
 
 
-def test_a_deleted_profile_is_gone_and_deleting_again_is_fine(machine: Machine) -> None:
+def test_a_deleted_profile_is_gone_and_deleting_it_again_is_no_error(machine: Machine) -> None:
     save_profile(machine.home, "lab", {"project": "p"})
 
     delete_profile(machine.home, "lab")
@@ -171,7 +171,7 @@ def test_a_deleted_profile_is_gone_and_deleting_again_is_fine(machine: Machine) 
         machine.load(profile="lab")
 
 
-def test_what_could_not_be_read_back_is_not_saved(machine: Machine) -> None:
+def test_an_invalid_profile_is_not_saved(machine: Machine) -> None:
     save_profile(machine.home, "lab", {"project": "old"})
 
     with pytest.raises(UsageError, match="route should be one of"):
@@ -180,7 +180,7 @@ def test_what_could_not_be_read_back_is_not_saved(machine: Machine) -> None:
     assert machine.load(profile="lab").project == "old"
 
 
-def test_a_misspelt_setting_names_file_and_line_and_the_near_match(machine: Machine) -> None:
+def test_a_misspelt_setting_is_reported_with_file_line_and_the_closest_one(machine: Machine) -> None:
     path = machine.write_profile("default", 'project = "p"\n\nzonse = ["a"]\n')
 
     with pytest.raises(UsageError) as caught:
@@ -191,7 +191,7 @@ def test_a_misspelt_setting_names_file_and_line_and_the_near_match(machine: Mach
     assert caught.value.remedy == "did you mean zones?"
 
 
-def test_broken_toml_names_file_and_line(machine: Machine) -> None:
+def test_broken_toml_is_reported_with_file_and_line(machine: Machine) -> None:
     path = machine.write_profile("default", 'project = "p"\nport = = 3\n')
 
     with pytest.raises(UsageError) as caught:
@@ -216,7 +216,7 @@ def test_broken_toml_names_file_and_line(machine: Machine) -> None:
         ('endpoints = { tpus = "x" }', "endpoints should contain addresses for tpu, compute, storage"),
     ],
 )
-def test_a_value_that_cannot_be_names_file_and_line(machine: Machine, line: str, sentence: str) -> None:
+def test_an_invalid_value_is_reported_with_file_and_line(machine: Machine, line: str, sentence: str) -> None:
     path = machine.write_profile("default", f"# a comment\n{line}\n")
 
     with pytest.raises(UsageError) as caught:
@@ -226,7 +226,7 @@ def test_a_value_that_cannot_be_names_file_and_line(machine: Machine, line: str,
     assert f"{path}, line 2" in caught.value.why
 
 
-def test_a_binary_profile_and_a_directory_are_refused_in_words(machine: Machine) -> None:
+def test_a_binary_profile_and_a_directory_are_refused_in_a_sentence(machine: Machine) -> None:
     machine.write_profile("default", "").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"profile default cannot be read: .*default.toml is not UTF-8 text"):
         machine.load()
@@ -236,7 +236,7 @@ def test_a_binary_profile_and_a_directory_are_refused_in_words(machine: Machine)
         machine.load(profile="folder")
 
 
-def test_an_unknown_profile_names_the_near_one(machine: Machine) -> None:
+def test_an_unknown_profile_is_reported_with_the_closest_one(machine: Machine) -> None:
     machine.write_profile("europe", "")
 
     with pytest.raises(UsageError) as caught:
@@ -251,7 +251,7 @@ def test_a_profile_name_cannot_leave_its_directory(machine: Machine, name: str) 
         save_profile(machine.home, name, {})
 
 
-def test_paths_in_a_profile_start_at_home_or_beside_it(machine: Machine) -> None:
+def test_paths_in_a_profile_start_at_the_users_home_or_the_profiles_directory(machine: Machine) -> None:
     machine.write_profile("default", '\ufeffidentity = "~/.ssh/key"\r\nhosts = "lab.hosts"\r\n')
 
     settings = machine.load()
@@ -268,7 +268,7 @@ def test_a_project_flag_wins_over_a_profiles_hosts_file(machine: Machine) -> Non
     assert machine.load(project="p", hosts=Path("/other.hosts")).hosts == Path("/other.hosts")
 
 
-def test_read_only_comes_from_anywhere(machine: Machine) -> None:
+def test_read_only_can_be_set_by_flag_and_environment(machine: Machine) -> None:
     assert machine.load(read_only=True).read_only
     machine.environ["TPU_TUI_READ_ONLY"] = "1"
     assert machine.load().read_only
@@ -277,7 +277,7 @@ def test_read_only_comes_from_anywhere(machine: Machine) -> None:
         machine.load()
 
 
-def _gone_pid() -> int:
+def _ended_pid() -> int:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     return child.pid
@@ -296,13 +296,13 @@ def test_a_live_local_pod_is_used_when_nothing_else_is_configured(machine: Machi
 
 
 def test_a_dead_local_pod_is_not_used(machine: Machine) -> None:
-    machine.write_profile("local", LOCAL.format(pid=_gone_pid()))
+    machine.write_profile("local", LOCAL.format(pid=_ended_pid()))
 
     assert machine.load().profile is None
 
 
 @pytest.mark.parametrize("configured", ["default profile", "gcloud", "variable", "project flag", "hosts flag"])
-def test_a_local_pod_never_takes_the_place_of_what_was_configured(machine: Machine, configured: str) -> None:
+def test_a_local_pod_never_replaces_what_is_configured(machine: Machine, configured: str) -> None:
     machine.write_profile("local", LOCAL.format(pid=os.getpid()))
     flags: dict[str, Any] = {}
     if configured == "default profile":
@@ -319,7 +319,7 @@ def test_a_local_pod_never_takes_the_place_of_what_was_configured(machine: Machi
     assert "tpu" not in machine.load(**flags).endpoints
 
 
-def test_what_gcloud_is_reported_says_nothing_about_a_local_pod(machine: Machine) -> None:
+def test_the_profile_of_a_local_pod_wins_over_gcloud(machine: Machine) -> None:
     machine.write_profile("local", LOCAL.format(pid=os.getpid()))
     machine.configure_gcloud("default", "[core]\nproject = p\n[compute]\nzone = us-central1-a\n")
     machine.environ["CLOUDSDK_CORE_PROJECT"] = "p"
@@ -329,14 +329,14 @@ def test_what_gcloud_is_reported_says_nothing_about_a_local_pod(machine: Machine
     assert (settings.project, settings.zones) == ("local", ("local-a",))
 
 
-def test_a_missing_local_profile_says_how_to_get_one(machine: Machine) -> None:
+def test_a_missing_local_profile_is_reported_with_the_command_that_makes_one(machine: Machine) -> None:
     with pytest.raises(UsageError) as caught:
         machine.load(profile="local")
 
     assert "tpu-tui local up" in caught.value.remedy
 
 
-def test_every_threshold_that_somebody_reads_can_be_set_and_no_other() -> None:
+def test_every_threshold_that_the_code_reads_can_be_set_and_no_other() -> None:
     from dataclasses import fields
 
     from tui.checks.check_thresholds import CheckThresholds as OfWorkers

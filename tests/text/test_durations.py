@@ -1,4 +1,4 @@
-"""Durations in sentences, in cells and on clocks."""
+"""Tests of durations in sentences, in cells and on clocks."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def test_a_cell_names_two_units(seconds: float | None, text: str) -> None:
     ("seconds", "text"),
     [(None, "–"), (0.0, "00:00:00"), (0.04, "0.1 s"), (0.4, "0.4 s"), (0.6, "00:00:01"), (90_123.0, "1 d 01:02:03")],
 )
-def test_a_clock_never_shows_a_short_duration_as_nothing(seconds: float | None, text: str) -> None:
+def test_a_clock_never_shows_a_short_duration_as_zero(seconds: float | None, text: str) -> None:
     assert format_clock(seconds) == text

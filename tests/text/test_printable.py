@@ -10,35 +10,35 @@ from tui.text.printable import figure, one_line, printable, significant
 
 
 @given(st.text() | st.binary())
-def test_nothing_that_a_terminal_obeys_is_left(text: str | bytes) -> None:
+def test_no_control_character_is_left(text: str | bytes) -> None:
     shown = printable(text)
     assert all(character in "\t\n" or ord(character) >= 0x20 for character in shown)
     assert not any(0x7F <= ord(character) <= 0x9F for character in shown)
 
 
-SEEN = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+VISIBLE_FORMAT_CHARACTERS = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
 """Number signs: format characters that are drawn."""
 
 
-def test_of_what_is_not_seen_only_the_joiners_of_scripts_reach_a_terminal() -> None:
+def test_of_invisible_characters_only_the_joiners_of_scripts_are_left() -> None:
     unseen = {"Cc", "Cf", "Cs", "Zl", "Zp"}
     everything = map(chr, range(sys.maxunicode + 1))
     left = "".join(one for one in everything if unicodedata.category(one) in unseen and printable(one) == one)
-    assert set(left) - set(SEEN) == {"\t", "\n", "\u200c", "\u200d"}
+    assert set(left) - set(VISIBLE_FORMAT_CHARACTERS) == {"\t", "\n", "\u200c", "\u200d"}
 
 
 @pytest.mark.parametrize("text", ["\u061c", "\ufeff", "\U000e0041", "\U000e007f", "\u2066", "\u200b", "\u00ad"])
-def test_a_character_that_hides_or_turns_text_is_replaced(text: str) -> None:
+def test_a_character_that_hides_or_reverses_text_is_replaced(text: str) -> None:
     assert printable(f"a{text}b") == "a\ufffdb"
     assert one_line(f"a{text}b".encode()) == "a\ufffdb"
 
 
-def test_what_scripts_and_emoji_need_is_left() -> None:
+def test_characters_that_scripts_and_emoji_need_are_left() -> None:
     text = "👩\u200d🔬 می\u200cخواهم é\u0301 ☎\ufe0f \u00a0"
     assert printable(text) == text
 
 
-def test_escape_sequences_are_seen_but_not_obeyed() -> None:
+def test_escape_sequences_are_shown_as_text() -> None:
     assert printable("\x1b[31mred\x1b]0;title\x07") == "␛[31mred␛]0;title␇"
 
 
@@ -50,7 +50,7 @@ def test_one_line_stays_one_line() -> None:
     assert one_line(b"a\nb\r\n\tc\xff") == "a b␍ c\ufffd"
 
 
-def test_a_figure_is_reported_with_the_digits_that_mean_something() -> None:
+def test_a_figure_has_its_significant_digits() -> None:
     assert str(significant(math.fsum([187.2, 187.21, 187.22, 187.23]) * (1 + 2**-52))) == "748.86"
     assert (figure(748.86), figure(6.875, 5), figure(12345.6, apart=True)) == ("748.86", "6.87500", "12,345.60")
     assert (figure(0.0042), figure(3.21e-7, 5), figure(0.0)) == ("0.0042", "3.21e-07", "0.00")

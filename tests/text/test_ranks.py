@@ -7,7 +7,7 @@ from tui.text.ranks import format_ranks, parse_ranks
 
 
 @given(st.sets(st.integers(0, 99), min_size=1))
-def test_what_is_formatted_is_read_back(ranks: set[int]) -> None:
+def test_formatted_ranks_are_parsed_back(ranks: set[int]) -> None:
     assert parse_ranks(format_ranks(ranks), 100) == tuple(sorted(ranks))
 
 
@@ -18,11 +18,11 @@ def test_ranges_singles_and_all_are_understood() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "3-1", "0-8", "-1", "1,,2", "0-"])
-def test_anything_else_is_refused_with_what_there_is(text: str) -> None:
+def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_ranks(text, 8)
 
 
-def test_a_range_written_backwards_is_reported_as_that() -> None:
+def test_a_range_written_backwards_is_reported_with_the_right_one() -> None:
     with pytest.raises(UsageError, match="did you mean 1-3"):
         parse_ranks("3-1", 8)

@@ -1,4 +1,4 @@
-"""What replicas are asked to do together, each way run by a worker's process that `layouts` starts."""
+"""Operations that all replicas do together, each an entry point of a worker's process that `layouts` starts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from trainer.distributed.replicas import Replicas
 
 AVERAGED = "averaged by rank"
-"""What each rank of `together` says at its end."""
+"""The line that each rank of `together` prints at its end, followed by its number."""
 
 
 def alone(config: TrainConfig) -> int:
-    """XLA's own collectives, over the one replica that a CPU device allows."""
+    """Check XLA's own collectives with the one replica that a CPU device allows."""
     import torch
 
     from trainer.distributed.replicas import XlaReplicas
@@ -40,11 +40,11 @@ def alone(config: TrainConfig) -> int:
     assert replicas.total(torch.tensor([2.0, 3.0])).tolist() == [2.0, 3.0]
     assert replicas.gather({"a": 1}) == [{"a": 1}]
     known = count_compilations()
-    for thing in ("", "longer" * 100):
-        assert replicas.gather(thing) == [thing]
-    assert count_compilations() == known, "no graph may depend on how long a thing is"
-    for thing in ({"a": 1}, "longer" * 1000):
-        assert replicas.broadcast(thing) == thing
+    for text in ("", "longer" * 100):
+        assert replicas.gather(text) == [text]
+    assert count_compilations() == known, "the compiled graphs depend on the length of an object"
+    for value in ({"a": 1}, "longer" * 1000):
+        assert replicas.broadcast(value) == value
     assert replicas.broadcast_result(lambda: "made") == "made"
 
     def fail() -> None:
@@ -63,7 +63,7 @@ def alone(config: TrainConfig) -> int:
 
 
 def together(config: TrainConfig) -> int:
-    """Three averages of gradients over all replicas, with a vote each, a broadcast, and who may tell."""
+    """Check averages of gradients with a stop vote each, a broadcast, and that one rank reports an error."""
     from trainer.distributed.launcher import launch
     from trainer.distributed.signals import StopSignal
 
@@ -71,7 +71,7 @@ def together(config: TrainConfig) -> int:
         import torch
         import torch_xla
 
-        shapes = [(3,), (), (2, 5, 7), (1,), (17, 3)]  # none of which fills whole lines of memory
+        shapes = [(3,), (), (2, 5, 7), (1,), (17, 3)]  # none fills whole cache lines
         parameters = [torch.zeros(shape, device=replicas.device, requires_grad=True) for shape in shapes]
         unused = torch.zeros(4, device=replicas.device, requires_grad=True)
         for step in range(3):
@@ -86,7 +86,7 @@ def together(config: TrainConfig) -> int:
                 assert torch.equal(found.cpu(), torch.full(shape, step + 1.5)), (step, shape, found)
             assert unused.grad is None
         assert replicas.broadcast(("rank", replicas.rank)) == ("rank", 0)
-        _shared_at_length(replicas)
+        _broadcast_slowly(replicas)
         assert sorted(replicas.gather(replicas.failures is not None and replicas.failures.report_error())) == [
             False,
             True,
@@ -97,25 +97,25 @@ def together(config: TrainConfig) -> int:
     return launch(rank, config)
 
 
-def _shared_at_length(replicas: Replicas) -> None:
-    """What rank 0 makes may take as long as it likes: the others hear of it meanwhile."""
+def _broadcast_slowly(replicas: Replicas) -> None:
+    """Check that the other ranks receive a beat while rank 0 takes long to make its result."""
     third = threading.Event()
     beats = []
     broadcast = replicas.broadcast
 
-    def format_count(thing: Any) -> Any:
-        beats.append(thing)
+    def count_beats(value: Any) -> Any:
+        beats.append(value)
         if len(beats) == 3:
             third.set()
-        return broadcast(thing)
+        return broadcast(value)
 
-    with patch.object(replicas, "broadcast", format_count):
+    with patch.object(replicas, "broadcast", count_beats):
         assert replicas.broadcast_slow_result(lambda: third.wait(60) and replicas.rank, beat=0.05) == 0
     assert beats[:3] == [False] * 3, beats
 
 
 def cached(config: TrainConfig) -> int:
-    """Two threads that keep what is compiled in the directory `--logdir`, and later one that would change it."""
+    """Enable the compilation cache in `--logdir` from two threads; a later call cannot move it."""
     import torch
     import torch_xla
 
@@ -135,12 +135,12 @@ def cached(config: TrainConfig) -> int:
 
 
 def out_of_memory(config: TrainConfig) -> int:
-    """All ranks find at once that a graph does not fit into their devices."""
+    """Run out of device memory on all ranks at once."""
     from trainer.distributed.launcher import launch
     from trainer.distributed.signals import StopSignal
 
     def rank(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
-        replicas.gather(None)  # so that all have joined: one that still does would meet the end of another first
+        replicas.gather(None)  # a rank that still joins would report a lost rank instead
         raise RuntimeError("Error preparing computation: Out of memory allocating 52848750852 bytes.\nmore")
 
     return launch(rank, config)

@@ -22,7 +22,7 @@ QUICK_COMPILATION = (
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false "
     "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_enable_concurrency_optimized_scheduler=false"
 )
-"""Half the CPU of a small training: what these leave out makes programs fast that run for long."""
+"""Compiler flags that halve the CPU time of a small training; what they skip pays off in long runs only."""
 DEADLINE = 110  # seconds for a whole training; a compilation takes most of it
 
 
@@ -34,9 +34,9 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 
 @dataclass
 class Worker:
-    """What one worker's process printed, and how it ended."""
+    """The output and exit code of one worker's process."""
 
-    exit_code: int | None  # None: it did not end in time
+    exit_code: int | None  # None: the process did not end in time
     out: str
     err: str
 
@@ -46,7 +46,7 @@ class Worker:
 
 
 class Pod:
-    """Starts `python -m trainer.train` as so many workers, each as tpu-tui would."""
+    """A group of processes that run `python -m trainer.train`, one for each worker, as tpu-tui starts them."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -59,11 +59,11 @@ class Pod:
         *,
         workers: int = 1,
         cores: int = 1,
-        way: layouts.Way | None = None,
+        entry_point: layouts.EntryPoint | None = None,
         others: Sequence[str] = (),
         **environ: str,
     ) -> None:
-        """`others`: more arguments for all workers but worker 0."""
+        """Start the workers' processes; `others` are more arguments for all workers but worker 0."""
         port = free_port()
         for worker in range(workers):
             place = {
@@ -79,7 +79,7 @@ class Pod:
             for file in (out, err):
                 file.touch()
             own = [*arguments, *(others if worker else ())]
-            self.processes.append(layouts.start(own, {**place, **environ}, out, err, way))
+            self.processes.append(layouts.start(own, {**place, **environ}, out, err, entry_point))
 
     def path(self, worker: int, kind: str) -> Path:
         return self.directory / f"{worker}.{kind}"
@@ -107,14 +107,14 @@ class Pod:
     def await_that(self, holds: Callable[[], object]) -> None:
         deadline = time.monotonic() + DEADLINE
         while not holds():
-            assert time.monotonic() < deadline, "it did not come about"
+            assert time.monotonic() < deadline, "the condition never became true"
             time.sleep(0.05)
 
     def ranks(self, worker: int) -> list[int]:
-        """The process ids of a worker's ranks, once there are any."""
+        """Wait until a worker has started its ranks, and return their process ids."""
         pid = self.pid(worker)
         deadline = time.monotonic() + DEADLINE
-        while not (found := [child for child in children(pid) if called(child) == called(pid)]):
+        while not (found := [child for child in children(pid) if command_line(child) == command_line(pid)]):
             assert time.monotonic() < deadline, "no rank was started"
             time.sleep(0.05)
         return found
@@ -127,12 +127,12 @@ class Pod:
     def end(self) -> None:
         for process in self.processes:
             if process.is_alive():
-                process.kill()  # its ranks follow: they asked the kernel to
+                process.kill()  # the kernel kills its ranks as well: they set PR_SET_PDEATHSIG
                 process.join()
 
 
 def children(pid: int) -> list[int]:
-    """Of all its threads, of which some may end meanwhile."""
+    """Return the process ids of all children that the process's threads have, ignoring threads that end meanwhile."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -142,20 +142,20 @@ def children(pid: int) -> list[int]:
 
 
 def proc_file(pid: int, name: str) -> bytes:
-    """A file of a process in /proc; empty when the process has ended."""
+    """Return the content of a file of a process in /proc; empty when the process has ended."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
         return b""
 
 
-def called(pid: int) -> bytes:
-    """A process's command line; forked ones have that of whom they were forked from, unlike what forks loaders."""
+def command_line(pid: int) -> bytes:
+    """Return a process's command line: forked ranks have their parent's, the server that forks loaders its own."""
     return proc_file(pid, "cmdline")
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process that is no zombie."""
+    """Return whether the process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -164,13 +164,13 @@ def is_alive(pid: int) -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def _server() -> None:
-    """Before a test of loader processes starts one that knows less."""
+    """Start the fork server before any test starts loader processes, which would start one without the preloads."""
     layouts.start_server()
 
 
 @pytest.fixture
 def own_loaders() -> Iterator[None]:
-    """Loader processes with this test's environment and outputs: the server that forks them is started anew."""
+    """Restart the fork server, so that loader processes get this test's environment and outputs."""
     layouts.stop_server()
     yield
     layouts.stop_server()
@@ -185,7 +185,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def pods(tmp_path: Path) -> Iterator[Callable[[], Pod]]:
-    """Makes pods, one after another or side by side; all are ended afterwards."""
+    """Return a function that makes a pod; all pods are ended after the test."""
     made: list[Pod] = []
 
     def make() -> Pod:
@@ -204,7 +204,7 @@ def pod(pods: Callable[[], Pod]) -> Pod:
 
 @pytest.fixture(scope="session")
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """256 training and 48 validation images of ten shapes, 32 pixels, in 8 and 2 shards."""
+    """Make a set of 256 training and 48 validation images of ten shapes, 32 pixels, in 8 and 2 shards."""
     from trainer.shards import command, sources
 
     out = str(tmp_path_factory.mktemp("shapes") / "set")
@@ -215,7 +215,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def colours(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """256 training and 48 validation images of four noisy colours: learned in a few steps."""
+    """Make a set of 256 training and 48 validation images of four noisy colours, learned in a few steps."""
     from trainer.shards import command, sources
 
     def sample(index: int) -> sources.ImageSample:
@@ -233,7 +233,7 @@ def colours(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The real fake-gcs-server with a bucket `trainer-test`; STORAGE_EMULATOR_HOST is set meanwhile."""
+    """Start the real fake-gcs-server with a bucket `trainer-test`, and set STORAGE_EMULATOR_HOST meanwhile."""
     from trainer.bench_input import object_store
 
     if object_store.binary() is None:
@@ -249,7 +249,7 @@ def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def numbered(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Four shards of 10, 3, 17 and 12 samples; sample n is n bright all over, of class n modulo 10."""
+    """Make four shards of 10, 3, 17 and 12 samples; sample n has pixels of value n and class n modulo 10."""
     from tests.trainer.small_shards import ppm, shard
 
     directory = tmp_path_factory.mktemp("numbered")

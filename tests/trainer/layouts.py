@@ -1,6 +1,6 @@
-"""Workers of a training, forked from one process that has imported PyTorch/XLA already: seconds of CPU saved each.
+"""Workers of a training, forked from a process that has imported PyTorch/XLA, which saves seconds of CPU for each.
 
-They do what `python -m trainer.train` does, with their own session, environment, arguments and outputs.
+They run what `python -m trainer.train` runs, each with its own session, environment, arguments and outputs.
 """
 
 from __future__ import annotations
@@ -25,37 +25,39 @@ CONTEXT = multiprocessing.get_context("forkserver")
 
 
 def start_server() -> None:
-    """Start the server that workers, and loaders of tests in this process, are forked by: PyTorch is loaded once."""
+    """Start the server that forks workers and the loaders of tests in this process: PyTorch is loaded once."""
     prepare_environment(os.environ)
     CONTEXT.set_forkserver_preload(["trainer.train.loop"])
     forkserver.ensure_running()
 
 
 def stop_server() -> None:
-    """Stop it; whoever wants a process next starts another."""
+    """Stop the fork server; the next process that is started starts another one."""
     loader_processes._context = None
     forkserver._forkserver._stop()  # type: ignore[attr-defined]
 
 
-END_THE_PROCESS = 0
-"""SIG_DFL, to signal(2)."""
+DEFAULT_ACTION = 0
+"""SIG_DFL as signal(2) takes it."""
 
-Way = Callable[[TrainConfig], int]
-"""What a worker does with its configuration; by default what the command does. Returns the exit code."""
+EntryPoint = Callable[[TrainConfig], int]
+"""A function that a worker runs with its configuration instead of the command's own; returns the exit code."""
 
 
 def start(
-    arguments: Sequence[str], environ: Mapping[str, str], out: Path, err: Path, way: Way | None = None
+    arguments: Sequence[str], environ: Mapping[str, str], out: Path, err: Path, entry_point: EntryPoint | None = None
 ) -> ForkServerProcess:
-    """One worker; `environ` is set beside what this process has."""
-    process = CONTEXT.Process(target=_worker, args=(list(arguments), dict(environ), out, err, way))
+    """Start one worker, with `environ` added to this process's environment."""
+    process = CONTEXT.Process(target=_worker, args=(list(arguments), dict(environ), out, err, entry_point))
     process.start()
     return process
 
 
-def _worker(arguments: list[str], environ: dict[str, str], out: Path, err: Path, way: Way | None) -> None:
+def _worker(
+    arguments: list[str], environ: dict[str, str], out: Path, err: Path, entry_point: EntryPoint | None
+) -> None:
     os.setsid()
-    for number in (signal.SIGINT, signal.SIGHUP):  # which whoever started the tests may have had ignored
+    for number in (signal.SIGINT, signal.SIGHUP):  # the process that started the tests may ignore them
         signal.signal(number, signal.SIG_DFL)
     for descriptor, path in ((1, out), (2, err)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
@@ -63,7 +65,7 @@ def _worker(arguments: list[str], environ: dict[str, str], out: Path, err: Path,
         os.close(file)
     os.environ.update(environ)
     sys.argv = ["trainer.train", *arguments]
-    sys.exit((way or _command)(read_command_line()))
+    sys.exit((entry_point or _command)(read_command_line()))
 
 
 def _command(config: TrainConfig) -> int:
@@ -74,22 +76,22 @@ def _command(config: TrainConfig) -> int:
 
 
 def as_on_tpu(config: TrainConfig) -> int:
-    """torch_xla starts the replicas, as it does on TPU: one, on this device. It puts its own handlers over ours."""
+    """Train as on TPU: torch_xla starts the one replica, here, and replaces the trainer's signal handlers."""
     from trainer.distributed.launcher import TpuLauncher
     from trainer.distributed.replicas import Replicas
     from trainer.distributed.signals import StopSignal
     from trainer.train.loop import train
 
-    def as_libtpu_does(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
+    def train_without_handlers(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
         for number in (signal.SIGTERM, signal.SIGHUP):
-            ctypes.CDLL(None).signal(number, END_THE_PROCESS)
+            ctypes.CDLL(None).signal(number, DEFAULT_ACTION)
         return train(replicas, config, stopping)
 
-    return TpuLauncher(as_libtpu_does, config).run()
+    return TpuLauncher(train_without_handlers, config).run()
 
 
 def into_head(config: TrainConfig) -> int:
-    """What `| head -n 20` leaves of the log; it has gone before the training ends."""
+    """Train with standard output piped into `head -n 20`, which ends before the training does."""
     with subprocess.Popen(["head", "-n", "20"], stdin=subprocess.PIPE) as head:
         assert head.stdin is not None
         os.dup2(head.stdin.fileno(), 1)
@@ -97,20 +99,20 @@ def into_head(config: TrainConfig) -> int:
         return _command(config)
 
 
-def deaf(_: TrainConfig) -> int:
-    """A rank that hears SIGTERM and never gets to look, with nobody to kill it."""
+def ignore_stop(_: TrainConfig) -> int:
+    """Run a rank that never checks for SIGTERM, without a parent process that would kill it."""
     from trainer.distributed import signals
 
     signals.OVERDUE_S = 1.0
-    heard = signals.StopSignal()
-    signals.await_signals(lambda _: heard.receive(0.0))
-    print("Deaf.", flush=True)
+    stop = signals.StopSignal()
+    signals.await_signals(lambda _: stop.receive(0.0))
+    print("Ready.", flush=True)
     threading.Event().wait()
     return 0
 
 
 def save_in_mid_epoch(config: TrainConfig) -> int:
-    """Three steps, then each replica keeps its own batch statistics in a file of its own, then all save together."""
+    """Train three steps, save each replica's batch statistics in a file, then one checkpoint of all."""
     from trainer.distributed.launcher import launch
     from trainer.distributed.replicas import Replicas
     from trainer.distributed.signals import StopSignal

@@ -1,4 +1,4 @@
-"""Shards made for the tests of their making, and read back as webdataset does."""
+"""Helpers that make shards and read them back as webdataset does."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def samples_of(directory: Path, manifest: Manifest, split: str) -> list[dict[str
 def make(
     source: sources.ImageSource, out: Path | str, per_shard: int = 4, seed: int = 3, *, train: int = 1, **options: Any
 ) -> Manifest:
-    """Make shards with usual arguments; `train` is how many times each sample is taken."""
+    """Make shards with default arguments; `train` is how many times each training sample is repeated."""
     given = {"repeat": {"train": train}, "notify": lambda _: None, **options}
     return command.make(source, str(out), samples_per_shard=per_shard, seed=seed, **given)

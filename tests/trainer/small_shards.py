@@ -1,4 +1,4 @@
-"""Small shards for the tests of the input, and what an epoch of them shows."""
+"""Small shards and configurations for the tests of the input, and the samples that an epoch yields."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ppm(value: int, width: int = 32, height: int = 32) -> bytes:
 
 
 def trained_values(cfg: TrainConfig, found: Dataset, rank: int, world: int, epoch: int = 1) -> list[int]:
-    """The samples of one rank's epoch, known by their centre's brightness."""
+    """Return the samples of one rank's epoch, each identified by the brightness of its centre pixel."""
     count, batches = pipeline.train_epoch(cfg, found, rank, world, epoch)
     read = list(batches)
     assert len(read) == count

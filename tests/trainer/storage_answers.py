@@ -1,4 +1,4 @@
-"""A Cloud Storage that answers as a test wants: what the real emulator never does, such as to refuse."""
+"""Stand-ins for Cloud Storage that answer as the real emulator never does: refusals and lost answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 @contextmanager
 def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[[str], tuple[int, bytes]]) -> Iterator[None]:
-    """Have each GET of a path be answered with a status and a JSON document."""
+    """Answer each GET request with the status and JSON document that `answer` returns for its path."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -37,26 +37,26 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[[str], tuple[int
 
 
 class LostAnswers:
-    """A way to a real object store that can lose the answers to uploads: what was sent arrives all the same."""
+    """Switches of a proxy before an object store that drops answers to uploads; the objects are stored."""
 
     def __init__(self) -> None:
         self.losing = threading.Event()
-        """Lose the answers to all uploads while it is set."""
+        """While set, the proxy drops the answers to all uploads."""
         self.lost = threading.Event()
-        """Set once an answer was lost."""
+        """Set once the proxy has dropped an answer."""
 
 
 @contextmanager
 def losing_answers(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[LostAnswers]:
-    """Put such a way before an object store, for every client that is made meanwhile."""
-    way = LostAnswers()
+    """Run such a proxy before an object store, and point every client that is made meanwhile to it."""
+    switches = LostAnswers()
 
     class Forward(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def _forward(self) -> None:
             content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            losing = way.losing.is_set() and self.command == "POST"
+            losing = switches.losing.is_set() and self.command == "POST"
             connection = HTTPConnection(store.removeprefix("http://"))
             connection.request(self.command, self.path, content, dict(self.headers))
             answer = connection.getresponse()
@@ -64,7 +64,7 @@ def losing_answers(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[Lost
             connection.close()
             if losing:
                 self.close_connection = True
-                way.lost.set()
+                switches.lost.set()
                 return
             self.send_response(answer.status)
             for name, value in answer.getheaders():
@@ -83,6 +83,6 @@ def losing_answers(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[Lost
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{server.server_port}")
         try:
-            yield way
+            yield switches
         finally:
             server.shutdown()

@@ -1,4 +1,4 @@
-"""Shards that are missing, cut off or damaged, and samples that are none: named, or skipped and counted."""
+"""Tests of missing, cut-off and damaged shards and unusable samples: each is named, or skipped and counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trainer.data.shard_reader import ShardFile, read_shard
 
 @pytest.mark.usefixtures("own_loaders")
 @pytest.mark.parametrize("loaders", [0, 2])
-def test_a_bad_shard_can_be_skipped_and_counted_and_no_rank_comes_short(
+def test_a_bad_shard_can_be_skipped_and_counted_and_the_epoch_keeps_its_length(
     numbered: str, tmp_path: Path, loaders: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     paths = [tmp_path / f"{number}.tar" for number in range(4)]
@@ -36,7 +36,7 @@ def test_a_bad_shard_can_be_skipped_and_counted_and_no_rank_comes_short(
     lost = sum(
         int(number) for number in re.findall(r"^Continued without (\d+) samples: Shard .*2\.tar is", printed, re.M)
     )
-    assert 6 <= lost <= 8  # of the 42, two are dropped anyway
+    assert 6 <= lost <= 8  # of the 42 samples, two are dropped anyway
     assert len(set(values)) == 40 - lost
     cfg = config(batch=8, loader_workers=loaders, train="x", val="x", classes=10, on_bad_shard="skip")
     labels = torch.cat([y for _, y in pipeline.evaluation(cfg, Dataset(None, found.train, 10, 32), 0, 1)[1]])
@@ -51,7 +51,7 @@ def test_a_missing_shard_can_be_skipped_too(shapes: str, tmp_path: Path, capfd: 
     assert "Continued without 32 samples: Cannot read" in capfd.readouterr().err
 
 
-def test_when_all_shards_are_bad_skipping_them_is_no_way_out(tmp_path: Path) -> None:
+def test_skipping_bad_shards_is_an_error_when_all_are_bad(tmp_path: Path) -> None:
     bad = tmp_path / "bad.tar"
     bad.write_bytes(b"no shard at all" * 100)
     found = Dataset(ShardSet((str(bad),) * 2, (8, 8)), None, 10, 32)
@@ -69,9 +69,7 @@ def test_a_rank_that_can_read_none_of_its_shards_continues_with_others(tmp_path:
     assert {value for values in seen for value in values} == {0, 1}
 
 
-def test_of_shards_named_by_braces_missing_ones_can_be_skipped_too(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_shards_of_a_brace_pattern_can_be_skipped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for number in (0, 2):
         shard(tmp_path / f"{number}.tar", [(ppm(number), 1)] * 8)
     braces = f"{tmp_path}/{{0..2}}.tar"
@@ -84,11 +82,11 @@ def test_of_shards_named_by_braces_missing_ones_can_be_skipped_too(
     assert re.match(r"Continued without a shard: Cannot read .*1\.tar: No such", capfd.readouterr().err)
 
 
-def test_shards_are_compared_with_the_manifests_checksums_when_asked(shapes: str, tmp_path: Path) -> None:
+def test_shards_are_compared_with_the_manifests_checksums_with_verify(shapes: str, tmp_path: Path) -> None:
     shutil.copytree(shapes, tmp_path / "set")
     path = tmp_path / "set" / "shapes-train-000005.tar"
     content = bytearray(path.read_bytes())
-    content[700] ^= 1  # a pixel: nothing else would tell
+    content[700] ^= 1  # a pixel: only the checksum can detect it
     path.write_bytes(bytes(content))
     for verify in (False, True):
         cfg = config(directory=str(tmp_path / "set"), verify=verify)
@@ -100,7 +98,7 @@ def test_shards_are_compared_with_the_manifests_checksums_when_asked(shapes: str
             assert len(trained_values(cfg, found, 0, 1)) == 256
 
 
-def test_a_shard_shorter_than_its_manifest_says_is_reported_with_both_sizes(shapes: str, tmp_path: Path) -> None:
+def test_a_shard_shorter_than_in_its_manifest_is_reported_with_both_sizes(shapes: str, tmp_path: Path) -> None:
     shutil.copytree(shapes, tmp_path / "set")
     path = tmp_path / "set" / "shapes-train-000005.tar"
     size = path.stat().st_size
@@ -123,7 +121,7 @@ def test_a_shard_shorter_than_its_manifest_says_is_reported_with_both_sizes(shap
         (lambda content: content.replace(b"P6\n", b"XX\n", 1), "Sample 0000000 of"),
     ],
 )
-def test_a_bad_shard_is_named_also_from_a_loader_process(
+def test_a_bad_shard_is_named_with_and_without_loader_processes(
     numbered: str, tmp_path: Path, loaders: int, spoil: Callable[[bytes], bytes], says: str
 ) -> None:
     content = Path(pipeline.expand(numbered)[0]).read_bytes()
@@ -148,7 +146,7 @@ def test_an_image_without_a_class_is_named(tmp_path: Path) -> None:
     assert text == f"Sample lonely of {path} lacks a class or an image: it has ppm. {needed} {hint}."
 
 
-def test_names_with_more_than_one_dot_are_reported_as_what_splits_a_sample(tmp_path: Path) -> None:
+def test_an_incomplete_sample_with_several_dots_in_its_names_is_explained(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     with webdataset.TarWriter(str(path)) as writer:
         writer.write({"__key__": "img", "v1.ppm": ppm(1), "v1.cls": 1})
@@ -158,7 +156,7 @@ def test_names_with_more_than_one_dot_are_reported_as_what_splits_a_sample(tmp_p
     assert text.endswith("and its name ends at the first dot.")
 
 
-def test_a_shard_with_more_samples_than_its_manifest_says_is_reported(
+def test_a_shard_with_more_samples_than_in_its_manifest_is_reported(
     numbered: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     url = pipeline.expand(numbered)[0]
@@ -174,10 +172,10 @@ def test_a_shard_with_more_samples_than_its_manifest_says_is_reported(
     assert "more than 9" in refused(lambda: list(pipeline.evaluation(cfg, Dataset(None, found, 10, 32), 0, 1)[1]))
 
 
-def test_samples_that_cannot_be_used_are_left_out_and_counted_where_bad_shards_are(
+def test_with_bad_shards_skipped_unusable_samples_are_left_out_and_counted(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A shard that was cut off between two files, and one with an image that is none."""
+    """A sample without an image, as in a shard cut off between two files, and one whose image cannot be decoded."""
     path = tmp_path / "x.tar"
     with webdataset.TarWriter(str(path), encoder=False) as writer:
         for number in range(8):
@@ -188,14 +186,14 @@ def test_samples_that_cannot_be_used_are_left_out_and_counted_where_bad_shards_a
     found = pipeline.find(cfg, 1)
     assert set(trained_values(cfg, found, 0, 1)) == {0, 1, 3, 4, 5, 6}
     printed = capfd.readouterr().err.splitlines()
-    assert sorted(printed) == [  # batches are decoded side by side
+    assert sorted(printed) == [  # batches are decoded concurrently
         f"Continued without 1 sample: Sample k2 of {path} cannot be decoded: it is not an image that OpenCV knows.",
         f"Continued without 1 sample: Sample k7 of {path} lacks a class or an image: it has cls.",
     ]
     labels = torch.cat([y for _, y in pipeline.evaluation(cfg, found, 0, 1)[1]])
     assert labels.tolist() == [1, 1, 1, PADDING, 1, 1, 1, PADDING]
     cfg = config(batch=1, on_bad_shard="skip", **given)
-    assert "Sample k" in refused(lambda: trained_values(cfg, found, 0, 1))  # a batch has to be made of something
+    assert "Sample k" in refused(lambda: trained_values(cfg, found, 0, 1))  # a batch needs at least one usable sample
 
 
 def test_a_samples_json_may_hold_its_class(tmp_path: Path) -> None:

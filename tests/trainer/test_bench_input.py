@@ -1,4 +1,4 @@
-"""The benchmark runs: every row sees every image, and a row that cannot be measured says why."""
+"""Tests of the input benchmark: every row sees every image, and a row that cannot be measured says why."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--b
 
 
 def test_every_row_of_the_trainer_sees_every_image_and_the_table_shows_the_ratios() -> None:
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):  # type: ignore[attr-defined]
+    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):  # type: ignore[attr-defined]
         assert set(addresses) == {0.0, DELAY_MS}
-        assert {row(material)() for row in OURS} == {24}
+        assert {row(material)() for row in OWN_ROWS} == {24}
         assert {row(material)() for row in (rows.from_single_objects, rows.from_many_single_objects)} == {6}
         chosen = [
-            *(case for case in bench.cases(cold=True, with_peers=False, store=True) if case.row in OURS),
+            *(case for case in bench.cases(cold=True, with_peers=False, store=True) if case.row in OWN_ROWS),
             Case("no such peer", peers.litdata, missing="it is not installed"),
             Case("a peer that fails", failing),
             Case("on all cores", only_on(available())),
             Case("beside the store", only_on(split_cores()[0]), apart=True),
         ]
-        results = bench.experiment(material, addresses, kept, chosen, rounds=1)
+        results = bench.experiment(material, addresses, store_files, chosen, rounds=1)
     lines = table(material, chosen, results)
     assert max(map(len, lines)) <= 80
     reported = as_json(material, chosen, results)
@@ -52,11 +52,11 @@ def test_every_row_of_the_trainer_sees_every_image_and_the_table_shows_the_ratio
     ]
 
 
-OURS = (rows.from_files, rows.from_shards, rows.from_bucket)
+OWN_ROWS = (rows.from_files, rows.from_shards, rows.from_bucket)
 
 
 def only_on(cores: Cores) -> rows.Row:
-    """A row that cannot be measured elsewhere."""
+    """Return a row that raises an error unless the process runs on these cores."""
 
     def epoch() -> int:
         if available() != cores:
@@ -82,7 +82,7 @@ def failing(material: rows.Material) -> rows.Epoch:
     raise ValueError("broken")
 
 
-def test_the_network_of_the_benchmark_holds_each_request_back_and_changes_nothing(object_store: str) -> None:
+def test_the_latency_proxy_delays_each_request_and_changes_no_content(object_store: str) -> None:
     import os
     import time
 
@@ -101,8 +101,8 @@ def test_the_network_of_the_benchmark_holds_each_request_back_and_changes_nothin
 
 def test_without_an_object_store_the_local_rows_are_still_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.bench_input.object_store.binary", lambda: None)
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):  # type: ignore[attr-defined]
-        assert (addresses, kept, material.bucket) == ({}, None, "")
+    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):  # type: ignore[attr-defined]
+        assert (addresses, store_files, material.bucket) == ({}, None, "")
         assert rows.from_shards(material)() == 24
     missing = {case.missing for case in bench.cases(cold=False, with_peers=False, store=False) if case.delay}
     assert missing == {"fake-gcs-server is not installed"}
@@ -116,9 +116,9 @@ def test_a_broken_installation_of_a_peer_is_reported_in_its_row_and_stops_no_oth
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("trainer.bench_input.object_store.binary", lambda: None)
     chosen = [Case("streaming", peers.streaming), Case(bench.SHARDED, rows.from_shards)]
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, kept):  # type: ignore[attr-defined]
+    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):  # type: ignore[attr-defined]
         peers.write_formats(material, [case.row for case in chosen])
-        results = bench.experiment(material, addresses, kept, chosen, rounds=1)
+        results = bench.experiment(material, addresses, store_files, chosen, rounds=1)
     assert "No module named 'a_library_that_is_not_there'" in results["streaming"].failure
     assert len(results[bench.SHARDED].rates) == 1
 
@@ -127,7 +127,8 @@ def test_a_sweep_leaves_out_what_cannot_be_measured_and_names_the_best_of_the_re
     object_store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench, "SWEPT", {"number of shards": (1, 3), "batch": (64,)})
-    found = bench.sweep(bench.parser().parse_args([*SMALL, "--batch", "16"]), 1)  # more than one of three shards has
+    # 16 images are more than one of three shards has.
+    found = bench.sweep(bench.parser().parse_args([*SMALL, "--batch", "16"]), 1)
     lines = sweep_table(found)
     assert any("not measured: TrainerError: A batch of 16 is more than" in line for line in lines)
     assert lines[-1] == "Best: number of shards 3"
@@ -144,7 +145,7 @@ def test_a_sweep_leaves_out_what_cannot_be_measured_and_names_the_best_of_the_re
         (["--work", "/nowhere"], "Cannot make a directory in /nowhere: No such file"),
     ],
 )
-def test_what_cannot_be_laid_out_is_reported_in_a_sentence(
+def test_a_benchmark_that_cannot_be_set_up_is_reported_in_a_sentence(
     given: list[str], printed: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = {number: signal.getsignal(number) for number in bench.STOPS}  # type: ignore[attr-defined]
@@ -157,7 +158,7 @@ def test_what_cannot_be_laid_out_is_reported_in_a_sentence(
     assert printed in capfd.readouterr().err
 
 
-def test_a_folder_of_more_than_jpegs_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_folders_in_its_class_folders_is_refused(tmp_path: Path) -> None:
     for name in ("a/1.jpg", "a/deeper/2.jpg", "b/3.jpg"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(photo_like.picture(name))
@@ -180,7 +181,7 @@ def test_a_signal_works_while_a_row_is_being_forked() -> None:
             signal.signal(number, handler)
 
 
-def test_rows_can_be_measured_by_themselves() -> None:
+def test_rows_can_be_selected_by_name() -> None:
     chosen = bench.cases(cold=True, with_peers=True, store=True)
     assert max(len(case.label) for case in chosen) <= LABEL
     assert [case.label for case in bench.select_cases(chosen, "b, C")] == [

@@ -20,7 +20,7 @@ from trainer.checkpoint.store import CheckpointStore, Identity, Pointer, Positio
 from trainer.errors import TrainerError
 from trainer.storage import objects
 
-MINE = Identity("resnet50", 10, "plan")
+IDENTITY = Identity("resnet50", 10, "plan")
 
 
 def state(value: float = 1.0) -> State:
@@ -28,17 +28,17 @@ def state(value: float = 1.0) -> State:
     return State(floats, {"seen": 7}, [(torch.get_rng_state(), 5)])
 
 
-def kept(where: str, values: int) -> CheckpointStore:
-    keeper = CheckpointStore(where, MINE, None)
+def save_checkpoints(where: str, values: int) -> CheckpointStore:
+    writer = CheckpointStore(where, IDENTITY, None)
     for value in range(1, values + 1):
-        keeper.save(state(value), Position(1, value, None))
-    return keeper
+        writer.save(state(value), Position(1, value, None))
+    return writer
 
 
-def found(where: str) -> tuple[float | None, list[str]]:
-    """The value in the newest whole checkpoint, and what was printed on the way to it."""
+def find_newest_value(where: str) -> tuple[float | None, list[str]]:
+    """Return the value in the newest whole checkpoint, and the lines that were printed while it was searched."""
     printed: list[str] = []
-    newest = store.find_newest(where, MINE, printed.append)
+    newest = store.find_newest(where, IDENTITY, printed.append)
     return (None if newest is None else float(newest[1].floats["model.w"][0, 0])), printed
 
 
@@ -50,13 +50,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"gs://trainer-test/{tmp_path.name}"
 
 
-def test_what_was_saved_comes_back_whole(place: str) -> None:
+def test_a_saved_checkpoint_loads_unchanged(place: str) -> None:
     position = Position(3, 17, 71.25)
-    where = CheckpointStore(place, MINE, None).save(state(2.5), position)
-    newest = store.find_newest(place, MINE)
+    where = CheckpointStore(place, IDENTITY, None).save(state(2.5), position)
+    newest = store.find_newest(place, IDENTITY)
     assert newest is not None
     pointer, loaded = newest
-    assert (pointer.position, pointer.identity) == (position, MINE)
+    assert (pointer.position, pointer.identity) == (position, IDENTITY)
     assert where == objects.join(place, pointer.file)
     before = state(2.5)
     assert loaded.floats.keys() == before.floats.keys()
@@ -67,18 +67,18 @@ def test_what_was_saved_comes_back_whole(place: str) -> None:
 
 
 def test_a_place_without_checkpoints_has_none(place: str) -> None:
-    assert found(place) == (None, [])
+    assert find_newest_value(place) == (None, [])
 
 
 def test_the_last_three_and_the_best_are_kept(place: str) -> None:
-    keeper = kept(place, 2)
-    keeper.save(state(3), Position(1, 3, 50.0), best=True)
+    writer = save_checkpoints(place, 2)
+    writer.save(state(3), Position(1, 3, 50.0), best=True)
     for value in range(4, 9):
-        keeper.save(state(value), Position(1, value, 50.0))
+        writer.save(state(value), Position(1, value, 50.0))
     kinds = ("json", "pt")
     numbered = sorted(f"checkpoint-{number:06d}.{kind}" for number in (3, 6, 7, 8) for kind in kinds)
     assert objects.list_names(place) == ["best.json", *numbered]
-    pointer, best = store.load_named(objects.join(place, "best.json"), MINE)
+    pointer, best = store.load_named(objects.join(place, "best.json"), IDENTITY)
     assert pointer.position.best == 50.0
     assert float(best.floats["model.w"][0, 0]) == 3
 
@@ -101,7 +101,7 @@ def older_schema(directory: Path) -> None:
 
 
 def write_pointer(path: Path, **fields: Any) -> None:
-    """Change what a pointer says, as a trainer that means it would."""
+    """Change fields of a pointer and write it with a matching checksum."""
     document = {**json.loads(path.read_text()), **fields}
     path.write_text(json.dumps({**document, "checksum": store.checksum_of(document)}))
 
@@ -132,9 +132,9 @@ def write_pointer(path: Path, **fields: Any) -> None:
 def test_a_damaged_or_unfinished_checkpoint_is_passed_over_and_reported(
     tmp_path: Path, spoil: Callable[[Path], None], says: str
 ) -> None:
-    kept(str(tmp_path), 3)
+    save_checkpoints(str(tmp_path), 3)
     spoil(tmp_path)
-    value, printed = found(str(tmp_path))
+    value, printed = find_newest_value(str(tmp_path))
     assert value == 2
     [line] = printed
     assert line.startswith(f"Passed over checkpoint {tmp_path}/checkpoint-000003: ")
@@ -146,7 +146,7 @@ def newer_pointer(directory: Path, **fields: Any) -> None:
 
 
 def newer_identity(directory: Path) -> None:
-    newer_pointer(directory, identity={**vars(MINE), "precision": "bf16"})
+    newer_pointer(directory, identity={**vars(IDENTITY), "precision": "bf16"})
 
 
 def newer_state(directory: Path, **fields: Any) -> None:
@@ -158,24 +158,24 @@ def newer_state(directory: Path, **fields: Any) -> None:
 
 
 @pytest.mark.parametrize("place", range(0, 400, 7))
-def test_a_bit_that_flipped_in_a_pointer_changes_nothing_that_is_gone_on_with(tmp_path: Path, place: int) -> None:
-    kept(str(tmp_path), 3)
+def test_a_flipped_bit_in_a_pointer_never_resumes_from_a_changed_position(tmp_path: Path, place: int) -> None:
+    save_checkpoints(str(tmp_path), 3)
     path = tmp_path / "checkpoint-000003.json"
     content = bytearray(path.read_bytes())
     whole = Pointer.from_json(bytes(content), "whole")
     content[place % len(content)] ^= 1 << (place % 7)
     path.write_bytes(content)
-    newest = store.find_newest(str(tmp_path), MINE, lambda _: None)
+    newest = store.find_newest(str(tmp_path), IDENTITY, lambda _: None)
     assert newest is not None
     assert newest[0] == whole or newest[0].position.step == 2
 
 
 def test_a_pointer_of_an_earlier_trainer_which_has_no_checksum_is_read(tmp_path: Path) -> None:
-    kept(str(tmp_path), 1)
+    save_checkpoints(str(tmp_path), 1)
     path = tmp_path / "checkpoint-000001.json"
     older = {name: value for name, value in json.loads(path.read_text()).items() if name != "checksum"}
     path.write_text(json.dumps(older))
-    assert found(str(tmp_path)) == (1.0, [])
+    assert find_newest_value(str(tmp_path)) == (1.0, [])
 
 
 @pytest.mark.parametrize(
@@ -193,11 +193,11 @@ def test_a_pointer_of_an_earlier_trainer_which_has_no_checksum_is_read(tmp_path:
 def test_a_newer_trainers_checkpoint_is_refused_with_what_to_do_and_not_taken_for_damaged(
     tmp_path: Path, write: Callable[[Path], None], says: str, name: str
 ) -> None:
-    kept(str(tmp_path), 3)
+    save_checkpoints(str(tmp_path), 3)
     write(tmp_path)
     remedy = "Update the trainer here, or give another --checkpoint-dir, or --resume no."
     with pytest.raises(TrainerError) as refused:
-        store.load_named(f"{tmp_path}{name}", MINE)
+        store.load_named(f"{tmp_path}{name}", IDENTITY)
     assert re.fullmatch(
         rf"Checkpoint {tmp_path}/checkpoint-000003\.(json|pt) was written by a newer trainer: {says}\. {remedy}",
         str(refused.value),
@@ -205,104 +205,104 @@ def test_a_newer_trainers_checkpoint_is_refused_with_what_to_do_and_not_taken_fo
 
 
 def refusing(path: str) -> tuple[int, bytes]:
-    """As on a day on which it lists objects, and hands none out."""
+    """Answer as a bucket that lists its objects and refuses to return any of them."""
     listing = b'{"items": [{"name": "kept/checkpoint-000001.json"}, {"name": "kept/checkpoint-000001.pt"}]}'
     return (200, listing) if "prefix" in path else (403, b'{"error": {"message": "not now"}}')
 
 
-def test_a_checkpoint_that_cannot_be_read_just_now_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a bucket that is away for a moment would have the run begin anew."""
+def test_a_checkpoint_that_temporarily_cannot_be_read_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a bucket that is unreachable for a moment would make the run start from the beginning."""
     why = r"No permission for gs://runs/kept/checkpoint-000001.json: .*not now"
     with answering(monkeypatch, refusing), pytest.raises(TrainerError, match=why):
-        store.find_newest("gs://runs/kept", MINE)
+        store.find_newest("gs://runs/kept", IDENTITY)
 
 
-def test_a_checkpoint_on_a_disk_that_cannot_be_read_is_reported_with_the_way_out(tmp_path: Path) -> None:
-    kept(str(tmp_path), 3)
+def test_a_checkpoint_on_a_disk_that_cannot_be_read_is_reported_with_a_remedy(tmp_path: Path) -> None:
+    save_checkpoints(str(tmp_path), 3)
     (tmp_path / "checkpoint-000003.pt").unlink()
-    (tmp_path / "checkpoint-000003.pt").mkdir()  # what even root cannot read
+    (tmp_path / "checkpoint-000003.pt").mkdir()  # a directory: even root cannot read it as a file
     with pytest.raises(TrainerError, match=r"Cannot read .*3\.pt: Is a directory\. Make it readable, or"):
-        store.find_newest(str(tmp_path), MINE)
+        store.find_newest(str(tmp_path), IDENTITY)
 
 
-@pytest.mark.parametrize("other", [replace(MINE, model="resnet18"), replace(MINE, classes=1000)])
+@pytest.mark.parametrize("other", [replace(IDENTITY, model="resnet18"), replace(IDENTITY, classes=1000)])
 def test_another_models_checkpoint_is_refused_with_both_named(tmp_path: Path, other: Identity) -> None:
-    kept(str(tmp_path), 1)
+    save_checkpoints(str(tmp_path), 1)
     with pytest.raises(TrainerError, match=r"is of another model: resnet50 for 10 classes, not .*--resume no"):
         store.find_newest(str(tmp_path), other)
 
 
-def test_another_plan_is_no_reason_to_refuse(tmp_path: Path) -> None:
-    kept(str(tmp_path), 1)
-    assert store.find_newest(str(tmp_path), replace(MINE, plan="others")) is not None
+def test_a_checkpoint_of_another_plan_is_accepted(tmp_path: Path) -> None:
+    save_checkpoints(str(tmp_path), 1)
+    assert store.find_newest(str(tmp_path), replace(IDENTITY, plan="others")) is not None
 
 
 def test_a_checkpoint_can_be_named_by_its_file_its_pointer_or_its_directory(tmp_path: Path) -> None:
-    kept(str(tmp_path), 2)
+    save_checkpoints(str(tmp_path), 2)
     names = ["", "/checkpoint-000002.pt", "/checkpoint-000002.json"]
-    assert {store.load_named(f"{tmp_path}{name}", MINE)[0].position.step for name in names} == {2}
+    assert {store.load_named(f"{tmp_path}{name}", IDENTITY)[0].position.step for name in names} == {2}
 
 
 def test_a_named_checkpoint_that_is_damaged_or_not_there_is_an_error(tmp_path: Path) -> None:
-    kept(str(tmp_path), 3)
+    save_checkpoints(str(tmp_path), 3)
     cut_state(tmp_path)
     with pytest.raises(TrainerError, match=r"Cannot resume from .*checkpoint-000003.pt: it has \d+ of \d+ bytes"):
-        store.load_named(str(tmp_path / "checkpoint-000003.pt"), MINE)
+        store.load_named(str(tmp_path / "checkpoint-000003.pt"), IDENTITY)
     with pytest.raises(TrainerError, match="There is no whole checkpoint in"):
-        store.load_named(str(tmp_path / "nowhere"), MINE)
+        store.load_named(str(tmp_path / "nowhere"), IDENTITY)
     with pytest.raises(TrainerError, match="Cannot read"):
-        store.load_named(str(tmp_path / "nothing.pt"), MINE)
+        store.load_named(str(tmp_path / "nothing.pt"), IDENTITY)
 
 
 def test_a_run_killed_before_its_best_is_recorded_resumes_from_the_one_before_and_finds_its_best_again(
     tmp_path: Path,
 ) -> None:
-    keeper = kept(str(tmp_path), 1)
-    (tmp_path / "best.json").mkdir()  # so that it ends there
+    writer = save_checkpoints(str(tmp_path), 1)
+    (tmp_path / "best.json").mkdir()  # the save fails here, after the state and its pointer
     with pytest.raises(TrainerError, match=r"best\.json"):
-        keeper.save(state(2), Position(2, 0, 50.0), best=True)
-    newest = store.find_newest(str(tmp_path), MINE)
+        writer.save(state(2), Position(2, 0, 50.0), best=True)
+    newest = store.find_newest(str(tmp_path), IDENTITY)
     assert newest is not None
     assert newest[0].position == Position(1, 1, None)
 
 
 def test_another_run_in_the_same_place_overwrites_and_deletes_nothing_of_the_first(tmp_path: Path) -> None:
-    kept(str(tmp_path), 2)
+    save_checkpoints(str(tmp_path), 2)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    second = kept(str(tmp_path), 5)
+    second = save_checkpoints(str(tmp_path), 5)
     assert before.items() <= {path.name: path.read_bytes() for path in tmp_path.iterdir()}.items()
-    assert found(str(tmp_path))[0] == 5
+    assert find_newest_value(str(tmp_path))[0] == 5
     assert second.run not in before["checkpoint-000001.json"].decode()
 
 
-def test_two_runs_that_save_by_turns_in_one_place_overwrite_nothing_of_each_other_and_say_so_once(
+def test_two_runs_that_save_alternately_in_one_place_overwrite_nothing_of_each_other_and_report_it_once(
     place: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    first, second = CheckpointStore(place, MINE, None), CheckpointStore(place, MINE, None)
-    saved = [keeper.save(state(value), Position(1, value)) for value in (1, 2) for keeper in (first, second)]
+    first, second = CheckpointStore(place, IDENTITY, None), CheckpointStore(place, IDENTITY, None)
+    saved = [writer.save(state(value), Position(1, value)) for value in (1, 2) for writer in (first, second)]
     assert saved == [objects.join(place, f"checkpoint-{number:06d}.pt") for number in (1, 2, 3, 4)]
-    runs = [store.load_named(path, MINE)[0].run for path in saved]  # each whole
+    runs = [store.load_named(path, IDENTITY)[0].run for path in saved]  # each checkpoint is whole
     assert runs == [first.run, second.run] * 2
     printed = f"Another run seems to save to {place} too, and --resume auto takes the newest of all."
     assert capfd.readouterr().err.count(printed) == 2
 
 
-def test_a_resumed_run_goes_on_tidying_up_its_own(tmp_path: Path) -> None:
-    first = kept(str(tmp_path), 3)
-    newest = store.find_newest(str(tmp_path), MINE)
+def test_a_resumed_run_deletes_its_own_old_checkpoints(tmp_path: Path) -> None:
+    first = save_checkpoints(str(tmp_path), 3)
+    newest = store.find_newest(str(tmp_path), IDENTITY)
     assert newest is not None
-    resumed = CheckpointStore(str(tmp_path), MINE, newest[0])
+    resumed = CheckpointStore(str(tmp_path), IDENTITY, newest[0])
     assert resumed.run == first.run
     resumed.save(state(4), Position(1, 4, None))
     assert sorted(path.name for path in tmp_path.glob("*.pt")) == [f"checkpoint-{n:06d}.pt" for n in (2, 3, 4)]
 
 
-def test_a_place_that_cannot_be_written_is_reported_before_there_is_anything_to_save(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_reported_before_the_first_save(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerError, match=rf"Cannot keep checkpoints in {tmp_path}/file: .* --checkpoint-dir"):
-        CheckpointStore(str(tmp_path / "file"), MINE, None)
+        CheckpointStore(str(tmp_path / "file"), IDENTITY, None)
 
 
-def test_a_place_that_can_be_written_is_left_as_it_was(place: str) -> None:
-    CheckpointStore(place, MINE, None)
+def test_checking_a_writable_directory_leaves_it_unchanged(place: str) -> None:
+    CheckpointStore(place, IDENTITY, None)
     assert objects.list_names(place) == []

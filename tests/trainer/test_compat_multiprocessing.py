@@ -1,4 +1,4 @@
-"""What the trainer relies on in multiprocessing beyond its documentation is there, and means what it takes it for."""
+"""Contract tests of the undocumented parts of multiprocessing that the trainer uses."""
 
 from __future__ import annotations
 

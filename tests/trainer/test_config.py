@@ -45,7 +45,7 @@ def test_the_number_of_cores_on_the_command_line_beats_the_environment() -> None
     assert parse([*FAKE, "--num-cores", "3"], {"TPU_TUI_CORES": "8"}).replicas.cores == 3
 
 
-def test_on_tpu_the_number_of_cores_is_the_slices_and_cannot_be_chosen() -> None:
+def test_on_tpu_the_number_of_cores_is_fixed_and_cannot_be_chosen() -> None:
     assert parse(FAKE, {"PJRT_DEVICE": "TPU", "TPU_TUI_CORES": "8"}).replicas.device == "TPU"
     with pytest.raises(ConfigError, match="--num-cores works on CPU devices only"):
         parse([*FAKE, "--num-cores", "4"], {"PJRT_DEVICE": "TPU"})
@@ -140,19 +140,19 @@ def test_configs_built_in_code_are_checked_too() -> None:
         TrainConfig(model="none")
 
 
-def test_loaders_beside_the_replica_are_for_tpu_hosts() -> None:
+def test_loader_processes_are_the_default_on_tpu_only() -> None:
     assert parse(FAKE, {"PJRT_DEVICE": "CPU"}).loader_workers == 0
     assert parse(FAKE, {"PJRT_DEVICE": "TPU"}).loader_workers == 4
     assert parse([*FAKE, "--loader-workers", "2"], {"PJRT_DEVICE": "CPU"}).loader_workers == 2
 
 
-def test_a_device_that_was_chosen_stays() -> None:
+def test_a_device_chosen_in_the_environment_is_kept() -> None:
     environ = {"PJRT_DEVICE": "TPU"}
     prepare_environment(environ)
     assert environ["PJRT_DEVICE"] == "TPU"
 
 
-def test_places_may_be_named_as_urls_of_files_and_from_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_may_be_file_urls_and_may_start_with_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     written = {
         "file:///data/set": "/data/set",
@@ -163,12 +163,12 @@ def test_places_may_be_named_as_urls_of_files_and_from_the_home_directory(monkey
         "gs://b/file:x": "gs://b/file:x",
         "pipe:cat ~/x": "pipe:cat ~/x",
     }
-    for given, meant in written.items():
-        assert parse(["--train-shards", given], {}).data.train == meant
+    for given, expected in written.items():
+        assert parse(["--train-shards", given], {}).data.train == expected
     assert parse([*FAKE, "--checkpoint-dir", "~/kept"], {}).checkpoint.directory == "/home/me/kept"
 
 
-def test_help_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse(["--help"], {})
     assert ended.value.code == 0
@@ -195,7 +195,7 @@ def test_a_run_prints_at_once_that_it_is_loading_and_ctrl_c_then_ends_it_without
         env=environ,
         capture_output=True,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # the tests' own may be ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # it may be ignored here
     )
     assert ran.stdout.splitlines() == ["==> Loading PyTorch and PyTorch/XLA .."]
     assert (ran.returncode, ran.stderr) == (-signal.SIGINT, "")

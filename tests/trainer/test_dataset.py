@@ -1,4 +1,4 @@
-"""What there is to train on: found, counted, and refused where it cannot feed the run."""
+"""Tests of finding the training data: shards are found and counted, and refused when they cannot feed the run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from trainer.shards.manifest import UNFINISHED
 from trainer.storage import objects
 
 
-def test_a_directory_of_shards_is_known_by_its_manifest(shapes: str) -> None:
+def test_a_directory_of_shards_is_described_by_its_manifest(shapes: str) -> None:
     assert "--classes 9 is too few: manifest.json lists 10" in refused(
         lambda: pipeline.find(config(directory=shapes, classes=9), 1)
     )
@@ -65,7 +65,7 @@ def test_a_command_can_be_a_shard(numbered: str, tmp_path: Path) -> None:
     assert len(trained_values(cfg, Dataset(found.train, None, 10, 32), 0, 1)) == 8
 
 
-def test_shards_may_be_compressed_and_are_named_where_one_is_cut_off(shapes: str, tmp_path: Path) -> None:
+def test_shards_may_be_compressed_and_a_cut_off_one_is_named(shapes: str, tmp_path: Path) -> None:
     sources = [Path(shapes) / f"shapes-train-{number:06d}.tar" for number in range(2)]
     for source in sources:
         (tmp_path / f"{source.name}.gz").write_bytes(gzip.compress(source.read_bytes()))
@@ -81,7 +81,7 @@ def test_shards_may_be_compressed_and_are_named_where_one_is_cut_off(shapes: str
         pipeline.find(cfg, world=1)
 
 
-def test_a_batch_of_one_small_image_is_refused_where_it_has_to_be_normalised() -> None:
+def test_a_batch_of_one_small_image_is_refused_for_models_with_batch_normalisation() -> None:
     cfg = config(batch=1, fake=True, image_size=32)
     with pytest.raises(TrainerError, match="--batch-size 1 is too little for resnet50 and images of 32 pixels"):
         pipeline.find(cfg, world=1)
@@ -95,7 +95,7 @@ def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
 
 
 def forbidding(_: str) -> tuple[int, bytes]:
-    """As to an account that may not read a bucket."""
+    """Answer as to an account that may not read a bucket."""
     return 403, b'{"error": {"code": 403, "message": "x@y.iam does not have storage.objects.get access"}}'
 
 
@@ -104,19 +104,19 @@ def test_a_bucket_that_may_not_be_read_is_reported_with_the_role_that_is_needed(
 ) -> None:
     with answering(monkeypatch, forbidding):
         for ask in (
-            lambda: objects.list_names("gs://theirs/x"),
-            lambda: objects.read("gs://theirs/x"),
-            lambda: pipeline.expand("gs://theirs/x/{0..3}.tar"),
-            lambda: pipeline.find(config(directory="gs://theirs/x"), 1),
+            lambda: objects.list_names("gs://forbidden/x"),
+            lambda: objects.read("gs://forbidden/x"),
+            lambda: pipeline.expand("gs://forbidden/x/{0..3}.tar"),
+            lambda: pipeline.find(config(directory="gs://forbidden/x"), 1),
         ):
-            assert re.match(r"No permission for gs://theirs/x.*objects.get access.*roles/storage", refused(ask))
+            assert re.match(r"No permission for gs://forbidden/x.*objects.get access.*roles/storage", refused(ask))
 
 
 def test_a_pattern_with_unmatched_braces_is_refused() -> None:
     assert "is not a pattern of shards" in refused(lambda: pipeline.expand("/x/t-{0..3.tar"))
 
 
-def test_a_pattern_of_commands_is_one_command_a_shard(numbered: str) -> None:
+def test_a_pattern_of_commands_is_one_command_per_shard(numbered: str) -> None:
     cfg = config(batch=4, train=f"pipe:cat {numbered}", classes=10)
     found = pipeline.find(cfg, world=1)
     assert found.train is not None
@@ -155,7 +155,7 @@ def test_unfinished_shards_are_reported_as_unfinished(tmp_path: Path) -> None:
     assert "never finished" in refused(lambda: pipeline.find(config(directory=str(tmp_path)), 1))
 
 
-def test_fewer_shards_than_cores_are_refused_with_the_way_out(shapes: str) -> None:
+def test_fewer_shards_than_cores_are_refused_with_a_remedy(shapes: str) -> None:
     assert "8 training shards are too few for 9 cores" in refused(lambda: pipeline.find(config(directory=shapes), 9))
     assert "--samples-per-shard" in refused(lambda: pipeline.find(config(directory=shapes), 9))
 
@@ -184,7 +184,7 @@ def test_places_without_shards_are_named(tmp_path: Path) -> None:
 
 
 def test_each_directorys_manifest_lists_its_own_shards(tmp_path: Path) -> None:
-    """Names may be the same: `{a,b}/pets-train-000000.tar`."""
+    """Shards in different directories may have the same names: `{a,b}/pets-train-000000.tar`."""
     for name, count in (("a", 4), ("b", 6)):
         source = sources.ImageSource(
             "pets", ("cat", "dog"), 32, {"train": (count, lambda n: sources.ImageSample(ppm(n), "ppm", 1))}
@@ -201,7 +201,7 @@ def test_each_directorys_manifest_lists_its_own_shards(tmp_path: Path) -> None:
 
 
 def test_a_set_of_one_class_is_refused(tmp_path: Path) -> None:
-    """As where the folder above the classes' own was taken for their parent's."""
+    """As made from the folder above the class folders' parent."""
     source = sources.ImageSource(
         "pets", ("all",), 32, {"train": (4, lambda n: sources.ImageSample(ppm(n), "ppm", 0))}
     )
@@ -210,7 +210,7 @@ def test_a_set_of_one_class_is_refused(tmp_path: Path) -> None:
     assert text.startswith(f"There is one class only in {tmp_path}. Make the shards from a directory that holds")
 
 
-def test_what_is_not_a_pattern_is_refused_with_one_that_is(shapes: str) -> None:
+def test_an_invalid_pattern_of_shards_is_refused_with_a_valid_one(shapes: str) -> None:
     assert refused(lambda: pipeline.expand(shapes)) == f"{shapes} is a directory. Write {shapes}/*.tar."
     text = refused(lambda: pipeline.expand(f"{Path(shapes).parent}/*/x.tar"))
     assert "has * or ? in the name of a directory. Write directories in braces" in text
@@ -219,7 +219,7 @@ def test_what_is_not_a_pattern_is_refused_with_one_that_is(shapes: str) -> None:
     assert objects.parent("x.tar") == "."
 
 
-def test_a_shard_that_the_manifest_lists_but_is_gone_is_named(shapes: str, tmp_path: Path) -> None:
+def test_a_missing_shard_that_the_manifest_lists_is_named(shapes: str, tmp_path: Path) -> None:
     shutil.copytree(shapes, tmp_path / "set")
     (tmp_path / "set" / "shapes-train-000003.tar").unlink()
     text = refused(lambda: pipeline.find(config(directory=str(tmp_path / "set")), 1))

@@ -1,4 +1,4 @@
-"""Workers that do not even start: worker 0 prints what all of them would print."""
+"""Tests of workers that fail before they start: an error that all workers have is printed by worker 0 only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOST = "127.0.91.6"
 
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> str:
-    """An address at which nothing listens; workers wait there as long as a loaded machine may take."""
+    """Return an address at which nothing listens, and let workers wait there for up to 60 s."""
     monkeypatch.setattr(failures, "MEETING_TIMEOUT_S", 60.0)
     with socket.socket() as probe:
         probe.bind((HOST, 0))
@@ -25,14 +25,14 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def print_errors(coordinator: str, sentences: list[str]) -> None:
-    """Have as many workers say these at once."""
+    """Have each worker print its sentence at the same time."""
 
-    def say(worker: int) -> None:
+    def print_own(worker: int) -> None:
         place = {"TPU_TUI_WORKER": str(worker), "TPU_TUI_WORKERS": str(len(sentences))}
         failures.print_once(sentences[worker], {**place, "TPU_TUI_COORDINATOR": coordinator})
 
     with ThreadPoolExecutor() as pool:
-        list(pool.map(say, reversed(range(len(sentences)))))
+        list(pool.map(print_own, reversed(range(len(sentences)))))
 
 
 def test_an_error_of_all_workers_is_printed_once(coordinator: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -47,8 +47,8 @@ def test_a_different_error_of_another_worker_is_printed_too(
     assert sorted(capfd.readouterr().err.splitlines()) == ["TPU_TUI_WORKERS=two.", "There is no TPU."]
 
 
-def test_a_worker_prints_its_error_where_worker_0_starts(capfd: pytest.CaptureFixture[str]) -> None:
-    """A store, that is: it says nothing to whoever calls, and a program that greets is not taken for worker 0."""
+def test_a_worker_prints_its_error_when_worker_0_has_started(capfd: pytest.CaptureFixture[str]) -> None:
+    """Worker 0 listens with a store, which sends nothing first; a server that greets is not worker 0."""
     TCPStore = pytest.importorskip("torch.distributed").TCPStore
     store = TCPStore(HOST, 0, None, is_master=True, wait_for_workers=False)
     with socket.create_server((HOST, 0)) as greeting, ThreadPoolExecutor() as pool:

@@ -1,4 +1,4 @@
-"""Workers that were started with different arguments: one says which, before anything is computed."""
+"""Tests of workers started with different arguments: one worker names the difference before anything is computed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAKE = ["--fake-data", "--image-size", "32"]
 
 
 def difference(first: list[str], second: list[str]) -> str:
-    """The error about workers 0 and 1 that were started with these; empty where they may continue."""
+    """Return the error about workers 0 and 1 started with these arguments; empty when they may continue."""
     try:
         compare_settings([(0, list_settings(parse(first, {}))), (1, list_settings(parse(second, {})))])
     except TrainerError as error:
@@ -47,17 +47,17 @@ def test_differences_are_reported_by_option() -> None:
         ["--no-memory-check"],
     ],
 )
-def test_what_all_must_have_alike_is_compared(odd: list[str]) -> None:
+def test_settings_that_all_workers_must_share_are_compared(odd: list[str]) -> None:
     assert odd[0].removeprefix("--no-").replace("-", " ").strip() in difference(FAKE, [*FAKE, *odd]).replace("-", " ")
     assert "--data is /b instead of /a" in difference(["--data", "/a"], ["--data", "/b"])
 
 
 @pytest.mark.parametrize("own", [["--debug"], ["--logdir", "x"], ["--timeout", "3"], ["--num-cores", "1"]])
-def test_what_is_a_workers_own_is_not(own: list[str]) -> None:
+def test_settings_that_may_differ_between_workers_are_not_compared(own: list[str]) -> None:
     assert not difference(FAKE, [*FAKE, *own])
 
 
-def test_the_same_place_in_another_home_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_path_under_different_home_directories_is_the_same_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     reported = []
     for worker in range(2):
         monkeypatch.setenv("HOME", f"/home/{worker}")

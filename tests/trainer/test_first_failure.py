@@ -1,4 +1,4 @@
-"""The record of the first failure in a real store: who reports, is silent or behind; also when rank 0 is gone."""
+"""Tests of the record of the first failure in a real store, also when rank 0 has ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from trainer.distributed import failures
 from trainer.distributed.failures import Failure, FailureRecord, format_ranks
 
-# Ranks come from a clean process: one that is forked from the threads of other tests can abort in PyTorch.
+# Ranks are forked from a clean process: a fork of a process with the threads of other tests can abort in PyTorch.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["torch.distributed", failures.__name__])
 HOST = "127.0.0.1"
@@ -33,28 +33,28 @@ def store_at(port: int, *, rank: int) -> TCPStore:
 
 
 def take_part(rank: int, port: int, entered: int, timeouts: tuple[float, float], pipe: Any) -> None:
-    """A rank: reports when it is there (rank 0 with its store's port), and then does what it is asked to."""
+    """Run a rank: send its store's port, then execute the actions that the pipe requests and send their results."""
     failures.ACK_TIMEOUT_S, failures.ANSWER_TIMEOUT_S = timeouts
     store = store_at(port, rank=rank)
     record = FailureRecord(store, rank, 4)
     record.entered = entered
     pipe.send(store.port)
-    does = {
+    actions = {
         "call": lambda: record.find(lambda: False),
         "report": record.report_error,
         "leave": record.shutdown,
     }
     while True:
-        pipe.send(does[pipe.recv()]())
+        pipe.send(actions[pipe.recv()]())
 
 
 class Rank:
-    """One rank in a process of its own, which can be frozen and killed."""
+    """One rank in a process of its own, which a test can freeze and kill."""
 
     def __init__(self, rank: int, port: int, entered: int) -> None:
-        self._pipe, theirs = CONTEXT.Pipe()
+        self._pipe, child_end = CONTEXT.Pipe()
         timeouts = (failures.ACK_TIMEOUT_S, failures.ANSWER_TIMEOUT_S)
-        self._process = CONTEXT.Process(target=take_part, args=(rank, port, entered, timeouts, theirs))
+        self._process = CONTEXT.Process(target=take_part, args=(rank, port, entered, timeouts, child_end))
         self._process.start()
         self.port: int = self._pipe.recv()
 
@@ -81,7 +81,7 @@ class Rank:
         assert pid is not None
         os.kill(pid, number)
         while number == signal.SIGSTOP and any(state != "T" for state in _states(pid)):
-            time.sleep(0.01)  # its threads stop one by one; the test's own timeout bounds this
+            time.sleep(0.01)  # its threads stop one by one; the test's timeout bounds this loop
 
     def end(self) -> None:
         self._process.kill()
@@ -89,7 +89,7 @@ class Rank:
 
 
 def _states(pid: int) -> list[str]:
-    """The state letter of each of a process's threads."""
+    """Return the state letter of each of a process's threads."""
     stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
     return [stat.rpartition(")")[2].split()[0] for stat in stats]
 
@@ -99,7 +99,7 @@ Start = Callable[..., list[Rank]]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts four ranks, which have done so many things together."""
+    """Return a function that starts four ranks, each with the number of collectives it has begun."""
     ranks: list[Rank] = []
 
     def begin(*entered: int) -> list[Rank]:
@@ -112,7 +112,7 @@ def start() -> Iterator[Start]:
         each.end()
 
 
-def test_frozen_and_dead_ranks_are_silent_and_all_others_learn_it(start: Start) -> None:
+def test_all_other_ranks_learn_that_frozen_and_dead_ranks_are_silent(start: Start) -> None:
     first, frozen, dead, last = start(7, 6, 7, 7)
     frozen.signal(signal.SIGSTOP)
     dead.end()
@@ -121,25 +121,25 @@ def test_frozen_and_dead_ranks_are_silent_and_all_others_learn_it(start: Start) 
     assert last.found() == first.found() == Failure(silent=(1, 2))
 
 
-def test_a_rank_that_answers_and_came_less_far_is_behind(start: Start) -> None:
+def test_a_rank_that_answers_and_has_begun_fewer_collectives_is_behind(start: Start) -> None:
     ranks = start(7, 7, 6, 7)
     ranks[3].call()
     assert ranks[3].found() == Failure(behind=(2,))
 
 
-def test_if_all_ranks_answer_and_came_equally_far_none_is_named(start: Start) -> None:
+def test_if_all_ranks_answer_and_are_equally_far_none_is_named(start: Start) -> None:
     ranks = start(7, 7, 7, 7)
     ranks[0].call()
     assert ranks[0].found() == Failure()
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody is left who might answer, nothing is gained by waiting longer."""
+def short_answer_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the time to wait for an answer in tests where no rank is left to give one."""
     monkeypatch.setattr("trainer.distributed.failures.ANSWER_TIMEOUT_S", 1.0)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_answer_timeout")
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_a_rank_0_that_does_not_answer_is_named(start: Start, number: signal.Signals) -> None:
     first, *others = start(7, 7, 7, 7)
@@ -161,13 +161,13 @@ def test_a_late_caller_knows_which_rank_ended_rank_0(start: Start) -> None:
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks, which are started later, wait as long as a loaded machine may take."""
+def long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lengthen the timeouts for ranks that start late on a loaded machine."""
     for name in ("ACK_TIMEOUT_S", "ANSWER_TIMEOUT_S"):
         monkeypatch.setattr(f"trainer.distributed.failures.{name}", 60.0)
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_timeouts")
 def test_one_of_the_ending_ranks_reports_why_and_all_others_learn_which(start: Start) -> None:
     first, reporter, late, frozen = start(7, 7, 6, 7)
     frozen.signal(signal.SIGSTOP)
@@ -177,7 +177,7 @@ def test_one_of_the_ending_ranks_reports_why_and_all_others_learn_which(start: S
     assert late.found() == Failure(reporting=(1,))
 
 
-@pytest.mark.usefixtures("patient")
+@pytest.mark.usefixtures("long_timeouts")
 def test_rank_0_ends_when_all_know_which_rank_reports(start: Start) -> None:
     first, frozen, *late = start(7, 7, 7, 7)
     frozen.signal(signal.SIGSTOP)
@@ -193,7 +193,7 @@ def test_rank_0_ends_when_all_know_which_rank_reports(start: Start) -> None:
         assert rank.found() == Failure(reporting=(0,))
 
 
-def test_rank_0_does_not_wait_for_ever_for_one_that_is_frozen(start: Start) -> None:
+def test_rank_0_waits_for_a_frozen_rank_for_a_limited_time(start: Start) -> None:
     first, frozen, *_ = start(7, 7, 7, 7)
     frozen.signal(signal.SIGSTOP)
     assert first.reports()
@@ -201,9 +201,9 @@ def test_rank_0_does_not_wait_for_ever_for_one_that_is_frozen(start: Start) -> N
     assert first.has_left(within=10)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_answer_timeout")
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
-def test_without_rank_0_an_error_is_rather_reported_twice_than_never(start: Start, number: signal.Signals) -> None:
+def test_without_rank_0_an_error_is_reported_twice_rather_than_never(start: Start, number: signal.Signals) -> None:
     first, *others = start(7, 7, 7, 7)
     first.signal(number)
     for rank in others[:2]:

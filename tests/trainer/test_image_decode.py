@@ -1,4 +1,4 @@
-"""Pixels: against PIL, against torchvision's own crops, and against a slow way to do the same."""
+"""Tests of the pixels that decoding and augmentation yield, compared with PIL, torchvision and slow references."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainer.data import image_decode
 from trainer.shards import photo_like
 
 DRAWS = 1500
-FAR = 0.08  # two samples of 1,500 from one distribution are that far apart in less than one case of ten thousand
+MOST_DISTANCE = 0.08  # two samples of 1,500 from one distribution are closer in 9,999 of 10,000 cases
 
 
 def encoded(image: Image.Image, kind: str = "png", **options: object) -> bytes:
@@ -48,7 +48,7 @@ def centred(picture: image_decode.Picture, size: int) -> np.ndarray:
 
 
 def shifted_slowly(pixels: np.ndarray, down: int, right: int, flip: bool) -> np.ndarray:
-    """Pixel by pixel: what a crop out of the picture with a black border of four shows."""
+    """Return the crop of a picture with a black border of four pixels, computed pixel by pixel."""
     size = len(pixels)
     result = np.zeros_like(pixels)
     for row in range(size):
@@ -69,14 +69,14 @@ def test_a_small_image_is_cropped_and_flipped_as_a_slow_reference_does_it() -> N
         for flip in (False, True)
     }
     seen = [references[augmented(picture, 16, seed).tobytes()] for seed in range(1500)]
-    assert set(seen) == set(references.values())  # each of the 162 comes up
+    assert set(seen) == set(references.values())  # each of the 162 occurs
     assert 0.44 < sum(flip for _, _, flip in seen) / len(seen) < 0.56
 
 
-def apart(ours: list[float], theirs: list[float]) -> float:
-    """How far the two samples' cumulative distributions are apart at most (Kolmogorov and Smirnov's statistic)."""
-    places = np.union1d(ours, theirs)
-    cumulated = [np.searchsorted(np.sort(values), places, side="right") / len(values) for values in (ours, theirs)]
+def ks_distance(first: list[float], second: list[float]) -> float:
+    """Return the Kolmogorov-Smirnov distance, the largest between two samples' distribution functions."""
+    places = np.union1d(first, second)
+    cumulated = [np.searchsorted(np.sort(values), places, side="right") / len(values) for values in (first, second)]
     return float(np.abs(cumulated[0] - cumulated[1]).max())
 
 
@@ -85,12 +85,12 @@ def test_the_random_crop_is_distributed_as_torchvisions(width: int, height: int)
     torch.manual_seed(3)
     shape = torch.empty(3, height, width, dtype=torch.uint8)
     own = [image_decode.random_box(width, height, random.Random(seed)) for seed in range(DRAWS)]
-    theirs = []
+    torchvisions = []
     for _ in range(DRAWS):
         top, left, high, wide = transforms.RandomResizedCrop.get_params(
             shape, image_decode.CROP_AREA, image_decode.CROP_RATIO
         )
-        theirs.append((left, top, wide, high))
+        torchvisions.append((left, top, wide, high))
     measures = {
         "area": lambda box: box[2] * box[3] / (width * height),
         "ratio": lambda box: np.log(box[2] / box[3]),
@@ -98,8 +98,8 @@ def test_the_random_crop_is_distributed_as_torchvisions(width: int, height: int)
         "top": lambda box: box[1] / height,
     }
     for name, measure in measures.items():
-        ours, reference = ([float(measure(box)) for box in boxes] for boxes in (own, theirs))
-        assert apart(ours, reference) < FAR, name
+        values, reference = ([float(measure(box)) for box in boxes] for boxes in (own, torchvisions))
+        assert ks_distance(values, reference) < MOST_DISTANCE, name
     assert all(min(x, y) >= 0 and x + w <= width and y + h <= height for x, y, w, h in own)
 
 
@@ -119,7 +119,7 @@ def test_a_resized_crop_is_what_pil_makes_of_the_same_part() -> None:
         expected = np.asarray(part)[:, ::-1] if rng.random() < 0.5 else np.asarray(part)
         assert (
             np.abs(out.astype(int) - expected.astype(int)).mean() < 2.5
-        )  # levels of 255; quick decoding of colours included
+        )  # levels of 255; fast decoding of colours included
     out = centred(image_decode.open_picture(content), 224)
     side = round(min(image.size) / image_decode.EVALUATION_MARGIN)
     left, top = (image.width - side) // 2, (image.height - side) // 2
@@ -129,7 +129,7 @@ def test_a_resized_crop_is_what_pil_makes_of_the_same_part() -> None:
 
 def test_shrinking_loses_no_pixel_to_aliasing() -> None:
     stripes = np.zeros((512, 512, 3), dtype=np.uint8)
-    stripes[:, ::2] = 255  # finer than what is asked for: grey, or else a pattern that is not there
+    stripes[:, ::2] = 255  # finer than the requested size: the result is grey, unless aliasing adds a pattern
     small = centred(opened(stripes), 64)
     assert np.abs(small.astype(int) - 127).max() < 20
 
@@ -167,7 +167,7 @@ def test_quick_decoding_is_off_by_about_a_level_on_average() -> None:
         assert 0 < np.abs(difference).mean() < 1.5
 
 
-def test_a_large_jpeg_is_decoded_small_where_little_is_wanted_and_looks_the_same() -> None:
+def test_a_large_jpeg_is_decoded_at_a_reduced_size_for_a_small_result_and_looks_the_same() -> None:
     large = Image.fromarray(noise(40, 30)).resize((1200, 900), Image.Resampling.BICUBIC)
     content = encoded(large, "jpeg", quality=95)
     picture = image_decode.open_picture(content)

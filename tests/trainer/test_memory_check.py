@@ -9,7 +9,7 @@ from trainer.distributed.memory_check import MachineMemory
 from trainer.errors import TrainerError
 
 
-def test_replicas_that_fit_are_let_through() -> None:
+def test_replicas_that_fit_are_accepted() -> None:
     memory_check.check_memory([MachineMemory("a", 4000)] * 4, 1000)
 
 
@@ -19,7 +19,7 @@ def test_replicas_of_several_workers_on_one_machine_are_counted_together() -> No
     memory_check.check_memory([MachineMemory("a", 4000)] * 3 + [MachineMemory("b", 4000)] * 2, 1000)
 
 
-def test_a_machine_with_unknown_memory_is_let_through() -> None:
+def test_a_machine_with_unknown_memory_is_accepted() -> None:
     memory_check.check_memory([MachineMemory("", 0)] * 100, 1000)
 
 
@@ -30,7 +30,7 @@ def test_a_larger_model_batch_or_image_needs_more() -> None:
     assert small < memory_check.estimate_replica_mib("resnet10", 5_000_000, 32, 224)
 
 
-def test_this_machine_has_memory_and_an_identity() -> None:
+def test_the_memory_and_the_identity_of_this_machine_are_read() -> None:
     here = memory_check.read_machine_memory()
     assert here.available > 0
     assert here == MachineMemory(memory_check.read_machine_memory().boot, here.available)

@@ -1,4 +1,4 @@
-"""The object store for benchmarks: it does not outlive whoever started it."""
+"""Tests of the benchmarks' object store: it ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ with object_store.running(Path(sys.argv[1]), "trainer-test") as url:
     print(url, flush=True)
     time.sleep(600)
 """
-PATIENCE = 60
+TIMEOUT_S = 60
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a process when its parent ends")
 @pytest.mark.skipif(object_store.binary() is None, reason="no fake-gcs-server for this machine")
 def test_the_object_store_ends_with_the_process_that_started_it_even_if_that_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", OWNER, str(tmp_path)]
@@ -36,15 +36,15 @@ def test_the_object_store_ends_with_the_process_that_started_it_even_if_that_is_
         host, port = owner.stdout.readline().strip().removeprefix("http://").split(":")
         assert answers(host, int(port))
         owner.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_S
     while answers(host, int(port)):
-        assert time.monotonic() < deadline, "the store lives on"
+        assert time.monotonic() < deadline, "the store is still running"
         time.sleep(0.05)
 
 
 def answers(host: str, port: int) -> bool:
     try:
-        socket.create_connection((host, port), timeout=PATIENCE).close()
+        socket.create_connection((host, port), timeout=TIMEOUT_S).close()
     except ConnectionRefusedError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Cloud Storage's client as workers get it: with whatever credentials a machine has."""
+"""Tests of Cloud Storage's client with the credentials that workers have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainer.errors import TrainerError
 from trainer.storage import objects
 
 
-def test_credentials_that_belong_to_no_project_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_without_a_project_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = tmp_path / "user.json"
     reported = {"type": "authorized_user", "client_id": "a", "client_secret": "b", "refresh_token": "c"}
     key.write_text(json.dumps(reported))
@@ -54,7 +54,7 @@ def test_the_apis_answer_is_reported_without_the_request() -> None:
     )
 
 
-def test_an_object_that_is_not_there_is_not_taken_for_its_bucket(object_store: str) -> None:
+def test_a_missing_object_is_not_reported_as_a_missing_bucket(object_store: str) -> None:
     with objects._translate_errors("gs://trainer-test/x"):
         client = objects._client()
     client.create_bucket("my-bucket")
@@ -65,6 +65,6 @@ def test_an_object_that_is_not_there_is_not_taken_for_its_bucket(object_store: s
 @pytest.mark.parametrize(
     "ask", [objects.exists, objects.is_directory, objects.list_names, objects.read, objects.delete]
 )
-def test_what_a_disk_refuses_is_reported_in_a_sentence(ask: Callable[[str], object], tmp_path: Path) -> None:
+def test_an_error_of_the_file_system_is_reported_in_a_sentence(ask: Callable[[str], object], tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=r"Cannot \w+( for)? .*/xxx.*: File name too long\."):
         ask(f"{tmp_path}/{'x' * 300}")

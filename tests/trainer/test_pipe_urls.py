@@ -1,4 +1,4 @@
-"""Shards that commands put out: they end with whoever reads them, and fail by name."""
+"""Tests of shards that commands print: the commands end with the process that reads them, and failures name them."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def await_that(holds: Callable[[], object]) -> None:
 
 
 def test_a_commands_output_is_read_and_its_failure_reported() -> None:
-    with open_pipe("pipe:printf 'a\\nb'; cat") as stream:  # it has no standard input to wait for
+    with open_pipe("pipe:printf 'a\\nb'; cat") as stream:  # cat would wait for a standard input
         assert stream.read() == b"a\nb"
     failed = "The command of pipe:echo x; exit 7 failed: exit code 7"
     with pytest.raises(TrainerError, match=failed), open_pipe("pipe:echo x; exit 7") as stream:
         stream.read()
-    with open_pipe("pipe:yes") as stream:  # a reader that has enough is no failure of the command's
+    with open_pipe("pipe:yes") as stream:  # a reader that stops early is no failure of the command
         assert stream.read(4) == b"y\ny\n"
 
 
@@ -63,23 +63,25 @@ def test_a_command_and_what_it_started_end_with_a_reader_that_is_killed(number: 
     await_that(lambda: not any(map(is_alive, pids)))
 
 
-def test_a_hanging_command_is_ended_for_its_reader(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A shard that was given up is not reported, and no further one is begun."""
+def test_a_hanging_command_can_be_killed_which_ends_its_reader(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A killed command is not reported as a bad shard, and no further command is started."""
     begun = tmp_path / "begun"
     shards = [ShardFile(f"pipe:echo {number} >> {begun}; exec sleep 1000") for number in range(2)]
-    met: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def read() -> None:
         try:
             for samples in read_shards(shards):
                 list(samples)
         except BaseException as error:
-            met.append(error)
+            errors.append(error)
 
     waiting = threading.Thread(target=read)
     waiting.start()
     await_that(begun.exists)
     pipe_urls.kill_all()
     waiting.join(DEADLINE)
-    assert [type(error) for error in met] == [pipe_urls.PipeKilledError]
+    assert [type(error) for error in errors] == [pipe_urls.PipeKilledError]
     assert begun.read_text() == "0\n"

@@ -1,4 +1,4 @@
-"""An epoch of a rank: which samples, in which order, and the same when it is taken up in the middle."""
+"""Tests of one rank's epoch: its samples, their order, and the same rest when it is resumed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_rank_gets_equally_many_batches_and_no_sample_comes_twice(numbered
     assert (found.train.urls, found.train.counts) == (pipeline.expand(numbered), (10, 3, 17, 12))
     ranks = [trained_values(cfg, Dataset(found.train, None, 10, 32), rank, 2) for rank in (0, 1)]
     assert [len(values) for values in ranks] == [20, 20]
-    assert len(set(ranks[0] + ranks[1])) == 40  # of 42: two are dropped
+    assert len(set(ranks[0] + ranks[1])) == 40  # of 42 samples, two are dropped
 
 
 def test_an_epochs_order_comes_from_the_seed_and_the_epoch(numbered: str) -> None:
@@ -89,7 +89,7 @@ def test_a_rank_without_any_sample_evaluates_padding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("loaders", "first"), [(0, 3), (1, 1), (2, 1), (2, 6), (2, 7)])
-def test_an_epoch_taken_up_in_the_middle_goes_on_with_the_same_batches(
+def test_an_epoch_resumed_in_the_middle_continues_with_the_same_batches(
     numbered: str, loaders: int, first: int
 ) -> None:
     cfg = config(batch=4, loader_workers=loaders, train=numbered, classes=10)
@@ -102,7 +102,7 @@ def test_an_epoch_taken_up_in_the_middle_goes_on_with_the_same_batches(
     assert rest == whole[first:]
 
 
-def test_what_comes_before_the_middle_is_not_decoded(tmp_path: Path) -> None:
+def test_samples_that_a_resumed_epoch_skips_are_not_decoded(tmp_path: Path) -> None:
     url = shard(tmp_path / "x.tar", [(b"no image", 0)] * 4 + [(ppm(n), 0) for n in range(4)])
     cfg = config(batch=2, train=url, classes=10, shuffle_buffer=1)
     found = Dataset(ShardSet((url,), (8,)), None, 10, 32)
@@ -117,7 +117,7 @@ def test_the_first_batch_comes_before_the_shuffle_buffer_is_full(tmp_path: Path)
     found = Dataset(ShardSet((url,), (120,)), None, 10, 32)
     _, batches = pipeline.train_epoch(cfg, found, 0, 1, 1)
     assert len(next(batches)[1]) == 2
-    assert "holds 100 samples" in refused(lambda: list(batches))  # which is met only now
+    assert "holds 100 samples" in refused(lambda: list(batches))  # the error of the short shard comes only now
 
 
 def test_long_names_in_extended_headers_are_read(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_long_names_in_extended_headers_are_read(tmp_path: Path) -> None:
 
 
 def test_shards_stream_from_a_bucket(object_store: str, shapes: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "READ_BYTES", 64 * 1024)  # less than a shard: read in several requests
+    monkeypatch.setattr(objects, "READ_BYTES", 64 * 1024)  # less than a shard, so that it takes several requests
     for path in Path(shapes).iterdir():
         objects.write(f"gs://trainer-test/streamed/{path.name}", path.read_bytes())
     local, remote = (config(directory=place) for place in (shapes, "gs://trainer-test/streamed"))
@@ -181,7 +181,7 @@ def test_whatever_the_shards_cores_and_loaders_every_sample_is_seen_once_or_coun
     assert sorted(tested) == list(range(sum(counts)))
 
 
-def test_grey_and_transparent_pictures_are_made_colour(tmp_path: Path) -> None:
+def test_grey_and_transparent_pictures_become_rgb(tmp_path: Path) -> None:
     encoded = []
     for mode in ("L", "RGBA", "P"):
         stream = io.BytesIO()
@@ -193,7 +193,7 @@ def test_grey_and_transparent_pictures_are_made_colour(tmp_path: Path) -> None:
     assert [tuple(pixels.shape) for pixels, _ in batches] == [(3, 3, 32, 32)]
 
 
-def test_samples_of_both_kinds_stay_in_order_decoded_ahead_or_copied_on_the_spot() -> None:
+def test_encoded_and_raw_samples_keep_their_order() -> None:
     stream = io.BytesIO()
     Image.new("RGB", (32, 32)).save(stream, "png")
     contents = {"png": stream.getvalue(), "ppm": ppm(7)}
@@ -203,8 +203,8 @@ def test_samples_of_both_kinds_stay_in_order_decoded_ahead_or_copied_on_the_spot
     assert [int(label) for future in made for label in future.result()[1]] == list(range(8))
 
 
-def test_what_a_seed_gives_does_not_change_without_a_new_number_for_it(numbered: str) -> None:
-    """Else a run that is carried on would see some of an epoch's samples twice, and others never."""
+def test_the_samples_that_a_seed_gives_change_only_with_a_new_order_number(numbered: str) -> None:
+    """Otherwise a resumed run would see some of an epoch's samples twice, and others never."""
     cfg = config(batch=4, train=numbered, classes=10, shuffle_buffer=12)
     found = Dataset(pipeline.find(cfg, world=2).train, None, 10, 32)
     digest = hashlib.sha256()
@@ -214,18 +214,18 @@ def test_what_a_seed_gives_does_not_change_without_a_new_number_for_it(numbered:
     boxes = [image_decode.random_box(300, 200, random.Random(f"{seed}")) for seed in range(20)]
     digest.update(repr(boxes).encode())
     assert (pipeline.ORDER, digest.hexdigest()[:16]) == (2, "82ab68a110168362"), (
-        "raise data.ORDER, and put both down here"
+        "raise data.ORDER, and write both values here"
     )
 
 
-class _Telling(torch.utils.data.IterableDataset):  # type: ignore[name-defined,type-arg]
+class _ReportParent(torch.utils.data.IterableDataset):  # type: ignore[name-defined,type-arg]
     def __iter__(self) -> Iterator[tuple[int, bool]]:
         yield os.getppid(), {signal.getsignal(number) for number in loader_processes.STOPS} == {signal.SIG_IGN}
 
 
-def test_a_loader_process_is_not_forked_from_the_training_and_ignores_signals_to_all() -> None:
-    """Locks that other threads hold at a fork are never let go of in the child."""
-    [(parent, ignored)] = loader_processes.read(_Telling(), 1)
+def test_a_loader_process_is_not_forked_from_the_training_and_ignores_stop_signals() -> None:
+    """A child that is forked while another thread holds a lock can never take that lock."""
+    [(parent, ignored)] = loader_processes.read(_ReportParent(), 1)
     assert parent != os.getpid()
     assert ignored
 
@@ -236,16 +236,16 @@ class _Killed(torch.utils.data.IterableDataset):  # type: ignore[name-defined,ty
         yield 0
 
 
-class _KilledAsItLooked(torch.utils.data.IterableDataset):  # type: ignore[name-defined,type-arg]
+class _KilledWithEventLocked(torch.utils.data.IterableDataset):  # type: ignore[name-defined,type-arg]
     def __iter__(self) -> Iterator[int]:
-        told_to_end = next(
+        end_event = next(
             frame.f_locals["done_event"]
             for frame, _ in traceback.walk_stack(None)
             if frame.f_code.co_name == "_worker_loop"
         )
-        if isinstance(told_to_end, multiprocessing.synchronize.Event):  # what torch has by itself
-            told_to_end._cond.acquire()  # type: ignore[attr-defined]
-        told_to_end.is_set()
+        if isinstance(end_event, multiprocessing.synchronize.Event):  # torch's own event, which has a lock
+            end_event._cond.acquire()  # type: ignore[attr-defined]
+        end_event.is_set()
         os.kill(os.getpid(), signal.SIGKILL)
         yield 0
 
@@ -264,6 +264,6 @@ def test_a_killed_loader_process_is_distinguished_from_an_error_in_one() -> None
 
 
 def test_a_loader_process_killed_while_it_checks_its_end_event_blocks_no_other() -> None:
-    """That look takes a lock, with torch's own event, and ending the others needs the lock."""
+    """With torch's own event, this check takes a lock that is needed to end the other processes."""
     with pytest.raises(TrainerError, match="A loader process ended unexpectedly"):
-        list(loader_processes.read(_KilledAsItLooked(), 2))
+        list(loader_processes.read(_KilledWithEventLocked(), 2))

@@ -13,11 +13,11 @@ DEADLINE = 60
 
 
 def prefetching(make: Callable[[int, int], Iterator[T]]) -> EpochPrefetcher[T]:
-    """A prefetcher of epochs whose batches `make` makes."""
+    """Return a prefetcher of epochs whose batches `make` makes."""
     return EpochPrefetcher(lambda epoch, first: BatchQueue(lambda: make(epoch, first)))
 
 
-def test_an_epoch_that_was_begun_has_its_first_batch_made_before_it_is_asked_for() -> None:
+def test_a_begun_epoch_makes_its_first_batch_before_it_is_requested() -> None:
     made = threading.Event()
 
     def batches(epoch: int, first: int) -> Iterator[str]:
@@ -31,11 +31,11 @@ def test_an_epoch_that_was_begun_has_its_first_batch_made_before_it_is_asked_for
     assert list(ahead.epoch(2)) == ["2.0", "2.1", "2.2"]
 
 
-def test_an_epoch_is_the_same_whether_begun_ahead_or_not_and_only_begun_once() -> None:
-    asked: list[tuple[int, int]] = []
+def test_an_epoch_is_the_same_whether_begun_ahead_or_not_and_is_begun_only_once() -> None:
+    begun: list[tuple[int, int]] = []
 
     def batches(epoch: int, first: int) -> Iterator[int]:
-        asked.append((epoch, first))
+        begun.append((epoch, first))
         return iter(range(first, 4))
 
     ahead = prefetching(batches)
@@ -43,10 +43,10 @@ def test_an_epoch_is_the_same_whether_begun_ahead_or_not_and_only_begun_once() -
     ahead.begin(1)
     assert list(ahead.epoch(1)) == list(ahead.epoch(1)) == [0, 1, 2, 3]
     assert list(ahead.epoch(3, first=2)) == [2, 3]
-    assert asked == [(1, 0), (1, 0), (3, 2)]
+    assert begun == [(1, 0), (1, 0), (3, 2)]
 
 
-def test_what_goes_wrong_with_the_first_batch_is_raised_where_it_is_asked_for() -> None:
+def test_an_error_of_the_first_batch_is_raised_when_the_batch_is_requested() -> None:
     def broken(epoch: int, first: int) -> Iterator[int]:
         raise OSError("no such shard")
         yield
@@ -71,11 +71,11 @@ def test_batches_are_made_while_the_loop_is_busy_but_only_a_few() -> None:
     ahead = prefetching(batches)
     taken = ahead.epoch(1)
     assert full.wait(DEADLINE)
-    assert len(made) == QUEUE_DEPTH + 1  # no more until one is taken
+    assert len(made) == QUEUE_DEPTH + 1  # no more batches until one is taken
     assert list(taken) == made == list(range(100))
 
 
-def test_what_goes_wrong_later_is_raised_after_the_batches_before_it() -> None:
+def test_an_error_of_a_later_batch_is_raised_after_the_batches_before_it() -> None:
     def cut_off(epoch: int, first: int) -> Iterator[int]:
         yield 0
         raise OSError("the shard ends here")

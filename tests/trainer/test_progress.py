@@ -25,7 +25,7 @@ def test_a_training_line_has_the_shape_of_pytorch_xlas_own() -> None:
 
 
 @pytest.mark.parametrize(("loss", "shown"), [(float("nan"), "nan"), (float("inf"), "inf"), (float("-inf"), "-inf")])
-def test_a_loss_that_is_no_number_is_shown_as_it_is(loss: float, shown: str) -> None:
+def test_a_loss_that_is_not_finite_is_shown_as_it_is(loss: float, shown: str) -> None:
     assert f" Loss={shown} " in progress.training_line("xla:0/0", 1, 0, loss, 1, 1, NOW)
 
 
@@ -46,7 +46,7 @@ def test_epoch_lines_have_the_tutorials_shape() -> None:
     )
 
 
-def test_a_run_ends_with_its_totals_one_a_line() -> None:
+def test_a_run_ends_with_its_totals_one_per_line() -> None:
     assert progress.total_lines(41 * 60 + 25, 36.84, 48718.114) == [
         "Total Train Time: 0:41:25",
         "Max Accuracy: 36.84%",
@@ -54,33 +54,33 @@ def test_a_run_ends_with_its_totals_one_a_line() -> None:
     ]
 
 
-def test_a_line_waits_for_room_in_a_full_pipe_that_does_not_wait_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = os.pipe()
-    os.set_blocking(theirs, False)
+def test_a_line_waits_for_room_in_a_full_non_blocking_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
     with suppress(BlockingIOError):
         while True:
-            os.write(theirs, b"." * 4096)
+            os.write(write_end, b"." * 4096)
     waited = []
     wait = select.select
 
     def make_room(reading: list[int], writing: list[int], odd: list[int]) -> object:
         waited.append(writing)
-        os.read(ours, 65536)
+        os.read(read_end, 65536)
         return wait(reading, writing, odd)
 
     monkeypatch.setattr(select, "select", make_room)
-    progress.write_line("after all", theirs)
-    os.close(theirs)
-    with os.fdopen(ours, "rb") as reader:
+    progress.write_line("after all", write_end)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as reader:
         assert reader.read().endswith(b"after all\n")
-    assert waited == [[theirs]]
+    assert waited == [[write_end]]
 
 
 def test_without_an_evaluation_no_accuracy_is_printed() -> None:
     assert not any("Accuracy" in line for line in progress.total_lines(1, None, 1))
 
 
-def test_more_than_a_day_reads_as_days() -> None:
+def test_a_duration_of_more_than_a_day_is_shown_with_days() -> None:
     assert progress.duration(90061) == "1 day, 1:01:01"
 
 
@@ -92,7 +92,7 @@ class Clock:
         return self.now
 
 
-def test_the_rate_moves_by_six_tenths_towards_the_latest() -> None:
+def test_the_rate_moves_by_six_tenths_towards_the_latest_measurement() -> None:
     clock = Clock()
     tracker = RateTracker(clock)
     clock.now += 2
@@ -104,7 +104,7 @@ def test_the_rate_moves_by_six_tenths_towards_the_latest() -> None:
     assert tracker.global_rate() == pytest.approx(400 / 3)
 
 
-def test_a_rate_asked_twice_at_once_stays() -> None:
+def test_a_rate_requested_twice_at_the_same_time_is_unchanged() -> None:
     clock = Clock()
     tracker = RateTracker(clock)
     assert tracker.rate() == tracker.global_rate() == 0
@@ -113,14 +113,14 @@ def test_a_rate_asked_twice_at_once_stays() -> None:
     assert tracker.rate() == tracker.rate() == 10
 
 
-def test_a_line_is_one_write_whatever_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_one_write_whatever_it_contains(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[tuple[int, bytes]] = []
     monkeypatch.setattr(os, "write", lambda descriptor, data: written.append((descriptor, data)) or len(data))
     progress.write_line("Loss=ü\nand more\r\n")
     assert written == [(1, "Loss=ü and more\n".encode())]
 
 
-def test_a_line_without_a_reader_is_lost_and_does_no_harm() -> None:
+def test_a_line_without_a_reader_is_lost_without_an_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     progress.write_line("Saved", descriptor=writer)
@@ -138,7 +138,7 @@ def test_a_log_that_cannot_be_written_is_reported_once(
     assert reported.startswith("Lines of the log are being lost: No space left on device. Make room")
 
 
-def test_lines_of_processes_that_share_a_pipe_never_glue() -> None:
+def test_lines_of_processes_that_share_a_pipe_never_mix() -> None:
     reader, writer = os.pipe()
     code = "import sys; from trainer.progress import write_line; [write_line(sys.argv[1] * 100) for _ in range(200)]"
     root = Path(__file__).parents[2]

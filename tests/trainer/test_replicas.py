@@ -1,4 +1,4 @@
-"""Both kinds of replicas in processes of their own; the TPU kind as far as one CPU device can show it: alone."""
+"""Tests of both kinds of replicas in their own processes; a CPU device allows one replica of the TPU kind."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tests.trainer.conftest import Pod
 
 
 def test_gradients_of_any_shape_become_their_means_and_one_vote_stops_all(pod: Pod) -> None:
-    [worker] = pod.run(["--fake-data"], cores=2, way=collectives.together)
+    [worker] = pod.run(["--fake-data"], cores=2, entry_point=collectives.together)
     assert worker.exit_code == 0, worker
     reported = sorted(line for line in worker.lines if line.startswith(collectives.AVERAGED))
     assert reported == [f"{collectives.AVERAGED} {rank}" for rank in (0, 1)]
 
 
 def test_xlas_own_collectives_step_vote_sum_and_gather(pod: Pod) -> None:
-    [worker] = pod.run(["--fake-data"], way=collectives.alone)
+    [worker] = pod.run(["--fake-data"], entry_point=collectives.alone)
     assert worker.exit_code == 0, worker
     assert worker.lines[-1:] == ["done"], worker
 
 
 def test_each_process_keeps_what_it_compiles_in_a_directory_of_its_own(pod: Pod, tmp_path: Path) -> None:
     wanted = ["--fake-data", "--logdir", str(tmp_path / "one")]
-    [worker] = pod.run(wanted, way=collectives.cached, PJRT_LOCAL_PROCESS_RANK="3")
+    [worker] = pod.run(wanted, entry_point=collectives.cached, PJRT_LOCAL_PROCESS_RANK="3")
     own = tmp_path / "one" / "process-3"
     assert worker.exit_code == 0, worker
     assert worker.lines == [str(own), str(own)], worker
-    assert list(own.iterdir()), "torch_xla has kept nothing there"
+    assert list(own.iterdir()), "torch_xla has written nothing there"
     assert not (tmp_path / "other").exists()

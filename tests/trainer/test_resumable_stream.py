@@ -1,4 +1,4 @@
-"""Reading from the real object store through a proxy that cuts, refuses and delays as networks do."""
+"""Tests of reading from the real object store through a proxy that cuts, refuses and delays as networks do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r
 
 
 class CuttingProxy:
-    """Passes connections on to a server; lets `allowances` bytes of the answers' through, then cuts."""
+    """A proxy that passes at most `allowances` bytes of each answer, then cuts the connection."""
 
     def __init__(self, server: str) -> None:
         self.server = server
@@ -32,10 +32,10 @@ class CuttingProxy:
         self._address = (host, int(port))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self.allowances: list[int] = []  # for one media request each; then all goes through
-        self.ranges: list[str] = []  # what each media request asked for
-        self.lost = 0  # uploads whose answers are not to come
-        self.busy = 0.0  # seconds from the first media request on in which it asks for a second's patience
+        self.allowances: list[int] = []  # bytes, one item for each media request; later requests pass whole
+        self.ranges: list[str] = []  # the Range header of each media request
+        self.lost = 0  # number of uploads whose answers are dropped
+        self.busy = 0.0  # seconds from the first media request in which the proxy answers 429
         self._first = 0.0
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -64,7 +64,7 @@ class CuttingProxy:
                 server.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
                 if self.lost and request.startswith(b"POST"):
                     self.lost -= 1
-                    server.recv(1)  # by then it has been done
+                    server.recv(1)  # by then the server has done it
                     return
                 while allowance > 0 and (answer := server.recv(min(65536, int(min(allowance, 65536))))):
                     client.sendall(answer)
@@ -92,7 +92,7 @@ def proxy(object_store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cuttin
     running.close()
 
 
-def past_the_proxy(proxy: CuttingProxy, url: str, content: bytes) -> None:
+def write_without_proxy(proxy: CuttingProxy, url: str, content: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", proxy.server)
         objects.write(url, content)
@@ -114,7 +114,7 @@ def test_an_object_comes_whole_with_one_request(proxy: CuttingProxy, content: by
 def test_reading_continues_at_the_byte_where_a_connection_broke(proxy: CuttingProxy, content: bytes) -> None:
     proxy.allowances = [200_000, 0, 300_000, 100]
     assert objects.read("gs://trainer-test/long") == content
-    starts = [int(asked.removeprefix("bytes=").rstrip("-")) for asked in proxy.ranges]
+    starts = [int(range_.removeprefix("bytes=").rstrip("-")) for range_ in proxy.ranges]
     assert len(starts) == 5
     assert starts[0] == 0
     assert 150_000 < starts[1] <= 200_000
@@ -123,13 +123,15 @@ def test_reading_continues_at_the_byte_where_a_connection_broke(proxy: CuttingPr
     assert starts[4] == starts[3]  # a hundred bytes are less than the answer's header
 
 
-def test_an_object_that_never_gets_on_is_given_up_with_the_byte_named(proxy: CuttingProxy, content: bytes) -> None:
+def test_reading_an_object_without_progress_is_given_up_with_the_byte_named(
+    proxy: CuttingProxy, content: bytes
+) -> None:
     proxy.allowances = [100_000, *[0] * 50]
     with pytest.raises(TrainerError, match=r"Cannot read gs://trainer-test/long: it broke off at byte \d{5} 9 times"):
         objects.read("gs://trainer-test/long")
 
 
-def test_a_bucket_that_asks_for_patience_gets_it(proxy: CuttingProxy, content: bytes) -> None:
+def test_the_pause_that_a_bucket_asks_for_is_kept(proxy: CuttingProxy, content: bytes) -> None:
     proxy.busy = 0.9  # the reader's own pauses are a few milliseconds here
     assert objects.read("gs://trainer-test/long") == content
 
@@ -154,12 +156,12 @@ def test_what_a_server_sends_beyond_the_objects_end_is_not_read(monkeypatch: pyt
         listener.shutdown(socket.SHUT_RDWR)
 
 
-def test_an_object_that_changes_in_between_is_not_patched_together(proxy: CuttingProxy, content: bytes) -> None:
-    past_the_proxy(proxy, "gs://trainer-test/changing", content)
+def test_an_object_that_is_overwritten_while_it_is_read_is_an_error(proxy: CuttingProxy, content: bytes) -> None:
+    write_without_proxy(proxy, "gs://trainer-test/changing", content)
     proxy.allowances = [200_000]
     with objects.open_stream("gs://trainer-test/changing") as stream:
         stream.read(1000)
-        past_the_proxy(proxy, "gs://trainer-test/changing", content[:-1])
+        write_without_proxy(proxy, "gs://trainer-test/changing", content[:-1])
         with pytest.raises(TrainerError, match="gs://trainer-test/changing was overwritten while it was being read"):
             stream.read()
 
@@ -170,7 +172,7 @@ def test_an_empty_object_is_empty_and_a_missing_one_is_named(proxy: CuttingProxy
         objects.read("gs://trainer-test/none")
 
 
-def test_a_new_object_with_a_lost_answer_is_not_taken_for_anothers(
+def test_a_new_object_whose_answer_was_lost_is_recognised_as_its_writers_own(
     proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from google.cloud.storage import retry
@@ -181,7 +183,7 @@ def test_a_new_object_with_a_lost_answer_is_not_taken_for_anothers(
     objects.write(url, b"mine", new=True)
     assert (proxy.lost, objects.read(url)) == (0, b"mine")
     with pytest.raises(objects.TakenError, match="There is gs://trainer-test/lost already"):
-        objects.write(url, b"mine", new=True)  # the same bytes, and yet another writer's
+        objects.write(url, b"mine", new=True)  # the same bytes from another writer
 
 
 def test_an_epoch_over_a_network_that_breaks_sees_the_same_samples(proxy: CuttingProxy, shapes: str) -> None:
@@ -189,7 +191,7 @@ def test_an_epoch_over_a_network_that_breaks_sees_the_same_samples(proxy: Cuttin
     from trainer.data import pipeline
 
     for path in Path(shapes).iterdir():
-        past_the_proxy(proxy, f"gs://trainer-test/breaking/{path.name}", path.read_bytes())
+        write_without_proxy(proxy, f"gs://trainer-test/breaking/{path.name}", path.read_bytes())
     epochs = []
     for place in (shapes, "gs://trainer-test/breaking"):
         config = TrainConfig(data=DataConfig(place), optimizer=OptimizerConfig(batch_size=8))

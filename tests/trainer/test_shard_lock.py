@@ -1,4 +1,4 @@
-"""Two makers of shards in one place: the second is refused, and a killed one's place is taken."""
+"""Tests of the lock on a place for shards: a second process is refused, a killed one loses the lock."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ with hold_lock(sys.argv[1]):
 """
 
 
-def holding(out: str) -> subprocess.Popen[str]:
-    """A process that makes shards in a place, as far as another one can see."""
+def start_holder(out: str) -> subprocess.Popen[str]:
+    """Start a process that holds the lock on the shards of a place."""
     process = subprocess.Popen([sys.executable, "-c", HOLDER, out], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
 
 
-def test_shards_are_not_made_where_a_living_process_makes_some_and_are_where_it_was_killed(tmp_path: Path) -> None:
+def test_shards_are_not_made_where_a_living_process_makes_some_but_can_be_after_it_is_killed(tmp_path: Path) -> None:
     source = sources.shapes(8, 4, 16, seed=1)
     out = tmp_path / "out"
-    with holding(str(out)) as other:
+    with start_holder(str(out)) as other:
         try:
             refused = rf"Shards are already being made in .*/out: by process {other.pid} on "
             given = {"samples_per_shard": 4, "repeat": {}, "seed": 1, "notify": lambda _: None}
@@ -62,10 +62,10 @@ def test_shards_are_not_made_where_a_living_process_makes_some_and_are_where_it_
     assert not (out / LOCK_NAME).exists()
 
 
-def test_of_many_that_begin_at_once_one_makes_shards_at_a_time(
+def test_of_many_threads_that_begin_at_once_one_holds_the_lock_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each lets go, and so removes the file that another may just have opened."""
+    """Each release removes the lock file, which another thread may just have opened."""
     monkeypatch.setattr(shard_lock, "HOLDER_END_TIMEOUT_S", 0.0)
     inside, most, refused, held = 0, 0, 0, 0
     counting = threading.Lock()
@@ -94,7 +94,7 @@ def test_of_many_that_begin_at_once_one_makes_shards_at_a_time(
     assert not list(tmp_path.iterdir())
 
 
-def test_in_a_bucket_a_living_process_keeps_its_place(object_store: str, tmp_path: Path) -> None:
+def test_in_a_bucket_a_living_process_keeps_its_lock(object_store: str, tmp_path: Path) -> None:
     out = f"gs://trainer-test/{tmp_path.name}"
     with hold_lock(out) as held:
         refused = rf"Shards are already being made in {out}: by process {os.getpid()} on .* gcloud storage rm {out}/"
@@ -104,11 +104,9 @@ def test_in_a_bucket_a_living_process_keeps_its_place(object_store: str, tmp_pat
     assert objects.list_names(out) == []
 
 
-def test_in_a_bucket_a_process_of_this_machine_that_was_killed_loses_its_place(
-    object_store: str, tmp_path: Path
-) -> None:
+def test_in_a_bucket_a_killed_process_of_this_machine_loses_its_lock(object_store: str, tmp_path: Path) -> None:
     out = f"gs://trainer-test/{tmp_path.name}"
-    with holding(out) as other:
+    with start_holder(out) as other:
         other.kill()
     assert objects.list_names(out) == [LOCK_NAME]
     with hold_lock(out) as held:
@@ -116,7 +114,7 @@ def test_in_a_bucket_a_process_of_this_machine_that_was_killed_loses_its_place(
     assert objects.list_names(out) == []
 
 
-def test_in_a_bucket_a_process_of_another_machine_keeps_its_place_until_a_user_removes_it(
+def test_in_a_bucket_a_process_of_another_machine_keeps_its_lock_until_a_user_removes_it(
     object_store: str, tmp_path: Path
 ) -> None:
     out = f"gs://trainer-test/{tmp_path.name}"
@@ -128,7 +126,7 @@ def test_in_a_bucket_a_process_of_another_machine_keeps_its_place_until_a_user_r
         held()
 
 
-def test_in_a_bucket_a_frozen_process_that_lost_its_place_finds_out(object_store: str, tmp_path: Path) -> None:
+def test_in_a_bucket_a_frozen_process_detects_that_it_lost_its_lock(object_store: str, tmp_path: Path) -> None:
     out = f"gs://trainer-test/{tmp_path.name}"
     with ExitStack() as frozen_one:
         frozen = frozen_one.enter_context(hold_lock(out))
@@ -141,24 +139,24 @@ def test_in_a_bucket_a_frozen_process_that_lost_its_place_finds_out(object_store
         assert objects.list_names(out) == []
 
 
-def test_in_a_bucket_a_lost_answer_does_not_make_a_process_its_own_rival(
+def test_in_a_bucket_a_process_recognises_its_own_lock_after_a_lost_answer(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The object that the first request made, and whose answer did not arrive, is met by the second one."""
+    """The second request finds the object that the first one made, whose answer was lost."""
     out = f"gs://trainer-test/{tmp_path.name}"
-    with losing_answers(monkeypatch, object_store) as way:
-        way.losing.set()
-        threading.Thread(target=lambda: way.lost.wait(DEADLINE_S) and way.losing.clear()).start()
+    with losing_answers(monkeypatch, object_store) as switches:
+        switches.losing.set()
+        threading.Thread(target=lambda: switches.lost.wait(DEADLINE_S) and switches.losing.clear()).start()
         with hold_lock(out) as held:
             held()
-        assert way.lost.is_set()
+        assert switches.lost.is_set()
 
 
-def test_of_two_that_find_a_dead_process_one_takes_its_place(
+def test_of_two_processes_that_find_a_dead_holder_one_takes_over_its_lock(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = f"gs://trainer-test/{tmp_path.name}"
-    with holding(out) as dead:
+    with start_holder(out) as dead:
         dead.kill()
     both = threading.Barrier(2)
     has_ended = shard_lock._has_ended

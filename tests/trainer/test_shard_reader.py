@@ -1,4 +1,4 @@
-"""Shards as samples: grouped as webdataset groups them, read while they come, checked header by header."""
+"""Tests of reading shards as samples: grouped as webdataset groups them, read while they arrive, headers checked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FILES = st.lists(
 @given(FILES)
 def test_files_become_the_samples_that_webdataset_makes_of_them(files: list[tuple[str, list[str]]]) -> None:
     members = [(name + field, name.encode()) for name, fields in files for field in fields]
-    with suppress(ValueError):  # a file that comes twice is an error for both
+    with suppress(ValueError):  # a file that occurs twice is an error in both
         expected = list(group_by_keys({"fname": n, "data": c, "__url__": "there"} for n, c in members))
         assert list(tar_samples.group_files("there", members)) == expected
         return
@@ -74,8 +74,8 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
     return info
 
 
-def test_what_other_tools_put_before_files_is_passed_over_unless_it_matters(tmp_path: Path) -> None:
-    """GNU tar's directories; a time's fraction before each file, as webdataset writes it; another name."""
+def test_entries_of_other_tools_before_files_are_skipped_and_renames_are_applied(tmp_path: Path) -> None:
+    """Covers GNU tar's directories, and extended headers with a fractional time or another name."""
     path = tmp_path / "x.tar"
     content = packed(path, member("./", tarfile.DIRTYPE), member("./a.cls"), member("./a.jpg"), mtime="1.5")
     assert [sorted(sample) for sample in tar_samples.read_samples("x", content)] == [
@@ -92,14 +92,14 @@ def test_what_other_tools_put_before_files_is_passed_over_unless_it_matters(tmp_
     st.integers(1, 3000),
 )
 def test_files_are_read_as_pythons_tarfile_wrote_them(names: list[str], kind: int, packing: str, part: int) -> None:
-    """In each of its formats, with names too long for one field, compressed or not, in whatever parts it comes."""
+    """In each of tarfile's formats, with names too long for one field, compressed or not, in parts of any size."""
     stream = io.BytesIO()
     written = []
     with tarfile.open(fileobj=stream, mode=f"w:{packing}", format=kind) as archive:  # type: ignore[call-overload]
         for number, name in enumerate(names):
             info = tarfile.TarInfo(f"{name}.{number}")
             info.size = 100 * number
-            with suppress(ValueError):  # too long for this format
+            with suppress(ValueError):  # the name is too long for this format
                 archive.addfile(info, io.BytesIO(bytes(info.size)))
                 written.append((info.name, bytes(info.size)))
     stream.seek(0)
@@ -113,7 +113,7 @@ def test_files_are_read_as_pythons_tarfile_wrote_them(names: list[str], kind: in
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
-def test_links_instead_of_files_are_reported_with_what_makes_files_of_them(tmp_path: Path, kind: bytes) -> None:
+def test_links_instead_of_files_are_reported_with_the_option_that_stores_files(tmp_path: Path, kind: bytes) -> None:
     path = tmp_path / "x.tar"
     packed(path, member("latest", tarfile.SYMTYPE, "d"), member("0.cls"), member("0.jpg", kind, "1.jpg"))
     text = refused(lambda: list(shard_reader.read_shard(ShardFile(str(path)))))
@@ -121,7 +121,7 @@ def test_links_instead_of_files_are_reported_with_what_makes_files_of_them(tmp_p
     assert "--dereference" in text
 
 
-def test_what_is_no_header_is_no_end_either_also_where_a_shard_is_streamed(tmp_path: Path) -> None:
+def test_a_streamed_shard_that_continues_without_a_valid_header_is_damaged(tmp_path: Path) -> None:
     whole = Path(shard(tmp_path / "x.tar", [(ppm(1), 1)] * 3)).read_bytes()
     broken = tmp_path / "broken.tar"
     for rest, says in (
@@ -133,7 +133,7 @@ def test_what_is_no_header_is_no_end_either_also_where_a_shard_is_streamed(tmp_p
         assert f"broken.tar is damaged or cut off: {says}" in text
 
 
-def test_a_shard_that_is_cut_off_between_two_samples_is_known_by_the_end_it_lacks(tmp_path: Path) -> None:
+def test_a_shard_that_is_cut_off_between_two_samples_is_detected_by_its_missing_end(tmp_path: Path) -> None:
     path = Path(shard(tmp_path / "x.tar", [(ppm(1), 1)] * 3))
     whole = path.read_bytes()
     assert shard_reader.count_samples(str(path)) == 3
@@ -144,13 +144,13 @@ def test_a_shard_that_is_cut_off_between_two_samples_is_known_by_the_end_it_lack
 
 
 class Gate:
-    """Stands before a server, and lets an answer's first bytes through, the rest when it is opened."""
+    """A proxy before a server that passes an answer's first bytes, and the rest when it is opened."""
 
     def __init__(self, server: str, first: int) -> None:
         host, port = server.removeprefix("http://").split(":")
         self._address, self._first = (host, int(port)), first
         self.opened = threading.Event()
-        self.seen: list[str] = []  # "asked" and "answered", in the order in which they happened
+        self.seen: list[str] = []  # "asked" for each request and "answered" for each part, in order
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve)
@@ -166,7 +166,7 @@ class Gate:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                with client, suppress(ConnectionError):  # who has read enough goes away, and others may come
+                with client, suppress(ConnectionError):  # a reader may close its connection early
                     self._hand_on(client)
 
     def _hand_on(self, client: socket.socket) -> None:
@@ -187,7 +187,7 @@ class Gate:
 def slow_shard(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[ShardFile, Gate]]:
-    """Twelve samples of 4 KB in a bucket, of which a third comes before the gate is opened."""
+    """Store twelve samples of 4 KB in a bucket, a third of which arrives before the gate is opened."""
     content = Path(shard(tmp_path / "x.tar", [(ppm(n), n % 10) for n in range(12)])).read_bytes()
     url = f"gs://trainer-test/{tmp_path.name}/x.tar"
     objects.write(url, content)
@@ -197,7 +197,9 @@ def slow_shard(
     gate.close()
 
 
-def test_a_buckets_shard_is_read_while_the_rest_of_it_is_still_on_its_way(slow_shard: tuple[ShardFile, Gate]) -> None:
+def test_a_shard_from_a_bucket_is_read_while_the_rest_of_it_is_still_arriving(
+    slow_shard: tuple[ShardFile, Gate],
+) -> None:
     file, gate = slow_shard
     for samples in shard_reader.read_shards([file]):
         first = list(itertools.islice(samples, 2))
@@ -206,13 +208,13 @@ def test_a_buckets_shard_is_read_while_the_rest_of_it_is_still_on_its_way(slow_s
         assert [int(sample["cls"]) for sample in (*first, *samples)] == [n % 10 for n in range(12)]
 
 
-def begun() -> threading.Event:
+def set_event() -> threading.Event:
     event = threading.Event()
     event.set()
     return event
 
 
-def test_a_buckets_shard_is_not_asked_for_before_the_one_before_it_begins_to_come(
+def test_a_shard_from_a_bucket_is_requested_only_once_the_previous_one_begins_to_arrive(
     slow_shard: tuple[ShardFile, Gate],
 ) -> None:
     file, gate = slow_shard
@@ -230,7 +232,7 @@ def test_a_buckets_shard_is_not_asked_for_before_the_one_before_it_begins_to_com
 
 
 @pytest.mark.parametrize("part", [7, 511, 512, 1000])
-def test_a_buckets_shard_reads_alike_in_whatever_parts_it_comes(
+def test_a_shard_from_a_bucket_reads_the_same_in_parts_of_any_size(
     slow_shard: tuple[ShardFile, Gate], monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
     file, gate = slow_shard
@@ -239,56 +241,56 @@ def test_a_buckets_shard_reads_alike_in_whatever_parts_it_comes(
     whole = objects.read(file.url)
     monkeypatch.setattr(shard_reader, "PART_BYTES", part)
     arriving = shard_reader._ArrivingShard(file, file.size)
-    arriving.fetch(begun())
-    came = tar_samples.ForwardBytes(arriving.parts())
+    arriving.fetch(set_event())
+    arrived = tar_samples.ForwardBytes(arriving.parts())
     places = [*range(0, file.size, 700), file.size, file.size + 512]
-    assert [came[place : place + 690] for place in places] == [whole[place : place + 690] for place in places]
+    assert [arrived[place : place + 690] for place in places] == [whole[place : place + 690] for place in places]
     early = shard_reader._ArrivingShard(file, file.size)
-    early.fetch(begun())
+    early.fetch(set_event())
     assert tar_samples.ForwardBytes(early.parts())[file.size : file.size + 512] == b""
 
 
-def test_a_buckets_shard_that_cannot_come_does_not_hold_up_the_one_after_it(object_store: str) -> None:
+def test_a_missing_shard_of_a_bucket_does_not_delay_the_next_one(object_store: str) -> None:
     missing = shard_reader._ArrivingShard(ShardFile("gs://trainer-test/none.tar", 1024), 1024)
-    missing.fetch(begun())
+    missing.fetch(set_event())
     assert missing.has_started.is_set()
     assert "There is no object" in refused(lambda: next(missing.parts()))
 
 
-def fetching() -> list[threading.Thread]:
+def fetch_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "fetch"]
 
 
-def test_who_stops_reading_waits_for_no_bytes_of_a_stalled_bucket(
+def test_a_reader_that_stops_waits_for_no_bytes_of_a_stalled_bucket(
     slow_shard: tuple[ShardFile, Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, gate = slow_shard
     monkeypatch.setattr(
         shard_reader, "CLOSE_TIMEOUT_S", resumable_stream.TIMEOUTS_S[1] / 2
-    )  # a busy machine's time, but not the bucket's
+    )  # enough for a busy machine, but less than the timeout of a read
     with closing(shard_reader.read_shards([file])) as shards:
         assert next(next(shards))["cls"] == b"0"
-        assert fetching()
+        assert fetch_threads()
     assert not gate.opened.is_set()
-    assert fetching() == []
+    assert fetch_threads() == []
 
 
-def test_who_stops_reading_does_not_wait_for_an_answer_that_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_stops_does_not_wait_for_an_answer_that_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_reader, "CLOSE_TIMEOUT_S", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{silent.getsockname()[1]}")
         with closing(shard_reader.read_shards([ShardFile("gs://trainer-test/x.tar", 1024)] * 2)) as shards:
             next(shards)
             connection, _ = silent.accept()
-        left = fetching()
+        left = fetch_threads()
         assert all(thread.daemon for thread in left)
         connection.close()
     for thread in left:
-        thread.join()  # it does not try again
+        thread.join()  # the thread does not try again
 
 
 @pytest.mark.usefixtures("own_loaders")
-def test_a_loader_process_that_a_stalled_bucket_holds_up_does_not_hold_up_the_end(
+def test_a_loader_process_that_waits_for_a_stalled_bucket_does_not_delay_the_end(
     slow_shard: tuple[ShardFile, Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, gate = slow_shard
@@ -302,7 +304,7 @@ def test_a_loader_process_that_a_stalled_bucket_holds_up_does_not_hold_up_the_en
     assert multiprocessing.active_children() == []
 
 
-def test_a_buckets_shard_that_is_verified_gives_nothing_before_all_of_it_has_come(
+def test_a_verified_shard_of_a_bucket_yields_nothing_before_it_has_arrived_whole(
     slow_shard: tuple[ShardFile, Gate],
 ) -> None:
     file, gate = slow_shard
@@ -313,12 +315,12 @@ def test_a_buckets_shard_that_is_verified_gives_nothing_before_all_of_it_has_com
         for digest in (hashlib.sha256(content).hexdigest(), "0" * 64)
     )
     for arriving in (right, wrong):
-        arriving.fetch(begun())
+        arriving.fetch(set_event())
     assert b"".join(right.parts()) == content
     assert "its checksum is not the one in the manifest" in refused(lambda: next(wrong.parts()))
 
 
-def test_a_buckets_shard_of_another_size_than_its_manifest_says_gives_no_sample(
+def test_a_shard_of_a_bucket_with_another_size_than_in_its_manifest_yields_no_sample(
     slow_shard: tuple[ShardFile, Gate],
 ) -> None:
     file, gate = slow_shard

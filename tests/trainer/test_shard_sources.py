@@ -1,4 +1,4 @@
-"""What shards are made of: CIFAR-10's own archive, folders of class folders, drawn shapes."""
+"""Tests of the sources of shards: CIFAR-10's own archive, folders of class folders, drawn shapes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CIFAR_CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
 
 
 class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
-    """Pickles as Python 2 did, which CIFAR-10's authors used: text is bytes, and numpy has its old name."""
+    """Pickles as Python 2 wrote them for CIFAR-10: text is bytes, and numpy's modules have their old names."""
 
     dispatch: ClassVar = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
@@ -48,7 +48,7 @@ def python2_pickle(content: object) -> bytes:
 
 
 def cifar_archive(path: Path, rows: int = 4) -> np.ndarray:
-    """An archive laid out as cifar-10-python.tar.gz is, pickled as it is, with noise for images."""
+    """Write an archive laid out and pickled as cifar-10-python.tar.gz, with noise as images."""
     pixels = np.random.default_rng(5).integers(0, 256, (6 * rows, 3072), dtype=np.uint8)
     files: dict[str, object] = {
         "batches.meta": {
@@ -97,7 +97,7 @@ def test_cifar_10s_own_archive_becomes_shards(tmp_path: Path) -> None:
         assert planes == expected
 
 
-def test_an_unpacked_cifar_archive_reads_alike(tmp_path: Path) -> None:
+def test_an_unpacked_cifar_archive_reads_the_same(tmp_path: Path) -> None:
     cifar_archive(tmp_path / "cifar.tar.gz")
     with tarfile.open(tmp_path / "cifar.tar.gz") as tar:
         tar.extractall(tmp_path / "unpacked", filter="data")
@@ -105,7 +105,7 @@ def test_an_unpacked_cifar_archive_reads_alike(tmp_path: Path) -> None:
     assert [packed.splits["val"][1](n) for n in range(4)] == [unpacked.splits["val"][1](n) for n in range(4)]
 
 
-def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
+def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path) -> None:
     cifar_archive(tmp_path / "c.tar.gz")
     with tarfile.open(tmp_path / "c.tar.gz") as tar:
         tar.extractall(tmp_path, filter="data")
@@ -115,7 +115,7 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive at all"])
-def test_what_is_no_archive_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_archive_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "cifar-10-python.tar.gz"
     path.write_bytes(content)
     with pytest.raises(TrainerError, match="cifar-10-python"):
@@ -189,7 +189,7 @@ def test_a_folder_of_class_folders_keeps_its_files_as_they_are(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("train", "val"), [("Train", "Valid"), ("training", "testing")])
-def test_the_splits_folders_may_be_called_as_others_call_them(tmp_path: Path, train: str, val: str) -> None:
+def test_the_folders_of_the_splits_may_have_other_common_names(tmp_path: Path, train: str, val: str) -> None:
     for number, name in enumerate((train, val)):
         picture(tmp_path / name / "cat" / "1.png", number)
     source = image_folder.folder(tmp_path, 0.0, seed=1)
@@ -197,7 +197,7 @@ def test_the_splits_folders_may_be_called_as_others_call_them(tmp_path: Path, tr
     assert {split: count for split, (count, _) in source.splits.items()} == {"train": 1, "val": 1}
 
 
-def test_a_part_is_set_apart_for_validation_where_there_is_none(tmp_path: Path) -> None:
+def test_a_part_is_split_off_for_validation_when_there_is_no_validation_set(tmp_path: Path) -> None:
     for label in ("cat", "dog"):
         for number in range(10):
             picture(tmp_path / label / f"{number}.png", number)
@@ -231,7 +231,7 @@ def test_images_of_other_formats_and_in_folders_of_folders_become_samples(tmp_pa
 
 def test_pictures_of_16_bits_keep_what_is_on_them_and_of_unknown_range_are_refused(tmp_path: Path) -> None:
     levels = np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16)
-    shares = (levels / levels.max()).astype(np.float32)  # of white: they would all be black
+    shares = (levels / levels.max()).astype(np.float32)  # shares of white; as integers they would all be black
     for bits, pixels in (("16", levels), ("32", levels.astype(np.int32)), ("float", shares)):
         (tmp_path / bits / "cat").mkdir(parents=True)
         Image.fromarray(pixels).save(tmp_path / bits / "cat" / "a.tif")
@@ -245,7 +245,7 @@ def test_pictures_of_16_bits_keep_what_is_on_them_and_of_unknown_range_are_refus
 
 
 def broken_png() -> bytes:
-    """One whose pixels are followed too early by what is no chunk: PIL raises SyntaxError."""
+    """Return a PNG whose pixels are followed too early by bytes that are no chunk: PIL raises SyntaxError."""
     stream = io.BytesIO()
     Image.fromarray(np.arange(4800, dtype=np.uint16).astype(np.uint8).reshape(40, 40, 3) * 7).save(stream, "png")
     before, _, after = stream.getvalue().partition(b"IDAT")
@@ -284,7 +284,7 @@ def test_a_file_that_cannot_be_decoded_is_named_or_left_out_by_name(
     assert manifest.splits["train"][0].samples == len(samples_of(tmp_path / "out", manifest, "train")) == 5
 
 
-def test_a_split_of_which_nothing_can_be_decoded_is_no_set(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_split_without_a_decodable_image_is_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in" / "cat").mkdir(parents=True)
     (tmp_path / "in" / "cat" / "empty.jpg").write_bytes(b"")
     words = ["folder", str(tmp_path / "in"), "--val-fraction", "0", "--out", str(tmp_path / "out")]
@@ -300,7 +300,7 @@ def test_a_class_without_images_is_named(tmp_path: Path) -> None:
         image_folder.folder(tmp_path, 0.0, seed=1)
 
 
-def test_links_that_lead_back_are_not_followed_and_each_image_is_taken_once(tmp_path: Path) -> None:
+def test_links_that_form_a_loop_are_not_followed_and_each_image_is_taken_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         picture(tmp_path / "set" / name / "1.png", 10)
     picture(tmp_path / "elsewhere" / "2.png", 20)
@@ -313,7 +313,7 @@ def test_links_that_lead_back_are_not_followed_and_each_image_is_taken_once(tmp_
     assert sorted(sample_at(index).label for index in range(count)) == [0, 0, 1]
 
 
-def test_a_link_to_nothing_is_named_when_its_turn_comes(tmp_path: Path) -> None:
+def test_a_link_to_a_missing_file_is_named_when_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "1.jpg").symlink_to("/nowhere.jpg")
     _, sample_at = image_folder.folder(tmp_path, 0.0, 1).splits["train"]
@@ -323,7 +323,7 @@ def test_a_link_to_nothing_is_named_when_its_turn_comes(tmp_path: Path) -> None:
         sample_at(0)
 
 
-def test_a_pipe_that_is_called_like_an_image_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_named_pipe_with_the_name_of_an_image_is_not_read(tmp_path: Path) -> None:
     picture(tmp_path / "a" / "1.png", 10)
     os.mkfifo(tmp_path / "a" / "2.png")
     source = image_folder.folder(tmp_path, 0.0, 1)

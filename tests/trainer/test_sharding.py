@@ -54,13 +54,13 @@ def test_an_evaluation_sees_every_sample_once_in_equally_many_batches(
     assert len({share.batches for share in shares}) == 1
     for share in shares:
         assert share.samples <= share.batches * batch
-        # All loaders' batches but the last are whole: so their number is what `samples` needs, and no more.
+        # Only each loader's last batch may be partial, so that their number is what `samples` needs and no more.
         read = sum(-(-len(samples(pieces)) // batch) for pieces in share.loaders)
         assert read == -(-share.samples // batch) <= share.batches
 
 
 @given(counts, worlds, batch_sizes, st.integers(1, 5))
-def test_a_limit_shortens_every_ranks_epoch_alike(counts: list[int], world: int, batch: int, limit: int) -> None:
+def test_a_limit_shortens_every_ranks_epoch_equally(counts: list[int], world: int, batch: int, limit: int) -> None:
     order = list(range(len(counts)))
     whole, _ = train_batches(sum(counts), world, batch)
     for rank in range(world):
@@ -87,7 +87,7 @@ def test_the_shards_come_in_another_order_each_epoch_but_the_same_on_every_rank(
     assert sorted(orders[0]) == list(range(16))
 
 
-def test_shards_that_do_not_divide_by_the_ranks_still_leave_no_rank_out() -> None:
+def test_shards_that_do_not_divide_by_the_ranks_still_feed_every_rank() -> None:
     shares = [
         train_share([64] * 5, range(5), rank=rank, world=4, batch=16, loaders=0, limit=None) for rank in range(4)
     ]

@@ -1,4 +1,4 @@
-"""The making of shards: the same bytes each time, carried on where it was cut short, never half overwritten."""
+"""Tests of making shards: the same bytes each time, resumed after an interruption, never half overwritten."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_same_arguments_make_the_same_bytes_and_another_seed_another_order(t
     assert first.splits["train"] != other.splits["train"]
 
 
-def test_repeat_takes_each_sample_so_many_times_spread_over_the_shards(tmp_path: Path) -> None:
+def test_repeat_takes_each_sample_that_many_times_spread_over_the_shards(tmp_path: Path) -> None:
     manifest = make(sources.shapes(6, 2, 16, seed=1), tmp_path, train=3)
     read = [s["ppm"].tobytes() for s in samples_of(tmp_path, manifest, "train")]  # type: ignore[attr-defined]
     assert len(read) == 18
@@ -72,7 +72,7 @@ def test_repeat_takes_each_sample_so_many_times_spread_over_the_shards(tmp_path:
 
 
 def test_a_number_of_samples_takes_each_image_equally_often_or_once_more(tmp_path: Path) -> None:
-    """The blog's training set of 1,280,000 CIFAR images in 640 shards, at a thousandth."""
+    """As the blog's training set of 1,280,000 CIFAR images in 640 shards, with a thousandth of the samples."""
     source = sources.shapes(50, 10, 16, seed=1)
     made = make(source, tmp_path, per_shard=2, repeat={"val": 5}, samples={"train": 1280})
     assert [shard.samples for shard in made.splits["train"]] == [2] * 640
@@ -101,7 +101,7 @@ def test_any_number_of_processes_writes_the_same_bytes(tmp_path: Path) -> None:
 
 
 def failing_after(source: sources.ImageSource, calls: int) -> sources.ImageSource:
-    """The same source, which breaks off after so many samples."""
+    """Return the same source, which raises an error after `calls` samples."""
     left = [calls]
 
     def sample(index: int) -> sources.ImageSample:
@@ -115,7 +115,7 @@ def failing_after(source: sources.ImageSource, calls: int) -> sources.ImageSourc
 
 
 @pytest.mark.parametrize("place", ["directory", "bucket"])
-def test_what_was_cut_short_is_carried_on_without_writing_whole_shards_again(
+def test_an_interrupted_set_is_resumed_without_writing_whole_shards_again(
     tmp_path: Path, object_store: str, place: str
 ) -> None:
     out = str(tmp_path / "out") if place == "directory" else "gs://trainer-test/cut-short"
@@ -153,7 +153,7 @@ command.make(slowed, sys.argv[1], samples_per_shard=4, repeat={}, seed=3, worker
 """
 
 
-def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_it_had_never_been_killed(tmp_path: Path) -> None:
+def test_a_killed_run_is_resumed_where_it_was_and_ends_as_if_it_had_never_been_killed(tmp_path: Path) -> None:
     out, unfinished = tmp_path / "out", tmp_path / "out" / UNFINISHED
     process = subprocess.Popen(
         [sys.executable, "-c", SLOW, str(out)], cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL
@@ -174,7 +174,7 @@ def test_a_killed_run_goes_on_where_it_was_and_ends_as_if_it_had_never_been_kill
         assert (out / path.name).read_bytes() == path.read_bytes()
 
 
-def test_a_run_killed_while_it_tidied_is_finished_by_the_same_command(tmp_path: Path) -> None:
+def test_a_run_killed_while_it_cleaned_up_is_finished_by_the_same_command(tmp_path: Path) -> None:
     source = failing_after(sources.shapes(30, 1, 16, seed=1), 18)
     with pytest.raises(TrainerError, match="on fire"):
         make(source, tmp_path)
@@ -222,7 +222,7 @@ def test_an_overwritten_set_leaves_nothing_of_a_larger_one_behind(tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names, MANIFEST, "mine.tar"])
 
 
-def test_a_set_that_is_half_overwritten_is_not_taken_for_whole(tmp_path: Path) -> None:
+def test_a_half_overwritten_set_counts_as_unfinished(tmp_path: Path) -> None:
     source = failing_after(sources.shapes(30, 1, 16, seed=1), 10**6)
     make(source, tmp_path)
     with pytest.raises(TrainerError, match="on fire"):
@@ -231,7 +231,7 @@ def test_a_set_that_is_half_overwritten_is_not_taken_for_whole(tmp_path: Path) -
     assert (tmp_path / UNFINISHED).exists()
 
 
-def test_a_terminal_gets_a_bar_and_a_file_plain_lines(tmp_path: Path) -> None:
+def test_progress_is_a_bar_on_a_terminal_and_plain_lines_in_a_file(tmp_path: Path) -> None:
     arguments = ["shapes", "--train", "8", "--val", "2", "--size", "16", "--samples-per-shard", "4"]
     command = [sys.executable, "-m", "trainer.shards", *arguments, "--out", str(tmp_path / "a")]
     root = Path(__file__).parents[2]
@@ -256,7 +256,9 @@ def test_a_terminal_gets_a_bar_and_a_file_plain_lines(tmp_path: Path) -> None:
     assert "3 shards" in seen.stdout
 
 
-def test_shards_that_are_there_are_not_overwritten_unasked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_existing_shards_are_not_overwritten_without_the_option(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["shapes", "--out", str(tmp_path), "--train", "4", "--val", "2", "--size", "16"]
     assert command.main(arguments) == 0
     assert "python -m trainer.train --data" in capfd.readouterr().out
@@ -281,7 +283,7 @@ def test_shards_that_are_there_are_not_overwritten_unasked(tmp_path: Path, capfd
         ["shapes", "--out", "s3://bucket/set"],
     ],
 )
-def test_what_cannot_be_made_is_reported_in_one_line(
+def test_a_set_that_cannot_be_made_is_reported_in_one_line(
     arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     first, *others = arguments
@@ -309,7 +311,7 @@ def test_shards_go_straight_into_a_bucket(object_store: str, tmp_path: Path) -> 
         make(sources.shapes(4, 2, 16, seed=1), out)
 
 
-def test_a_bucket_that_is_not_there_is_named(object_store: str) -> None:
+def test_a_missing_bucket_is_named(object_store: str) -> None:
     with pytest.raises(TrainerError, match="There is no bucket gs://no-such-bucket"):
         make(sources.shapes(4, 2, 16, seed=1), "gs://no-such-bucket/x")
 
@@ -320,7 +322,7 @@ def test_a_newer_trainers_manifest_is_refused_with_what_to_do() -> None:
         Manifest.from_json('{"schema": 9}', "there")
 
 
-def test_a_manifest_of_numbers_that_cannot_be_is_none(shapes: str) -> None:
+def test_a_manifest_with_impossible_numbers_is_refused(shapes: str) -> None:
     reported = (Path(shapes) / "manifest.json").read_text()
     for samples in ("-32", "1000000000"):
         with pytest.raises(TrainerError, match=f"shapes-train-000000.tar cannot hold {samples} samples in"):
@@ -332,7 +334,7 @@ def test_a_manifest_of_numbers_that_cannot_be_is_none(shapes: str) -> None:
         Manifest.from_json("[" * 100_000, "there")
 
 
-def test_shards_go_into_a_directory_and_nowhere_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_shards_are_written_to_directories_only(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "file"
     file.touch()
     for out, says in ((str(file), f"{file} is a file"), ("", "--out is empty")):
@@ -340,7 +342,7 @@ def test_shards_go_into_a_directory_and_nowhere_else(tmp_path: Path, capfd: pyte
         assert says in capfd.readouterr().err
 
 
-def test_what_is_not_a_manifest_is_refused_as_that() -> None:
+def test_a_document_that_is_not_a_manifest_is_refused() -> None:
     with pytest.raises(TrainerError, match="there is not a manifest of shards: it has schema 0, this trainer reads"):
         Manifest.from_json('{"schema": 0}', "there")
     with pytest.raises(TrainerError, match="there is not a manifest"):
@@ -352,7 +354,7 @@ def test_what_is_not_a_manifest_is_refused_as_that() -> None:
     [({"schema": 9}, "it has schema 9"), ({"done": [{"shard": {"codec": "zstd"}}]}, "does not know its codec")],
     ids=["schema", "field"],
 )
-def test_a_list_of_what_a_newer_trainer_has_done_is_refused_with_what_to_do(
+def test_a_newer_trainers_list_of_finished_shards_is_refused_with_a_remedy(
     tmp_path: Path, newer: dict[str, object], says: str
 ) -> None:
     reported = {"schema": 1, "made_from": {}, "done": [], **newer}
@@ -361,7 +363,7 @@ def test_a_list_of_what_a_newer_trainer_has_done_is_refused_with_what_to_do(
         make(sources.shapes(4, 4, 32, seed=1), tmp_path, seed=1)
 
 
-def test_a_list_of_what_is_done_that_makes_no_sense_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_an_invalid_list_of_finished_shards_is_refused_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / UNFINISHED).write_text('{"schema": 1, "made_from": 7, "done": []}')
     with pytest.raises(TrainerError, match=rf"{UNFINISHED} cannot be read: .*\. Start over with --overwrite"):
         make(sources.shapes(4, 4, 32, seed=1), tmp_path)

@@ -1,4 +1,4 @@
-"""Making shards that is stopped: at once and in order at any moment, and the same command goes on."""
+"""Tests of stopping the making of shards: it ends at once at any moment, and the same command resumes it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts Python in a session of its own, where Ctrl-C works as in a terminal; all of it is killed afterwards."""
+    """Return a function that starts Python in its own session, as a terminal does; all are killed later."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(*arguments: str) -> subprocess.Popen[str]:
@@ -88,10 +88,10 @@ def await_line(process: subprocess.Popen[str], text: str) -> None:
                 return
     finally:
         overdue.cancel()
-    raise AssertionError(f"{text!r} did not come")
+    raise AssertionError(f"{text!r} was not printed")
 
 
-def test_ctrl_c_while_it_is_still_importing_ends_it_without_a_word(start: Start, tmp_path: Path) -> None:
+def test_ctrl_c_during_the_imports_ends_the_command_without_output(start: Start, tmp_path: Path) -> None:
     process = start("-X", "importtime", "-m", "trainer.shards", *SET, "--out", str(tmp_path / "out"))
     await_line(process, "numpy")
     process.send_signal(signal.SIGINT)
@@ -101,7 +101,7 @@ def test_ctrl_c_while_it_is_still_importing_ends_it_without_a_word(start: Start,
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_who_stops_it_waits_for_no_shard_and_finds_nothing_half_written(
+def test_stopping_waits_for_no_shard_and_leaves_nothing_half_written(
     start: Start, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     out = tmp_path / "out"

@@ -42,7 +42,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_training(tmp_path:
         EventFile(str(tmp_path / "file" / "logs"))
 
 
-def test_a_flush_that_a_bucket_refuses_is_made_up_for_by_the_next(
+def test_events_that_could_not_be_uploaded_are_uploaded_with_the_next_flush(
     object_store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     where = f"gs://trainer-test/{tmp_path.name}/logs"

@@ -1,4 +1,4 @@
-"""Real trainings of a few steps, in real processes, as tpu-tui starts them."""
+"""Tests of real trainings of a few steps, in real processes, as tpu-tui starts them."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ LOADERS = ["--loader-workers", "2"]
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where those two workers write TensorBoard's event files."""
+    """Return the directory to which those two workers write TensorBoard's event files."""
     return tmp_path_factory.mktemp("events") / "made"
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, colours: str, events: Path) -> Iterator[list[Worker]]:
-    """What two workers say who train for two epochs undisturbed."""
+    """Return the output of two workers that trained for two epochs undisturbed."""
     running = Pod(tmp_path_factory.mktemp("trained"))
     logs = ["--logdir", str(events)]
     yield running.run([*TINY, "--data", colours, *TWO_EPOCHS, *LOADERS, "--metrics-debug", *logs], workers=2)
@@ -58,27 +58,27 @@ def trained(tmp_path_factory: pytest.TempPathFactory, colours: str, events: Path
 def test_two_workers_train_to_a_lower_loss_and_the_same_parameters(trained: list[Worker]) -> None:
     assert [worker.exit_code for worker in trained] == [0, 0], trained
     for rank, worker in enumerate(trained):
-        mine = losses(worker.lines)
-        assert len(mine) == 2 * 10
-        assert median(mine[10:]) < 0.5 * mine[0]
+        curve = losses(worker.lines)
+        assert len(curve) == 2 * 10
+        assert median(curve[10:]) < 0.5 * curve[0]
         assert {m[1] for m in map(TRAINING.fullmatch, worker.lines) if m} == {str(rank)}
         assert any(line.startswith(f"Compiling the training step for xla:0/{rank}") for line in worker.lines)
         assert [line for line in worker.lines if line.startswith("| Test Device=")]
-    spoken = "\n".join(trained[0].lines)
-    assert "256 training samples in 8 shards: 10 steps an epoch, 96 samples dropped; 48 for validation" in spoken
-    assert re.search(r"^Epoch 1 train begin \d\d:\d\d:\d\d$", spoken, re.M)
-    assert re.search(r"^Epoch 2 train end .*, Replica Train Samples=80, Reduced GlobalRate=[\d.]+$", spoken, re.M)
+    printed = "\n".join(trained[0].lines)
+    assert "256 training samples in 8 shards: 10 steps an epoch, 96 samples dropped; 48 for validation" in printed
+    assert re.search(r"^Epoch 1 train begin \d\d:\d\d:\d\d$", printed, re.M)
+    assert re.search(r"^Epoch 2 train end .*, Replica Train Samples=80, Reduced GlobalRate=[\d.]+$", printed, re.M)
     assert re.search(
-        r"^Epoch 2 waited for data [\d.]+ s, [\d.]+% of the time; longest .* on core [01]$", spoken, re.M
+        r"^Epoch 2 waited for data [\d.]+ s, [\d.]+% of the time; longest .* on core [01]$", printed, re.M
     )
-    assert re.search(r"^Epoch 2 test end .*, Replica Test Samples=24$", spoken, re.M)
-    assert re.search(r"^All 2 replicas hold the same parameters: sha256 [0-9a-f]{16}$", spoken, re.M)
-    assert re.search(r"^Max Accuracy: [\d.]+%$", spoken, re.M)
+    assert re.search(r"^Epoch 2 test end .*, Replica Test Samples=24$", printed, re.M)
+    assert re.search(r"^All 2 replicas hold the same parameters: sha256 [0-9a-f]{16}$", printed, re.M)
+    assert re.search(r"^Max Accuracy: [\d.]+%$", printed, re.M)
     assert "Epoch 1 train" not in "\n".join(trained[1].lines)
 
 
 def test_tensorboards_curves_are_those_in_the_log(trained: list[Worker], events: Path) -> None:
-    [file] = events.iterdir()  # rank 0's only
+    [file] = events.iterdir()  # only rank 0 writes one
     curves = event_curves(file.read_bytes())
     assert [round(value, 5) for _, value in curves["train/loss"]] == pytest.approx(losses(trained[0].lines), abs=2e-5)
     assert [step for step, _ in curves["train/loss"]] == list(range(20))
@@ -90,7 +90,7 @@ def test_tensorboards_curves_are_those_in_the_log(trained: list[Worker], events:
 
 
 def event_curves(content: bytes) -> dict[str, list[tuple[int, float]]]:
-    """The points of each curve in an event file: a TFRecord file of Event messages, with checksums."""
+    """Return the points of each curve in an event file, which is a TFRecord file of Event messages with checksums."""
     import google_crc32c
     from tensorboardX.proto.event_pb2 import Event
 
@@ -120,7 +120,7 @@ def test_nothing_is_compiled_after_the_second_step(trained: list[Worker]) -> Non
         assert "again" not in worker.out
 
 
-def test_a_run_killed_in_mid_epoch_and_resumed_goes_on_as_if_it_had_never_stopped(
+def test_a_run_killed_in_mid_epoch_and_resumed_continues_as_if_it_had_never_stopped(
     trained: list[Worker], pods: Callable[[], Pod], colours: str, tmp_path: Path
 ) -> None:
     pod = pods()
@@ -151,7 +151,7 @@ def test_a_run_killed_in_mid_epoch_and_resumed_goes_on_as_if_it_had_never_stoppe
     assert below == ("Max Accuracy: 100.00%" not in resumed[0].lines)
 
 
-def test_batch_statistics_come_back_on_each_core(pods: Callable[[], Pod], colours: str, tmp_path: Path) -> None:
+def test_batch_statistics_are_restored_on_each_core(pods: Callable[[], Pod], colours: str, tmp_path: Path) -> None:
     keep = ["--checkpoint-dir", str(tmp_path / "kept"), "--bf16", "--label-smoothing", "0.1"]
     arguments = [*SMALL, "--data", colours, "--epochs", "1", "--steps-per-epoch", "3", *keep]
     [first] = pods().run(arguments, cores=2)
@@ -161,17 +161,17 @@ def test_batch_statistics_come_back_on_each_core(pods: Callable[[], Pod], colour
     assert not losses(second.lines)
     same = "All 2 replicas hold the same parameters"
     [before], [after] = ([line for line in worker.lines if line.startswith(same)] for worker in (first, second))
-    assert before == after  # the hash is over the statistics too
+    assert before == after  # the hash covers the statistics too
 
 
 def _children(parents: list[int]) -> list[int]:
     return [pid for parent in parents for pid in children(parent)]
 
 
-def test_on_signals_to_the_whole_session_all_cores_save_at_one_step_and_end(
+def test_on_signals_to_the_whole_session_all_cores_save_at_the_same_step_and_end(
     pod: Pod, colours: str, tmp_path: Path
 ) -> None:
-    """Also when the data come from loader processes that read from commands: the signal reaches those as well."""
+    """The data come from loader processes that read from commands: the signal reaches those as well."""
     shards = f"pipe:cat {colours}/colours-train-{{000000..000007}}.tar"
     data = ["--train-shards", shards, "--classes", "4", "--image-size", "32", "--loader-workers", "1"]
     keep = ["--checkpoint-dir", str(tmp_path / "kept")]
@@ -181,15 +181,15 @@ def test_on_signals_to_the_whole_session_all_cores_save_at_one_step_and_end(
     assert len(ranks) == 2
     deadline = time.monotonic() + 120
     loaders: list[int] = []
-    while len(loaders) < 2:  # one ends when its epoch is read
+    while len(loaders) < 2:  # a loader ends when its epoch is read
         assert time.monotonic() < deadline
         time.sleep(0.01)
         servers = [pid for pid in _children([pod.pid(0)]) if pid not in ranks]
         loaders = _children(servers)
-    family = [*ranks, *servers, *loaders]
+    processes = [*ranks, *servers, *loaders]
     mapped = [proc_file(pid, "maps") for pid in loaders]
     assert any(mapped)
-    assert not any(b"_XLAC" in each for each in mapped), "it takes seconds to load"
+    assert not any(b"_XLAC" in each for each in mapped), "a loader has loaded torch_xla, which takes seconds"
     os.killpg(pod.pid(0), signal.SIGHUP)
     os.killpg(pod.pid(0), signal.SIGTERM)
     [worker] = pod.wait()
@@ -201,7 +201,7 @@ def test_on_signals_to_the_whole_session_all_cores_save_at_one_step_and_end(
     by_rank = [[m.group(2, 3) for m in map(TRAINING.fullmatch, worker.lines) if m and m[1] == rank] for rank in "01"]
     assert by_rank[0] == by_rank[1]
     assert "Traceback" not in worker.err
-    while [pid for pid in family if Path(f"/proc/{pid}").exists()]:  # a server ends when its rank has
+    while [pid for pid in processes if Path(f"/proc/{pid}").exists()]:  # a server ends once its rank has ended
         assert time.monotonic() < deadline + 60
         time.sleep(0.01)
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == [
@@ -210,7 +210,7 @@ def test_on_signals_to_the_whole_session_all_cores_save_at_one_step_and_end(
     ]
 
 
-def test_workers_that_do_not_come_are_named(pod: Pod) -> None:
+def test_workers_that_do_not_join_are_named(pod: Pod) -> None:
     [worker] = pod.run([*TINY, "--fake-data", "--timeout", "1"], TPU_TUI_WORKERS="3")
     assert worker.exit_code == 75
     assert "2 of 3 ranks did not come within 1 s: missing from worker 1, 2" in worker.err
@@ -239,7 +239,7 @@ def test_the_coordinators_port_may_be_in_use_on_another_address() -> None:
             listen(("127.0.91.2", port))
 
 
-def test_a_program_on_the_coordinators_port_that_never_answers_is_not_waited_for() -> None:
+def test_a_program_on_the_coordinators_port_that_never_answers_is_reported_after_the_timeout() -> None:
     from trainer.config import ReplicaConfig
     from trainer.distributed.rendezvous import join_ranks
     from trainer.errors import PartnerLostError
@@ -256,16 +256,16 @@ Meet = Callable[..., list[str]]
 
 @pytest.fixture
 def meet_at() -> Iterator[Meet]:
-    """Has the ranks of some workers meet at one coordinator; tells how it ends for them, one a line."""
+    """Return a function that has ranks meet at one coordinator, and returns the outcome of each as one line."""
     from trainer.config import ReplicaConfig
     from trainer.distributed.rendezvous import join_ranks, listen
     from trainer.errors import TrainerError
 
     with listen(("127.0.91.5", 0)) as listener, ThreadPoolExecutor() as pool:
         address = listener.getsockname()[:2]
-        references: list[object] = []  # an error holds its rank's store: a real rank lives until the others know
+        references: list[object] = []  # an error holds its rank's store, which others may need
 
-        def come(place: ReplicaConfig) -> str:
+        def join(place: ReplicaConfig) -> str:
             try:
                 references.append(join_ranks(place, 0, address, None if place.worker else listener, lambda: False))
             except TrainerError as error:
@@ -273,11 +273,11 @@ def meet_at() -> Iterator[Meet]:
                 return f"{type(error).__name__}: {error}"
             return "met"
 
-        def tell(*workers: dict[str, object]) -> list[str]:
+        def meet(*workers: dict[str, object]) -> list[str]:
             places = [ReplicaConfig(coordinator=address, timeout=60, **{"workers": 2, **each}) for each in workers]
-            return [end.replace(f":{address[1]}", "") for end in pool.map(come, places)]
+            return [end.replace(f":{address[1]}", "") for end in pool.map(join, places)]
 
-        yield tell
+        yield meet
 
 
 ENDS = "PartnersMissingError: Some ranks did not come."
@@ -332,6 +332,6 @@ def test_the_learning_rate_warms_up_scales_with_the_batch_and_decays_to_nothing(
     assert max(rates) == pytest.approx(0.2)
     assert rates[0] == pytest.approx(0.02)
     assert rates.index(max(rates)) in (9, 10)
-    assert 0 < rates[-1] < 0.002 * max(rates)  # not 0 itself, which would be another graph to compile
+    assert 0 < rates[-1] < 0.002 * max(rates)  # not 0, which would compile another graph
     assert rates[:10] == sorted(rates[:10])
     assert rates[10:] == sorted(rates[10:], reverse=True)

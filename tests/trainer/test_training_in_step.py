@@ -1,4 +1,4 @@
-"""However many workers and cores there are: the same parameters on all, the same loss, the same state saved."""
+"""Tests of equal results: the parameters, losses and saved state do not depend on the number of workers and cores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = ["--model", "tiny-batchnorm", "--batch-size", "8", "--log-steps", "1", "
 
 
 def loss_curve(workers: list[Worker]) -> list[float]:
-    """The mean loss over all replicas, step by step."""
+    """Return the mean loss over all replicas, step by step."""
     found = [match for worker in workers for match in map(LOSS.fullmatch, worker.lines) if match]
     return [fmean(float(match[3]) for match in found if int(match[2]) == step) for step in range(STEPS)]
 
@@ -41,12 +41,12 @@ def test_the_same_global_batch_gives_the_same_loss_and_one_set_of_parameters_how
         assert f"All {world} replicas hold the same parameters: sha256 " in ended[0].out
         curves[workers, cores] = loss_curve(ended)
     alone = curves[1, 1]
-    assert alone[-1] < 0.99 * alone[0]  # it has learned, so that a wrong mean of gradients would show
+    assert alone[-1] < 0.99 * alone[0]  # the model has learned, so that a wrong mean of gradients would show
     for curve in curves.values():
         assert curve == pytest.approx(alone, abs=3e-5)
 
 
-def test_what_is_saved_does_not_depend_on_who_saves(pod: Pod, colours: str, tmp_path: Path) -> None:
+def test_the_saved_state_does_not_depend_on_the_rank_that_saves(pod: Pod, colours: str, tmp_path: Path) -> None:
     import torch
 
     from trainer.checkpoint import store
@@ -54,7 +54,7 @@ def test_what_is_saved_does_not_depend_on_who_saves(pod: Pod, colours: str, tmp_
 
     keep = ["--checkpoint-dir", str(tmp_path / "kept")]
     arguments = [*SMALL, "--data", colours, "--epochs", "1", "--steps-per-epoch", "3", *keep]
-    [worker] = pod.run(arguments, cores=2, way=layouts.save_in_mid_epoch)
+    [worker] = pod.run(arguments, cores=2, entry_point=layouts.save_in_mid_epoch)
     assert worker.exit_code == 0, worker
     own = [torch.load(tmp_path / f"kept.rank{rank}") for rank in (0, 1)]
     path = str(tmp_path / "kept" / "checkpoint-000001.json")
@@ -71,7 +71,7 @@ def test_a_run_resumed_on_fewer_cores_repeats_the_epoch_and_reports_it(
 ) -> None:
     keep = ["--checkpoint-dir", str(tmp_path / "kept")]
     arguments = [*SMALL, "--data", colours, "--epochs", "1", "--steps-per-epoch", "3", *keep]
-    [before] = pods().run(arguments, cores=2, way=layouts.save_in_mid_epoch)
+    [before] = pods().run(arguments, cores=2, entry_point=layouts.save_in_mid_epoch)
     [after] = pods().run(arguments, cores=1)
     assert (before.exit_code, after.exit_code) == (0, 0), (before, after)
     [printed] = [line for line in after.lines if line.startswith("Resumed from ")]

@@ -1,4 +1,4 @@
-"""A training whose input hangs: SIGTERM saves it and ends it all the same, and what it waited for ends with it."""
+"""Tests of trainings whose input hangs: SIGTERM saves and ends the training, and ends the commands it waited for."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.trainer.conftest import Pod, is_alive
 
 TINY = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--classes", "10", "--image-size", "32"]
 FOR_EVER = ["--epochs", "100000", "--shuffle-buffer", "1"]
-"""Of these trainings, one that waited for its grace to pass would take minutes: longer than the tests do."""
+"""Long enough that a training that waited for its grace period would take minutes, longer than the tests' timeout."""
 
 
 def hanging(shapes: str, log: Path, after: int) -> str:
-    """Eight shards from commands, of which any process gets only so many; then they put out nothing any more.
+    """Return a pattern of eight shards from commands that hang once a process has opened more than `after` of them.
 
-    Each writes the process that reads it and its own process id into a log.
+    Each command appends its reader's and its own process id to a log.
     """
     reported = f"read -r _ _ _ reader _ < /proc/$PPID/stat; echo $reader $$ >> {log}"
     hang = f"if [ $(grep -c ^$reader {log}) -gt {after} ]; then exec sleep 1000; fi"
@@ -31,19 +31,19 @@ def hanging(shapes: str, log: Path, after: int) -> str:
 
 
 def commands(log: Path) -> list[int]:
-    """The commands that were started."""
+    """Return the process ids of the commands that were started."""
     return [int(line.split()[1]) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-@pytest.mark.parametrize(("cores", "way"), [(1, layouts.as_on_tpu), (2, None)], ids=["as on TPU", "2 cores"])
+@pytest.mark.parametrize(("cores", "entry_point"), [(1, layouts.as_on_tpu), (2, None)], ids=["as on TPU", "2 cores"])
 def test_sigterm_saves_what_was_trained_before_the_input_hung(
-    pods: Callable[[], Pod], shapes: str, tmp_path: Path, cores: int, way: layouts.Way | None
+    pods: Callable[[], Pod], shapes: str, tmp_path: Path, cores: int, entry_point: layouts.EntryPoint | None
 ) -> None:
-    """Rank 0 has counted eight shards and got one, of four batches; a second core has more, and waits for it."""
+    """Rank 0 has counted eight shards and got one, of four batches; a second core waits for rank 0."""
     log, checkpoints = tmp_path / "log", ["--checkpoint-dir", str(tmp_path / "kept")]
     pod = pods()
     source = ["--train-shards", hanging(shapes, log, after=9)]
-    pod.start([*TINY, *source, *FOR_EVER, *checkpoints], cores=cores, way=way)
+    pod.start([*TINY, *source, *FOR_EVER, *checkpoints], cores=cores, entry_point=entry_point)
     pod.await_text(0, "xla:0/0 Epoch=1 Step=3 ")
     os.kill(pod.pid(0), signal.SIGTERM)
     [worker] = pod.wait()
@@ -79,7 +79,7 @@ def test_a_batch_that_hangs_in_an_evaluation_does_not_keep_a_run_from_saving(
     val = f"pipe:{hang}; cat {shapes}/shapes-val-000000.tar"
     source = ["--train-shards", f"{shapes}/shapes-train-{{000000..000007}}.tar", "--val-shards", val]
     pod.start([*TINY, *source, *FOR_EVER, "--steps-per-epoch", "2", "--checkpoint-dir", str(checkpoints)], cores=2)
-    pod.await_that(lambda: len(commands(log)) > 1)  # the first has only counted
+    pod.await_that(lambda: len(commands(log)) > 1)  # the first one only counted samples
     os.kill(pod.pid(0), signal.SIGTERM)
     [worker] = pod.wait()
     assert worker.exit_code == 143, worker

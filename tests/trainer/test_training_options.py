@@ -1,4 +1,4 @@
-"""What --bf16 and --label-smoothing do to a run's losses, on XLA's device."""
+"""Tests of what --bf16 and --label-smoothing do to a run's losses, on XLA's device."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEARNING = ["--learning-rate", "3", "--momentum", "0.5", "--warmup-epochs", "0.5
 
 @pytest.fixture(scope="module")
 def losses(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[float]]:
-    """The losses of a run with some options more; each is run once."""
+    """Return a function that runs a training with more options once, and returns its losses."""
     known: dict[tuple[str, ...], list[float]] = {}
 
     def run(*options: str) -> list[float]:
@@ -63,14 +63,14 @@ def test_label_smoothing_gives_the_loss_that_its_formula_gives_on_the_same_score
     plain, smoothed = losses()[0], losses("--label-smoothing", "0.3")[0]
     assert plain == pytest.approx(float(right), abs=2e-5)
     assert smoothed == pytest.approx(float(0.7 * right + 0.3 * uniform), abs=2e-5)
-    assert abs(smoothed - plain) > 1e-3  # so that the one cannot pass for the other
+    assert abs(smoothed - plain) > 1e-3  # so that the two cannot be confused
 
 
-def test_bf16_rounds_what_is_computed_and_learns_the_same(losses: Callable[..., list[float]]) -> None:
+def test_bf16_rounds_what_is_computed_and_learns_equally(losses: Callable[..., list[float]]) -> None:
     whole, rounded = losses(), losses("--bf16")
     assert len(whole) == len(rounded) == 6
     assert whole != rounded
-    assert rounded == pytest.approx(whole, rel=0.004)  # what one value loses at most with its 8 bits
+    assert rounded == pytest.approx(whole, rel=0.004)  # the most that one value loses with its 8 bits
     assert rounded[-1] < 0.99 * rounded[0]
 
 

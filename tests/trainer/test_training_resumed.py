@@ -1,4 +1,4 @@
-"""Runs that are carried on: after a trainer that ordered samples otherwise, and after a kill in mid-upload."""
+"""Tests of resumed runs: after a trainer with another order of samples, and after a kill during an upload."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ TINY = ["--model", "tiny-batchnorm", "--batch-size", "8", "--log-steps", "1", "-
 
 
 def steps(lines: list[str]) -> list[tuple[int, int]]:
-    """Epoch and step of each training line."""
+    """Return the epoch and step of each training line."""
     return [(int(match[1]), int(match[2])) for match in map(STEP.fullmatch, lines) if match]
 
 
 def write_pointer(path: Path, pointer: dict[str, Any]) -> None:
-    """Write what a checkpoint's pointer would say had another trainer saved it."""
+    """Write a checkpoint's pointer as another trainer would have saved it."""
     path.write_text(json.dumps({**pointer, "checksum": checksum_of(pointer)}))
 
 
@@ -44,11 +44,11 @@ SHORT = ["--epochs", "1", "--steps-per-epoch", "3"]
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory, colours: str) -> Iterator[Path]:
-    """A directory with the one checkpoint of two cores that did three steps."""
+    """Make a directory with one checkpoint, of two cores that did three steps."""
     directory = tmp_path_factory.mktemp("saved")
     running, checkpoints = Pod(directory / "pod"), directory / "kept"
     arguments = [*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)]
-    [worker] = running.run(arguments, cores=2, way=layouts.save_in_mid_epoch)
+    [worker] = running.run(arguments, cores=2, entry_point=layouts.save_in_mid_epoch)
     assert worker.exit_code == 0, worker
     yield checkpoints
     running.end()
@@ -101,7 +101,7 @@ def test_a_run_resumed_with_another_batch_at_an_epochs_end_reports_that_and_wher
     )
 
 
-def test_a_run_of_fewer_epochs_than_are_done_saves_nothing_that_would_have_them_done_again(
+def test_a_run_of_fewer_epochs_than_are_done_saves_no_checkpoint_of_an_earlier_epoch(
     pod: Pod, saved: Path, colours: str, tmp_path: Path
 ) -> None:
     checkpoints = tmp_path / "kept"
@@ -116,11 +116,11 @@ def test_a_run_of_fewer_epochs_than_are_done_saves_nothing_that_would_have_them_
     assert sorted(path.name for path in checkpoints.iterdir()) == ["checkpoint-000001.json", "checkpoint-000001.pt"]
 
 
-class Holding:
-    """A proxy before the object store; it stops for good in the midst of the upload of one object."""
+class StuckProxy:
+    """A proxy before the object store that stops for good in the middle of the upload of one object."""
 
     def __init__(self, server: str, name: str, body: int) -> None:
-        """Of a request that names `name` so many bytes pass, no more."""
+        """Listen; forward only `body` bytes of an upload to the object called `name`."""
         host, port = server.removeprefix("http://").split(":")
         self._address, self._name, self._body = (host, int(port)), name.encode(), body
         self.held = threading.Event()
@@ -169,12 +169,12 @@ class Holding:
 
 
 @pytest.fixture
-def holding(object_store: str) -> Iterator[Callable[[str, int], Holding]]:
-    """Makes such proxies."""
-    made: list[Holding] = []
+def stuck_proxy(object_store: str) -> Iterator[Callable[[str, int], StuckProxy]]:
+    """Return a function that makes such a proxy."""
+    made: list[StuckProxy] = []
 
-    def make(name: str, body: int) -> Holding:
-        made.append(Holding(object_store, name, body))
+    def make(name: str, body: int) -> StuckProxy:
+        made.append(StuckProxy(object_store, name, body))
         return made[-1]
 
     yield make
@@ -182,11 +182,11 @@ def holding(object_store: str) -> Iterator[Callable[[str, int], Holding]]:
         each.close()
 
 
-def test_a_bucket_that_takes_no_checkpoint_is_named_before_the_others_are_tired_of_waiting(
-    pod: Pod, holding: Callable[[str, int], Holding], tmp_path: Path
+def test_a_bucket_that_takes_no_checkpoint_is_named_before_the_other_ranks_time_out(
+    pod: Pod, stuck_proxy: Callable[[str, int], StuckProxy], tmp_path: Path
 ) -> None:
     place = f"gs://trainer-test/{tmp_path.name}"
-    proxy = holding("checkpoint-000001.pt", 20_000)
+    proxy = stuck_proxy("checkpoint-000001.pt", 20_000)
     fake = ["--fake-data", "--image-size", "32", "--epochs", "1", "--steps-per-epoch", "2", "--checkpoint-dir", place]
     [worker] = pod.run([*TINY, *fake, "--timeout", "30"], cores=2, STORAGE_EMULATOR_HOST=proxy.url)
     assert worker.exit_code == 2, worker
@@ -197,12 +197,12 @@ def test_a_bucket_that_takes_no_checkpoint_is_named_before_the_others_are_tired_
 @pytest.mark.parametrize(
     ("name", "body", "left_behind"),
     [("checkpoint-000002.pt", 20_000, False), ("checkpoint-000002.json", 0, True)],
-    ids=["in the midst of the state", "between the state and its pointer"],
+    ids=["in the middle of the state", "between the state and its pointer"],
 )
-def test_a_run_killed_while_it_uploads_a_checkpoint_goes_on_from_the_last_whole_one(
+def test_a_run_killed_while_it_uploads_a_checkpoint_resumes_from_the_last_whole_one(
     pods: Callable[[], Pod],
     object_store: str,
-    holding: Callable[[str, int], Holding],
+    stuck_proxy: Callable[[str, int], StuckProxy],
     colours: str,
     tmp_path: Path,
     name: str,
@@ -212,7 +212,7 @@ def test_a_run_killed_while_it_uploads_a_checkpoint_goes_on_from_the_last_whole_
     place = f"gs://trainer-test/{tmp_path.name}"
     keep = ["--checkpoint-dir", place, "--checkpoint-steps", "2"]
     arguments = [*TINY, "--data", colours, "--epochs", "1", "--steps-per-epoch", "5", *keep]
-    proxy, killed = holding(name, body), pods()
+    proxy, killed = stuck_proxy(name, body), pods()
     killed.start(arguments, cores=2, STORAGE_EMULATOR_HOST=proxy.url)
     assert proxy.held.wait(100), killed.path(0, "err").read_text()
     os.killpg(killed.pid(0), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What can go wrong with a training that really runs: one sentence from one rank, and no rank is left hanging."""
+"""Tests of failures in real trainings: one rank reports one sentence, and no rank is left hanging."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ FOR_EVER = ["--epochs", "100000", "--steps-per-epoch", "2"]
 XLA_IS_SLOW = re.compile(
     r"^[^\n]*slow_operation_alarm\.cc.*?attach the results\.(?:\n\**$)?", re.MULTILINE | re.DOTALL
 )
-"""What XLA writes when an operation takes long, also because the rank was stopped meanwhile."""
+"""XLA's warning about an operation that takes long, which also comes when a rank was stopped meanwhile."""
 
 
 def the_only_sentence(workers: list[Worker]) -> str:
-    """What all workers together wrote to standard error, without PyTorch's and XLA's own warnings."""
+    """Return the only line that all workers wrote to standard error, apart from warnings of PyTorch and XLA."""
     lines = [line for worker in workers for line in XLA_IS_SLOW.sub("", worker.err).splitlines()]
     [sentence] = [line for line in lines if line and not re.match(r"\[W\d+ ", line)]
     return sentence
 
 
 def test_one_rank_reports_what_concerns_all(pods: Callable[[], Pod], shapes: str, tmp_path: Path) -> None:
-    """A directory that is not there, a batch larger than the epoch, a checkpoint of another model."""
+    """The errors are a missing directory, a batch larger than the epoch, and a checkpoint of another model."""
     checkpoints = str(tmp_path / "kept")
     short = ["--epochs", "1", "--steps-per-epoch", "1"]
     [first] = pods().run([*TINY, "--data", shapes, *short, "--checkpoint-dir", checkpoints])
@@ -66,7 +66,7 @@ def test_one_rank_reports_what_concerns_all(pods: Callable[[], Pod], shapes: str
 def test_one_rank_reports_what_several_cores_meet_at_once(pod: Pod, shapes: str, tmp_path: Path) -> None:
     for path in Path(shapes).glob("*-train-*.tar"):
         shutil.copy(path, tmp_path)
-    patterns = ["--train-shards", f"{tmp_path}/*-train-*.tar", "--classes", "2"]  # there are ten
+    patterns = ["--train-shards", f"{tmp_path}/*-train-*.tar", "--classes", "2"]  # the set has ten classes
     workers = pod.run([*TINY, *patterns, "--shuffle-buffer", "1"], cores=4)
     assert [worker.exit_code for worker in workers] == [2], workers
     assert re.match(r"Sample \d+ of .*\.tar has class \d: there are 2 classes", the_only_sentence(workers))
@@ -97,7 +97,7 @@ def test_one_rank_reports_a_missing_bucket(pod: Pod, object_store: str, option: 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system with room for three checkpoints of the tiny model; four are kept for a moment."""
+    """Mount a file system with room for three checkpoints of the tiny model; four exist for a moment."""
     place = tmp_path / "small"
     place.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)]
@@ -127,7 +127,7 @@ def test_one_rank_reports_a_full_disk_and_the_last_checkpoint_stays_whole(
 
 
 def test_one_rank_reports_a_device_without_enough_memory(pod: Pod) -> None:
-    workers = pod.run(["--fake-data"], workers=2, cores=2, way=collectives.out_of_memory)
+    workers = pod.run(["--fake-data"], workers=2, cores=2, entry_point=collectives.out_of_memory)
     assert [worker.exit_code for worker in workers] == [2, 2], workers
     assert re.fullmatch(
         r"Rank \d \(worker \d, core \d\): Out of memory: Error preparing computation: Out of memory allocating "
@@ -155,7 +155,7 @@ def test_a_training_that_diverges_ends_in_a_sentence_and_nothing_of_it_is_kept(
 
 def test_a_training_without_a_reader_of_its_log_saves_and_ends(pod: Pod, shapes: str, tmp_path: Path) -> None:
     keep = ["--checkpoint-dir", str(tmp_path / "kept")]
-    [worker] = pod.run([*TINY, "--data", shapes, *FOR_EVER, *keep], cores=2, way=layouts.into_head)
+    [worker] = pod.run([*TINY, "--data", shapes, *FOR_EVER, *keep], cores=2, entry_point=layouts.into_head)
     assert worker.exit_code == 128 + signal.SIGTERM, worker
     assert len(worker.lines) == 20
     printed = re.fullmatch(
@@ -201,10 +201,10 @@ def test_a_lost_rank_is_reported_by_the_core_that_meets_it(pod: Pod, shapes: str
     assert re.match(r"Rank 1 \(worker 0, core 1\): Rank 0 \(worker 0, core 0\) ended or froze: Timed out", sentence)
 
 
-def test_a_rank_that_lives_and_does_not_come_is_named(pod: Pod, shapes: str, tmp_path: Path) -> None:
+def test_a_living_rank_that_falls_behind_is_named(pod: Pod, shapes: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     reported = f"read -r _ _ _ reader _ < /proc/$PPID/stat; echo $reader >> {log}"
-    hang = f"[ $reader != $(head -n 1 {log}) ] && exec sleep 1000"  # but for rank 0, which counts the samples
+    hang = f"[ $reader != $(head -n 1 {log}) ] && exec sleep 1000"  # all but rank 0, which counts the samples
     shards = f"pipe:{reported}; {hang}; cat {shapes}/shapes-train-{{000000..000007}}.tar"
     options = ["--classes", "10", "--image-size", "32", "--shuffle-buffer", "1", "--timeout", "10"]
     workers = pod.run([*TINY, *options, "--train-shards", shards], workers=2)
@@ -219,7 +219,7 @@ def test_a_rank_that_lives_and_does_not_come_is_named(pod: Pod, shapes: str, tmp
     )
 
 
-def test_a_rank_that_freezes_holds_the_others_up_for_no_longer_than_the_timeout(pod: Pod, shapes: str) -> None:
+def test_a_frozen_rank_delays_the_others_for_no_longer_than_the_timeout(pod: Pod, shapes: str) -> None:
     pod.start([*TINY, "--data", shapes, *FOR_EVER, "--timeout", "5"], workers=2)
     pod.await_text(1, "Step=1 ")
     [victim] = pod.ranks(1)
@@ -238,7 +238,7 @@ def test_ctrl_c_prints_what_it_does_and_the_second_one_ends_at_once(pod: Pod) ->
     pod.start([*TINY, "--fake-data", "--image-size", "32", *FOR_EVER])
     pod.await_text(0, "Step=1 ")
     [rank] = pod.ranks(0)
-    os.kill(rank, signal.SIGSTOP)  # so that it cannot heed the first
+    os.kill(rank, signal.SIGSTOP)  # so that the rank cannot react to the first SIGINT
     os.kill(pod.pid(0), signal.SIGINT)
     pod.await_text(0, "Ctrl-C again ends at once", "err")
     os.kill(pod.pid(0), signal.SIGINT)
@@ -248,8 +248,8 @@ def test_ctrl_c_prints_what_it_does_and_the_second_one_ends_at_once(pod: Pod) ->
 
 
 def test_a_rank_without_a_parent_ends_by_itself(pod: Pod) -> None:
-    pod.start([*TINY, "--fake-data"], way=layouts.deaf)
-    pod.await_text(0, "Deaf.")
+    pod.start([*TINY, "--fake-data"], entry_point=layouts.ignore_stop)
+    pod.await_text(0, "Ready.")
     os.kill(pod.pid(0), signal.SIGTERM)
     [worker] = pod.wait()
     assert worker.exit_code == -signal.SIGALRM, worker
@@ -260,7 +260,7 @@ def test_replicas_that_torch_xla_starts_save_when_the_machine_is_shut_down(
 ) -> None:
     """As on TPU: replicas are threads, libtpu would end the process, and systemd sends two signals at once."""
     keep = ["--checkpoint-dir", str(tmp_path / "kept")]
-    pod.start([*TINY, "--data", shapes, "--loader-workers", "2", *FOR_EVER, *keep], way=layouts.as_on_tpu)
+    pod.start([*TINY, "--data", shapes, "--loader-workers", "2", *FOR_EVER, *keep], entry_point=layouts.as_on_tpu)
     pod.await_text(0, "Step=1 ")
     os.killpg(pod.pid(0), signal.SIGTERM)
     os.killpg(pod.pid(0), signal.SIGHUP)
@@ -272,13 +272,15 @@ def test_replicas_that_torch_xla_starts_save_when_the_machine_is_shut_down(
     assert worker.err == ""
 
 
-def test_what_stops_a_replica_that_torch_xla_started_is_its_workers_exit_code(pods: Callable[[], Pod]) -> None:
+def test_a_worker_exits_with_the_code_of_what_stopped_its_replica_that_torch_xla_started(
+    pods: Callable[[], Pod],
+) -> None:
     fake = [*TINY, "--fake-data", "--image-size", "32"]
-    [worker] = pods().run([*fake, "--resume", "/nowhere/nothing.pt"], way=layouts.as_on_tpu)
+    [worker] = pods().run([*fake, "--resume", "/nowhere/nothing.pt"], entry_point=layouts.as_on_tpu)
     assert worker.exit_code == 2, worker
     assert the_only_sentence([worker]).startswith("Cannot read /nowhere/nothing.json")
     killed = pods()
-    killed.start([*fake, *FOR_EVER], way=layouts.as_on_tpu)
+    killed.start([*fake, *FOR_EVER], entry_point=layouts.as_on_tpu)
     killed.await_text(0, "Step=1 ")
     [victim] = killed.ranks(0)
     os.kill(victim, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Loader processes of several ranks: one server forks them all, and its end is reported."""
+"""Tests of loader processes of several ranks: one server forks them all, and its end is reported."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ import pytest
 for package in ("torch", "torch_xla", "torchvision", "webdataset"):
     pytest.importorskip(package, reason=f"{package} is not installed")
 
-from tests.trainer.conftest import Pod, called, children, is_alive
+from tests.trainer.conftest import Pod, children, command_line, is_alive
 
 OPTIONS = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--epochs", "100000", "--loader-workers", "1"]
 
 
-def below(pid: int) -> list[int]:
-    return [each for child in children(pid) for each in (child, *below(child))]
+def descendants(pid: int) -> list[int]:
+    return [each for child in children(pid) for each in (child, *descendants(child))]
 
 
 def servers(pid: int) -> list[int]:
-    """Processes that were started to fork loaders: what they fork is called as they are."""
-    own = [each for each in below(pid) if b"trainer.data.pipeline" in called(each)]
+    """Return the servers that fork loaders, without the loaders, which have the same command line."""
+    own = [each for each in descendants(pid) if b"trainer.data.pipeline" in command_line(each)]
     return [each for each in own if each not in [child for server in own for child in children(server)]]
 
 
 def test_the_ranks_of_a_worker_share_what_forks_their_loaders(pod: Pod, shapes: str) -> None:
     pod.start([*OPTIONS, "--data", shapes], cores=2)
     pod.await_text(0, "Step=1 ")
-    everything = below(pod.pid(0))
+    everything = descendants(pod.pid(0))
     [server] = servers(pod.pid(0))
     assert len(children(server)) >= 2
     os.kill(server, signal.SIGKILL)
     [worker] = pod.wait()
     assert worker.exit_code == 2, worker
-    # The next loader process may be asked for before the death of the last one is seen.
+    # The next loader process may be requested before the death of the last one is detected.
     assert any(f"{what} loader process" in worker.err for what in ("A", "No")), worker.err
     assert "Traceback" not in worker.err
     pod.await_that(lambda: not any(map(is_alive, everything)))

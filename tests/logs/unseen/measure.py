@@ -1,4 +1,4 @@
-"""Measure how many logs of each unseen set are read right: `python -m tests.logs.unseen.measure [-v]`."""
+"""Measure how many logs of each unseen set are read correctly: `python -m tests.logs.unseen.measure [-v]`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Result:
-    """What differs between an excerpt's expectation and its reading."""
+    """Differences between an excerpt's expectation and its reading."""
 
     name: str
     rows: list[str]
-    """Differences of the newest rows; without any the log is read right."""
+    """Differences of the newest rows; without any the log is read correctly."""
     details: list[str]
     """Differences of the first sample, the number of samples, the units, and evaluations taken for samples."""
 
@@ -60,7 +60,7 @@ def _read_snapshot(text: str) -> tuple[int, Snapshot]:
 
 
 def is_same(expected: object, value: float | None) -> bool:
-    """Whether a value is the expected one, or one of the expected ones."""
+    """Return whether a value is the expected one, or one of the expected ones."""
     if isinstance(expected, list):
         return any(is_same(None if one == "none" else one, value) for one in expected)
     if expected is None or value is None:
@@ -72,7 +72,7 @@ def is_same(expected: object, value: float | None) -> bool:
 
 
 def is_match(sample: dict[str, object], row: CoreRow) -> bool:
-    """Whether a row shows the expected sample, and the core or the worker that it names."""
+    """Return whether a row shows the expected sample, and the core or the worker that it names."""
     owner = {name: sample[name] for name in ("core", "worker") if name in sample}
     return all(is_same(sample.get(name), getattr(row, name)) for name in _FIELDS) and all(
         is_same(place, getattr(row, name)) for name, place in owner.items()
@@ -80,7 +80,7 @@ def is_match(sample: dict[str, object], row: CoreRow) -> bool:
 
 
 def compare_rows(expected: Sequence[dict[str, object]], rows: Sequence[CoreRow]) -> list[str]:
-    """Return what differs between the expected newest samples and the rows, in any order of the cores."""
+    """Return the differences between the expected newest samples and the rows, in any order of the cores."""
     left = list(rows)
     missing = []
     for sample in expected:
@@ -93,13 +93,13 @@ def compare_rows(expected: Sequence[dict[str, object]], rows: Sequence[CoreRow])
 
 
 def _prefixes(text: str) -> list[tuple[int, list[CoreRow]]]:
-    """Return how the text is read up to each of its lines."""
+    """Return the reading of the text up to each of its lines."""
     lines = text.splitlines(keepends=True) if "\r" not in text else [f"{line}\n" for line in text.split("\n")[:-1]]
     return [(0, []), *(read_log("".join(lines[:end])) for end in range(1, len(lines) + 1))]
 
 
 def compare_details(excerpt: dict[str, Any], samples: int) -> list[str]:
-    """Return what differs in the first sample, the number of samples, the units and the evaluations."""
+    """Return the differences of the first sample, the number of samples, the units and the evaluations."""
     differences = []
     states = _prefixes(excerpt["text"])
     if "first" in excerpt:
@@ -122,7 +122,7 @@ def compare_details(excerpt: dict[str, Any], samples: int) -> list[str]:
 
 
 def _scopes(text: str) -> list[str]:
-    """Return whose the newest rates of a text are: each a core's own, a device's, or the whole job's."""
+    """Return the scope of each newest rate of a text: a core's own, a device's, or the whole job's."""
     names = [RateKind(kind).name for kind in _read_snapshot(text)[1].rate_kind.tolist()]
     return ["device" if "A_DEVICE" in name else "all" if "OF_ALL" in name else "own" for name in names]
 
@@ -148,7 +148,7 @@ def _all_shown(rows: Sequence[CoreRow]) -> str:
 
 
 def is_held_out(name: str, place: int, excerpt: dict[str, Any]) -> bool:
-    """Whether an excerpt, at a place of a set (from 1), is one whose differences are never printed."""
+    """Return whether an excerpt, at a place of a set (from 1), is held out: its differences are never printed."""
     return (name == "november_24" and place % 2 == 0) or (name == "issues_november_24" and not excerpt.get("open"))
 
 
@@ -160,7 +160,7 @@ def _report(title: str, results: Sequence[Result]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print how many excerpts of each set are read right and, with `-v`, what differs outside the held-out half."""
+    """Print how many excerpts of each set are read correctly and, with `-v`, the differences that may be seen."""
     parser = argparse.ArgumentParser(prog="python -m tests.logs.unseen.measure", description=__doc__)
     parser.add_argument("-v", "--verbose", action="store_true", help="print what differs")
     verbose = parser.parse_args(arguments).verbose
