@@ -250,7 +250,8 @@ class Groups:
     async def _remove(self, group: Group, member: Member) -> None:
         vm = self.vm(group, member)
         if vm is not None:
-            vm.busy, vm.document["status"] = True, "STOPPING"
+            vm.idle.clear()
+            vm.document["status"] = "STOPPING"
             await self._instances.remove(vm)
 
     def _new_vm(self, group: Group, member: Member) -> Vm:
