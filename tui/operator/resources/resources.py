@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from tui.cloud.compute.disks_and_images import DisksAndImages, attach_slices
+from tui.cloud.compute.resource_listing import ComputeResources
+from tui.cloud.compute.resource_rows import attach_slices
 from tui.cloud.storage.bucket_lifecycle import BucketLifecycle
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.connections import Connections
@@ -32,7 +33,7 @@ class Resources:
         Raises UsageError with a hosts file, whose machines are no resources of Google Cloud.
         """
         inventory = self._inventory()
-        disks_and_images, buckets = DisksAndImages(self._connections.settings), self._buckets()
+        compute, buckets = ComputeResources(self._connections.settings), self._buckets()
         problems: list[TpuTuiError] = []
 
         async def read(call: Callable[[], Awaitable[Answer]]) -> Answer | None:
@@ -46,8 +47,8 @@ class Resources:
             slices, queued, disks, images, own_buckets, statuses = await asyncio.gather(
                 read(inventory.nodes),
                 read(inventory.queued_requests),
-                read(disks_and_images.disks),
-                read(disks_and_images.images),
+                read(compute.disks),
+                read(compute.images),
                 read(buckets.list_own),
                 asyncio.to_thread(self._runs.list_statuses),
             )
@@ -75,7 +76,7 @@ class Resources:
         self._connections.require_changes("deleting resources")
         deletion = Deletion(
             self._inventory(),
-            DisksAndImages(self._connections.settings),
+            ComputeResources(self._connections.settings),
             self._buckets,
             self._live_runs if only_unused else None,
         )
