@@ -57,6 +57,8 @@ class CloudResource:
     """Of slices: the path of the queued resource that created it."""
     uses: tuple[str, ...] = ()
     """Of groups and templates: the refs of what they need, which can be deleted only after them."""
+    made_for: str | None = None
+    """The path of the group for which tpu-tui made it, or which it is."""
 
     @property
     def path(self) -> str:

@@ -96,7 +96,7 @@ class ComputeRequests:
             try:
                 operation = await self.ask(what, permission, lambda client: client.get(f"{client.project}/{path}"))
                 answered_at = time.monotonic()
-                line = reports.report(str(operation.get("status")))
+                line = None if operation.get("status") == "DONE" else reports.report(str(operation.get("status")))
             except TpuTuiError as error:
                 if not is_outage(error) or time.monotonic() - answered_at > OUTAGE_S:
                     raise

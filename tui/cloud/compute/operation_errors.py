@@ -16,7 +16,7 @@ _STOCK_OUT = ("ZONE_RESOURCE_POOL_EXHAUSTED", "REGION_RESOURCE_POOL_EXHAUSTED", 
 """Beginnings of the codes where a zone has no capacity now."""
 _QUOTA = ("QUOTA_EXCEEDED", "RESOURCE_QUOTA_EXCEEDED", "LIMIT_EXCEEDED")
 _IN_USE = ("RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "RESOURCE_IN_USE")
-_USAGE = ("RESOURCE_ALREADY_EXISTS", "INVALID_FIELD_VALUE", "INVALID_USAGE", "CONDITION_NOT_MET", *_IN_USE)
+_USAGE = ("RESOURCE_ALREADY_EXISTS", "INVALID_FIELD_VALUE", "INVALID_USAGE", "CONDITION_NOT_MET")
 
 
 def explain_operation(operation: Mapping[str, Any], what: str, project: str) -> TpuTuiError | None:
@@ -42,7 +42,7 @@ def explain_failure(error: Mapping[str, Any], what: str, project: str) -> TpuTui
         remedy = "ask its owner to let the project's service agent use it (roles/compute.instanceAdmin.v1)"
         return CloudError(what, why=why, remedy=remedy)
     if code in _IN_USE:
-        return UsageError(what, why=why, remedy="delete what uses it first; tpu-tui resources shows it")
+        return CloudError(what, why=why, remedy="delete what uses it first; tpu-tui resources shows it")
     return (UsageError if code in _USAGE else CloudError)(what, why=why)
 
 

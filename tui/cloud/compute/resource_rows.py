@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timezone
 from typing import Any
 
+from tui.pod.groups.group_request import group_in_marker
 from tui.pod.resources import DISK, IMAGE, POLICY, TEMPLATE, CloudResource, is_made_by_us
 from tui.text.numbers import parse_integer
 from tui.text.timestamps import parse_time
@@ -69,6 +70,7 @@ def _row(kind: str, found: Mapping[str, Any], **more: Any) -> CloudResource:
         created=_time(found.get("creationTimestamp")),
         labels=labels,
         made_by_us=is_made_by_us(labels, description),
+        made_for=group_in_marker(description),
         **more,
     )
 

@@ -183,7 +183,8 @@ def marker_of(group: str, text: str = "") -> str:
     return f"{_OWNER}{group}" + (f". {text}" if text else "")
 
 
-def is_made_for(group: str, description: str) -> bool:
-    """Return whether a description says that the resource was made for the group `zone/name`."""
-    marker = marker_of(group)
-    return description == marker or description.startswith(f"{marker}. ")
+def group_in_marker(description: str) -> str | None:
+    """Return `zone/name` of the group for which a resource was made, by its description."""
+    if not description.startswith(_OWNER):
+        return None
+    return description.removeprefix(_OWNER).partition(". ")[0]

@@ -22,7 +22,7 @@ from tui.pod.groups.group_documents import (
     template_document,
     template_path,
 )
-from tui.pod.groups.group_request import GroupRequest, GroupStep, is_made_for
+from tui.pod.groups.group_request import GroupRequest, GroupStep, group_in_marker
 from tui.settings import Settings
 
 _STOPPED = "TERMINATED"
@@ -81,7 +81,8 @@ class GroupCreation:
                 async for step in steps.create("resizeRequests", place, resize_request_document(request)):
                     yield step
             if waits and not dry_run:
-                async for line in VmWait(api, request.zone, request.name).until_running(
+                wait = VmWait(api, request.zone, request.name, request.name if request.has_resize_request else "")
+                async for line in wait.until_running(
                     request.vms or 0, is_queued=request.waits_for_capacity, valid_for_s=request.valid_for_s
                 ):
                     yield GroupStep(line)
@@ -155,7 +156,7 @@ class _Steps:
         """Raise UsageError for a resource that was not made for this group, or was made with other settings."""
         request, why = self._request, f"{kind.noun} {wanted['name']} exists already"
         otherwise = kind.otherwise.format(name=wanted["name"], group=request.path)
-        if not is_made_for(request.path, str(found.get("description", ""))):
+        if group_in_marker(str(found.get("description", ""))) != request.path:
             raise UsageError(_what(request), why=why, remedy=otherwise)
         if kind.compare(found) != kind.compare(wanted):
             remedy = f"{otherwise}, or delete it first: tpu-tui groups delete {request.path}"

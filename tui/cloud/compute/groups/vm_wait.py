@@ -27,13 +27,14 @@ _ENDED = ("FAILED", "CANCELLED")
 
 
 class VmWait:
-    """Reads the VMs of one group until they are as they should be."""
+    """Reads the VMs of one group until they are as they should be; `request` names a resize request for them."""
 
-    def __init__(self, api: ComputeRequests, zone: str, name: str) -> None:
+    def __init__(self, api: ComputeRequests, zone: str, name: str, request: str = "") -> None:
         self._api = api
         self._zone = zone
         self._name = name
         self._path = f"zones/{zone}/instanceGroupManagers/{name}"
+        self._request = f"{self._path}/resizeRequests/{request}" if request else ""
 
     async def until_running(
         self, size: int, *, is_queued: bool = False, valid_for_s: float | None = None
@@ -96,8 +97,7 @@ class VmWait:
 
     async def _reason_of_queue(self, what: str) -> str:
         """Return why a group or a resize request still waits. Raises why it waits no more."""
-        path = f"{self._path}/resizeRequests/{self._name}"
-        request = await self._api.get(what, READ, path)
+        request = await self._api.get(what, READ, self._request) if self._request else None
         if request is None:
             group = await self._api.get(what, READ, self._path) or {}
             check = group.get("status", {}).get("bulkInstanceOperation", {}).get("lastProgressCheck", {})
@@ -107,9 +107,9 @@ class VmWait:
         status = request.get("status", {})
         found = [*_errors(status), *_errors(status.get("lastAttempt", {}))]
         if state in _ENDED:
-            described = f"resize request {self._name} is {state}"
+            described = f"the resize request of group {self._name} is {state}"
             raise self._failure(described, found[0]) if found else CloudError(described)
-        return _message(found[0]) if found else f"resize request {self._name} is {state}"
+        return _message(found[0]) if found else f"its resize request is {state}"
 
     def _failure(self, what: str, error: Mapping[str, Any]) -> TpuTuiError:
         found = explain_failure(error, what, self._api.project)
@@ -120,9 +120,8 @@ class VmWait:
 
     async def _give_up(self, what: str) -> None:
         """Take back the request for VMs: cancel the resize request, else set the size to 0."""
-        path = f"{self._path}/resizeRequests/{self._name}"
-        if await self._api.get(what, READ, path) is not None:
-            operation = await self._api.post(what, UPDATE, f"{path}/cancel")
+        if self._request:
+            operation = await self._api.post(what, UPDATE, f"{self._request}/cancel")
         else:
             operation = await self._api.post(what, UPDATE, f"{self._path}/resize", size="0")
         async for _ in self._api.finish(operation, what, UPDATE):
