@@ -39,8 +39,8 @@ def add_command(commands: Commands) -> None:
         "delete",
         help="permanently delete resources; asks for their names",
         description="Permanently delete resources: queued resources with their slices, and groups with their VMs; "
-        "then slices, then templates and policies, then images and disks, then buckets. One that fails does not stop the "
-        "others.",
+        "then slices, then templates and policies, then images and disks, then buckets. One that fails does not stop "
+        "the others.",
     )
     delete.add_argument(
         "names", metavar="NAME", type=given, nargs="*", help="NAME, ZONE/NAME, KIND/NAME or gs://BUCKET, as listed"
