@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from tests.localpod.api_clients import connected, node, serving
+from tests.localpod.api_hosts import SocketHosts
 from tests.sshd import free_port
 from tui.cloud.compute.disks_and_images import DisksAndImages, attach_slices, disk_row, image_row
 from tui.errors import CloudError, UsageError
-from tui.localpod.api.compute_api import ComputeService
+from tui.localpod.api.compute.documents import DISKS, IMAGES
+from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.faults import FOREVER
-from tui.localpod.api.resources.disks import DISKS, IMAGES
 from tui.localpod.api.server import TpuService
 from tui.settings import Settings
 
@@ -45,7 +46,7 @@ class Served:
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    compute = ComputeService(list, zone="local-a")
+    compute = ComputeService(list, SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
         yield Served(service, compute, tmp_path)
@@ -73,7 +74,7 @@ async def test_disks_and_images_are_rows_with_age_size_labels_and_maker(served: 
 async def test_every_page_is_read_and_again_from_the_first_when_a_token_expires(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.localpod.api.compute_answers.DEFAULT_PAGE", 2)
+    monkeypatch.setattr("tui.localpod.api.compute.answers.DEFAULT_PAGE", 2)
     for number in range(5):
         served.add(f"disk-{number}")
     served.compute.faults.expired_page_tokens = 2
@@ -179,7 +180,7 @@ async def test_a_deletion_that_fails_half_way_is_its_operations_error(served: Se
     served.compute.faults.hold_operations()
     deletion = served.client().delete(disk)
     assert await anext(deletion) == "requested the deletion of disk data"
-    served.compute.store.users_of = lambda _: ["projects/local/zones/local-a/instances/vm"]
+    served.compute.store.users.append(lambda _: ["projects/local/zones/local-a/instances/vm"])
     served.compute.faults.release_operations()
 
     with pytest.raises(CloudError, match=r"disk data cannot be deleted: .* already being used by .*instances/vm"):

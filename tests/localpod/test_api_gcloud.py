@@ -17,7 +17,7 @@ from tests.localpod.gcloud import QUEUED, VM, Gcloud, with_gcloud
 from tui.cloud.compute.disks_and_images import DisksAndImages
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import UsageError
-from tui.localpod.api.compute_api import ComputeService
+from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.server import TpuService
 from tui.pod.creation.gcloud_commands import create_command_of_gcloud
 from tui.pod.creation.slice_request import DataDisk, QueueRequest, SliceRequest
@@ -146,7 +146,7 @@ async def test_the_gcloud_command_of_a_request_makes_the_same_slice(
 
 
 async def test_gcloud_makes_and_deletes_what_tpu_tui_lists_as_costing_money(tmp_path: Path) -> None:
-    compute = ComputeService(list, zone="local-a")
+    compute = ComputeService(list, SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     source = "projects/local/zones/local-a/disks/data"
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
