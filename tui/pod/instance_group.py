@@ -13,8 +13,6 @@ from typing import Any
 
 from tui.pod import accelerator
 
-SOURCE = "instance_group"
-"""`Slice.source` of a group."""
 TPU_NODE_KEY = "tpu-node"
 """The key of a template's metadata that names the TPU Node of its group."""
 _TPU_MACHINE = re.compile(r"(?P<family>ct\d+[a-z]*|tpu\d+[a-z]*)-.*?(?P<chips>\d+)t")
@@ -23,7 +21,7 @@ _GENERATIONS = {"ct4p": "v4", "ct5l": "v5litepod", "ct5lp": "v5litepod", "ct5p":
 _TRAILING_NUMBER = re.compile(r"-(\d+)$")
 RUNNING, NO_ACTION = "RUNNING", "NONE"
 _HARMLESS_ACTIONS = (NO_ACTION, "REFRESHING")
-"""Actions during which a VM keeps running; REFRESHING changes settings beside it."""
+"""Actions during which a VM keeps running: REFRESHING only changes settings."""
 _LEAVING = ("DELETING", "ABANDONING")
 """Actions after which a VM is no longer the group's."""
 
@@ -54,7 +52,13 @@ class InstanceGroup:
     """Whether no VM of the group changes, or is about to."""
     is_regional: bool = False
     spot: bool | None = None
-    """Whether the VMs can be preempted: spot VMs, and preemptible ones."""
+    preemptible: bool | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """The metadata that the template gives each VM."""
+    tags: tuple[str, ...] = ()
+    """The network tags of the VMs, which firewall rules may name."""
+    account: str | None = None
+    """The VMs' service account, which firewall rules may name."""
 
     @property
     def path(self) -> str:
@@ -67,9 +71,19 @@ class InstanceGroup:
         return is_tpu_machine(self.machine_type)
 
     @property
+    def is_of_gke(self) -> bool:
+        """Whether it is a node pool of Google Kubernetes Engine, whose VMs run its containers only."""
+        return self.name.startswith("gke-")
+
+    @property
     def is_slice(self) -> bool:
         """Whether it is listed as a slice: its VMs have TPUs, or drive a TPU Node."""
-        return not self.is_regional and (self.is_tpu or self.tpu_node is not None)
+        return not (self.is_regional or self.is_of_gke) and (self.is_tpu or self.tpu_node is not None)
+
+    @property
+    def can_be_preempted(self) -> bool:
+        """Whether Compute Engine may take its VMs away at any time."""
+        return bool(self.spot or self.preemptible)
 
     def to_json(self) -> dict[str, Any]:
         """Return the row that `groups list --json` prints (names are stable)."""
