@@ -47,7 +47,7 @@ def test_a_group_whose_template_cannot_be_read_has_no_machine_type() -> None:
 
 def test_a_canary_version_does_not_give_the_group_its_template() -> None:
     canary = {"instanceTemplate": f"{ROOT}/global/instanceTemplates/next", "targetSize": {"fixed": 1}}
-    stable = {"instanceTemplate": f"{ROOT}/global/instanceTemplates/now"}
+    stable = {"instanceTemplate": f"{ROOT}/global/instanceTemplates/now", "targetSize": {"calculated": 1}}
     assert group_of(manager(versions=[canary, stable]), None).template == "now"
 
 

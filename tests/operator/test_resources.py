@@ -41,9 +41,7 @@ class Project:
 
     @property
     def api(self) -> TpuApi:
-        inventory = self.operator.connections.inventory
-        assert isinstance(inventory, TpuApi)
-        return inventory
+        return self.operator.connections.cloud.tpu
 
     async def delete(self, *names: str) -> list[DeletionStep]:
         listing = await self.operator.resources.list_all()

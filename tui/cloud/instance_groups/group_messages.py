@@ -69,8 +69,9 @@ def group_of(manager: Document, template: Document | None) -> InstanceGroup:
 def template_link(manager: Document) -> str:
     """Return the address of the template of which a group makes new VMs."""
     for version in manager.get("versions", ()):
-        if "targetSize" not in version and (link := version.get("instanceTemplate")):
-            return str(link)  # Exactly one version has no size: that of all other VMs.
+        is_for_the_rest = not {"fixed", "percent"} & set(version.get("targetSize", ()))
+        if is_for_the_rest and (link := version.get("instanceTemplate")):
+            return str(link)
     return str(manager.get("instanceTemplate", ""))
 
 

@@ -54,7 +54,7 @@ class Resources:
         requests = (queued or QueuedListing()).requests
         for part in (slices, queued):
             problems += part.problems if part else ()
-        is_whole = bool(slices and queued) and not (slices.problems or queued.problems)
+        is_whole = slices is not None and queued is not None and not (slices.problems or queued.problems)
         problems += (*(disks[1] if disks else ()), *of_groups.problems)
         rows = slice_rows(known, [status.run for status in statuses if not status.state.is_over])
         rows += queued_rows(requests, rows, is_whole)

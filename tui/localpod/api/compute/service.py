@@ -53,6 +53,7 @@ class ComputeService:
         self.networks = NetworkRoutes(project, network, self.operations)
         self.instances = Instances(self.store, hosts, self.faults, lambda: self.networks.metadata)
         self.networks.metadata_changed = self.instances.authorize_all
+        self.instances.record_event = self.operations.record_event
         self.groups = Groups(self.store, self.instances, self.faults)
 
     def routes(self) -> list[web.RouteDef]:
