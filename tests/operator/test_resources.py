@@ -14,6 +14,7 @@ from tui.localpod.api.faults import FOREVER
 from tui.operator import Operator
 from tui.pod.creation.slice_request import DataDisk, QueueRequest
 from tui.pod.resources import find_unused
+from tui.settings import Settings
 
 pytestmark = [pytest.mark.timing, pytest.mark.py310]
 
