@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.conftest import LocalPod
@@ -44,3 +46,17 @@ def test_options_that_do_not_go_together_are_refused(pod: LocalPod) -> None:
     ):
         answer = pod.call("--profile", "local", "groups", "create", "g", "--size", "1", *words)
         assert (answer.code, why in answer.errors) == (2, True), answer.errors
+
+
+def test_a_startup_script_that_fails_names_the_worker_and_the_group_stays(pod: LocalPod, tmp_path: Path) -> None:
+    script = tmp_path / "setup.sh"
+    script.write_text("#!/bin/sh\necho no such package\nexit 3\n")
+    local = ("--profile", "local", "groups")
+
+    answer = pod.call(*local, "create", "s", "--size", "1", *OPTIONS, "--startup-script", str(script), "--json")
+
+    assert answer.code == 1
+    assert "the startup script of s failed: worker 0: exit code 3" in answer.errors
+    assert "  no such package" in answer.errors
+    assert [row["exit_code"] for row in answer.document["startup"]] == [3]
+    assert pod.call(*local, "delete", "s", "--yes").code == 0

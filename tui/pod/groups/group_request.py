@@ -6,11 +6,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tui.pod import accelerator
 from tui.pod.accelerator import Accelerator
-from tui.pod.creation.slice_request import CREATED_BY
+from tui.pod.creation.slice_request import CREATED_BY, STARTUP_TIMEOUT_S
 from tui.pod.instance_group import TPU_NODE_KEY, chips_of_machine, is_tpu_machine
 from tui.pod.resources import DESCRIPTION_PREFIX
 
@@ -30,7 +29,7 @@ class GroupRequest:
     whose boot disk, `source_disk`, becomes the image. A `topology` in chips makes the group one slice: a workload
     policy connects its VMs, and they are created all at once. `run_duration_s` ends the VMs, `valid_for_s` the wait
     for capacity.
-    `metadata_files` are the keys whose values were read from files, as in `SliceRequest`.
+    A startup script, and `metadata_files`, the keys whose values were read from files, as in `SliceRequest`.
     """
 
     name: str
@@ -63,6 +62,7 @@ class GroupRequest:
     flex_start: bool = False
     run_duration_s: int | None = None
     valid_for_s: int | None = None
+    startup_timeout_s: float = STARTUP_TIMEOUT_S
 
     @property
     def region(self) -> str:
@@ -163,14 +163,6 @@ class GroupRequest:
         of = self.machine or f"template {self.template}"
         shape = f", one slice of {self.topology}" if self.topology else ""
         return f"{self.name}: {self.vms} × {of} in {self.zone}{shape}{kind}"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupStep:
-    """One line of progress; `request` is a document that is, or would be, sent, with its path."""
-
-    text: str
-    request: tuple[str, Mapping[str, Any]] | None = None
 
 
 def chips_of_topology(topology: str) -> int | None:
