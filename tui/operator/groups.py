@@ -65,8 +65,8 @@ class Groups:
     ) -> AsyncIterator[CreationStep]:
         """Create what is missing of a prepared request and yield the steps, until all VMs run.
 
-        With `dry_run`, only yield what would be sent; without `waits`, end when the VMs are requested. A startup script
-        is followed as for slices: every VM has to finish it.
+        With `dry_run`, only yield what would be sent; without `waits`, end when the VMs are requested. As for slices,
+        every VM has to finish a startup script.
         """
         if not dry_run:
             self._connections.require_changes("creating groups")
