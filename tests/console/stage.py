@@ -91,7 +91,7 @@ class StageSlices(Slices):
     """The slices that the stage lists."""
 
     def __init__(self, stage: StageOperator) -> None:
-        super().__init__(stage.connections)
+        super().__init__(stage.connections, lambda: stage.groups)
         self.stage = stage
 
     async def list_all(self) -> Any:
@@ -126,7 +126,7 @@ class StageLaunches(Launches):
     """Launches that make a run directory and start nothing."""
 
     def __init__(self, stage: StageOperator) -> None:
-        super().__init__(stage.connections)
+        super().__init__(stage.connections, lambda: stage.groups)
         self.stage = stage
 
     async def check(self, request: LaunchRequest) -> AsyncIterator[Any]:

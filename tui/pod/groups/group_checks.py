@@ -78,7 +78,7 @@ def _to_template(request: GroupRequest) -> Iterator[Objection]:
         for field, option in _OF_TEMPLATE.items():
             if getattr(request, field):
                 yield "template", f"{option} is for a new template, and --template names one", "give one of them"
-    elif not request.machine:
+    elif not (request.machine or request.accelerator_type):
         yield (
             "machine-type",
             "no machine type was given",
