@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from tui.errors import UsageError
-from tui.pod.accelerator import GENERATIONS, type_of_topology
+from tui.pod.accelerator import GENERATIONS, TPU_API_GENERATIONS, type_of_topology
 from tui.pod.creation.slice_names import NAME_RULE, suggest_slice_name
 from tui.pod.creation.slice_request import CREATED_BY, READ_WRITE, STARTUP_SCRIPT, SliceRequest
 
@@ -52,7 +52,8 @@ def _of_names(request: SliceRequest) -> Iterator[Objection]:
 
 
 def _of_type(request: SliceRequest) -> Iterator[Objection]:
-    generations = ", ".join(GENERATIONS)
+    generations = ", ".join(TPU_API_GENERATIONS)
+    asked = request.generation or request.accelerator_type.partition("-")[0]
     if request.accelerator_type and request.generation:
         yield "type", "--type and --accelerator-type were both given", "give one of them"
     if request.accelerator_type and request.topology:
@@ -63,7 +64,13 @@ def _of_type(request: SliceRequest) -> Iterator[Objection]:
         )
     if request.topology and not request.generation:
         yield "type", "--topology needs the generation", f"add --type GENERATION, one of {generations}"
-    if request.generation and request.generation not in GENERATIONS:
+    if asked in GENERATIONS and asked not in TPU_API_GENERATIONS:
+        yield (
+            "type",
+            f"the Cloud TPU API has no {asked}: it is created on Compute Engine",
+            "create an instance group of its machines: tpu-tui groups create",
+        )
+    elif request.generation and request.generation not in TPU_API_GENERATIONS:
         yield "type", f"there is no generation {request.generation}", f"use one of {generations}"
     if request.generation and not request.topology:
         yield (
