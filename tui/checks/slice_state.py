@@ -7,7 +7,7 @@ import shlex
 
 from tui.checks.check_row import CheckRow, make_row
 from tui.pod.slice import Slice, Symptom
-from tui.pod.slice_commands import create_again, restart_advice
+from tui.pod.slice_commands import control_advice, create_again, restart_advice
 from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
 
@@ -33,15 +33,17 @@ def slice_rows(slice_: Slice) -> list[CheckRow]:
     rows = [_state_row(slice_)]
     if slice_.is_ready:
         rows.append(_health_row(slice_))
-    if slice_.api_version == "V1":
-        rows.append(_node_row())
+    if slice_.is_tpu_node:
+        detail = "a TPU Node: its endpoints are TPUs, which have no SSH login"
+        rows.append(make_row("slice", "warn", detail, control_advice(slice_)))
     return [*rows, *(_symptom_row(symptom, len(slice_.workers)) for symptom in slice_.symptoms)]
 
 
 def _state_row(slice_: Slice) -> CheckRow:
     state, why = slice_.state, one_line(slice_.health_description or "")
     if state == "READY":
-        return make_row("slice", "pass", f"READY, {_count(len(slice_.workers))}")
+        count, noun = len(slice_.workers or slice_.node_endpoints), "endpoint" if slice_.is_tpu_node else "worker"
+        return make_row("slice", "pass", f"READY, {count} {noun}{'' if count == 1 else 's'}")
     if state is None:
         return make_row("slice", "unknown", "the API reports no state", "check again in a minute")
     detail = f"{state}: {why}" if why else state
@@ -80,15 +82,6 @@ def _health_row(slice_: Slice) -> CheckRow:
     return make_row("health", "fail", detail, remedy)
 
 
-def _node_row() -> CheckRow:
-    return make_row(
-        "slice",
-        "warn",
-        "a TPU Node (API version V1): its endpoints are TPUs, which have no SSH login",
-        "list the machines that control it in a hosts file: tpu-tui --hosts FILE",
-    )
-
-
 def _symptom_row(symptom: Symptom, workers: int) -> CheckRow:
     number = _LAST_NUMBER.search(symptom.worker_id)
     index = parse_integer(number[1], workers - 1) if number else None
@@ -97,7 +90,3 @@ def _symptom_row(symptom: Symptom, workers: int) -> CheckRow:
     detail = f"{symptom.symptom_type}{named}{since}: {one_line(symptom.details)}"
     remedy = _SYMPTOM_REMEDIES.get(symptom.symptom_type)
     return make_row("symptom", "warn", detail, remedy, worker=index)
-
-
-def _count(workers: int) -> str:
-    return "1 worker" if workers == 1 else f"{workers} workers"

@@ -15,6 +15,7 @@ from tui.cloud.inventory import Inventory
 from tui.cloud.open_inventory import open_inventory
 from tui.errors import OutOfReachError, UsageError
 from tui.pod.slice import OS_LOGIN, Slice
+from tui.pod.slice_commands import control_advice
 from tui.pod.worker import Worker
 from tui.settings import Settings
 from tui.ssh.config.access import Access, Prompter, access_from
@@ -157,6 +158,12 @@ class Connections:
 
 def require_workers(slice_: Slice) -> None:
     """Raise OutOfReachError for a slice that has no workers to log in to."""
+    if slice_.is_tpu_node:
+        raise OutOfReachError(
+            f"{slice_.name} is a TPU Node",
+            why="its endpoints are TPUs, which have no SSH login",
+            remedy=control_advice(slice_),
+        )
     if slice_.is_ready and slice_.workers:
         return
     raise OutOfReachError(

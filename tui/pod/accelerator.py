@@ -45,6 +45,8 @@ count TensorCores: xpk calls the topology 2x2x1 tpu7x-8 and 4x4x4 tpu7x-128."""
 
 TPU_API_GENERATIONS = tuple(name for name, one in GENERATIONS.items() if one.in_tpu_api)
 """The generations that the Cloud TPU API creates."""
+TPU_NODE_GENERATIONS = ("v2", "v3")
+"""The generations that have TPU Nodes (Cloud TPU documentation, "TPU architectures"); later ones are TPU VMs only."""
 _FAMILIES = {
     "ct3": "v3",
     "ct3p": "v3",
