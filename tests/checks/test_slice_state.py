@@ -69,7 +69,7 @@ def test_a_symptom_names_its_worker_and_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "remedy"), [("my group", "control it: 'z/my group'"), (None, "groups create GROUP --tpu-node pod")]
+    ("group", "remedy"), [("users", "use the slice z/users"), (None, "groups create GROUP --tpu-node pod")]
 )
 def test_a_tpu_node_has_no_login_and_names_the_group_that_has(group: str | None, remedy: str) -> None:
     endpoints = ("10.9.0.2:8470", "10.9.0.3:8470")

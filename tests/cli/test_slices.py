@@ -101,7 +101,7 @@ async def test_a_tpu_node_is_a_slice_that_nothing_can_log_in_to(run: ServedShell
 
     refused = await run("launch", "pod", "--dry-run", "--", "true")
     assert refused.code == 3
-    assert "pod is a TPU Node: its endpoints are TPUs, which have no SSH login" in refused.errors
+    assert "its endpoints are TPUs, which have no SSH login" in refused.errors
     assert "tpu-tui groups create GROUP --tpu-node pod" in refused.errors
     await run.document("slices", "delete", "pod", "--yes")
 

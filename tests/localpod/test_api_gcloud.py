@@ -14,10 +14,10 @@ import pytest
 from tests.localpod.api_clients import serving, until
 from tests.localpod.api_hosts import SocketHosts
 from tests.localpod.gcloud import QUEUED, VM, Gcloud, with_gcloud
-from tui.cloud.compute.disks_and_images import DisksAndImages
+from tui.cloud.compute.resource_listing import ComputeResources
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import UsageError
-from tui.localpod.api.compute_api import ComputeService
+from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.server import TpuService
 from tui.pod.creation.gcloud_commands import create_command_of_gcloud
 from tui.pod.creation.slice_request import DataDisk, QueueRequest, SliceRequest
@@ -146,14 +146,14 @@ async def test_the_gcloud_command_of_a_request_makes_the_same_slice(
 
 
 async def test_gcloud_makes_and_deletes_what_tpu_tui_lists_as_costing_money(tmp_path: Path) -> None:
-    compute = ComputeService(list, zone="local-a")
+    compute = ComputeService(list, SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     source = "projects/local/zones/local-a/disks/data"
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
         run = Gcloud(tmp_path, service.rest_port, service.token)
         endpoints = {"compute": f"http://127.0.0.1:{service.rest_port}", "tpu": f"127.0.0.1:{service.grpc_port}"}
         settings = Settings(home=tmp_path, project="local", endpoints=endpoints, token=service.token)
-        ours = DisksAndImages(settings)
+        ours = ComputeResources(settings)
 
         await run.json("compute", "disks", "create", "data", "--size=20GB", "--labels=created-by=tpu-tui")
         image = ("compute", "images", "create", "base", "--source-disk=data", "--source-disk-zone=local-a")

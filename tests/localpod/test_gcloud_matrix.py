@@ -257,7 +257,7 @@ async def test_a_command_runs_on_every_worker_and_a_file_comes_back(
     run.environment["CLOUDSDK_CORE_ACCOUNT"] = "ada@example.com"
     if os_login:
         assert pod.compute is not None
-        pod.compute.metadata["enable-oslogin"] = "TRUE"
+        pod.compute.networks.metadata["enable-oslogin"] = "TRUE"
     port = str(pod.machines.workers("local")[0].port)
     words = (*track, *VM, "ssh", "local", "--worker=all", "--command=echo $HOSTNAME | tee out.txt", "--", "-p", port)
     code, out, errors = await run(*words)

@@ -14,9 +14,9 @@ from tests.localpod.api_hosts import SocketHosts
 from tests.sshd import free_port
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import UsageError
-from tui.localpod.api.compute_api import ComputeService
+from tui.localpod.api.compute.documents import DISKS
+from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.faults import FOREVER
-from tui.localpod.api.resources.disks import DISKS
 from tui.localpod.api.server import TpuService
 from tui.operator import Operator
 from tui.operator.resources.deletion import DeletionStep
@@ -41,9 +41,7 @@ class Project:
 
     @property
     def api(self) -> TpuApi:
-        inventory = self.operator.connections.inventory
-        assert isinstance(inventory, TpuApi)
-        return inventory
+        return self.operator.connections.cloud.tpu
 
     async def delete(self, *names: str) -> list[DeletionStep]:
         listing = await self.operator.resources.list_all()
@@ -53,7 +51,7 @@ class Project:
 
 @pytest.fixture
 async def project(tmp_path: Path) -> AsyncIterator[Project]:
-    compute = ComputeService(list, zone="local-a")
+    compute = ComputeService(list, SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, hosts):
         rest = f"http://127.0.0.1:{service.rest_port}"

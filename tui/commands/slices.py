@@ -86,6 +86,9 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
         out.note(f"No slices in {operator.slices.where}.")
     for problem in listing.problems:
         out.problem(problem)
+    if not out.as_json:
+        for note in listing.notes:
+            out.note(f"note: {note}")
     return max((problem.exit_code for problem in listing.problems), default=0)
 
 

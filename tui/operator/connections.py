@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tui.checks.slice_state import state_remedy
+from tui.checks.slice_state import describe_node, node_remedy, state_remedy
+from tui.cloud.cloud_inventory import CloudInventory
 from tui.cloud.compute import ssh_key_metadata
 from tui.cloud.compute.os_login import LoginProfile, login_profile
 from tui.cloud.compute.project_metadata import project_metadata
@@ -15,7 +16,6 @@ from tui.cloud.inventory import Inventory
 from tui.cloud.open_inventory import open_inventory
 from tui.errors import OutOfReachError, UsageError
 from tui.pod.slice import OS_LOGIN, Slice
-from tui.pod.slice_commands import control_advice
 from tui.pod.worker import Worker
 from tui.settings import Settings
 from tui.ssh.config.access import Access, Prompter, access_from
@@ -56,6 +56,13 @@ class Connections:
             self._inventory = open_inventory(self.settings)
         return self._inventory
 
+    @property
+    def cloud(self) -> CloudInventory:
+        """The project's sources of slices. Raises UsageError with a hosts file."""
+        if isinstance(self.inventory, CloudInventory):
+            return self.inventory
+        raise UsageError("the machines of a hosts file are not in Google Cloud", remedy="run it without --hosts")
+
     async def fleet(self, slice_: Slice) -> Fleet:
         """Return live connections to the slice's workers; new ones when it was made again or has other addresses."""
         from tui.ssh.fleet import Fleet
@@ -92,7 +99,7 @@ class Connections:
         As with gcloud's ssh, the user's key is added to the profile where it lacks it. Raises CloudError, UsageError.
         """
         settings = self.settings
-        if settings.user or slice_.source != "tpu_api" or not slice_.workers:
+        if settings.user or not slice_.is_in_cloud or not slice_.workers:
             return None
         own = {} if slice_.os_login is None else {OS_LOGIN: slice_.os_login}
         if not ssh_key_metadata.os_login(own, {} if own else await self.project_metadata() or {}):
@@ -159,11 +166,8 @@ class Connections:
 def require_workers(slice_: Slice) -> None:
     """Raise OutOfReachError for a slice that has no workers to log in to."""
     if slice_.is_tpu_node:
-        raise OutOfReachError(
-            f"{slice_.name} is a TPU Node",
-            why="its endpoints are TPUs, which have no SSH login",
-            remedy=control_advice(slice_),
-        )
+        what = f"{slice_.name} has no workers to log in to"
+        raise OutOfReachError(what, why=f"it is {describe_node(slice_)}", remedy=node_remedy(slice_))
     if slice_.is_ready and slice_.workers:
         return
     raise OutOfReachError(
@@ -175,5 +179,5 @@ def require_workers(slice_: Slice) -> None:
 
 def _identity(slice_: Slice) -> tuple[object, ...]:
     """Return what changes with the workers: a slice made again can have the same addresses, with other host keys."""
-    addresses = [(worker.internal_ip, worker.external_ip, worker.port) for worker in slice_.workers]
-    return (slice_.created, addresses)
+    machines = [(one.internal_ip, one.external_ip, one.port, one.machine_id) for one in slice_.workers]
+    return (slice_.created, machines)

@@ -71,18 +71,8 @@ class Slices:
             raise UsageError("no slice given", remedy="list slices with tpu-tui slices")
         if slash:
             return await inventory.get(name, zone)
-        if len(settings.zones) == 1 and not settings.hosts:
-            return await inventory.get(name, settings.zones[0])
-        listing = await self.list_all()
-        found = [slice_ for slice_ in listing.slices if slice_.name == name]
-        if len(found) > 1:
-            candidates = ", ".join(slice_.path for slice_ in found)
-            raise UsageError(f"{name} exists in more than one zone", remedy=f"use one of {candidates}")
-        if found:
-            return found[0]
-        if listing.problems:
-            raise listing.problems[0]
-        return await inventory.get(name, None)
+        is_in_one_zone = len(settings.zones) == 1 and not settings.hosts
+        return await inventory.get(name, settings.zones[0] if is_in_one_zone else None)
 
     async def reach_workers(self, slice_: Slice) -> list[Worker]:
         """Return the slice's workers after an SSH login to each, with `reachable` and, where that failed, `error`."""
@@ -186,10 +176,7 @@ class Slices:
 
     async def describe(self, slice_: Slice) -> dict[str, Any]:
         """Return everything that the source of a slice reports of it, in the source's words."""
-        if slice_.source != "tpu_api":
-            return {"workers": [worker.to_json() for worker in slice_.workers]}
-        found: dict[str, Any] = await self._tpu_api(changes=False).describe(slice_)
-        return found
+        return await self._connections.inventory.describe(slice_)
 
     async def offers(self, zones: Sequence[str] = ()) -> OfferListing:
         """Return the types and runtime versions of the zones, by default the configured ones, else all."""
@@ -222,7 +209,7 @@ class Slices:
                 why="they cannot be created, queued, deleted, started or stopped",
                 remedy="run it without --hosts",
             )
-        return self._connections.inventory
+        return self._connections.cloud.tpu
 
     async def check(self, slice_: Slice, ports: Sequence[int] = ()) -> AsyncIterator[CheckRow]:
         """Check a slice; yield each row as soon as it is known."""
@@ -242,7 +229,7 @@ class Slices:
             ports,
             thresholds=settings.thresholds,
             run_root=settings.run_root,
-            firewall=FirewallRules(settings) if slice_.source == "tpu_api" else None,
+            firewall=FirewallRules(settings) if slice_.is_in_cloud else None,
             route=settings.route,
             tags=tags,
             account=account,

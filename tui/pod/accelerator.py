@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _NAME = re.compile(r"(?P<generation>v\d+[a-z]*|tpu\d+[a-z]*)-(?P<number>[1-9]\d{0,5})")
-_MACHINE = re.compile(r"(?P<family>ct\d+[a-z]*|tpu\d+[a-z]*)-[a-z]+-(?P<chips>[1-9]\d?)t")
 _TOPOLOGY = re.compile(r"[1-9]\d{0,3}(?:x[1-9]\d{0,3}){0,2}")
 _CHIPS_PER_VM = 4
 """Of slices of several VMs that are created by type."""
@@ -47,17 +46,6 @@ TPU_API_GENERATIONS = tuple(name for name, one in GENERATIONS.items() if one.in_
 """The generations that the Cloud TPU API creates."""
 TPU_NODE_GENERATIONS = ("v2", "v3")
 """The generations that have TPU Nodes (Cloud TPU documentation, "TPU architectures"); later ones are TPU VMs only."""
-_FAMILIES = {
-    "ct3": "v3",
-    "ct3p": "v3",
-    "ct4p": "v4",
-    "ct5l": "v5litepod",
-    "ct5lp": "v5litepod",
-    "ct5p": "v5p",
-    "ct6e": "v6e",
-    "tpu7x": "tpu7x",
-}
-"""The generations of Compute Engine's machine families (GKE documentation, "Plan TPUs in GKE", machine types)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,33 +89,6 @@ def parse(name: str) -> Accelerator | None:
     chips = int(match["number"]) // generation.counted_per_chip
     workers = 1 if chips <= generation.most_chips_on_one_vm else chips // _CHIPS_PER_VM
     return Accelerator(name, match["generation"], chips, workers, max(1, chips * generation.devices_per_chip))
-
-
-def is_tpu_machine(machine_type: str) -> bool:
-    """Return whether a machine type of Compute Engine has TPU chips: `ct6e-standard-4t`, `tpu7x-standard-4t`, …"""
-    return _MACHINE.fullmatch(machine_type) is not None
-
-
-def of_machines(machine_type: str, vms: int) -> Accelerator | None:
-    """Return the type that VMs of a machine type form; None for one whose generation is not known, and for no VMs.
-
-    The number at the end of a machine type counts the chips of each VM: four of `tpu7x-standard-4t` are a `tpu7x-32`.
-    """
-    match = _MACHINE.fullmatch(machine_type)
-    name = _FAMILIES.get(match["family"]) if match else None
-    if match is None or name is None or vms < 1:
-        return None
-    generation, chips = GENERATIONS[name], int(match["chips"]) * vms
-    number = chips * generation.counted_per_chip
-    return Accelerator(f"{name}-{number}", name, chips, vms, chips * generation.devices_per_chip)
-
-
-def vms_of_topology(machine_type: str, topology: str) -> int | None:
-    """Return how many VMs of a machine type a topology in chips needs; None if it is not made of whole VMs."""
-    match, chips = _MACHINE.fullmatch(machine_type), _chips(topology)
-    if match is None or chips is None or chips % int(match["chips"]):
-        return None
-    return chips // int(match["chips"])
 
 
 def type_of_topology(generation: str, topology: str) -> str | None:

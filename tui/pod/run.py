@@ -27,8 +27,8 @@ _NAME_LENGTH = 100
 """Most characters of a name in a run's ID, which names files here and on the workers."""
 _MOST_CORES = 1_000_000
 _TEXTS = ("id", "slice", "created", "run_root")
-_OPTIONAL_TEXTS = ("name", "zone", "project", "profile", "accelerator_type", "slice_created", "code_hash")
-_WORKERS_TEXTS = ("hostname", "internal_ip", "external_ip", "user", "host_key_alias", "instance")
+_OPTIONAL_TEXTS = ("name", "zone", "source", "project", "profile", "accelerator_type", "slice_created", "code_hash")
+_WORKERS_TEXTS = ("hostname", "internal_ip", "external_ip", "user", "host_key_alias", "instance", "machine_id")
 _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
 
 
@@ -86,6 +86,8 @@ class Run:
     workers: tuple[Worker, ...]
     name: str | None = None
     zone: str | None = None
+    source: str | None = None
+    """The slice's source; None in older records, which are of the Cloud TPU API or, without a zone, a hosts file."""
     project: str | None = None
     profile: str | None = None
     accelerator_type: str | None = None
@@ -135,6 +137,7 @@ class Run:
                 "host_keys": list(worker.host_keys),
                 "host_key_alias": worker.host_key_alias,
                 "instance": worker.instance,
+                "machine_id": worker.machine_id,
             }
             for worker in self.workers
         ]
@@ -178,8 +181,8 @@ def _read_worker(row: Any) -> Worker:
     for name in _WORKERS_TEXTS:
         if not OptionKind.TEXT.accepts(row.get(name)):
             raise _wrong(f"{name} of worker {index}", "a text")
-    hostname, internal, external, user, alias, instance = (row.get(name) for name in _WORKERS_TEXTS)
-    return _worker(index, hostname, internal, external, port, user, tuple(keys), alias, instance)
+    hostname, internal, external, user, alias, instance, machine = (row.get(name) for name in _WORKERS_TEXTS)
+    return _worker(index, hostname, internal, external, port, user, tuple(keys), alias, instance, machine)
 
 
 def _wrong(name: str, wanted: str) -> ValueError:

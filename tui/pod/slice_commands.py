@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from tui.pod.slice import Slice
+from tui.pod.slice import INSTANCE_GROUP, TPU_API, Slice
 
 CANNOT_STOP = "Cloud TPU stops and starts slices of one worker only"
 """Source: Cloud TPU API v2, StopNode: "This operation is only available with single TPU nodes"."""
@@ -43,15 +43,6 @@ def delete_command(name: str, zone: str | None) -> str:
     return shlex.join(["tpu-tui", "slices", "delete", name, *_in_zone(zone)])
 
 
-def control_advice(slice_: Slice) -> str:
-    """Return how to reach the VMs that control a TPU Node, whose endpoints nothing can log in to."""
-    if slice_.instance_group is not None:
-        group = f"{slice_.zone}/{slice_.instance_group}" if slice_.zone else slice_.instance_group
-        return f"name the instance group whose VMs control it: {shlex.quote(group)}"
-    create = shlex.join(["tpu-tui", "groups", "create", "GROUP", "--tpu-node", slice_.name])
-    return f"it has no instance group of its own, or several groups fit: {create} creates one that names it"
-
-
 def can_stop(slice_: Slice) -> bool:
     """Return whether Cloud TPU can stop and start the slice."""
     return len(slice_.workers or slice_.node_endpoints) <= 1
@@ -59,7 +50,7 @@ def can_stop(slice_: Slice) -> bool:
 
 def explain_impossible(slice_: Slice, action: str) -> str:
     """Return why a slice cannot be started, stopped or deleted in its state, and what to do; empty if it can."""
-    if slice_.source != "tpu_api":
+    if slice_.source != TPU_API:
         return f"{slice_.name} is not a slice of the Cloud TPU API: nothing can {action} it here."
     if action != "delete" and not can_stop(slice_):
         workers = len(slice_.workers or slice_.node_endpoints)
@@ -78,12 +69,37 @@ def make_anew(slice_: Slice) -> str:
     return f"{delete_command(slice_.name, slice_.zone)}, then {create_again(slice_)}"
 
 
-def restart_advice(slice_: Slice) -> str:
-    """Return how to restart a slice: stop and start it where possible, else delete and create it again."""
+def restart_advice(slice_: Slice, worker: int | None = None) -> str:
+    """Return how to restart a slice: stop and start it where possible, else delete and create it again.
+
+    The VMs of an instance group are recreated, a single one where only one worker needs it.
+    """
+    if slice_.source == INSTANCE_GROUP:
+        return f"recreate {'the VM' if worker is not None else 'the VMs'}: {recreate_command(slice_, worker)}"
     if can_stop(slice_) and not (slice_.spot or slice_.preemptible):
         name = shlex.quote(slice_.path)
         return f"stop and start it: tpu-tui slices stop {name}, then tpu-tui slices start {name}"
     return f"create it again: {make_anew(slice_)}"
+
+
+def recreate_command(slice_: Slice, worker: int | None = None) -> str:
+    """Return gcloud's command that replaces the VMs of an instance group, or the one of a worker, by new ones."""
+    names = [one.name for one in slice_.workers if worker in (None, one.index)]
+    words = ["gcloud", "compute", "instance-groups", "managed", "recreate-instances", slice_.name]
+    return shlex.join([*words, f"--instances={','.join(names)}", f"--zone={slice_.zone}"])
+
+
+def group_remedy(slice_: Slice) -> str:
+    """Return what to do about an instance group that is not ready."""
+    if slice_.state == "PREEMPTED":
+        return "wait: the group makes the VM again as soon as there is capacity"
+    if slice_.state != "STOPPED":
+        return "wait until it is READY"
+    if not slice_.workers:
+        return f"tpu-tui groups resize {shlex.quote(slice_.path)} SIZE"
+    stopped = {one.worker_id for one in slice_.symptoms if one.symptom_type == "STOPPED"}
+    names = [worker.name for worker in slice_.workers if str(worker.index) in stopped]
+    return shlex.join(["gcloud", "compute", "instances", "start", *names, f"--zone={slice_.zone}"])
 
 
 def _in_zone(zone: str | None) -> list[str]:

@@ -94,6 +94,8 @@ def _load_rows(facts: Facts, limits: CheckThresholds) -> list[CheckRow]:
 
 
 def _chips_row(facts: Facts, slice_: Slice) -> CheckRow:
+    if slice_.tpu_node:
+        return _row("chips", facts, "pass", f"none needed: they are in TPU Node {slice_.tpu_node}")
     kind = accelerator.parse(slice_.accelerator_type or "")
     if facts.devices is None:
         return _row("chips", facts, "unknown", "could not read its chips")
@@ -107,7 +109,7 @@ def _chips_row(facts: Facts, slice_: Slice) -> CheckRow:
     if facts.devices in wanted:
         return _row("chips", facts, "pass", found)
     detail = f"{found}, expected {kind.chips_per_worker} ({kind.name})"
-    return _row("chips", facts, "fail", detail, restart_advice(slice_))
+    return _row("chips", facts, "fail", detail, restart_advice(slice_, facts.worker))
 
 
 def _device_rows(facts: Facts, slice_: Slice) -> list[CheckRow]:

@@ -11,9 +11,10 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+from tui.cloud.state_reports import StateReports
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.creation_errors import explain_creation
-from tui.cloud.tpu.operation_wait import OperationWait, StateReports
+from tui.cloud.tpu.operation_wait import OperationWait
 from tui.cloud.tpu.request_messages import node_of, queued_resource_of, request_document, tpu_node_of
 from tui.cloud.tpu.tpu_client import ApiConnection, request_options
 from tui.cloud.tpu.zone_offers import ZoneOffers

@@ -22,6 +22,7 @@ from tui.pod.creation.request_checks import check_slice_request
 from tui.pod.creation.slice_request import CreationStep, SliceRequest
 from tui.pod.creation.zone_offer import OfferListing
 from tui.pod.slice import Slice
+from tui.pod.worker import Worker
 from tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ class TpuApi:
         self._requests = QueuedRequests(self._api)
         self._offers = ZoneOffers(self._api)
 
+    @property
+    def has_zones(self) -> bool:
+        """Whether zones are configured, so that not all are listed."""
+        return bool(self._zones)
+
     async def slices(self) -> Listing:
         """Return the slices of the configured zones, or of all. Raises CloudError only without a connection."""
         await self._api.open()
@@ -69,6 +75,15 @@ class TpuApi:
             return queued[0]
         everywhere = await self._list((EVERY_ZONE,))
         raise no_such_slice(name, zone, [*everywhere.slices])
+
+    async def find(self, name: str, zone: str) -> Slice | None:
+        """Return a slice, or what is requested of it; None if its zone has none. Raises CloudError where it fails."""
+        await self._api.open()
+        listing = await self._list((zone,))
+        found = next((slice_ for slice_ in listing.slices if slice_.name == name), None)
+        if found is None and listing.problems:
+            raise listing.problems[0]
+        return found
 
     async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:
         """Return the network tags and service account of the slice's workers, which firewall rules may name.
@@ -205,6 +220,10 @@ class TpuApi:
     def set_metadata(self, slice_: Slice, change: Callable[[dict[str, str]], dict[str, str]]) -> AsyncIterator[str]:
         """Change a slice's metadata and yield the progress; `change` returns all of it and may be called again."""
         return self._life.set_metadata(slice_.zone or "", slice_.name, change)
+
+    async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:  # noqa: ARG002
+        """Return nothing: a slice's machines are replaced together, and its state says why."""
+        return {}
 
     async def close(self) -> None:
         """Close the channels."""

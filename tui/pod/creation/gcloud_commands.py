@@ -81,13 +81,13 @@ def _options(request: SliceRequest, labels: Mapping[str, str], files: Mapping[st
         "queue-count": "" if request.queue_count is None else str(request.queue_count),
         "range": request.cidr_range,
         "service-account": request.service_account,
-        "scopes": _joined(request.scopes),
-        "tags": _joined(request.tags),
-        "labels": _joined_pairs(labels),
-        "metadata": _joined_pairs(
+        "scopes": join_items(request.scopes),
+        "tags": join_items(request.tags),
+        "labels": join_pairs(labels),
+        "metadata": join_pairs(
             {key: value for key, value in request.metadata.items() if key not in request.metadata_files}
         ),
-        "metadata-from-file": _joined_pairs(files),
+        "metadata-from-file": join_pairs(files),
     }
     yield from ((name, value) for name, value in texts.items() if value)
     for disk in request.data_disks:
@@ -119,11 +119,12 @@ def _queue_options(request: SliceRequest) -> Iterator[Option]:
         yield "valid-until-time", moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _joined_pairs(pairs: Mapping[str, str]) -> str:
-    return _joined(f"{key}={value}" for key, value in pairs.items())
+def join_pairs(pairs: Mapping[str, str]) -> str:
+    """Join `key=value` pairs as `join_items` joins items."""
+    return join_items(f"{key}={value}" for key, value in pairs.items())
 
 
-def _joined(items: Iterable[str]) -> str:
+def join_items(items: Iterable[str]) -> str:
     """Join the items with commas, or with another delimiter where an item has a comma."""
     texts = list(items)
     whole = "".join(texts)

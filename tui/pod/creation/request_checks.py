@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 
 from tui.errors import UsageError
@@ -59,8 +59,11 @@ def check_slice_request(request: SliceRequest) -> None:
 
 def list_objections(request: SliceRequest) -> Iterator[Objection]:
     """Yield every reason for which a request cannot be sent."""
-    for checks in _CHECKS:
+    for checks in (_of_names, _of_type, _of_architecture, _of_price, _of_queue, _of_disks, _of_startup):
         yield from checks(request)
+    yield from object_to_labels(request.labels)
+    yield from object_to_metadata(request.metadata)
+    yield from object_to_machines(request.description, request.service_account, request.tags)
 
 
 def _of_names(request: SliceRequest) -> Iterator[Objection]:
@@ -171,13 +174,14 @@ def _of_queue(request: SliceRequest) -> Iterator[Objection]:
         )
 
 
-def _of_labels(request: SliceRequest) -> Iterator[Objection]:
+def object_to_labels(labels: Mapping[str, str]) -> Iterator[Objection]:
+    """Yield why labels cannot be sent."""
     key, value = CREATED_BY
-    if request.labels.get(key, value) != value:
+    if labels.get(key, value) != value:
         yield "labels", f"the label {key} is set by tpu-tui", "use another label"
-    if len(request.all_labels) > MAX_LABELS:
+    if len({**labels, key: value}) > MAX_LABELS:
         yield "labels", f"there are more than {MAX_LABELS} labels", f"{key} is one of them"
-    for key, value in request.labels.items():
+    for key, value in labels.items():
         if not _LABEL_KEY.fullmatch(key) or key != key.lower():
             yield (
                 "labels",
@@ -192,9 +196,10 @@ def _of_labels(request: SliceRequest) -> Iterator[Objection]:
             )
 
 
-def _of_metadata(request: SliceRequest) -> Iterator[Objection]:
+def object_to_metadata(metadata: Mapping[str, str]) -> Iterator[Objection]:
+    """Yield why metadata cannot be sent."""
     total = 0
-    for key, value in request.metadata.items():
+    for key, value in metadata.items():
         option = STARTUP_SCRIPT if key == STARTUP_SCRIPT else "metadata"
         if not _METADATA_KEY.fullmatch(key):
             yield option, f"{key!r} cannot be a metadata key", "a key has up to 128 letters, digits, - and _"
@@ -234,36 +239,27 @@ def _of_disks(request: SliceRequest) -> Iterator[Objection]:
         yield "data-disk", "a disk was given twice", "give each --data-disk once"
 
 
-def _of_the_rest(request: SliceRequest) -> Iterator[Objection]:
-    if len(request.description) > MAX_DESCRIPTION:
-        yield "description", f"the description has more than {MAX_DESCRIPTION} characters", "shorten it"
+def _of_startup(request: SliceRequest) -> Iterator[Objection]:
     if request.startup_timeout_s <= 0:
         yield "startup-timeout", "--startup-timeout is 0", "give a duration, e.g. 20m"
-    if request.service_account and not _ACCOUNT.fullmatch(request.service_account):
+
+
+def object_to_machines(description: str, service_account: str, tags: Sequence[str]) -> Iterator[Objection]:
+    """Yield why description, service account or tags cannot be sent."""
+    if len(description) > MAX_DESCRIPTION:
+        yield "description", f"the description has more than {MAX_DESCRIPTION} characters", "shorten it"
+    if service_account and not _ACCOUNT.fullmatch(service_account):
         yield (
             "service-account",
-            f"{request.service_account} is not an e-mail address",
+            f"{service_account} is not an e-mail address",
             "give the e-mail of the service account",
         )
-    if len(request.tags) > MAX_TAGS:
+    if len(tags) > MAX_TAGS:
         yield "tags", f"there are more than {MAX_TAGS} tags", "use fewer"
-    for tag in request.tags:
+    for tag in tags:
         if not _TAG.fullmatch(tag):
             yield (
                 "tags",
                 f"{tag!r} cannot be a network tag",
                 "a tag has up to 63 lower-case letters, digits and dashes, begins with a letter, ends with no dash",
             )
-
-
-_CHECKS = (
-    _of_names,
-    _of_type,
-    _of_architecture,
-    _of_price,
-    _of_queue,
-    _of_labels,
-    _of_metadata,
-    _of_disks,
-    _of_the_rest,
-)

@@ -16,7 +16,7 @@ from tui.runs.launch.on_end_actions import check_on_end
 from tui.runs.launch.phases import PhaseTimeouts
 from tui.settings import Settings
 
-_SLICE_FIELDS = ("runtime_version", "source", "network")
+_SLICE_FIELDS = ("runtime_version", "source", "network", "tpu_node")
 """What checks need of a slice that run.json does not hold."""
 _PYTHON = "python"
 
@@ -55,6 +55,7 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
         workers=slice_.workers,
         name=request.name,
         zone=slice_.zone,
+        source=slice_.source,
         project=slice_.project or settings.project,
         profile=settings.profile,
         accelerator_type=slice_.accelerator_type,
