@@ -37,7 +37,7 @@ class Operator:
         """Slices and their workers."""
         from tui.operator.slices import Slices
 
-        return Slices(self.connections)
+        return Slices(self.connections, lambda: self.groups)
 
     @cached_property
     def files(self) -> Files:

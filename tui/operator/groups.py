@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from tui.cloud.compute.groups.group_creation import GroupCreation
 from tui.cloud.compute.groups.group_resizing import GroupResizing
-from tui.errors import NoSuchResourceError, UsageError, did_you_mean, near_matches
+from tui.errors import NoSuchResourceError, TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.operator.connections import Connections
 from tui.operator.resources.deletion import DeletionStep
 from tui.pod.groups.group_checks import check_group_request
 from tui.pod.groups.group_request import GroupRequest, GroupStep
-from tui.pod.resources import GROUP, IMAGE, POLICY, TEMPLATE, CloudResource
+from tui.pod.resources import GROUP, IMAGE, POLICY, TEMPLATE, CloudResource, describe_effect
+from tui.pod.slice import Slice
+from tui.pod.slice_commands import explain_group_stop
 
 if TYPE_CHECKING:
     from tui.cloud.instance_groups.instance_groups import GroupListing
@@ -118,6 +120,29 @@ class Groups:
     def delete(self, chosen: Sequence[CloudResource]) -> AsyncIterator[DeletionStep]:
         """Delete a group first, then what it was made of; yield the progress of each."""
         return self._resources.delete(chosen)
+
+    async def change_slice(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+        """Delete the group that a slice is, with what tpu-tui made for it; yield the progress.
+
+        Raises UsageError for other actions, and at the end the first problem of a deletion.
+        """
+        if action != "delete":
+            what, why, remedy = explain_group_stop(slice_, action)
+            raise UsageError(what, why=why, remedy=remedy)
+        plan = await self.plan_deletion(slice_.path)
+        for line in plan.stays:
+            yield line
+        if dry_run:
+            for line in describe_effect(plan.chosen, plan.chosen):
+                yield f"would delete {line}"
+            return
+        problems: list[TpuTuiError] = []
+        async for step in self.delete(plan.chosen):
+            if step.text:
+                yield step.text
+            problems += [step.problem] if step.problem else []
+        if problems:
+            raise problems[0]
 
     def _creation(self) -> GroupCreation:
         return GroupCreation(self._connections.settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from tui.pod.creation.queued_request import QueuedListing
 from tui.pod.creation.slice_request import STARTUP_SCRIPT, CreationStep, SliceRequest, WorkerStartup
 from tui.pod.creation.startup_progress import progress_line, startup_error, waiting_line
 from tui.pod.creation.zone_offer import OfferListing
-from tui.pod.slice import Slice
+from tui.pod.slice import INSTANCE_GROUP, Slice
 from tui.pod.worker import Worker
 from tui.ssh.config.ssh_command import shell_command
 from tui.ssh.exec.command_result import CommandResult
@@ -27,6 +27,7 @@ from tui.ssh.startup_scripts import RENEW_INTERVAL_S, follow_startup_scripts
 from tui.ssh.sync.upload import OnSent, SyncResult, sync_tree
 
 if TYPE_CHECKING:
+    from tui.operator.groups import Groups
     from tui.ssh.exec.command import OnOutput
     from tui.ssh.fleet import Fleet
 
@@ -44,8 +45,9 @@ EXEC_OUTPUT_BYTES = 64 * 1024 * 1024
 class Slices:
     """The slices that the settings name, and work on all workers of a slice at once."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, groups: Callable[[], Groups]) -> None:
         self._connections = connections
+        self._groups = groups
 
     @property
     def where(self) -> str:
@@ -169,6 +171,8 @@ class Slices:
 
     def change(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete, start or stop a slice; yield its progress, or with `dry_run` what would be done."""
+        if slice_.source == INSTANCE_GROUP:
+            return self._groups().change_slice(slice_, action, dry_run=dry_run)
         api = self._tpu_api(changes=not dry_run)
         change = {"delete": api.delete, "start": api.start, "stop": api.stop}[action]
         steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)

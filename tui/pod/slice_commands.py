@@ -50,6 +50,11 @@ def can_stop(slice_: Slice) -> bool:
 
 def explain_impossible(slice_: Slice, action: str) -> str:
     """Return why a slice cannot be started, stopped or deleted in its state, and what to do; empty if it can."""
+    if slice_.source == INSTANCE_GROUP:
+        if action == "delete":
+            return ""
+        what, why, remedy = explain_group_stop(slice_, action)
+        return f"{what}: {why}.\n\nInstead:\n\n  {remedy}"
     if slice_.source != TPU_API:
         return f"{slice_.name} is not a slice of the Cloud TPU API: nothing can {action} it here."
     if action != "delete" and not can_stop(slice_):
@@ -62,6 +67,18 @@ def explain_impossible(slice_: Slice, action: str) -> str:
     if action == "delete" and slice_.state == "DELETING":
         return f"{slice_.name} is being deleted already."
     return ""
+
+
+def explain_group_stop(slice_: Slice, action: str) -> tuple[str, str, str]:
+    """Return why an instance group is not stopped or started, and the commands that release and renew its VMs."""
+    group = shlex.quote(slice_.path)
+    release, renew = (f"tpu-tui groups resize {group} --size {size}" for size in (0, len(slice_.workers) or "N"))
+    done = {"stop": "stopped", "start": "started"}[action]
+    return (
+        f"group {slice_.name} cannot be {done}",
+        "a group makes VMs that stop anew, and keeps no disks of VMs that it deletes",
+        f"{release} releases its VMs, {renew} makes new ones",
+    )
 
 
 def make_anew(slice_: Slice) -> str:
@@ -96,7 +113,7 @@ def group_remedy(slice_: Slice) -> str:
     if slice_.state != "STOPPED":
         return "wait until it is READY"
     if not slice_.workers:
-        return f"tpu-tui groups resize {shlex.quote(slice_.path)} SIZE"
+        return f"tpu-tui groups resize {shlex.quote(slice_.path)} --size N"
     stopped = {one.worker_id for one in slice_.symptoms if one.symptom_type == "STOPPED"}
     names = [worker.name for worker in slice_.workers if str(worker.index) in stopped]
     return shlex.join(["gcloud", "compute", "instances", "start", *names, f"--zone={slice_.zone}"])

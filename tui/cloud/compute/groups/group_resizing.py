@@ -52,7 +52,7 @@ class GroupResizing:
                 operation = await api.post(self._what, UPDATE, f"{self._path}/resizeRequests", document)
             else:
                 operation = await api.post(self._what, UPDATE, f"{self._path}/resize", size=str(size))
-            yield f"requested {size} VMs of group {self._name}, which had {present}"
+            yield f"requested the resize of group {self._name} from {present} to {size}"
             async for line in api.finish(operation, self._what, UPDATE):
                 yield line
             if waits:
