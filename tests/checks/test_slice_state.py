@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tui.checks.slice_state import slice_rows
@@ -66,10 +68,16 @@ def test_a_symptom_names_its_worker_and_what_to_do() -> None:
     assert "nobody-77" in rows[2].detail
 
 
-def test_a_tpu_node_has_no_login() -> None:
-    rows = slice_rows(pod(api_version="V1"))
+@pytest.mark.parametrize(
+    ("group", "remedy"), [("users", "use the slice z/users"), (None, "groups create GROUP --tpu-node pod")]
+)
+def test_a_tpu_node_has_no_login_and_names_the_group_that_has(group: str | None, remedy: str) -> None:
+    endpoints = ("10.9.0.2:8470", "10.9.0.3:8470")
+    node = replace(pod(api_version="V1"), workers=(), node_endpoints=endpoints, instance_group=group)
+    rows = slice_rows(node)
 
-    assert [(row.status, "--hosts" in (row.remedy or "")) for row in rows][-1] == ("warn", True)
+    assert (rows[0].detail, rows[-1].status) == ("READY, 2 endpoints", "warn")
+    assert remedy in (rows[-1].remedy or "")
 
 
 def test_a_hosts_file_has_no_state_to_check() -> None:

@@ -10,7 +10,6 @@ from tests.cloud.group_documents import ROOT, instance, managed, manager, templa
 from tui.cloud.instance_groups.group_messages import group_of, host_keys_of, slice_of_group, vm_of, with_node
 from tui.pod.instance_group import GroupVm
 from tui.pod.slice import Slice
-from tui.pod.worker import Worker
 
 
 def slice_of(rows: list[dict[str, Any]], *instances: dict[str, Any], size: int = 2, **fields: Any) -> Slice:
@@ -168,7 +167,7 @@ NODE = Slice(
     health="HEALTHY",
     runtime_version="pytorch-1.13",
     api_version="V1",
-    workers=(Worker(0, internal_ip="10.1.0.2"), Worker(1, internal_ip="10.1.0.3")),
+    node_endpoints=("10.1.0.2:8470", "10.1.0.3:8470"),
 )
 
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from tui.cloud.instance_groups.node_pairing import pair_nodes
 from tui.pod.instance_group import InstanceGroup
 from tui.pod.slice import Slice
-from tui.pod.worker import Worker
 
-ENDPOINTS = tuple(Worker(index) for index in range(4))
-NODE = Slice("pod", zone="z", api_version="V1", workers=ENDPOINTS, network="projects/p/global/networks/default")
+ENDPOINTS = tuple(f"10.1.0.{index}:8470" for index in range(4))
+NODE = Slice(
+    "pod", zone="z", api_version="V1", node_endpoints=ENDPOINTS, network="projects/p/global/networks/default"
+)
 USERS = InstanceGroup("users", "z", 4, machine_type="n1-standard-16", network="https://x/global/networks/default")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from google.oauth2.credentials import Credentials
 
 from tests.localpod.api_clients import serving, until
 from tests.localpod.api_hosts import SocketHosts
+from tui.localpod.api.compute.groups import Group
 from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.server import TpuService
 
@@ -76,34 +77,44 @@ class ComputePod:
         resource = {"name": name, "properties": fields}
         await self.call("InstanceTemplates", "insert", project="local", instance_template_resource=resource)
 
-    async def group(self, name: str = "crew", size: int = 2, template: str = "pattern", **fields: Any) -> None:
-        """Create a managed group."""
+    async def group(
+        self,
+        name: str = "crew",
+        size: int = 2,
+        template: str = "pattern",
+        request_fields: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Create a managed group; `request_fields` are those of the request beside the group."""
         wanted = {"name": name, "target_size": size, "instance_template": f"global/instanceTemplates/{template}"}
         manager = {"instance_group_manager_resource": {**wanted, **fields}}
-        await self.call("InstanceGroupManagers", "insert", **WHERE, **manager)
+        await self.call("InstanceGroupManagers", "insert", **WHERE, **manager, **(request_fields or {}))
+
+    def group_of(self, name: str) -> Group:
+        """Return the group that the service holds. Raises ComputeError."""
+        return self.compute.groups.get(f"projects/local/zones/{ZONE}/instanceGroupManagers/{name}")
 
     async def managed(self, name: str = "crew") -> list[Any]:
         """Return the managed instances of a group."""
         fields = {**WHERE, "instance_group_manager": name}
         return await self.rows("InstanceGroupManagers", "list_managed_instances", **fields)
 
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition of the service holds."""
+
+        async def holds() -> bool | None:
+            return condition() or None
+
+        await until(holds)
+
     async def until_failed(self, name: str = "crew") -> None:
         """Wait until the group has failed to create machines."""
-        group = self.compute.groups.get(f"projects/local/zones/{ZONE}/instanceGroupManagers/{name}")
-        await until(_truth(lambda: bool(group.errors)))
+        await self.until(lambda: bool(self.group_of(name).errors))
 
     async def stable(self, name: str = "crew") -> list[Any]:
         """Wait until the group is stable, and return its managed instances."""
-        group = self.compute.groups.get(f"projects/local/zones/{ZONE}/instanceGroupManagers/{name}")
-        await until(_truth(lambda: group.is_stable))
+        await self.until(lambda: self.group_of(name).is_stable)
         return await self.managed(name)
-
-
-def _truth(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool | None]]:
-    async def holds() -> bool | None:
-        return condition() or None
-
-    return holds
 
 
 @asynccontextmanager
@@ -112,6 +123,7 @@ async def compute_pod() -> AsyncIterator[ComputePod]:
     hosts = SocketHosts()
     compute = ComputeService(list, hosts, zone=ZONE)
     compute.faults.operation_seconds = 0.01
+    compute.networks.metadata["enable-guest-attributes"] = "TRUE"
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
         try:
             yield ComputePod(compute, hosts, service)

@@ -38,6 +38,7 @@ def test_a_machine_type_with_tpus_names_its_chips(machine: str | None, chips: in
         ("ct6e-standard-8t", 1, "v6e-8"),
         ("ct5lp-hightpu-4t", 2, "v5litepod-8"),
         ("ct5p-hightpu-4t", 2, "v5p-16"),
+        ("tpu7x-standard-4t", 16, "tpu7x-128"),
         ("ct6e-standard-4t", 0, None),
         ("n1-standard-16", 4, None),
     ],

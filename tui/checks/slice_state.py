@@ -43,7 +43,8 @@ def slice_rows(slice_: Slice) -> list[CheckRow]:
 def _state_row(slice_: Slice) -> CheckRow:
     state, why = slice_.state, one_line(slice_.health_description or "")
     if state == "READY":
-        return make_row("slice", "pass", f"READY, {_count(len(slice_.workers))}")
+        count, noun = len(slice_.workers or slice_.node_endpoints), "endpoint" if slice_.is_tpu_node else "worker"
+        return make_row("slice", "pass", f"READY, {count} {noun}{'' if count == 1 else 's'}")
     if state is None:
         return make_row("slice", "unknown", "the API reports no state", "check again in a minute")
     detail = f"{state}: {why}" if why else state
@@ -108,7 +109,3 @@ def _symptom_row(symptom: Symptom, workers: int) -> CheckRow:
     detail = f"{symptom.symptom_type}{named}{since}: {one_line(symptom.details)}"
     remedy = _SYMPTOM_REMEDIES.get(symptom.symptom_type)
     return make_row("symptom", "warn", detail, remedy, worker=index)
-
-
-def _count(workers: int) -> str:
-    return "1 worker" if workers == 1 else f"{workers} workers"

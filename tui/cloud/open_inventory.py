@@ -18,8 +18,9 @@ def open_inventory(settings: Settings, source: str | None = None) -> Inventory:
     return TpuApi(settings) if source == TPU_API else cloud_inventory(settings)
 
 
-def cloud_inventory(settings: Settings) -> CloudInventory:
+def cloud_inventory(settings: Settings, *, patience: float | None = None) -> CloudInventory:
     """Return the sources of a project; a local pod without a Compute Engine API has no groups."""
     endpoints = settings.endpoints
     has_groups = "compute" in endpoints or "tpu" not in endpoints
-    return CloudInventory(TpuApi(settings), InstanceGroups(settings) if has_groups else None)
+    groups = InstanceGroups(settings, patience=patience) if has_groups else None
+    return CloudInventory(TpuApi(settings, patience=patience), groups)

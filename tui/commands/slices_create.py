@@ -56,6 +56,11 @@ def _add_slice_options(create: Parser) -> None:
         type=given,
         help="runtime version, e.g. tpu-ubuntu2204-base",
     )
+    add(
+        "--architecture",
+        choices=("vm", "node"),
+        help="vm: TPU VMs (default); node: a TPU Node, controlled from an instance group",
+    )
     add("--spot", action="store_true", help="cheaper, but can be preempted at any time")
     add("--preemptible", action="store_true", help="like --spot, and at most for 24 hours")
     add("--reserved", action="store_true", help="use the project's reservations")
@@ -232,6 +237,7 @@ def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
 
 
 _SAME_NAMES = (
+    "architecture",
     "runtime_version",
     "description",
     "network",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from tui.pod.slice import INSTANCE_GROUP, TPU_API, Slice
 
@@ -13,18 +14,28 @@ _NOT_TO_STOP = ("STOPPED", "STOPPING", "CREATING", "STARTING", "DELETING", "PREE
 
 
 def create_command(
-    name: str, zone: str | None, accelerator_type: str | None, runtime_version: str | None, *, spot: bool | None
+    name: str,
+    zone: str | None,
+    accelerator_type: str | None,
+    runtime_version: str | None,
+    *,
+    spot: bool | None = False,
+    more: Sequence[str] = (),
 ) -> str:
     """Return the command that creates a slice; unknown values stay placeholders in capitals."""
     words = ["tpu-tui", "slices", "create", name, *_in_zone(zone)]
-    words += ["--type", accelerator_type or "TYPE", "--version", runtime_version or "RUNTIME"]
+    words += ["--type", accelerator_type or "TYPE", "--version", runtime_version or "RUNTIME", *more]
     return shlex.join([*words, "--spot"] if spot else words)
 
 
 def create_again(slice_: Slice) -> str:
     """Return the command that creates a slice like this one; a preemptible one becomes spot."""
-    spot = slice_.spot or slice_.preemptible
-    return create_command(slice_.name, slice_.zone, slice_.accelerator_type, slice_.runtime_version, spot=spot)
+    what = (slice_.name, slice_.zone, slice_.accelerator_type, slice_.runtime_version)
+    if slice_.is_tpu_node:
+        return create_command(
+            *what, more=("--architecture", "node", *(["--preemptible"] if slice_.preemptible else []))
+        )
+    return create_command(*what, spot=slice_.spot or slice_.preemptible)
 
 
 def delete_command(name: str, zone: str | None) -> str:
@@ -34,7 +45,7 @@ def delete_command(name: str, zone: str | None) -> str:
 
 def can_stop(slice_: Slice) -> bool:
     """Return whether Cloud TPU can stop and start the slice."""
-    return len(slice_.workers) <= 1
+    return len(slice_.workers or slice_.node_endpoints) <= 1
 
 
 def explain_impossible(slice_: Slice, action: str) -> str:
@@ -47,7 +58,7 @@ def explain_impossible(slice_: Slice, action: str) -> str:
     if slice_.source != TPU_API:
         return f"{slice_.name} is not a slice of the Cloud TPU API: nothing can {action} it here."
     if action != "delete" and not can_stop(slice_):
-        workers = len(slice_.workers)
+        workers = len(slice_.workers or slice_.node_endpoints)
         return f"{CANNOT_STOP}, and {slice_.name} has {workers}.\n\nTo replace it:\n\n  {make_anew(slice_)}"
     if action == "start" and slice_.state != "STOPPED":
         return f"{slice_.name} is {slice_.state}. Only a slice that is STOPPED can be started."

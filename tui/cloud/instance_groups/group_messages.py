@@ -28,8 +28,6 @@ CORES_KEY = "cores-per-worker"
 """Label or metadata key with the number of XLA devices per VM if the machine type does not define it."""
 SSH_PORT_KEY = "ssh-port"
 """Metadata key with the port of a VM's SSH server, where that is not 22: a local pod's VMs have it."""
-TPU_PORT = 8470
-"""The port of a TPU Node's endpoints."""
 _TPU_ENV = "tpu-env"
 _WORKER_ID = re.compile(r"^\s*(?:TPU_)?WORKER_ID\s*[:=]\s*['\"]?(\d{1,7})\b", re.MULTILINE)
 _KEY_TYPE = re.compile(r"[a-z0-9@.-]+")
@@ -154,7 +152,7 @@ def with_node(slice_: Slice, node: Slice) -> Slice:
         health_description=description or None,
         symptoms=(*slice_.symptoms, *node.symptoms),
         tpu_node=node.name,
-        node_endpoints=tuple(f"{one.internal_ip}:{TPU_PORT}" for one in node.workers if one.internal_ip),
+        node_endpoints=node.node_endpoints,
     )
 
 

@@ -30,7 +30,7 @@ def pair_nodes(groups: Iterable[InstanceGroup], nodes: Sequence[Slice]) -> list[
 def _fits(group: InstanceGroup, node: Slice) -> bool:
     return (
         not (group.is_regional or group.is_tpu or group.tpu_node or group.is_of_gke)
-        and group.size == len(node.workers) > 0
+        and group.size == len(node.node_endpoints) > 0
         and group.zone == node.zone
         and _network(group.network) == _network(node.network)
     )

@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from tui.cloud.api_errors import ApiRequest, explain
 from tui.cloud.state_reports import StateReports
 from tui.cloud.tpu import tpu_messages
-from tui.cloud.tpu.tpu_client import TpuConnection, request_options
+from tui.cloud.tpu.tpu_client import ApiConnection, request_options
 from tui.errors import TpuTuiError, UsageError
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
-    from google.cloud.tpu_v2 import TpuAsyncClient
     from google.longrunning.operations_pb2 import Operation
 
 Answer = TypeVar("Answer")
 Recovery: TypeAlias = "Callable[[bool], Awaitable[Operation | None]]"
-"""As `recover` of `TpuConnection.ask`: find the operation of a request that was carried out without an answer."""
+"""As `recover` of `ApiConnection.ask`: find the operation of a request that was carried out without an answer."""
 
 
 class OperationWait:
     """Reads operations, nodes and queued resources until an operation is done."""
 
-    def __init__(self, api: TpuConnection) -> None:
+    def __init__(self, api: ApiConnection[Any]) -> None:
         self._api = api
 
     async def finish(self, operation: Operation, what: str, path: str | None) -> AsyncIterator[str]:
@@ -41,12 +40,10 @@ class OperationWait:
         if operation.HasField("error"):
             raise self.failure(operation.error, what)
 
-    async def begin(
-        self, what: str, call: Callable[[TpuAsyncClient, float], Awaitable[Any]], recover: Recovery
-    ) -> Operation:
+    async def begin(self, what: str, call: Callable[[Any, float], Awaitable[Any]], recover: Recovery) -> Operation:
         """Send a request and return its operation; `recover` finds the operation of a request without an answer."""
 
-        async def start(client: TpuAsyncClient, timeout: float) -> Operation:
+        async def start(client: Any, timeout: float) -> Operation:
             started = await call(client, timeout)
             return getattr(started, "operation", None)
 
@@ -54,8 +51,6 @@ class OperationWait:
 
     async def newest(self, verb: str, target: str) -> Operation | None:
         """Return the newest operation with this verb ("create") on the resource `target`; None if there is none."""
-        from google.cloud import tpu_v2
-
         pages = await self._api.pages(
             f"operations on {target.rpartition('/')[2]} cannot be listed",
             lambda client, token, timeout: client.list_operations(
@@ -64,8 +59,8 @@ class OperationWait:
         )
         found: list[tuple[float, Operation]] = []
         for operation in (one for page in pages for one in page.operations):
-            metadata = tpu_v2.OperationMetadata()
-            operation.metadata.Unpack(tpu_v2.OperationMetadata.pb(metadata))
+            metadata = self._api.types.OperationMetadata()
+            operation.metadata.Unpack(type(metadata).pb(metadata))
             if (metadata.target, metadata.verb) == (target, verb):
                 created: Any = metadata.create_time
                 found.append((created.timestamp(), operation))
@@ -104,9 +99,7 @@ class OperationWait:
             what, lambda client, timeout: client.get_operation({"name": name}, **request_options(timeout))
         )
 
-    async def _unless_missing(
-        self, what: str, call: Callable[[TpuAsyncClient, float], Awaitable[Answer]]
-    ) -> Answer | None:
+    async def _unless_missing(self, what: str, call: Callable[[Any, float], Awaitable[Answer]]) -> Answer | None:
         from google.api_core.exceptions import NotFound
 
         try:

@@ -14,7 +14,7 @@ from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.queued_requests import QueuedRequests
 from tui.cloud.tpu.slice_creation import SliceCreation
 from tui.cloud.tpu.slice_lifecycle import Lifecycle
-from tui.cloud.tpu.tpu_client import TpuConnection, UnknownZone, request_options
+from tui.cloud.tpu.tpu_client import TpuConnection, TpuNodeConnection, UnknownZone, request_options
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.pod.creation.queued_request import QueuedListing
@@ -41,8 +41,10 @@ class TpuApi:
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
         self._zones = settings.zones
         self._api = TpuConnection(settings, patience)
-        self._life = Lifecycle(self._api)
+        self._node_api = TpuNodeConnection(settings, patience)
+        self._life = Lifecycle(self._api, self._node_api)
         self._creation = SliceCreation(self._api)
+        self._node_creation = SliceCreation(self._node_api)
         self._requests = QueuedRequests(self._api)
         self._offers = ZoneOffers(self._api)
 
@@ -125,7 +127,8 @@ class TpuApi:
         Raises UsageError for a request that the API would refuse, before it is sent.
         """
         check_slice_request(request)
-        async for step in self._creation.create(request, dry_run=dry_run, waits=waits):
+        creation = self._node_creation if request.is_tpu_node else self._creation
+        async for step in creation.create(request, dry_run=dry_run, waits=waits):
             yield step
 
     def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
@@ -148,13 +151,20 @@ class TpuApi:
     async def describe(self, slice_: Slice) -> dict[str, Any]:
         """Return everything that the API reports of a slice's node, or of its queued resource, in the API's JSON.
 
-        Raises UsageError for a slice that has gone since.
+        A TPU Node's is that of v1.         Raises UsageError for a slice that has gone since.
         """
         await self._api.open()
         zone = slice_.zone or ""
+        what = f"slice {slice_.name} cannot be read"
+        if slice_.is_tpu_node:
+            path = self._path(slice_.name, zone)
+            return tpu_messages.document(
+                await self._node_api.ask(
+                    what, lambda client, timeout: client.get_node(name=path, **request_options(timeout))
+                )
+            )
         if (node := await self._node(slice_.name, zone)) is not None:
             return tpu_messages.document(node)
-        what = f"slice {slice_.name} cannot be read"
         if slice_.queued_resource is None:
             raise UsageError(what, why="it does not exist any more", remedy="tpu-tui slices lists them")
         name = f"{self._parent(zone)}/queuedResources/{slice_.queued_resource}"
@@ -216,8 +226,9 @@ class TpuApi:
         return {}
 
     async def close(self) -> None:
-        """Close the channel."""
+        """Close the channels."""
         await self._api.close()
+        await self._node_api.close()
 
     async def _pick(self, name: str) -> Slice:
         """Find a slice by its name in the configured zones. The error names other zones that have one."""

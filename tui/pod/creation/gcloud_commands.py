@@ -27,6 +27,8 @@ Option = tuple[str, str | None]
 def create_command_of_gcloud(request: SliceRequest, project: str) -> str:
     """Return the equivalent gcloud command, quoted for a shell."""
     track = ["alpha"] if request.generation and request.generation not in _TYPES_OF_GA else []
+    if request.is_tpu_node:
+        return _create_command_of_node(request, project)
     group = "tpu-vm" if request.queue is None else "queued-resources"
     place = {"project": project, "zone": request.zone}
     options = [
@@ -40,9 +42,19 @@ def create_command_of_gcloud(request: SliceRequest, project: str) -> str:
     return shlex.join(["gcloud", *track, "compute", "tpus", group, "create", request.name, *words])
 
 
+def _create_command_of_node(request: SliceRequest, project: str) -> str:
+    """Return gcloud's command for a TPU Node, which has no option for labels."""
+    track = ["beta"] if request.reserved else []
+    options = [("project", project), ("zone", request.zone), *_options(request, {}, {})]
+    words = [f"--{name}" if value is None else f"--{name}={value}" for name, value in options]
+    return shlex.join(["gcloud", *track, "compute", "tpus", "create", request.name, *words])
+
+
 def list_create_options(request: SliceRequest) -> Iterator[Option]:
     """Yield the options of `tpu-tui slices create` that make the same request."""
     files = {key: path for key, path in request.metadata_files.items() if key != STARTUP_SCRIPT}
+    if request.is_tpu_node:
+        yield "architecture", request.architecture
     for name, value in _options(request, request.labels, files):
         yield _SHORT_NAMES.get(name, name), value
     if STARTUP_SCRIPT in request.metadata_files:

@@ -99,11 +99,12 @@ class CollectionRoutes:
         return list_answer(f"compute#{singular(collection)}List", rows, more)
 
     async def _get(self, request: web.Request, collection: str) -> web.Response:
+        if collection == IMAGES:
+            return answer(self._store.image(request.path))
         return answer(self._store.get(self._path(request, collection)))
 
     async def _from_family(self, request: web.Request) -> web.Response:
-        family = request.match_info["family"]
-        return answer(self._store.newest_image(self._store.path(IMAGES, GLOBAL, f"family/{family}"), family))
+        return answer(self._store.image(request.path))
 
     async def _insert(self, request: web.Request, collection: str) -> web.Response:
         wanted, place = await read_document(request), place_of(request)

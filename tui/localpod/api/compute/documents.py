@@ -132,15 +132,14 @@ class DocumentStore:
         return {"type": kind, "sizeGb": str(size), "physicalBlockSizeBytes": "4096"}
 
     def image(self, address: str) -> dict[str, Any]:
-        """Return the image at an address; those of other projects are public ones and have no fields here."""
+        """Return the image at an address, by name or as the newest of a family; other projects have public ones."""
         path = relative(address)
-        if not path.startswith(f"projects/{self.project}/"):
-            return {}
+        path = path if path.startswith("projects/") else f"projects/{self.project}/{path}"
         family = path.partition(f"/{IMAGES}/family/")[2]
-        return self.newest_image(path, family) if family else self.get(path)
-
-    def newest_image(self, path: str, family: str) -> dict[str, Any]:
-        """Return the newest image of a family; `path` is the one that was asked for."""
+        if not path.startswith(f"projects/{self.project}/"):
+            return _public_image(path, family)
+        if not family:
+            return self.get(path)
         found = [one for one in self.list_all(IMAGES, GLOBAL) if one.get("family") == family]
         if not found:
             raise missing_path(path)
@@ -179,6 +178,21 @@ class DocumentStore:
 
     def _users_of(self, path: str) -> list[str]:
         return [user for users in self.users for user in users(path)]
+
+
+def _public_image(path: str, family: str) -> dict[str, Any]:
+    """Return an image of another project, of which the pod has only the name."""
+    path = path.replace("/family/", "/")
+    name = path.rpartition("/")[2]
+    return {
+        "kind": "compute#image",
+        "id": "1",
+        "name": name,
+        "family": family or name,
+        "status": "READY",
+        "diskSizeGb": str(DEFAULT_SIZE_GB),
+        "selfLink": ROOT + path,
+    }
 
 
 def fingerprint(content: Any) -> str:

@@ -110,7 +110,6 @@ class GroupRoutes:
                 **{key: wanted[key] for key in _ALSO_SET if key in wanted},
                 "baseInstanceName": wanted.get("baseInstanceName") or wanted["name"],
                 "instanceTemplate": ROOT + template,
-                "versions": [{"instanceTemplate": ROOT + template, "targetSize": {"calculated": size}}],
                 "instanceGroup": f"{ROOT}{self._store.path(_GROUPS, f'zones/{zone}', wanted['name'])}",
                 "instanceLifecyclePolicy": lifecycle,
                 "updatePolicy": wanted.get("updatePolicy")

@@ -319,6 +319,7 @@ class Groups:
         return {
             **group.document,
             "targetSize": group.target,
+            "versions": [{"instanceTemplate": ROOT + group.template, "targetSize": {"calculated": group.target}}],
             "currentActions": {field_name: counts[action] for action, field_name in _ACTIONS.items()},
             "status": status,
         }

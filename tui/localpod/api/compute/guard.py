@@ -7,13 +7,15 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.compute.answers import ComputeError
+from tui.localpod.api.compute.answers import ComputeError, missing_path
 from tui.localpod.api.faults import ServiceFaults
 
 GLOBAL = "global"
 """The place of resources that belong to no zone or region."""
 ZONE, REGION = "zones/{zone}", "regions/{region}"
 PLACES = {"zone": ZONE, "region": REGION, GLOBAL: GLOBAL}
+_PUBLIC = ("compute.images.get", "compute.images.getFromFamily")
+"""The permissions that everyone has on the projects of public images."""
 _REQUIRED = "Required '{permission}' permission for 'projects/{project}'"
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
@@ -42,10 +44,12 @@ class RequestGuard:
 
     def __init__(
         self,
+        project: str,
         faults: ServiceFaults,
         denied: Callable[[], set[str]],
         known: Callable[[web.Request], web.Response | None],
     ) -> None:
+        self._project = project
         self._faults = faults
         self._denied = denied
         self._known = known
@@ -59,8 +63,10 @@ class RequestGuard:
             self._faults.check_page_token(request.query.get("pageToken", ""))
             self._faults.check_refusals(permission)
             try:
+                project = request.match_info["project"]
+                if project != self._project and permission not in _PUBLIC:
+                    raise missing_path(f"projects/{project}")
                 if permission in self._denied():
-                    project = request.match_info["project"]
                     raise ComputeError(403, _REQUIRED.format(permission=permission, project=project))
                 answer = self._known(request) or await handler(request)
             except ComputeError as error:

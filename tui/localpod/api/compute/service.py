@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tui.localpod.api.compute.answers import ROOT
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
 from tui.localpod.api.compute.documents import INSTANCES, DocumentStore
 from tui.localpod.api.compute.group_routes import GroupRoutes
@@ -58,7 +59,10 @@ class ComputeService:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes that the pod's REST port serves."""
-        guard, zones = RequestGuard(self.faults, lambda: self.denied, self.operations.known), [self._zone]
+        guard, zones = (
+            RequestGuard(self.store.project, self.faults, lambda: self.denied, self.operations.known),
+            [self._zone],
+        )
         collections = CollectionRoutes(self.store, self.operations, self.faults, zones)
         instances = InstanceRoutes(self.store, self.instances, self.operations, self._node_rows, zones)
         groups = GroupRoutes(self.store, self.groups, self.operations, zones)
@@ -90,10 +94,14 @@ class ComputeService:
 
     def _node_rows(self) -> Rows:
         for name, address in self._node_machines():
+            place = f"zones/{self._zone}"
+            zone = f"{ROOT}projects/{self.store.project}/{place}"
             row: dict[str, Any] = {
                 "kind": "compute#instance",
                 "name": name,
                 "status": "RUNNING",
+                "zone": zone,
+                "selfLink": f"{zone}/{INSTANCES}/{name}",
                 "networkInterfaces": [{"networkIP": address}],
             }
-            yield f"zones/{self._zone}", row
+            yield place, row
