@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tui.errors import UsageError
+from tui.pod.accelerator import chips_of_topology
 from tui.pod.creation.request_checks import (
     Objection,
     object_to_labels,
@@ -17,7 +18,7 @@ from tui.pod.creation.request_checks import (
     object_to_metadata,
 )
 from tui.pod.creation.slice_names import NAME_RULE, suggest_name
-from tui.pod.groups.group_request import MACHINE_TYPES, GroupRequest, chips_of_topology
+from tui.pod.groups.group_request import MACHINE_TYPES, GroupRequest
 from tui.pod.instance_group import chips_of_machine
 from tui.text.durations import format_duration
 

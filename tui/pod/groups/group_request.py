@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,7 +14,6 @@ from tui.pod.resources import DESCRIPTION_PREFIX
 _OWNER = f"{DESCRIPTION_PREFIX} for group "
 MACHINE_TYPES = {"v5p": "ct5p-hightpu-4t", "v6e": "ct6e-standard-4t", "tpu7x": "tpu7x-standard-4t"}
 """The machine type of multi-host slices, by generation ("TPU instances in MIGs")."""
-_TOPOLOGY = re.compile(r"[1-9]\d{0,3}(?:x[1-9]\d{0,3}){1,2}")
 STANDARD, SPOT, FLEX_START, RESERVATION_BOUND = "STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND"
 """`scheduling.provisioningModel` of a template."""
 
@@ -29,7 +26,7 @@ class GroupRequest:
     whose boot disk, `source_disk`, becomes the image. A `topology` in chips makes the group one slice: a workload
     policy connects its VMs, and they are created all at once. `run_duration_s` ends the VMs, `valid_for_s` the wait
     for capacity.
-    A startup script, and `metadata_files`, the keys whose values were read from files, as in `SliceRequest`.
+    `metadata_files` and `startup_timeout_s` are those of `SliceRequest`.
     """
 
     name: str
@@ -120,7 +117,7 @@ class GroupRequest:
         chips = chips_of_machine(self.machine)
         if chips is None:
             return None
-        wanted = chips_of_topology(self.topology)
+        wanted = accelerator.chips_of_topology(self.topology)
         if not self.topology:
             kind = self.accelerator
             wanted = None if kind is None else kind.chips
@@ -163,11 +160,6 @@ class GroupRequest:
         of = self.machine or f"template {self.template}"
         shape = f", one slice of {self.topology}" if self.topology else ""
         return f"{self.name}: {self.vms} × {of} in {self.zone}{shape}{kind}"
-
-
-def chips_of_topology(topology: str) -> int | None:
-    """Return the chips of `2x2x4`; None for other text."""
-    return math.prod(map(int, topology.split("x"))) if _TOPOLOGY.fullmatch(topology) else None
 
 
 def marker_of(group: str, text: str = "") -> str:
