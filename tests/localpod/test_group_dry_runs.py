@@ -97,7 +97,7 @@ async def test_gcloud_makes_the_same_of_the_commands_that_a_dry_run_shows(pods: 
         code, _, errors = await theirs.gcloud(*shlex.split(command)[1:])
         assert code == 0, errors
 
-    assert theirs.documents() == ours.documents()
+    assert _paths(theirs.documents()) == _paths(ours.documents())
     kinds = {GROUP: "local-a", TEMPLATE: None, POLICY: "local", IMAGE: None}
     if not request.is_bulk:
         resize = resize_group_command("g", "local-a", "local", 1)
@@ -112,6 +112,14 @@ async def test_gcloud_makes_the_same_of_the_commands_that_a_dry_run_shows(pods: 
     assert theirs.documents() == {}
 
 
+def _paths(document: Any, path: str = "") -> dict[str, Any]:
+    """Return the values of a document by their paths, of which a failed comparison shows the different ones."""
+    if isinstance(document, dict | list):
+        pairs = document.items() if isinstance(document, dict) else enumerate(document)
+        return {key: value for name, one in pairs for key, value in _paths(one, f"{path}.{name}").items()}
+    return {path: document}
+
+
 def _plain(document: Any) -> Any:
     """Return a document without IDs, times, fingerprints and addresses of APIs, and with lists of pairs in order."""
     if isinstance(document, dict):
@@ -120,5 +128,5 @@ def _plain(document: Any) -> Any:
     if isinstance(document, list):
         return sorted(map(_plain, document), key=str)
     if isinstance(document, str):
-        return document[document.index("projects/") :] if "projects/" in document else document.rpartition("/")[2]
+        return document[document.index("projects/") :] if "projects/" in document else document
     return document
