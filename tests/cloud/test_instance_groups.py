@@ -15,6 +15,7 @@ from tests.cloud.compute_pod import ZONE, GroupPod, group_pod
 from tui.cloud.open_inventory import cloud_inventory, open_inventory
 from tui.errors import UsageError
 from tui.localpod.api import rpc_errors
+from tui.pod.creation.slice_request import NODE, SliceRequest
 from tui.pod.slice import TPU_API
 
 LIST = "compute.instanceGroupManagers.list"
@@ -200,3 +201,22 @@ async def test_a_deleted_group_is_gone(pod: GroupPod) -> None:
     async for _ in pod.api.delete("group", "", f"zones/{ZONE}/instanceGroupManagers/tpus"):
         pass
     assert await pod.inventory.find("tpus", ZONE) is None
+
+
+async def test_a_tpu_node_goes_with_the_only_group_of_vms_that_fits_and_with_none_of_two(pod: GroupPod) -> None:
+    request = SliceRequest("node", ZONE, NODE, "v2-32", runtime_version="pytorch-1.13")
+    _ = [step async for step in pod.inventory.tpu.create(request)]
+    await pod.group("users", 4, machine_type="n1-standard-16")
+
+    node, users = (await pod.inventory.slices()).slices
+
+    assert (node.name, node.instance_group, node.workers) == ("node", "users", ())
+    assert (users.tpu_node, users.accelerator_type, users.cores) == ("node", "v2-32", 32)
+    assert (users.state, users.node_endpoints, len(users.workers)) == ("READY", node.node_endpoints, 4)
+    assert await pod.inventory.get("users", ZONE) == await pod.inventory.find("users", ZONE) == users
+    assert await pod.inventory.get("node", ZONE) == node
+    assert [group.tpu_node for group in (await pod.inventory.list_groups()).groups] == ["node"]
+
+    await pod.group("more", 4, machine_type="n1-standard-16")
+    (alone,) = (await pod.inventory.slices()).slices
+    assert (alone.name, alone.instance_group) == ("node", None)
