@@ -14,7 +14,7 @@ import pytest
 from tests.localpod.api_clients import serving, until
 from tests.localpod.api_hosts import SocketHosts
 from tests.localpod.gcloud import QUEUED, VM, Gcloud, with_gcloud
-from tui.cloud.compute.disks_and_images import DisksAndImages
+from tui.cloud.compute.resource_listing import ComputeResources
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import UsageError
 from tui.localpod.api.compute.service import ComputeService
@@ -153,7 +153,7 @@ async def test_gcloud_makes_and_deletes_what_tpu_tui_lists_as_costing_money(tmp_
         run = Gcloud(tmp_path, service.rest_port, service.token)
         endpoints = {"compute": f"http://127.0.0.1:{service.rest_port}", "tpu": f"127.0.0.1:{service.grpc_port}"}
         settings = Settings(home=tmp_path, project="local", endpoints=endpoints, token=service.token)
-        ours = DisksAndImages(settings)
+        ours = ComputeResources(settings)
 
         await run.json("compute", "disks", "create", "data", "--size=20GB", "--labels=created-by=tpu-tui")
         image = ("compute", "images", "create", "base", "--source-disk=data", "--source-disk-zone=local-a")

@@ -139,6 +139,7 @@ async def test_machines_are_listed_by_page_and_by_filter(pod: ComputePod) -> Non
     assert await names(filter="labels.stage=live AND name != gamma") == ["alpha"]
     assert await names(filter='(name eq "(be|ga).*") (status = RUNNING)') == ["beta", "gamma"]
     assert await names(filter="name:am") == ["gamma"]
+    assert await names(filter='selfLink eq "(.*/instances/(alpha|none)|.*(x)(y)|.*/beta)"') == ["alpha", "beta"]
     assert await names(filter="labels.none:*") == []
     with pytest.raises(exceptions.BadRequest, match="Invalid list filter expression"):
         await names(filter="name ~ a OR b")

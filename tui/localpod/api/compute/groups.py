@@ -95,7 +95,7 @@ class Group:
         return len(self.members) == self.target and all(one.action == NONE for one in self.members.values())
 
 
-class Groups:
+class ManagedGroups:
     """Every managed instance group, by path."""
 
     def __init__(self, store: DocumentStore, instances: Instances, faults: ServiceFaults) -> None:

@@ -85,6 +85,8 @@ class Instances:
         self.os_logins: Callable[[Mapping[str, str]], Mapping[str, Sequence[str]] | None] = lambda _: None
         """Returns the keys of each OS Login user name for a machine with this metadata; None without OS Login."""
         self.lost: Callable[[Vm], None] = lambda _: None
+        self.record_event: Callable[[str, str, str, str], None] = lambda *_: None
+        """Records an operation of the system: its type, place, the machine's path and ID."""
         hosts.exited = self._host_exited
         store.users.append(self._machines_with)
 
@@ -224,6 +226,8 @@ class Instances:
 
     async def _end_preempted(self, vm: Vm) -> None:
         vm.idle.clear()
+        kind = "preempted" if vm.is_spot else "hostError"
+        self.record_event(f"compute.instances.{kind}", f"zones/{vm.zone}", vm.path, vm.document["id"])
         await self.halt(vm)
         self.lost(vm)
 

@@ -76,7 +76,14 @@ class ComputeOperations:
 
         An operation that has to fail (a fault) does `undo` instead.
         """
-        place = place_of(request)
+        operation = self._new(verb, place_of(request), path)
+        name = operation["name"]
+        if request_id := request.query.get("requestId"):
+            self._by_request[request_id] = name
+        self._tasks[name] = asyncio.ensure_future(self._finish(operation, act, undo))
+        return answer(operation)
+
+    def _new(self, verb: str, place: str, path: str) -> dict[str, Any]:
         name = f"operation-{secrets.token_hex(8)}"
         operation = {
             "kind": "compute#operation",
@@ -92,10 +99,12 @@ class ComputeOperations:
             **_scope(self._project, place),
         }
         self._documents[name] = operation
-        if request_id := request.query.get("requestId"):
-            self._by_request[request_id] = name
-        self._tasks[name] = asyncio.ensure_future(self._finish(operation, act, undo))
-        return answer(operation)
+        return operation
+
+    def record_event(self, kind: str, place: str, path: str, target_id: str) -> None:
+        """Add an operation that the system has carried out: `compute.instances.preempted`, …"""
+        operation = self._new(kind, place, path)
+        operation.update(user="system", targetId=target_id, status="DONE", progress=100, endTime=now())
 
     async def _finish(self, operation: dict[str, Any], act: Act | None, undo: Act | None) -> None:
         try:

@@ -22,7 +22,7 @@ from tui.localpod.api.compute.answers import (
     read_document,
 )
 from tui.localpod.api.compute.group_routes import UPDATE, GroupRoutes
-from tui.localpod.api.compute.groups import DO_NOTHING, MANAGERS, Group, Groups, Member
+from tui.localpod.api.compute.groups import DO_NOTHING, MANAGERS, Group, ManagedGroups, Member
 from tui.localpod.api.compute.guard import ZONE, Guard
 from tui.localpod.api.compute.instances import Instances
 from tui.localpod.api.compute.operations import Act, ComputeOperations
@@ -48,7 +48,7 @@ class ResizeRequests:
     """Serves the requests of every group."""
 
     def __init__(
-        self, groups: Groups, instances: Instances, group_routes: GroupRoutes, operations: ComputeOperations
+        self, groups: ManagedGroups, instances: Instances, group_routes: GroupRoutes, operations: ComputeOperations
     ) -> None:
         self._groups = groups
         self._instances = instances

@@ -14,7 +14,8 @@ import pytest
 from tests.localpod.api_clients import connected, node, serving
 from tests.localpod.api_hosts import SocketHosts
 from tests.sshd import free_port
-from tui.cloud.compute.disks_and_images import DisksAndImages, attach_slices, disk_row, image_row
+from tui.cloud.compute.resource_listing import ComputeResources
+from tui.cloud.compute.resource_rows import attach_slices, disk_row, image_row
 from tui.errors import CloudError, UsageError
 from tui.localpod.api.compute.documents import DISKS, IMAGES
 from tui.localpod.api.compute.service import ComputeService
@@ -35,10 +36,10 @@ class Served:
     compute: ComputeService
     home: Path
 
-    def client(self, patience: float = 5.0, **more: Any) -> DisksAndImages:
+    def client(self, patience: float = 5.0, **more: Any) -> ComputeResources:
         endpoints = {"compute": f"http://127.0.0.1:{self.service.rest_port}"}
         settings = {"project": "local", "endpoints": endpoints, "token": self.service.token, **more}
-        return DisksAndImages(Settings(home=self.home, **settings), patience=patience)
+        return ComputeResources(Settings(home=self.home, **settings), patience=patience)
 
     def add(self, name: str, labels: dict[str, str] | None = None, size: int = 10) -> None:
         self.compute.store.insert(DISKS, ZONE, {"name": name, "sizeGb": size, "labels": labels or {}})
@@ -135,7 +136,7 @@ async def test_a_missing_permission_is_named_with_the_role_that_has_it(served: S
 async def test_a_service_that_is_down_is_a_sentence(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, project="local", endpoints={"compute": f"http://127.0.0.1:{free_port()}"})
     with pytest.raises(CloudError, match=r"images cannot be listed: Compute Engine at .* cannot be reached"):
-        await DisksAndImages(settings, patience=0.3).images()
+        await ComputeResources(settings, patience=0.3).images()
 
 
 async def test_a_disk_and_an_image_are_deleted_and_one_that_is_gone_is_no_error(served: Served) -> None:
