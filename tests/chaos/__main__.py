@@ -45,7 +45,7 @@ STORM_LOST_AFTER_S = 600.0
 """No fault of a storm lasts this long: a run that is given up as lost nevertheless is a defect."""
 LOST_AFTER_S = 60.0
 """Seconds within which a new keeper reaches all workers on a loaded machine."""
-PARTS = ("phases", "commands", "kills", "aimed", "frozen", "races", "losses", "leftovers", "storm")
+PARTS = ("phases", "commands", "kills", "aimed", "frozen", "races", "losses", "leftovers", "groups", "storm")
 
 
 def phases(pod: Pod, root: Path, until: float) -> str:
@@ -139,6 +139,19 @@ def leftovers(root: Path, rng: random.Random, rounds: int, until: float) -> str:
     return f"{hunt.killed.total()} commands killed ({killed}), {hunt.left} had changed something: all of it listed"
 
 
+def groups(root: Path, rng: random.Random, rounds: int, until: float) -> str:
+    """`groups delete` killed at random moments and repeated: nothing is left of group, template, policy and image."""
+    home = root / "groups"
+    with pod_process_in(home) as pod:
+        hunt = LeftoverHunt(home, pod.announcement, rng)
+        hunt.prepare_vm()
+        while hunt.killed.total() < rounds and time.monotonic() < until:
+            hunt.round_of_group()
+        hunt.close()
+    killed = ", ".join(f"{count} × {name}" for name, count in hunt.killed.items())
+    return f"{hunt.killed.total()} deletions killed ({killed}), {hunt.left} half-way: repeated, each left nothing"
+
+
 def storms(servers: list[OpensshWorker], home: Path, rng: random.Random, rounds: int, until: float) -> str:
     """Follow runs under faults, as many runs as the time allows, with at most `rounds` faults in all."""
     struck: Counter[str] = Counter()
@@ -192,6 +205,7 @@ def main() -> None:
                 "races": lambda end: races(pod, root, rng, options.rounds, end),
                 "losses": lambda end: losses(pod, root, rng, options.rounds, end),
                 "leftovers": lambda end: leftovers(root, rng, options.rounds, end),
+                "groups": lambda end: groups(root, rng, options.rounds, end),
                 "storm": lambda end: storms(servers, root / "home", rng, options.faults, end),
             }
             share = options.minutes * 60 / len(parts)

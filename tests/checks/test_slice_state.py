@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tui.checks.slice_state import slice_rows
+from tui.checks.slice_state import slice_rows, state_remedy
 from tui.pod.slice import Slice, Symptom
 from tui.pod.worker import Worker
 
@@ -66,11 +68,41 @@ def test_a_symptom_names_its_worker_and_what_to_do() -> None:
     assert "other-77" in rows[2].detail
 
 
-def test_a_tpu_node_has_no_login() -> None:
-    rows = slice_rows(pod(api_version="V1"))
+@pytest.mark.parametrize(
+    ("group", "remedy"), [("users", "use the slice z/users"), (None, "groups create GROUP --tpu-node pod")]
+)
+def test_a_tpu_node_has_no_login_and_names_the_group_that_has(group: str | None, remedy: str) -> None:
+    endpoints = ("10.9.0.2:8470", "10.9.0.3:8470")
+    node = replace(pod(api_version="V1"), workers=(), node_endpoints=endpoints, instance_group=group)
+    rows = slice_rows(node)
 
-    assert [(row.status, "--hosts" in (row.remedy or "")) for row in rows][-1] == ("warn", True)
+    assert (rows[0].detail, rows[-1].status) == ("READY, 2 endpoints", "warn")
+    assert remedy in (rows[-1].remedy or "")
 
 
 def test_a_hosts_file_has_no_state_to_check() -> None:
     assert slice_rows(Slice(name="lab", source="hosts_file", workers=WORKERS)) == []
+
+
+def test_an_instance_group_names_the_vms_to_start_and_waits_for_what_it_does_itself() -> None:
+    workers = (Worker(0, hostname="g-a"), Worker(1, hostname="g-b"))
+    group = Slice("g", "z", "instance_group", state="STOPPED", workers=workers)
+    stopped = replace(group, symptoms=(Symptom("STOPPED", "1", "(g-b) is TERMINATED"),))
+    assert state_remedy(stopped) == "gcloud compute instances start g-b --zone=z"
+    assert state_remedy(replace(group, workers=())) == "tpu-tui groups resize z/g --size N"
+    assert state_remedy(replace(group, tpu_node="pod")) == "tpu-tui slices start z/pod"
+    assert state_remedy(replace(group, tpu_node="pod", state="PREEMPTED")).startswith("tpu-tui slices delete z/pod")
+    preempted = replace(group, state="PREEMPTED", symptoms=(Symptom("PREEMPTED", "0", "(g-a) is TERMINATED"),))
+    assert state_remedy(preempted).startswith("wait: the group makes the VM again")
+    assert state_remedy(replace(group, state="REPAIRING")) == "wait until it is READY"
+
+
+def test_a_group_without_a_health_check_has_no_row_about_its_health() -> None:
+    ready = Slice("g", "z", "instance_group", state="READY", workers=(Worker(0),))
+    assert [row.check for row in slice_rows(ready)] == ["slice"]
+    sick = replace(ready, health="TIMEOUT", symptoms=(Symptom("TIMEOUT", "0", "(g-a) is RUNNING, TIMEOUT"),))
+    assert [(row.check, row.worker) for row in slice_rows(sick)] == [
+        ("slice", None),
+        ("health", None),
+        ("symptom", 0),
+    ]

@@ -8,6 +8,7 @@ from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.workers.check_facts import Disk, Facts, Lock, Owner, facts_from
 from tui.checks.workers.worker_rows import GIB, rows_of_facts
 from tui.pod.slice import Slice
+from tui.pod.worker import Worker
 from tui.ssh.exec.script_protocol import parse_answers
 
 POD = Slice("pod", zone="z", accelerator_type="v4-8")
@@ -66,6 +67,9 @@ def test_the_number_of_chips_is_compared_with_that_of_the_type() -> None:
     assert status(replace(FINE, devices=8), "chips", replace(POD, accelerator_type="v3-8")) == ["fail"]
     named = replace(FINE, devices=8, devices_named=True)
     assert status(named, "chips", replace(POD, accelerator_type="v3-8")) == ["pass"]
+    pair = replace(POD, source="instance_group", accelerator_type="v6e-8", workers=(Worker(0), Worker(1)))
+    assert status(replace(FINE, devices=4), "chips", pair) == ["pass"]
+    assert status(replace(FINE, devices=8), "chips", pair) == ["fail"]
 
 
 def test_a_lock_that_cannot_be_opened_is_worse_than_one_that_can() -> None:

@@ -87,6 +87,25 @@ async def test_a_dry_run_shows_the_request_and_gclouds_command_and_sends_nothing
     assert run.hosts.running() == []
 
 
+NODE = ("--architecture", "node", "--type", "v3-32", "--version", "pytorch-1.13")
+
+
+async def test_a_tpu_node_is_a_slice_that_nothing_can_log_in_to(run: ServedShell) -> None:
+    planned = await run.document("slices", "create", "pod", *NODE, "--range", "10.9.0.0/28", "--dry-run")
+    assert planned["gcloud"] == (
+        "gcloud compute tpus create pod --project=local --zone=local-a --accelerator-type=v3-32 "
+        "--version=pytorch-1.13 --range=10.9.0.0/28"
+    )
+    made = await run.document("slices", "create", "pod", *NODE)
+    assert (made["state"], made["api_version"], made["workers"], made["cores"]) == ("READY", "V1", 0, 32)
+
+    refused = await run("launch", "pod", "--dry-run", "--", "true")
+    assert refused.code == 3
+    assert "its endpoints are TPUs, which have no SSH login" in refused.errors
+    assert "tpu-tui groups create GROUP --tpu-node pod" in refused.errors
+    await run.document("slices", "delete", "pod", "--yes")
+
+
 @pytest.mark.parametrize(
     ("words", "errors"),
     [

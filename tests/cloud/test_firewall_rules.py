@@ -10,13 +10,14 @@ import pytest
 from aiohttp import web
 
 from tests.cloud.conftest import Cloud
+from tests.localpod.api_hosts import SocketHosts
 from tests.sshd import free_port
 from tui.checks.check_row import CheckRow
 from tui.checks.firewall.firewall_rows import firewall_rows, read_rules
 from tui.cloud.compute.firewall_rules import FirewallRules
 from tui.cloud.compute.firewall_types import ALLOW, DENY, NEXT, FirewallRule
 from tui.errors import CloudError
-from tui.localpod.api.compute_api import ComputeService
+from tui.localpod.api.compute.service import ComputeService
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.settings import Settings
@@ -32,7 +33,7 @@ class Served:
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    compute = ComputeService(lambda: [("t1v-n-0-w-0", "127.1.0.1")], zone="local-a")
+    compute = ComputeService(lambda: [("t1v-n-0-w-0", "127.1.0.1")], SocketHosts(), zone="local-a")
     app = web.Application()
     app.add_routes(compute.routes())
     runner = web.AppRunner(app)
@@ -48,8 +49,8 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 async def test_enabled_rules_about_tcp_are_read(served: Served) -> None:
-    served.compute.firewalls.clear()
-    served.compute.add(
+    served.compute.networks.firewalls.clear()
+    served.compute.networks.add(
         {
             "name": "mesh",
             "priority": 0,
@@ -58,10 +59,12 @@ async def test_enabled_rules_about_tcp_are_read(served: Served) -> None:
             "denied": [{"IPProtocol": "TCP", "ports": ["22", "8470-8477"]}, {"IPProtocol": "udp"}],
         }
     )
-    served.compute.add({"name": "off", "allowed": [{"IPProtocol": "all"}], "disabled": True})
-    served.compute.add({"name": "ping", "allowed": [{"IPProtocol": "icmp"}]})
-    served.compute.add({"name": "other", "network": "global/networks/other", "allowed": [{"IPProtocol": "all"}]})
-    served.compute.add(
+    served.compute.networks.add({"name": "off", "allowed": [{"IPProtocol": "all"}], "disabled": True})
+    served.compute.networks.add({"name": "ping", "allowed": [{"IPProtocol": "icmp"}]})
+    served.compute.networks.add(
+        {"name": "other", "network": "global/networks/other", "allowed": [{"IPProtocol": "all"}]}
+    )
+    served.compute.networks.add(
         {
             "name": "out",
             "direction": "EGRESS",
@@ -89,7 +92,7 @@ async def test_enabled_rules_about_tcp_are_read(served: Served) -> None:
 async def test_every_page_is_read(served: Served) -> None:
     served.compute.denied.add("compute.networks.getEffectiveFirewalls")
     for number in range(1100):
-        served.compute.add({"name": f"rule-{number:04}", "allowed": [{"IPProtocol": "tcp"}]})
+        served.compute.networks.add({"name": f"rule-{number:04}", "allowed": [{"IPProtocol": "tcp"}]})
 
     assert len((await served.reader.read(None)).rules) == 1102
 
@@ -107,7 +110,7 @@ def policy_rule(priority: int, action: str, port: str = "8476", **match: Any) ->
 
 
 async def test_policies_are_in_the_order_of_their_evaluation(served: Served) -> None:
-    served.compute.policies = [
+    served.compute.networks.policies = [
         policy("of-region", "NETWORK_REGIONAL", policy_rule(1, "allow")),
         policy("of-network", "NETWORK", policy_rule(2, "deny")),
         policy("1234", "HIERARCHY", policy_rule(3, "goto_next"), displayName="org"),
@@ -126,7 +129,7 @@ async def test_policies_are_in_the_order_of_their_evaluation(served: Served) -> 
         (4, "regional firewall policy of-region", ALLOW),
     ]
 
-    served.compute.policies_first = True
+    served.compute.networks.policies_first = True
     first = await served.reader.read("default", region="local")
 
     assert {rule.level: rule.policy.rpartition(" ")[2] for rule in first.rules} == {
@@ -143,7 +146,7 @@ async def test_the_unknown_conditions_of_a_policys_rule_are_kept(served: Served)
     elsewhere = {"targetResources": ["https://www.googleapis.com/compute/v1/projects/local/global/networks/other"]}
     here = {"targetResources": ["https://www.googleapis.com/compute/v1/projects/local/global/networks/default"]}
     tag = [{"name": "tagValues/1", "state": "EFFECTIVE"}]
-    served.compute.policies = [
+    served.compute.networks.policies = [
         policy(
             "org",
             "HIERARCHY",
@@ -169,7 +172,7 @@ async def test_the_unknown_conditions_of_a_policys_rule_are_kept(served: Served)
 
 
 async def test_without_a_permission_the_next_best_rules_are_read_and_the_gap_is_reported(served: Served) -> None:
-    served.compute.policies = [policy("of-network", "NETWORK", policy_rule(1, "deny"))]
+    served.compute.networks.policies = [policy("of-network", "NETWORK", policy_rule(1, "deny"))]
     pod = Slice("pod", zone="local-a", project="local", workers=WORKERS)
 
     async def read(*denied: str) -> list[CheckRow]:
@@ -211,7 +214,7 @@ async def test_without_any_permission_the_row_names_them_and_nothing_fails(serve
 
 
 async def test_the_rules_of_a_service_without_policies_are_read(tmp_path: Path) -> None:
-    compute = ComputeService(list, zone="local-a")
+    compute = ComputeService(list, SocketHosts(), zone="local-a")
     app = web.Application()
     app.add_routes([route for route in compute.routes() if "Effective" not in route.path])
     runner = web.AppRunner(app)

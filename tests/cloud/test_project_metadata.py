@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from tests.localpod.api_hosts import SocketHosts
 from tui.cloud.compute.project_metadata import project_metadata
-from tui.localpod.api.compute_api import ComputeService
+from tui.localpod.api.compute.service import ComputeService
 from tui.settings import Settings
 
 
 @pytest.fixture
 async def compute() -> AsyncIterator[tuple[ComputeService, str]]:
     """Start a Compute Engine service, and return it with its URL."""
-    service = ComputeService(lambda: (), zone="local-a")
+    service = ComputeService(lambda: (), SocketHosts(), zone="local-a")
     app = web.Application()
     app.add_routes(service.routes())
     runner = web.AppRunner(app)
@@ -29,8 +30,8 @@ async def test_a_projects_metadata_is_read(compute: tuple[ComputeService, str], 
     service, url = compute
     settings = Settings(home=tmp_path, project="local", endpoints={"compute": url})
     assert await project_metadata(settings) == {}
-    service.metadata = {"ssh-keys": "a:ssh-rsa AAAA a\nb:ssh-rsa BBBB b", "enable-oslogin": "TRUE"}
-    assert await project_metadata(settings) == service.metadata
+    service.networks.metadata = {"ssh-keys": "a:ssh-rsa AAAA a\nb:ssh-rsa BBBB b", "enable-oslogin": "TRUE"}
+    assert await project_metadata(settings) == service.networks.metadata
 
 
 async def test_metadata_that_may_not_or_cannot_be_read_is_unknown(

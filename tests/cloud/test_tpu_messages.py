@@ -73,6 +73,7 @@ def test_every_field_of_a_node_is_read() -> None:
                 "create_time": "2024-05-06T07:08:09Z",
             }
         ],
+        "tpu_node": None,
     }
     assert slice_.project == "my-project"
     fields = [(w.index, w.internal_ip, w.external_ip, w.host_key_alias) for w in slice_.workers]
@@ -90,6 +91,7 @@ def test_what_the_api_does_not_report_is_unknown() -> None:
         "workers": 0,
         "labels": {},
         "symptoms": [],
+        "tpu_node": None,
     }
 
 

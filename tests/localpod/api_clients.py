@@ -10,10 +10,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import google.cloud.tpu_v1 as v1
 import google.cloud.tpu_v2 as tpu
 import grpc
 import grpc.aio
-from google.cloud.tpu_v2.services.tpu import transports
+from google.cloud.tpu_v1.services.tpu import transports as v1_transports
+from google.cloud.tpu_v2.services.tpu import transports as v2_transports
 from google.longrunning import operations_pb2
 from google.oauth2.credentials import Credentials
 
@@ -80,18 +82,21 @@ def bearer(token: str) -> grpc.ChannelCredentials:
 
 
 @asynccontextmanager
-async def connected(service: TpuService, transport: str, token: str | None = None) -> AsyncIterator[Caller]:
+async def connected(
+    service: TpuService, transport: str, token: str | None = None, version: str = "v2"
+) -> AsyncIterator[Caller]:
     """Connect a client over that transport, with the service's token or another one, as an endpoint override does."""
     token, place = token or service.token, f"127.0.0.1:{service.grpc_port}"
+    transports, client_types = (v1_transports, v1) if version == "v1" else (v2_transports, tpu)
     if transport == "grpc_asyncio":
         aio = grpc.aio.secure_channel(place, bearer(token))
-        yield Caller(tpu.TpuAsyncClient(transport=transports.TpuGrpcAsyncIOTransport(channel=aio)))
+        yield Caller(client_types.TpuAsyncClient(transport=transports.TpuGrpcAsyncIOTransport(channel=aio)))
         await aio.close()  # type: ignore[call-arg]
     elif transport == "grpc":
         with grpc.secure_channel(place, bearer(token)) as channel:
-            yield Caller(tpu.TpuClient(transport=transports.TpuGrpcTransport(channel=channel)))
+            yield Caller(client_types.TpuClient(transport=transports.TpuGrpcTransport(channel=channel)))
     else:
-        rest = transports.TpuRestTransport(
+        rest = v2_transports.TpuRestTransport(
             host=f"127.0.0.1:{service.rest_port}", url_scheme="http", credentials=Credentials(token)
         )
         with tpu.TpuClient(transport=rest) as client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -21,13 +21,21 @@ class SocketHosts:
         self._uids: dict[str, str] = {}
         self.cores: dict[str, int] = {}
         self.ssh_keys: dict[str, str] = {}
+        self.exited: Callable[[str], None] = lambda _: None
         self.broken: str | None = None
         """If set, `start` fails with this text."""
         self.second: str | None = None
         """The name of a slice that fails to start as soon as another one runs."""
 
     async def start(
-        self, slice_name: str, workers: int, cores: int, chips: int | None = None, startup_script: str = ""
+        self,
+        slice_name: str,
+        workers: int,
+        cores: int,
+        chips: int | None = None,
+        startup_script: str = "",
+        *,
+        hostname: str = "",
     ) -> list[HostedWorker]:
         if self.broken:
             raise OSError(self.broken)
@@ -52,7 +60,7 @@ class SocketHosts:
                 index=index,
                 address="127.0.0.1",
                 port=server.sockets[0].getsockname()[1],
-                hostname=f"t1v-n-{uid}-w-{index}",
+                hostname=hostname or f"t1v-n-{uid}-w-{index}",
                 host_key_public=self._key(slice_name, index),
             )
             for index, server in enumerate(servers)
@@ -65,6 +73,7 @@ class SocketHosts:
 
     async def remove(self, slice_name: str) -> None:
         await self.stop(slice_name)
+        self._keys = {key: value for key, value in self._keys.items() if key[0] != slice_name}
 
     def alive(self, slice_name: str) -> list[bool]:
         return [server.is_serving() for server in self._servers.get(slice_name, [])]
@@ -75,6 +84,9 @@ class SocketHosts:
     def kill(self, slice_name: str, worker: int) -> None:
         """Stop one machine, as a preemption does."""
         self._servers[slice_name][worker].close()
+        self.exited(slice_name)
+
+    preempt = kill
 
     def running(self) -> list[str]:
         """Return the slices that have machines."""

@@ -19,6 +19,8 @@ with_gcloud = [
     pytest.mark.timeout(GCLOUD_TIMEOUT),
 ]
 VM = ("compute", "tpus", "tpu-vm")
+TPUS = ("compute", "tpus")
+"""The commands of TPU Nodes."""
 QUEUED = ("compute", "tpus", "queued-resources")
 TRACKS = [pytest.param((), id="ga"), pytest.param(("alpha",), id="alpha")]
 """The release tracks that have TPU VMs; beta has none (gcloud 528)."""

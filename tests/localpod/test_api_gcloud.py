@@ -14,10 +14,10 @@ import pytest
 from tests.localpod.api_clients import serving, until
 from tests.localpod.api_hosts import SocketHosts
 from tests.localpod.gcloud import QUEUED, VM, Gcloud, with_gcloud
-from tui.cloud.compute.disks_and_images import DisksAndImages
+from tui.cloud.compute.resource_listing import ComputeResources
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import UsageError
-from tui.localpod.api.compute_api import ComputeService
+from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.server import TpuService
 from tui.pod.creation.gcloud_commands import create_command_of_gcloud
 from tui.pod.creation.slice_request import DataDisk, QueueRequest, SliceRequest
@@ -146,21 +146,21 @@ async def test_the_gcloud_command_of_a_request_makes_the_same_slice(
 
 
 async def test_gcloud_and_tpu_tui_agree_on_disks_and_images_that_cost_money(tmp_path: Path) -> None:
-    compute = ComputeService(list, zone="local-a")
+    compute = ComputeService(list, SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     source = "projects/local/zones/local-a/disks/data"
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
         run = Gcloud(tmp_path, service.rest_port, service.token)
         endpoints = {"compute": f"http://127.0.0.1:{service.rest_port}", "tpu": f"127.0.0.1:{service.grpc_port}"}
         settings = Settings(home=tmp_path, project="local", endpoints=endpoints, token=service.token)
-        disk_api = DisksAndImages(settings)
+        resource_api = ComputeResources(settings)
 
         await run.json("compute", "disks", "create", "data", "--size=20GB", "--labels=created-by=tpu-tui")
         image = ("compute", "images", "create", "base", "--source-disk=data", "--source-disk-zone=local-a")
         (made,) = await run.json(*image)
-        (disk,), _ = await disk_api.disks()
+        (disk,), _ = await resource_api.disks()
         assert (disk.name, disk.size_gb, disk.made_by_us, disk.used_by) == ("data", 20.0, True, ())
-        assert [one.name for one in await disk_api.images()] == [made["name"]] == ["base"]
+        assert [one.name for one in await resource_api.images()] == [made["name"]] == ["base"]
 
         api = TpuApi(settings)
         request = SliceRequest(
@@ -179,7 +179,7 @@ async def test_gcloud_and_tpu_tui_agree_on_disks_and_images_that_cost_money(tmp_
             _ = [step async for step in api.create(missing)]
         await api.close()
 
-        _ = [line for one in (disk, *await disk_api.images()) async for line in disk_api.delete(one)]
+        _ = [line for one in (disk, *await resource_api.images()) async for line in resource_api.delete(one)]
         assert await run.json("compute", "disks", "list") == []
         assert await run.json("compute", "images", "list", "--no-standard-images") == []
     await compute.close()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,11 @@ import pytest
 from google.api_core.exceptions import GoogleAPICallError
 from google.protobuf.json_format import MessageToDict
 
-from tests.cli.commands import Answer, Shell
-from tests.localpod.api_clients import PLACE, Caller, connected, named, serving, until
-from tests.localpod.api_hosts import SocketHosts
+from tests.cli.commands import Shell
+from tests.localpod.api_clients import PLACE, named, until
 from tests.localpod.gcloud import QUEUED, TRACKS, VM, Gcloud, with_gcloud
+from tests.localpod.gcloud_trials import Drive, Trial, is_done, plain, same_results, trial
 from tests.pods import running_pod
-from tui.localpod.api.server import TpuService
 from tui.localpod.pod import LocalPod
 from tui.settings import save_profile
 
@@ -31,76 +28,6 @@ VERSION = "tpu-ubuntu2204-base"
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 DISK = "projects/local/zones/local-a/disks/data"
 WISH = f"{PLACE}/queuedResources/wish"
-BY_SERVICE = ("createTime", "id", "networkEndpoints")
-"""Fields that differ from one creation to the next."""
-
-
-@dataclass
-class Trial:
-    """A service of its own, and the three programs that reach it."""
-
-    service: TpuService
-    hosts: SocketHosts
-    shell: Shell
-    gcloud: Gcloud
-    client: Caller
-
-    async def tpu_tui(self, *words: str) -> Answer:
-        return await asyncio.to_thread(self.shell.run, "--profile", "lab", *words)
-
-    async def did(self, *words: str) -> Any:
-        """Run a command of tpu-tui that must succeed, and return its document."""
-        answer = await self.tpu_tui(*words, "--json")
-        assert answer.code == 0, answer.errors
-        return answer.document
-
-    async def result(self) -> list[dict[str, Any]]:
-        """Return every node and queued resource, without the service's own fields and the label of tpu-tui."""
-        nodes = await self.client.all("list_nodes", parent=PLACE)
-        queued = await self.client.all("list_queued_resources", parent=PLACE)
-        return [_plain(MessageToDict(type(one).pb(one))) for one in (*nodes, *queued)]
-
-
-def _plain(document: Any) -> Any:
-    if isinstance(document, list):
-        return [_plain(one) for one in document]
-    if not isinstance(document, dict):
-        return document
-    if document.get("network") == "default":  # gcloud names it in a queued resource
-        document = {key: value for key, value in document.items() if key != "network"}
-    fields = {key: _plain(value) for key, value in document.items() if key not in (*BY_SERVICE, "created-by")}
-    return {key: value for key, value in fields.items() if value not in ({}, [], "")}
-
-
-@asynccontextmanager
-async def trial(tmp_path: Path) -> AsyncIterator[Trial]:
-    home = tmp_path / f"trial-{len(list(tmp_path.iterdir()))}"
-    home.mkdir()
-    async with serving() as (service, hosts), connected(service, "grpc_asyncio") as client:
-        shell = Shell(home)
-        profile = {"project": "local", "zones": ["local-a"], "token": service.token}
-        save_profile(home, "lab", {**profile, "endpoints": {"tpu": f"127.0.0.1:{service.grpc_port}"}})
-        yield Trial(service, hosts, shell, Gcloud(home, service.rest_port, service.token), client)
-
-
-Drive = Callable[[Trial], Awaitable[Any]]
-
-
-async def same_results(tmp_path: Path, *drives: Drive, prepare: Drive | None = None) -> list[dict[str, Any]]:
-    """Let each program act on a service of its own; return the result, which must be the same for all."""
-    results = []
-    for drive in drives:
-        async with trial(tmp_path) as one:
-            if prepare is not None:
-                await prepare(one)
-            await drive(one)
-            results.append(await one.result())
-    assert results[0] == results[1] == results[2]
-    return results[0]
-
-
-async def is_done(one: Trial, method: str, **fields: Any) -> None:
-    await one.client.succeeded(await one.client(method, **fields))
 
 
 # ── create ───────────────────────────────────────────────────────────────────────────────────────
@@ -172,7 +99,7 @@ async def test_slices_are_listed_and_described(tmp_path: Path, track: Track) -> 
         described = (await one.did("slices", "describe", "pod"))["resource"]
         by_gcloud = await one.gcloud.json(*track, *VM, "describe", "pod")
         library = MessageToDict(tpu.Node.pb(await one.client("get_node", name=named("pod"))))
-        assert _plain(described) == _plain(by_gcloud) == _plain(library)
+        assert plain(described) == plain(by_gcloud) == plain(library)
         listed = await one.gcloud.json(*track, *VM, "list")
         rows = await one.did("slices")
         assert [(row["name"], row["state"], row["accelerator_type"]) for row in rows] == [
@@ -274,7 +201,7 @@ async def test_queued_resources_are_listed_and_described(tmp_path: Path, track: 
         for document in (listed, described):
             (spec,) = document["tpu"]["nodeSpec"]
             document["tpu"]["nodeSpec"] = [{names.get(key, key): value for key, value in spec.items()}]
-            assert _plain(document) == _plain(library)
+            assert plain(document) == plain(library)
         assert (row["name"], row["state"], row["nodes"]) == ("wish", library["state"]["state"], ["crew-0", "crew-1"])
 
 
@@ -330,7 +257,7 @@ async def test_a_command_runs_on_every_worker_and_a_file_is_fetched(
     run.environment["CLOUDSDK_CORE_ACCOUNT"] = "ada@example.com"
     if os_login:
         assert pod.compute is not None
-        pod.compute.metadata["enable-oslogin"] = "TRUE"
+        pod.compute.networks.metadata["enable-oslogin"] = "TRUE"
     port = str(pod.machines.workers("local")[0].port)
     words = (*track, *VM, "ssh", "local", "--worker=all", "--command=echo $HOSTNAME | tee out.txt", "--", "-p", port)
     code, out, errors = await run(*words)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.localpod.api_clients import serving
-from tui.localpod.api.compute_api import ComputeService
+from tests.localpod.api_hosts import SocketHosts
+from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.os_login_api import OsLoginService
 from tui.operator.connections import Connections
 from tui.settings import Settings
@@ -43,8 +44,8 @@ class Project:
 async def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Project]:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    compute = ComputeService(lambda: (), zone="local-a")
-    os_login = OsLoginService("local", lambda: compute.metadata)
+    compute = ComputeService(lambda: (), SocketHosts(), zone="local-a")
+    os_login = OsLoginService("local", lambda: compute.networks.metadata)
     async with AsyncExitStack() as stack:
         routes = [*compute.routes(), *os_login.routes()]
         service, _ = await stack.enter_async_context(serving(rest_routes=routes, os_login=os_login))
@@ -65,7 +66,7 @@ async def test_a_project_that_enables_os_login_gives_its_slices_the_user_name(pr
     project.os_login.keys["ada@example.com"] = [KEY]
     assert await project.user() is None
 
-    project.compute.metadata["enable-oslogin"] = "TRUE"
+    project.compute.networks.metadata["enable-oslogin"] = "TRUE"
 
     assert await project.user() == "ada_example_com"
     assert await project.user(user="fred") is None, "a user in the settings takes precedence"
@@ -73,7 +74,7 @@ async def test_a_project_that_enables_os_login_gives_its_slices_the_user_name(pr
 
 async def test_project_metadata_that_cannot_be_read_leaves_the_local_user_name(project: Project) -> None:
     project.os_login.keys["ada@example.com"] = [KEY]
-    project.compute.metadata["enable-oslogin"] = "TRUE"
+    project.compute.networks.metadata["enable-oslogin"] = "TRUE"
     project.compute.denied.add("compute.projects.get")
 
     assert await project.user() is None
@@ -81,6 +82,6 @@ async def test_project_metadata_that_cannot_be_read_leaves_the_local_user_name(p
 
 async def test_without_a_compute_engine_api_no_metadata_is_requested(project: Project) -> None:
     tpu = project.connect().settings.endpoints["tpu"]
-    project.compute.metadata["enable-oslogin"] = "TRUE"
+    project.compute.networks.metadata["enable-oslogin"] = "TRUE"
 
     assert await project.user(endpoints={"tpu": tpu}) is None

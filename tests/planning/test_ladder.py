@@ -30,7 +30,13 @@ def test_a_rung_that_scales_badly_ends_the_ladder() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "cores", "following"),
-    [("v4-8", 4, "v4-16"), ("v5p-16", 8, "v5p-32"), ("v5litepod-8", 8, "v5litepod-16"), ("v6e-1", 1, "v6e-4")],
+    [
+        ("v4-8", 4, "v4-16"),
+        ("v5p-16", 8, "v5p-32"),
+        ("v5litepod-8", 8, "v5litepod-16"),
+        ("v6e-1", 1, "v6e-4"),
+        ("tpu7x-8", 8, "tpu7x-16"),
+    ],
 )
 def test_cores_are_counted_as_in_the_generation(kind: str, cores: int, following: str) -> None:
     (ladder,) = ladders([run(kind, 100.0)])

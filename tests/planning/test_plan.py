@@ -7,7 +7,19 @@ from hypothesis import strategies as st
 from tui.errors import UsageError
 from tui.planning import make_plan
 
-TYPES = ("v2-8", "v2-32", "v3-8", "v3-2048", "v4-8", "v4-16", "v5litepod-1", "v5litepod-16", "v5p-128", "v6e-8")
+TYPES = (
+    "v2-8",
+    "v2-32",
+    "v3-8",
+    "v3-2048",
+    "v4-8",
+    "v4-16",
+    "v5litepod-1",
+    "v5litepod-16",
+    "v5p-128",
+    "v6e-8",
+    "tpu7x-8",
+)
 
 
 def test_four_times_the_cores_take_four_times_the_batch() -> None:
@@ -34,6 +46,8 @@ def test_four_workers_need_a_quarter_of_the_steps() -> None:
         ("v2-8", "v5litepod-4", 512),
         ("v2-8", "v5litepod-16", 2048),
         ("v2-8", "v6e-256", 32768),
+        ("v6e-8", "tpu7x-16", 2048),
+        ("v6e-8", "v7x-8", 1024),
         ("v3-32", "v3-8", 256),
         ("v5litepod-8", "v5litepod-1", 128),
     ],
@@ -119,7 +133,7 @@ def test_an_unknown_type_is_refused_with_an_example(name: str) -> None:
     assert "v5litepod-16" in caught.value.remedy
 
 
-@pytest.mark.parametrize("name", ["v2-12", "v4-4", "v5litepod-3", "v6e-12"])
+@pytest.mark.parametrize("name", ["v2-12", "v4-4", "v5litepod-3", "v6e-12", "tpu7x-4"])
 def test_a_type_without_a_whole_number_of_machines_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} does not exist"):
         make_plan(name, "v2-8", batch_size=1024)

@@ -18,6 +18,8 @@ from tui.pod import accelerator
         ("v5litepod-16", 4, 16, 16),
         ("v6e-8", 1, 8, 8),
         ("v6e-256", 64, 256, 256),
+        ("tpu7x-8", 1, 8, 4),
+        ("tpu7x-128", 16, 128, 64),
     ],
 )
 def test_the_number_of_a_type_counts_what_its_generation_counts(
@@ -29,12 +31,13 @@ def test_the_number_of_a_type_counts_what_its_generation_counts(
     assert parsed.devices_per_worker * workers == devices
 
 
-@pytest.mark.parametrize("name", ["", "v3", "v3-", "v3-0", "v9-8", "tpu7x-64", "v3-32-x", "local-4"])
+@pytest.mark.parametrize("name", ["", "v3", "v3-", "v3-0", "v9-8", "tpu9-64", "v3-32-x", "local-4"])
 def test_the_size_of_an_unknown_type_is_not_guessed(name: str) -> None:
     assert accelerator.parse(name) is None
 
 
-def test_memory_of_a_device_is_reported_by_generation() -> None:
-    parsed = accelerator.parse("v5p-8")
+@pytest.mark.parametrize(("name", "gib"), [("v2-8", 8), ("v3-8", 16), ("v5p-8", 95), ("v6e-8", 32), ("tpu7x-8", 96)])
+def test_memory_is_that_of_a_device_and_not_of_a_chip(name: str, gib: int) -> None:
+    parsed = accelerator.parse(name)
     assert parsed is not None
-    assert parsed.hbm_gib == 95
+    assert parsed.hbm_gib == gib

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tui.errors import UsageError
 from tui.pod.accelerator import type_of_topology
-from tui.pod.creation.gcloud_commands import create_command_of_gcloud
+from tui.pod.creation.gcloud_commands import create_command_of_gcloud, list_create_options
 from tui.pod.creation.request_checks import check_slice_request
 from tui.pod.creation.slice_request import DataDisk, QueueRequest, SliceRequest
 
@@ -33,6 +34,16 @@ def a_request(**fields: Any) -> SliceRequest:
         ({"topology": "2x2x1"}, "--topology needs the generation"),
         ({"generation": "v4"}, "--type v4 is a generation, which has many sizes"),
         ({"generation": "v9", "topology": "2x2"}, "there is no generation v9"),
+        ({"generation": "tpu7x", "topology": "2x2x1"}, "the Cloud TPU API has no tpu7x"),
+        ({"accelerator_type": "tpu7x-8"}, "the Cloud TPU API has no tpu7x"),
+        ({"architecture": "node"}, "a TPU Node is a v2 or v3, and v4-8 is neither"),
+        ({"architecture": "node", "accelerator_type": "v3-8", "spot": True}, "a TPU Node has no --spot"),
+        ({"architecture": "node", "accelerator_type": "v3-8", "metadata": {"a": "b"}}, "a TPU Node has no metadata"),
+        ({"architecture": "node", "accelerator_type": "v3-8", "queue": QueueRequest()}, "cannot be queued"),
+        (
+            {"architecture": "node", "accelerator_type": "v3-8", "cidr_range": "10.0.0.0/30"},
+            "not a block of addresses",
+        ),
         ({"generation": "v4", "topology": "2xtwo"}, "2xtwo is not a topology"),
         ({"runtime_version": ""}, "no runtime version was given"),
         ({"spot": True, "preemptible": True}, "either spot or preemptible"),
@@ -97,6 +108,8 @@ def test_requests_that_the_api_would_accept_are_accepted(fields: dict[str, Any])
         ("v5litepod", "2x4", "v5litepod-8"),
         ("v5p", "2x2x1", "v5p-8"),
         ("v6e", "16x16", "v6e-256"),
+        ("tpu7x", "2x2x1", "tpu7x-8"),
+        ("v4", "0x2", None),
         ("v4", "2x", None),
         ("v9", "2x2", None),
     ],
@@ -142,3 +155,30 @@ def test_a_queued_request_uses_gclouds_command_and_its_spellings() -> None:
     assert {"--node-count=2", "--node-prefix=p", "--valid-until-time=2099-01-02T03:04:05Z"} <= {*words}
     assert "--runtime-version=tpu-ubuntu2204-base" in words
     assert "--node-id=pod" in options(a_request(queue=QueueRequest()))
+
+
+def test_the_command_for_a_tpu_node_is_the_one_for_tpus() -> None:
+    request = a_request(
+        architecture="node",
+        accelerator_type="v2-32",
+        runtime_version="pytorch-1.13",
+        network="default",
+        cidr_range="10.9.0.0/28",
+        description="two words",
+        preemptible=True,
+        labels={"team": "vision"},
+    )
+    command = options(request)
+    assert command[:5] == ["gcloud", "compute", "tpus", "create", "pod"]
+    assert command[5:] == [
+        "--project=p",
+        "--zone=us-central2-b",
+        "--accelerator-type=v2-32",
+        "--version=pytorch-1.13",
+        "--description=two words",
+        "--network=default",
+        "--range=10.9.0.0/28",
+        "--preemptible",
+    ]
+    assert options(replace(request, preemptible=False, reserved=True))[:3] == ["gcloud", "beta", "compute"]
+    assert ("architecture", "node") in list_create_options(request)

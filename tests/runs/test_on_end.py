@@ -85,6 +85,9 @@ def test_slice_actions_are_refused_beforehand_for_a_hosts_file_and_in_read_only_
     with pytest.raises(UsageError, match="read-only"):
         check_on_end(["stop-slice"], "z", read_only=True)
     check_on_end(["report", "command:true"], None, read_only=True)
+    with pytest.raises(UsageError, match="stop-slice"):
+        check_on_end(["stop-slice"], "z", source="instance_group")
+    check_on_end(["delete-slice"], "z", source="instance_group", workers=4)
 
 
 def test_stop_slice_is_refused_for_a_slice_of_several_workers() -> None:

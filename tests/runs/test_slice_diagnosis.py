@@ -96,3 +96,60 @@ def test_symptoms_of_single_workers_are_shown_without_control_characters() -> No
 def test_a_state_that_is_not_documented_is_unknown() -> None:
     diagnosis = diagnose(RUN, slice_in("MELTED"))
     assert (diagnosis.kind, diagnosis.is_final, diagnosis.is_cause) == ("unknown", False, False)
+
+
+VMS = tuple(
+    Worker(
+        index, hostname=f"tpus-{index}", instance=f"projects/p/zones/z/instances/tpus-{index}", machine_id=f"{index}1"
+    )
+    for index in range(4)
+)
+GROUP_RUN = replace(RUN, slice="tpus", source="instance_group", workers=VMS)
+
+
+def group_of(*vms: Worker, state: str = "READY", symptoms: tuple[Symptom, ...] = ()) -> Slice:
+    workers = tuple(replace(worker, index=index) for index, worker in enumerate(vms))
+    return Slice("tpus", "z", "instance_group", state=state, created=BEFORE, workers=workers, symptoms=symptoms)
+
+
+def test_a_vm_that_was_recreated_is_named_with_its_worker_and_the_reason() -> None:
+    now = group_of(VMS[0], VMS[1], replace(VMS[2], machine_id="99"), VMS[3])
+
+    found = diagnose(GROUP_RUN, now, {2: "was preempted"})
+
+    assert (found.kind, found.text) == ("lost", "worker 2 (tpus-2) was preempted")
+    assert (found.is_final, found.lost, found.is_cause) == (True, {2}, True)
+    assert "--restarts" in found.remedy
+    assert diagnose(GROUP_RUN, now).text == "worker 2 (tpus-2) was recreated"
+
+
+def test_vms_that_a_resize_deleted_are_named_though_the_others_have_other_places_now() -> None:
+    found = diagnose(GROUP_RUN, group_of(VMS[0], VMS[3]), {1: "was deleted by a resize of tpus by ada@example.com"})
+
+    assert found.text == (
+        "worker 1 (tpus-1) was deleted by a resize of tpus by ada@example.com, worker 2 (tpus-2) is no longer in tpus"
+    )
+    assert found.lost == {1, 2}
+    assert found.remedy.startswith("tpu-tui groups resize z/tpus --size 4")
+
+
+def test_a_vm_that_is_being_made_anew_is_lost_before_its_successor_is_there() -> None:
+    symptom = Symptom("RECREATING", "1", "(tpus-1) is STOPPING, RECREATING")
+    now = group_of(*VMS, state="REPAIRING", symptoms=(symptom,))
+    assert diagnose(GROUP_RUN, now).text == "worker 1 (tpus-1) is RECREATING"
+    gone = group_of(VMS[0], replace(VMS[1], machine_id=None), VMS[2], VMS[3], state="CREATING")
+    assert diagnose(GROUP_RUN, gone).lost == {1}
+
+
+def test_a_group_that_grew_or_restarts_a_vm_lost_none() -> None:
+    more = replace(VMS[0], hostname="tpus-9", instance="projects/p/zones/z/instances/tpus-9", machine_id="91")
+    assert diagnose(GROUP_RUN, group_of(*VMS, more)).kind == "ready"
+    restarting = Symptom("RESTARTING", "1", "(tpus-1) is RUNNING, RESTARTING")
+    assert not diagnose(GROUP_RUN, group_of(*VMS, state="RESTARTING", symptoms=(restarting,))).is_final
+
+
+def test_a_run_that_lost_all_its_vms_names_the_first_ones() -> None:
+    many = replace(GROUP_RUN, workers=tuple(replace(VMS[0], index=index, instance=f"i{index}") for index in range(9)))
+    text = diagnose(many, group_of()).text
+    assert text.count("worker") == 4
+    assert text.endswith(", 5 more are gone")

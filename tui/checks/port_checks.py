@@ -158,7 +158,7 @@ def firewall_remedy(slice_: Slice, port: int) -> str:
     """Return the gcloud command that opens the port between the workers; a sentence outside Google Cloud."""
     addresses = [worker.internal_ip for worker in slice_.workers if worker.internal_ip]
     span = smallest_network(addresses)
-    if slice_.source != "tpu_api" or span is None or span.is_loopback or span.prefixlen < _WIDEST_PREFIX:
+    if not slice_.is_in_cloud or span is None or span.is_loopback or span.prefixlen < _WIDEST_PREFIX:
         return f"allow tcp:{port} between the workers in their firewall"
     return allow_command(slice_, "allow", port, str(span))
 

@@ -1,4 +1,4 @@
-"""Rows about a slice from the Cloud TPU API: its state, its health, and symptoms of single workers."""
+"""Rows about a slice from its source: its state, its health, and symptoms of single workers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 import shlex
 
 from tui.checks.check_row import CheckRow, make_row
-from tui.pod.slice import Slice, Symptom
-from tui.pod.slice_commands import create_again, restart_advice
+from tui.pod.slice import INSTANCE_GROUP, Slice, Symptom
+from tui.pod.slice_commands import create_again, group_remedy, restart_advice
 from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
 
@@ -22,26 +22,29 @@ _SYMPTOM_REMEDIES = {
     "EXECUTE_TIMED_OUT": "look for a worker that stopped; a stuck collective waits for it",
     "MESH_BUILD_FAIL": "check ports 8476 and 8477 between the workers, then launch again",
     "PROJECT_ABUSE": "Google suspects misuse of the project: see its messages in the Cloud console",
+    "PREEMPTED": "wait: the group makes the VM again as soon as there is capacity",
+    "RECREATING": "wait until the group has recreated the VM, then launch again",
 }
-"""Next steps by symptom type (Cloud TPU API v2, Symptom.SymptomType)."""
+"""Next steps by symptom type (Cloud TPU API v2, Symptom.SymptomType; the others are the states of a group's VMs)."""
 
 
 def slice_rows(slice_: Slice) -> list[CheckRow]:
-    """Return the rows that need no connection; none for a source without states, such as a hosts file."""
-    if slice_.state is None and slice_.source == "hosts_file":
+    """Return the rows that need no connection; none for machines that no API knows."""
+    if slice_.state is None and not slice_.is_in_cloud:
         return []
     rows = [_state_row(slice_)]
-    if slice_.is_ready:
-        rows.append(_health_row(slice_))
-    if slice_.api_version == "V1":
-        rows.append(_node_row())
+    if slice_.is_ready and (slice_.health or slice_.source != INSTANCE_GROUP):
+        rows.append(_health_row(slice_))  # a group has no health unless it has a health check
+    if slice_.is_tpu_node:
+        rows.append(make_row("slice", "warn", describe_node(slice_), node_remedy(slice_)))
     return [*rows, *(_symptom_row(symptom, len(slice_.workers)) for symptom in slice_.symptoms)]
 
 
 def _state_row(slice_: Slice) -> CheckRow:
     state, why = slice_.state, one_line(slice_.health_description or "")
     if state == "READY":
-        return make_row("slice", "pass", f"READY, {_count(len(slice_.workers))}")
+        count, noun = len(slice_.workers or slice_.node_endpoints), "endpoint" if slice_.is_tpu_node else "worker"
+        return make_row("slice", "pass", f"READY, {count} {noun}{'' if count == 1 else 's'}")
     if state is None:
         return make_row("slice", "unknown", "the API reports no state", "check again in a minute")
     detail = f"{state}: {why}" if why else state
@@ -50,6 +53,8 @@ def _state_row(slice_: Slice) -> CheckRow:
 
 def state_remedy(slice_: Slice) -> str:
     """Return the remedy for a slice that is not ready."""
+    if slice_.source == INSTANCE_GROUP:
+        return group_remedy(slice_)
     if slice_.state in _ON_THE_WAY:
         return "wait until it is READY"
     if slice_.state in _QUEUED:
@@ -80,12 +85,19 @@ def _health_row(slice_: Slice) -> CheckRow:
     return make_row("health", "fail", detail, remedy)
 
 
-def _node_row() -> CheckRow:
-    return make_row(
-        "slice",
-        "warn",
-        "a TPU Node (API version V1): its endpoints are TPUs, which have no SSH login",
-        "list the machines that control it in a hosts file: tpu-tui --hosts FILE",
+def describe_node(slice_: Slice) -> str:
+    """Return why nothing can log in to the endpoints of a TPU Node, and what drives it."""
+    text = "a TPU Node (API version V1): its endpoints are TPUs, which have no SSH login"
+    return f"{text}; the VMs of instance group {slice_.instance_group} drive it" if slice_.instance_group else text
+
+
+def node_remedy(slice_: Slice) -> str:
+    """Return which slice to use instead of a TPU Node."""
+    if slice_.instance_group:
+        return f"use the slice {slice_.zone}/{slice_.instance_group}"
+    return (
+        f"create VMs for it: tpu-tui groups create GROUP --tpu-node {slice_.name}; "
+        "or list its machines in a hosts file: tpu-tui --hosts FILE"
     )
 
 
@@ -97,7 +109,3 @@ def _symptom_row(symptom: Symptom, workers: int) -> CheckRow:
     detail = f"{symptom.symptom_type}{named}{since}: {one_line(symptom.details)}"
     remedy = _SYMPTOM_REMEDIES.get(symptom.symptom_type)
     return make_row("symptom", "warn", detail, remedy, worker=index)
-
-
-def _count(workers: int) -> str:
-    return "1 worker" if workers == 1 else f"{workers} workers"

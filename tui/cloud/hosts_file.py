@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tui.cloud.inventory import Listing, pick_slice
 from tui.errors import UsageError
-from tui.pod.slice import Slice
+from tui.pod.slice import HOSTS_FILE, Slice
 from tui.pod.worker import MOST_PORT, SSH_PORT, Worker
 from tui.text.numbers import parse_integer
 
@@ -37,6 +39,10 @@ class HostsFile:
         """Return the file's slice under its name. Raises UsageError for another name."""
         return pick_slice(name, zone, await self.slices())
 
+    async def find(self, name: str, zone: str) -> Slice | None:  # noqa: ARG002
+        """Return the file's slice if it has this name."""
+        return next((one for one in (await self.slices()).slices if one.name == name), None)
+
     async def host_keys(self, slice_: Slice) -> Slice:
         """Return the slice unchanged: a hosts file contains no host keys."""
         return slice_
@@ -44,6 +50,21 @@ class HostsFile:
     async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:  # noqa: ARG002
         """Return nothing: no Google firewall is known for these machines."""
         return (), None
+
+    async def metadata(self, slice_: Slice) -> dict[str, str]:  # noqa: ARG002
+        """Raise UsageError: these machines have no metadata."""
+        raise UsageError(
+            "the machines of a hosts file have no metadata",
+            remedy="use ssh-copy-id -i KEY.pub USER@HOST for each of them",
+        )
+
+    async def describe(self, slice_: Slice) -> dict[str, Any]:
+        """Return the workers."""
+        return {"workers": [worker.to_json() for worker in slice_.workers]}
+
+    async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:  # noqa: ARG002
+        """Return nothing: these machines are not watched."""
+        return {}
 
     async def close(self) -> None:
         """Do nothing: no connection is open."""
@@ -74,7 +95,7 @@ def read_hosts(path: Path) -> Slice:
         raise UsageError(
             "the hosts file names no worker", why=str(path), remedy=f"write one worker per line: {_FORM}"
         )
-    return Slice(name=slice_name(path), source="hosts_file", workers=tuple(workers))
+    return Slice(name=slice_name(path), source=HOSTS_FILE, workers=tuple(workers))
 
 
 def _dns_name(host: str) -> str:

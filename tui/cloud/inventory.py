@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from tui.errors import TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.pod.slice import Slice
+from tui.pod.worker import Worker
 
 _CANDIDATES_SHOWN = 8
 
@@ -18,10 +19,12 @@ class Listing:
 
     slices: tuple[Slice, ...] = ()
     problems: tuple[TpuTuiError, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What this login cannot list at all, which is no failure."""
 
 
 class Inventory(Protocol):
-    """A source of slices."""
+    """A source of slices. ARCHITECTURE.md describes how a new one fits in."""
 
     async def slices(self) -> Listing:
         """Return every slice; a zone that fails becomes a problem of the listing."""
@@ -29,11 +32,26 @@ class Inventory(Protocol):
     async def get(self, name: str, zone: str | None) -> Slice:
         """Return one slice. Raises UsageError (none of that name, or several) or CloudError (the source failed)."""
 
+    async def find(self, name: str, zone: str) -> Slice | None:
+        """Return the slice of a run as it is now; None if it is gone. Raises CloudError where that is not known."""
+
     async def host_keys(self, slice_: Slice) -> Slice:
         """Return the slice with its workers' hostnames and host keys, if the source has them."""
 
     async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:
         """Return the workers' network tags and service account, which firewall rules may name; empty if unknown."""
+        ...
+
+    async def metadata(self, slice_: Slice) -> dict[str, str]:
+        """Return the metadata of the workers' machines, such as SSH keys. Raises UsageError where they have none."""
+        ...
+
+    async def describe(self, slice_: Slice) -> dict[str, Any]:
+        """Return everything that the source reports of a slice, in its own words."""
+        ...
+
+    async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:
+        """Return why workers of a run lost their machines since a time, by worker: `was preempted`."""
         ...
 
     async def close(self) -> None:

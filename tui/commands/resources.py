@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import given
@@ -25,6 +25,7 @@ from tui.text.durations import format_elapsed
 
 if TYPE_CHECKING:
     from tui.operator import Operator
+    from tui.operator.resources.deletion import DeletionStep
 
 _COSTS = {True: "yes", False: "no", None: "unknown"}
 
@@ -37,8 +38,9 @@ def add_command(commands: Commands) -> None:
     delete = actions.add(
         "delete",
         help="permanently delete resources; asks for their names",
-        description="Permanently delete resources: queued resources with their slices, then slices, then images and "
-        "disks, then buckets. One that fails does not stop the others.",
+        description="Permanently delete resources: queued resources with their slices, and groups with their VMs; "
+        "then slices, then templates and policies, then images and disks, then buckets. One that fails does not stop "
+        "the others.",
     )
     delete.add_argument(
         "names", metavar="NAME", type=given, nargs="*", help="NAME, ZONE/NAME, KIND/NAME or gs://BUCKET, as listed"
@@ -100,11 +102,11 @@ async def delete_resources(args: argparse.Namespace, operator: Operator, out: Ou
     if acts:
         if not args.yes:
             await _ask_for_names(chosen)
-        left = await _delete(chosen, operator, out, only_unused=args.unused)
+        left = await print_deletion(chosen, operator.resources.delete(chosen, only_unused=args.unused), out)
     else:
         out.note("Nothing was deleted.")
     if out.as_json:
-        out.document([_row(one, left.get(holder_of(one, chosen).ref), is_done=acts) for one in chosen])
+        out.document([deletion_row(one, left.get(holder_of(one, chosen).ref), is_done=acts) for one in chosen])
     if left:
         out.note(f"Left: {', '.join(left)}")
     failures = [*left.values(), *(listing.problems if args.unused else ())]
@@ -135,17 +137,17 @@ async def _ask_for_names(chosen: Sequence[CloudResource]) -> None:
         raise UsageError("nothing was deleted", why="the typed names do not match")
 
 
-async def _delete(
-    chosen: Sequence[CloudResource], operator: Operator, out: Output, *, only_unused: bool
+async def print_deletion(
+    chosen: Sequence[CloudResource], steps: AsyncIterator[DeletionStep], out: Output
 ) -> dict[str, TpuTuiError]:
-    """Delete the resources, printing each step; return the errors of those that are left, by their refs."""
+    """Print each step of a deletion; return the errors of those that are left, by their refs."""
     left = {
         one.ref: TpuTuiError(f"{one.kind} {one.name} was not deleted")
         for stage in in_order_of_deletion(chosen)
         for one in stage
     }
     try:
-        async for step in operator.resources.delete(chosen, only_unused=only_unused):
+        async for step in steps:
             if step.is_gone:
                 del left[step.resource.ref]
             elif step.problem is not None:
@@ -159,7 +161,8 @@ async def _delete(
     return left
 
 
-def _row(resource: CloudResource, problem: TpuTuiError | None, *, is_done: bool) -> dict[str, Any]:
+def deletion_row(resource: CloudResource, problem: TpuTuiError | None, *, is_done: bool) -> dict[str, Any]:
+    """Return the row of a deletion that --json prints."""
     detail = problem.sentence if problem is not None else None
     is_gone = is_done and problem is None
     row = {"kind": resource.kind, "name": resource.name, "zone": resource.zone}

@@ -14,6 +14,7 @@ from tui.commands.terminal.output import Output, in_json
 from tui.commands.terminal.prompts import agrees, has_terminal
 from tui.commands.terminal.steps import print_steps
 from tui.errors import UsageError
+from tui.pod.slice import INSTANCE_GROUP
 from tui.pod.slice_commands import can_stop
 
 if TYPE_CHECKING:
@@ -86,6 +87,9 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
         out.note(f"No slices in {operator.slices.where}.")
     for problem in listing.problems:
         out.problem(problem)
+    if not out.as_json:
+        for note in listing.notes:
+            out.note(f"note: {note}")
     return max((problem.exit_code for problem in listing.problems), default=0)
 
 
@@ -139,9 +143,10 @@ async def _ask_before(action: str, slice_: Slice) -> None:
     A script may stop a slice without --yes: unlike deletion, that loses no data.
     """
     if action == "delete":
-        effect = f"This permanently deletes {slice_.name} and the disks of its workers"
+        made = " and what tpu-tui made for it" if slice_.source == INSTANCE_GROUP else ""
+        effect = f"This permanently deletes {slice_.name}{made} and the disks of its workers"
         await ask_for_name(slice_.name, effect, "deleted")
-    elif action == "stop" and can_stop(slice_) and has_terminal():
+    elif action == "stop" and can_stop(slice_) and slice_.source != INSTANCE_GROUP and has_terminal():
         effect = f"This stops {slice_.path}, releases its TPU and ends everything running there"
         if not await agrees(f"{effect}. Continue?"):
             raise UsageError(f"{slice_.name} was not stopped")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.parser.argument_types import file, given, whole
+from tui.commands.machine_options import add_machine_options, merge_pairs, read_metadata
+from tui.commands.parser.argument_types import given, whole
 from tui.commands.parser.commands import Commands, Parser
-from tui.commands.parser.gcloud_types import disk, duration, items, moment, pairs
+from tui.commands.parser.gcloud_types import disk, duration, moment
 from tui.commands.terminal.output import Output, in_json
 from tui.errors import TpuTuiError, UsageError
 
@@ -56,32 +56,15 @@ def _add_slice_options(create: Parser) -> None:
         type=given,
         help="runtime version, e.g. tpu-ubuntu2204-base",
     )
+    add(
+        "--architecture",
+        choices=("vm", "node"),
+        help="vm: TPU VMs (default); node: a TPU Node, controlled from an instance group",
+    )
     add("--spot", action="store_true", help="cheaper, but can be preempted at any time")
     add("--preemptible", action="store_true", help="like --spot, and at most for 24 hours")
     add("--reserved", action="store_true", help="use the project's reservations")
-    add("--network", metavar="NETWORK", type=given, help="VPC network (default: default)")
-    add("--subnetwork", metavar="NETWORK", type=given, help="subnetwork of the region")
-    add("--internal-ips", action="store_true", help="give the workers no external addresses")
-    add("--service-account", metavar="EMAIL", type=given, help="account that the workers act as")
-    add("--scopes", metavar="SCOPE,…", type=items, help="access scopes of that account")
-    add("--tags", metavar="TAG,…", type=items, help="network tags, for firewall rules")
-    add("--labels", metavar="K=V,…", type=pairs, action="append", help="labels; created-by=tpu-tui is added")
-    add("--metadata", metavar="K=V,…", type=pairs, action="append", help="metadata of the workers")
-    add(
-        "--metadata-from-file",
-        metavar="K=FILE,…",
-        type=pairs,
-        action="append",
-        help="metadata from files",
-    )
-    add("--startup-script", metavar="FILE", type=file, help="script that every worker runs when it starts")
-    add(
-        "--startup-timeout",
-        metavar="TIME",
-        dest="startup_timeout_s",
-        type=duration,
-        help="wait this long for the startup script (default: 20m)",
-    )
+    add_machine_options(create)
     add(
         "--data-disk",
         metavar="source=PATH[,mode=MODE]",
@@ -89,7 +72,6 @@ def _add_slice_options(create: Parser) -> None:
         action="append",
         help="a disk to attach, read-write or read-only; repeatable",
     )
-    add("--description", metavar="TEXT", help="a description")
     add("--range", metavar="CIDR", dest="cidr_range", type=given, help="address range of the workers")
     add("--queue-count", metavar="N", type=whole, help="network queues of each worker")
     add("--shielded-secure-boot", dest="secure_boot", action="store_true", help="start the workers with secure boot")
@@ -145,7 +127,7 @@ async def create_slice(args: argparse.Namespace, operator: Operator, out: Output
         slices = [await _found(operator, f"{request.zone}/{name}") for name in request.node_ids]
         out.document({**slices[0], "slice": args.slice, **answer, "slices": slices})
     if failure is not None:
-        progress.print_last_lines()
+        print_last_lines(progress.startup, out)
         raise failure
     return 0
 
@@ -192,15 +174,6 @@ class _Progress:
             "startup": [state.to_json() for state in self.startup],
         }
 
-    def print_last_lines(self) -> None:
-        """Print the last lines of the scripts that failed or did not end, of a few workers."""
-        unlike_success = [state for state in self.startup if state.exit_code != 0]
-        chosen = [state for state in unlike_success if state.has_failed] or unlike_success
-        for state in chosen[:_MOST_SHOWN_WORKERS]:
-            self._out.note(f"The last lines of worker {state.worker} of {state.slice_name}:")
-            for line in state.lines[-_MOST_SHOWN_LINES:] or ("(it printed nothing)",):
-                self._out.note(f"  {line}")
-
     def _explain_interruption(self) -> None:
         name, last = self._request.name, self._last
         lists = "tpu-tui slices" if self._request.queue is None else "tpu-tui slices queued"
@@ -219,6 +192,16 @@ class _Progress:
             )
 
 
+def print_last_lines(startup: Sequence[WorkerStartup], out: Output) -> None:
+    """Print the last lines of the scripts that failed or did not end, of a few workers."""
+    unlike_success = [state for state in startup if state.exit_code != 0]
+    chosen = [state for state in unlike_success if state.has_failed] or unlike_success
+    for state in chosen[:_MOST_SHOWN_WORKERS]:
+        out.note(f"The last lines of worker {state.worker} of {state.slice_name}:")
+        for line in state.lines[-_MOST_SHOWN_LINES:] or ("(it printed nothing)",):
+            out.note(f"  {line}")
+
+
 async def _found(operator: Operator, ref: str) -> dict[str, Any]:
     return (await operator.slices.get(ref)).to_json()
 
@@ -233,7 +216,7 @@ def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
     from tui.pod.creation.slice_request import SliceRequest
 
     zone, name = operator.slices.place_of(args.slice)
-    metadata, files = _metadata(args)
+    metadata, files = read_metadata(args)
     word = (args.type or "").lower()
     is_generation = "-" not in word
     if args.accelerator_type and word and not is_generation:
@@ -244,7 +227,7 @@ def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
         accelerator_type=(args.accelerator_type or "").lower() or ("" if is_generation else word),
         generation=word if is_generation else "",
         topology=(args.topology or "").lower(),
-        labels=_merged(args.labels),
+        labels=merge_pairs(args.labels),
         metadata=metadata,
         metadata_files=files,
         data_disks=tuple(args.data_disk or ()),
@@ -253,28 +236,8 @@ def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
     )
 
 
-def _metadata(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the metadata, and the files that some of its values were read from. Raises UsageError."""
-    from tui.pod.creation.slice_request import STARTUP_SCRIPT
-
-    metadata, files = _merged(args.metadata), _merged(args.metadata_from_file)
-    if args.startup_script is not None:
-        for option, pairs_given in (("--metadata", metadata), ("--metadata-from-file", files)):
-            if STARTUP_SCRIPT in pairs_given:
-                what = f"--startup-script and {option} {STARTUP_SCRIPT}= were both given"
-                raise UsageError(what, remedy="give one of them")
-        files[STARTUP_SCRIPT] = str(args.startup_script)
-    if both := sorted(metadata.keys() & files.keys()):
-        raise UsageError(f"metadata {both[0]} was given as text and as a file", remedy="give it once")
-    metadata |= {key: _text_of(Path(path).expanduser()) for key, path in files.items()}
-    if args.startup_script is not None and not metadata[STARTUP_SCRIPT].strip():
-        raise UsageError(f"the startup script {args.startup_script} is empty", remedy="omit --startup-script")
-    if args.startup_timeout_s is not None and STARTUP_SCRIPT not in metadata:
-        raise UsageError("--startup-timeout is for startup scripts", remedy="add --startup-script FILE")
-    return metadata, files
-
-
 _SAME_NAMES = (
+    "architecture",
     "runtime_version",
     "description",
     "network",
@@ -302,16 +265,3 @@ def _queue(args: argparse.Namespace) -> QueueRequest | None:
         option = _QUEUE_OPTIONS[next(iter(options))]
         raise UsageError(f"{option} is for queued slices", remedy="add --queued")
     return QueueRequest(**options) if args.queued else None
-
-
-def _merged(given_pairs: list[dict[str, str]] | None) -> dict[str, str]:
-    return {key: value for one in given_pairs or () for key, value in one.items()}
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_bytes().decode()
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8 text", remedy="metadata can hold text only") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read", why=error.strerror or str(error)) from None

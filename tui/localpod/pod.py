@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tui.errors import TpuTuiError, UsageError
-from tui.localpod.api.compute_api import ComputeService
+from tui.localpod.api.compute.instances import GUEST_ATTRIBUTES, VM_HOST
+from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.os_login_api import OsLoginService
 from tui.localpod.api.owner import make_token
 from tui.localpod.api.rpc_errors import ApiError
@@ -147,8 +148,11 @@ class LocalPod:
         save_profile(self.home, LOCAL_PROFILE, self.profile())
 
     async def _start_service(self, cores: int) -> TpuService:
-        compute = self.compute = ComputeService(self._instances, zone=ZONE)
-        self.os_login = OsLoginService(PROJECT, lambda: compute.metadata)
+        compute = self.compute = ComputeService(self._node_machines, self.machines, zone=ZONE, project=PROJECT)
+        compute.networks.metadata[GUEST_ATTRIBUTES] = "TRUE"
+        self.os_login = OsLoginService(PROJECT, lambda: compute.networks.metadata)
+        compute.instances.os_logins = self.os_login.logins
+        self.os_login.changed.append(compute.instances.authorize_all)
         self._service = TpuService(
             self.machines,
             project=PROJECT,
@@ -162,9 +166,10 @@ class LocalPod:
         await self._service.start()
         return self._service
 
-    def _instances(self) -> list[tuple[str, str]]:
-        """Return the machines of all slices, as Compute Engine lists them."""
-        workers = [worker for name in self.machines.slices for worker in self.machines.workers(name)]
+    def _node_machines(self) -> list[tuple[str, str]]:
+        """Return the machines of all TPU VMs, as Compute Engine lists them."""
+        names = [name for name in self.machines.slices if not name.startswith(VM_HOST)]
+        workers = [worker for name in names for worker in self.machines.workers(name)]
         return [(worker.hostname, worker.address) for worker in workers]
 
     def _endpoints(self) -> dict[str, str]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tui.checks.slice_state import state_remedy
+from tui.checks.slice_state import describe_node, node_remedy, state_remedy
+from tui.cloud.cloud_inventory import CloudInventory
 from tui.cloud.compute import ssh_key_metadata
 from tui.cloud.compute.os_login import LoginProfile, login_profile
 from tui.cloud.compute.project_metadata import project_metadata
@@ -55,6 +56,13 @@ class Connections:
             self._inventory = open_inventory(self.settings)
         return self._inventory
 
+    @property
+    def cloud(self) -> CloudInventory:
+        """The project's sources of slices. Raises UsageError with a hosts file."""
+        if isinstance(self.inventory, CloudInventory):
+            return self.inventory
+        raise UsageError("the machines of a hosts file are not in Google Cloud", remedy="run it without --hosts")
+
     async def fleet(self, slice_: Slice) -> Fleet:
         """Return live connections to the slice's workers; new ones when it was made again or has other addresses."""
         from tui.ssh.fleet import Fleet
@@ -91,7 +99,7 @@ class Connections:
         As with gcloud's ssh, the user's key is added to the profile where it lacks it. Raises CloudError, UsageError.
         """
         settings = self.settings
-        if settings.user or slice_.source != "tpu_api" or not slice_.workers:
+        if settings.user or not slice_.is_in_cloud or not slice_.workers:
             return None
         own = {} if slice_.os_login is None else {OS_LOGIN: slice_.os_login}
         if not ssh_key_metadata.os_login(own, {} if own else await self.project_metadata() or {}):
@@ -157,6 +165,9 @@ class Connections:
 
 def require_workers(slice_: Slice) -> None:
     """Raise OutOfReachError for a slice that has no workers to log in to."""
+    if slice_.is_tpu_node:
+        what = f"{slice_.name} has no workers to log in to"
+        raise OutOfReachError(what, why=f"it is {describe_node(slice_)}", remedy=node_remedy(slice_))
     if slice_.is_ready and slice_.workers:
         return
     raise OutOfReachError(
@@ -168,5 +179,5 @@ def require_workers(slice_: Slice) -> None:
 
 def _identity(slice_: Slice) -> tuple[object, ...]:
     """Return what changes with the workers: a slice made again can have the same addresses, with other host keys."""
-    addresses = [(worker.internal_ip, worker.external_ip, worker.port) for worker in slice_.workers]
-    return (slice_.created, addresses)
+    machines = [(one.internal_ip, one.external_ip, one.port, one.machine_id) for one in slice_.workers]
+    return (slice_.created, machines)

@@ -9,6 +9,7 @@ from tui.operator.connections import Connections
 
 if TYPE_CHECKING:
     from tui.operator.files import Files
+    from tui.operator.groups import Groups
     from tui.operator.keys import Keys
     from tui.operator.launches import Launches
     from tui.operator.logs import Logs
@@ -36,7 +37,7 @@ class Operator:
         """Slices and their workers."""
         from tui.operator.slices import Slices
 
-        return Slices(self.connections)
+        return Slices(self.connections, lambda: self.groups)
 
     @cached_property
     def files(self) -> Files:
@@ -79,6 +80,13 @@ class Operator:
         from tui.operator.resources.resources import Resources
 
         return Resources(self.connections, self.runs)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Managed instance groups: list, create, resize and delete them."""
+        from tui.operator.groups import Groups
+
+        return Groups(self.connections, self.resources, self.slices)
 
     @cached_property
     def reports(self) -> Reports:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tui.cloud.compute import ssh_key_metadata
 from tui.cloud.compute.os_login import login_profile
 from tui.errors import UsageError
 from tui.operator.connections import Connections, require_workers
-from tui.pod.slice import Slice
+from tui.pod.slice import INSTANCE_GROUP, Slice
 from tui.ssh.config.access import access_from, login_to
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.keys.gcloud_key import LoginKey, find_login_key, make_login_key
 
 if TYPE_CHECKING:
-    from tui.cloud.tpu.tpu_api import TpuApi
     from tui.ssh.exec.port_probe import LoginResult
 
 IN_SLICE = "slice"
@@ -63,11 +62,6 @@ class Keys:
         Raises UsageError for machines without metadata, CloudError.
         """
         settings = self._connections.settings
-        if settings.hosts:
-            raise UsageError(
-                "the machines of a hosts file have no metadata",
-                remedy="use ssh-copy-id -i KEY.pub USER@HOST for each of them",
-            )
         require_workers(slice_)
         access = access_from(settings)
         key = await asyncio.to_thread(find_login_key, access)
@@ -79,7 +73,7 @@ class Keys:
                 remedy="set another with --user",
             )
         metadata, of_project = await asyncio.gather(
-            self._tpu_api().metadata(slice_), self._connections.project_metadata()
+            self._connections.inventory.metadata(slice_), self._connections.project_metadata()
         )
         if ssh_key_metadata.os_login(metadata, of_project or {}):
             return await self._plan_in_profile(slice_, key, project_known=of_project is not None)
@@ -134,7 +128,14 @@ class Keys:
                 return metadata
             return {**metadata, ssh_key_metadata.SSH_KEYS: ssh_key_metadata.with_key(text, plan.user, public)}
 
-        async for step in self._tpu_api().set_metadata(slice_, change):
+        if slice_.source == INSTANCE_GROUP:
+            raise UsageError(
+                f"a key cannot be added to instance group {slice_.name}",
+                why="VMs that it makes have the metadata of its template only",
+                remedy="add the key to the project: "
+                f"gcloud compute ssh {slice_.workers[0].name} --zone={slice_.zone} does that",
+            )
+        async for step in self._connections.cloud.tpu.set_metadata(slice_, change):
             yield step
 
     def renamed(self, plan: KeyPlan) -> KeyPlan:
@@ -157,6 +158,3 @@ class Keys:
                 await asyncio.sleep(_ACCEPT_INTERVAL_S)
 
         return list(await asyncio.gather(*map(wait_for, range(len(slice_.workers)))))
-
-    def _tpu_api(self) -> TpuApi:
-        return cast("TpuApi", self._connections.inventory)

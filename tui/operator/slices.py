@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from tui.pod.creation.queued_request import QueuedListing
 from tui.pod.creation.slice_request import STARTUP_SCRIPT, CreationStep, SliceRequest, WorkerStartup
 from tui.pod.creation.startup_progress import progress_line, startup_error, waiting_line
 from tui.pod.creation.zone_offer import OfferListing
-from tui.pod.slice import Slice
+from tui.pod.slice import INSTANCE_GROUP, Slice
 from tui.pod.worker import Worker
 from tui.ssh.config.ssh_command import shell_command
 from tui.ssh.exec.command_result import CommandResult
@@ -27,6 +27,7 @@ from tui.ssh.startup_scripts import RENEW_INTERVAL_S, follow_startup_scripts
 from tui.ssh.sync.upload import OnSent, SyncResult, sync_tree
 
 if TYPE_CHECKING:
+    from tui.operator.groups import Groups
     from tui.ssh.exec.command import OnOutput
     from tui.ssh.fleet import Fleet
 
@@ -44,8 +45,9 @@ EXEC_OUTPUT_BYTES = 64 * 1024 * 1024
 class Slices:
     """The slices that the settings name, and work on all workers of a slice at once."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, groups: Callable[[], Groups]) -> None:
         self._connections = connections
+        self._groups = groups
 
     @property
     def where(self) -> str:
@@ -71,18 +73,8 @@ class Slices:
             raise UsageError("no slice given", remedy="list slices with tpu-tui slices")
         if slash:
             return await inventory.get(name, zone)
-        if len(settings.zones) == 1 and not settings.hosts:
-            return await inventory.get(name, settings.zones[0])
-        listing = await self.list_all()
-        found = [slice_ for slice_ in listing.slices if slice_.name == name]
-        if len(found) > 1:
-            candidates = ", ".join(slice_.path for slice_ in found)
-            raise UsageError(f"{name} exists in more than one zone", remedy=f"use one of {candidates}")
-        if found:
-            return found[0]
-        if listing.problems:
-            raise listing.problems[0]
-        return await inventory.get(name, None)
+        is_in_one_zone = len(settings.zones) == 1 and not settings.hosts
+        return await inventory.get(name, settings.zones[0] if is_in_one_zone else None)
 
     async def reach_workers(self, slice_: Slice) -> list[Worker]:
         """Return the slice's workers after an SSH login to each, with `reachable` and, where that failed, `error`."""
@@ -117,12 +109,12 @@ class Slices:
         api = self._tpu_api(changes=not dry_run)
         steps: AsyncIterator[CreationStep] = api.create(request, dry_run=dry_run, waits=waits)
         has_script = bool(request.metadata.get(STARTUP_SCRIPT))
-        return self._with_startup(steps, request) if has_script and waits and not dry_run else steps
+        return self.with_startup(steps, request) if has_script and waits and not dry_run else steps
 
-    async def _with_startup(
+    async def with_startup(
         self, steps: AsyncIterator[CreationStep], request: SliceRequest
     ) -> AsyncIterator[CreationStep]:
-        """Yield the steps of a creation, and then those of the startup scripts."""
+        """Yield the steps of a creation, and then those of the startup scripts. Raises the error of a failed one."""
         last = CreationStep("")
         async for last in steps:
             yield last
@@ -179,6 +171,8 @@ class Slices:
 
     def change(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete, start or stop a slice; yield its progress, or with `dry_run` what would be done."""
+        if slice_.source == INSTANCE_GROUP:
+            return self._groups().change_slice(slice_, action, dry_run=dry_run)
         api = self._tpu_api(changes=not dry_run)
         change = {"delete": api.delete, "start": api.start, "stop": api.stop}[action]
         steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)
@@ -186,10 +180,7 @@ class Slices:
 
     async def describe(self, slice_: Slice) -> dict[str, Any]:
         """Return everything that the source of a slice reports of it, in the source's words."""
-        if slice_.source != "tpu_api":
-            return {"workers": [worker.to_json() for worker in slice_.workers]}
-        found: dict[str, Any] = await self._tpu_api(changes=False).describe(slice_)
-        return found
+        return await self._connections.inventory.describe(slice_)
 
     async def offers(self, zones: Sequence[str] = ()) -> OfferListing:
         """Return the types and runtime versions of the zones, by default the configured ones, else all."""
@@ -222,7 +213,7 @@ class Slices:
                 why="they cannot be created, queued, deleted, started or stopped",
                 remedy="run it without --hosts",
             )
-        return self._connections.inventory
+        return self._connections.cloud.tpu
 
     async def check(self, slice_: Slice, ports: Sequence[int] = ()) -> AsyncIterator[CheckRow]:
         """Check a slice; yield each row as soon as it is known."""
@@ -242,7 +233,7 @@ class Slices:
             ports,
             thresholds=settings.thresholds,
             run_root=settings.run_root,
-            firewall=FirewallRules(settings) if slice_.source == "tpu_api" else None,
+            firewall=FirewallRules(settings) if slice_.is_in_cloud else None,
             route=settings.route,
             tags=tags,
             account=account,

@@ -23,7 +23,7 @@ LINEAR_RULE_HOLDS_TO = 8192
 """The largest global batch at which Goyal et al. saw no loss of accuracy (ResNet-50, ImageNet)."""
 _CORES_A_VM = 8
 _SINGLE_VM_CHIPS = (1, 4, 8)
-_ALSO_CALLED = {"v5e": "v5litepod", "v5lite": "v5litepod"}
+_ALSO_CALLED = {"v5e": "v5litepod", "v5lite": "v5litepod", "v7x": "tpu7x"}
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def known_type(name: str) -> Accelerator:
     if found is None:
         raise UsageError(
             f"unknown accelerator type {name!r}",
-            remedy="use e.g. v2-8, v3-32, v4-16, v5litepod-16, v5p-8 or v6e-8",
+            remedy="use e.g. v2-8, v3-32, v4-16, v5litepod-16, v5p-8, v6e-8 or tpu7x-8",
         )
     number = int(found.name.rpartition("-")[2])
     counts_chips = found.chips == number
@@ -179,10 +179,9 @@ def _generation_warnings(old: Accelerator, new: Accelerator) -> list[str]:
     if old.generation == new.generation:
         return []
     sizes = [f"{_core(new)} instead of {_core(old)}"] if _core(new) != _core(old) else []
-    sizes += [f"{new.hbm_gib} GiB instead of {old.hbm_gib}"] if new.hbm_gib and old.hbm_gib else []
-    text = f" ({', '.join(sizes)})" if sizes else ""
+    sizes.append(f"{new.hbm_gib} GiB instead of {old.hbm_gib}")
     return [
-        f"{old.generation} and {new.generation} cores differ{text}: "
+        f"{old.generation} and {new.generation} cores differ ({', '.join(sizes)}): "
         "keep the same batch per core to start with, measure, then raise it until memory is full"
     ]
 

@@ -25,6 +25,7 @@ SIZES: dict[str, tuple[int, ...]] = {
     "v5p": _DOUBLING,
     "v5litepod": (1, 4, 8, 16, 32, 64, 128, 256),
     "v6e": (1, 4, 8, 16, 32, 64, 128, 256),
+    "tpu7x": _DOUBLING,
 }
 """The usual sizes of each generation, as the number in the type's name (Cloud TPU documentation, TPU versions)."""
 

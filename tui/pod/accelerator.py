@@ -4,19 +4,48 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-_NAME = re.compile(r"(?P<generation>v\d+[a-z]*|local)-(?P<number>[1-9]\d{0,5})")
-_CORES_PER_VM = 8
+_NAME = re.compile(r"(?P<generation>v\d+[a-z]*|tpu\d+[a-z]*)-(?P<number>[1-9]\d{0,5})")
+_TOPOLOGY = re.compile(r"[1-9]\d{0,3}(?:x[1-9]\d{0,3}){0,2}")
 _CHIPS_PER_VM = 4
-_CORES_PER_CHIP = {"v2": 2, "v3": 2, "v4": 2, "v5litepod": 1, "v5p": 2, "v6e": 1}
-"""What the number in a type's name counts per chip; also every generation of the Cloud TPU API."""
-GENERATIONS = tuple(_CORES_PER_CHIP)
-_MAX_CHIPS_ON_ONE_VM = 8
-"""v5litepod and v6e slices of up to this many chips are one VM; larger ones have four chips per VM."""
+"""Of slices of several VMs that are created by type."""
 
-HBM_GIB = {"v2": 8, "v3": 16, "v4": 32, "v5litepod": 16, "v5p": 95, "v6e": 32}
-"""HBM per XLA device, GiB (Cloud TPU documentation, system architecture pages)."""
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What is the same for all types of a TPU generation.
+
+    `counted_per_chip` is what the number in a type's name counts for each chip; `hbm_gib` is the HBM per XLA device
+    in GiB. A slice of up to `most_chips_on_one_vm` chips is one VM.
+    """
+
+    counted_per_chip: int
+    devices_per_chip: int
+    hbm_gib: int
+    most_chips_on_one_vm: int = _CHIPS_PER_VM
+    in_tpu_api: bool = True
+    """Whether the Cloud TPU API creates it; Compute Engine creates v5p and later."""
+
+
+GENERATIONS: Mapping[str, Generation] = {
+    "v2": Generation(2, 2, 8),
+    "v3": Generation(2, 2, 16),
+    "v4": Generation(2, 1, 32),
+    "v5litepod": Generation(1, 1, 16, most_chips_on_one_vm=8),
+    "v5p": Generation(2, 1, 95),
+    "v6e": Generation(1, 1, 32, most_chips_on_one_vm=8),
+    "tpu7x": Generation(2, 2, 96, in_tpu_api=False),
+}
+"""Every known generation. Sources: Cloud TPU documentation, the page of each TPU version and "TPU instances in MIGs".
+A TPU7x chip has 192 GiB of HBM and is two XLA devices ("TPU7x (Ironwood)", "Dual-chiplet architecture"). Its types
+count TensorCores: xpk calls the topology 2x2x1 tpu7x-8 and 4x4x4 tpu7x-128."""
+
+TPU_API_GENERATIONS = tuple(name for name, one in GENERATIONS.items() if one.in_tpu_api)
+"""The generations that the Cloud TPU API creates."""
+TPU_NODE_GENERATIONS = ("v2", "v3")
+"""The generations that have TPU Nodes (Cloud TPU documentation, "TPU architectures"); later ones are TPU VMs only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,34 +72,33 @@ class Accelerator:
         return max(1, self.chips // self.workers)
 
     @property
-    def hbm_gib(self) -> int | None:
-        """HBM per XLA device in GiB; None where it is not published."""
-        return HBM_GIB.get(self.generation)
+    def hbm_gib(self) -> int:
+        """HBM per XLA device in GiB."""
+        return GENERATIONS[self.generation].hbm_gib
 
 
 def parse(name: str) -> Accelerator | None:
-    """Parse `v3-32`, `v5litepod-16`, …; None for an unknown generation.
+    """Parse `v3-32`, `v5litepod-16`, `tpu7x-8`, …; None for an unknown generation.
 
-    Source: Cloud TPU documentation, TPU versions. v2 and v3 count cores, two per chip; v4 and v5p count cores, but a
-    chip is one device; v5e and v6e count chips.
+    v2, v3, v4, v5p and TPU7x count TensorCores, two per chip; v5e and v6e count chips.
     """
     match = _NAME.fullmatch(name)
-    if match is None:
+    generation = GENERATIONS.get(match["generation"]) if match else None
+    if match is None or generation is None:
         return None
-    generation, number = match["generation"], int(match["number"])
-    if generation in ("v2", "v3"):
-        return Accelerator(name, generation, number // 2, max(1, number // _CORES_PER_VM), number)
-    if generation in ("v4", "v5p"):
-        return Accelerator(name, generation, number // 2, max(1, number // _CORES_PER_VM), max(1, number // 2))
-    if generation in ("v5litepod", "v6e"):
-        workers = 1 if number <= _MAX_CHIPS_ON_ONE_VM else number // _CHIPS_PER_VM
-        return Accelerator(name, generation, number, workers, number)
-    return None
+    chips = int(match["number"]) // generation.counted_per_chip
+    workers = 1 if chips <= generation.most_chips_on_one_vm else chips // _CHIPS_PER_VM
+    return Accelerator(name, match["generation"], chips, workers, max(1, chips * generation.devices_per_chip))
 
 
 def type_of_topology(generation: str, topology: str) -> str | None:
     """Return the type of a generation's topology in chips: `v4-16` of `v4` and `2x2x2`; None for other text."""
-    sides = topology.split("x")
-    if generation not in _CORES_PER_CHIP or not all(side.isascii() and side.isdecimal() for side in sides):
+    known, chips = GENERATIONS.get(generation), chips_of_topology(topology)
+    return f"{generation}-{known.counted_per_chip * chips}" if known and chips else None
+
+
+def chips_of_topology(topology: str) -> int | None:
+    """Return the chips of `2x2x4`; None for other text."""
+    if not _TOPOLOGY.fullmatch(topology):
         return None
-    return f"{generation}-{_CORES_PER_CHIP[generation] * math.prod(int(side) for side in sides)}"
+    return math.prod(int(side) for side in topology.split("x"))

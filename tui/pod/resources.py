@@ -8,7 +8,7 @@ objects included).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,13 +16,16 @@ from tui.errors import TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.pod.creation.slice_request import CREATED_BY
 from tui.text.timestamps import seconds_since
 
-SLICE, QUEUED, IMAGE, DISK, BUCKET = "slice", "queued-resource", "image", "disk", "bucket"
-KINDS = (SLICE, QUEUED, "group", "template", IMAGE, DISK, "policy", BUCKET)
-"""Every kind of row; groups, templates and policies are not listed yet."""
-DELETION_ORDER = ((QUEUED,), (SLICE,), (IMAGE, DISK), (BUCKET,))
+SLICE, QUEUED, GROUP, TEMPLATE, POLICY = "slice", "queued-resource", "group", "template", "policy"
+IMAGE, DISK, BUCKET = "image", "disk", "bucket"
+KINDS = (SLICE, QUEUED, GROUP, TEMPLATE, IMAGE, DISK, POLICY, BUCKET)
+"""Every kind of row."""
+DELETION_ORDER = ((QUEUED, GROUP), (SLICE,), (TEMPLATE, POLICY), (IMAGE, DISK), (BUCKET,))
 """The kinds that are deleted together, the ones that use others first."""
 DESCRIPTION_PREFIX = "tpu-tui:"
 """Begins the description of what tpu-tui creates, where a resource has no labels."""
+_USERS = {DISK: (SLICE, QUEUED), TEMPLATE: (GROUP,), POLICY: (GROUP,), IMAGE: (TEMPLATE,)}
+"""The kinds that are unused once all their users go, with the kinds of these, in the order of deletion."""
 _SLICES_WITHOUT_COST = ("CREATING", "PREEMPTED", "TERMINATED", "DELETING")
 """States in which a slice is not charged; a stopped one has disks."""
 
@@ -32,7 +35,8 @@ class CloudResource:
     """One resource. What the API does not report is None, never a guess.
 
     `zone` is the region of a regional disk and of a bucket, and None for an image. `created` is RFC 3339. `used_by`
-    names runs, slices and machines; for a slice, a queued resource or a bucket, only runs. None is unknown.
+    names runs, slices, groups, templates and machines; for a slice, a queued resource, a group or a bucket, only
+    runs. None is unknown.
     """
 
     kind: str
@@ -51,6 +55,10 @@ class CloudResource:
     """Of buckets: whether nothing is stored in it."""
     belongs_to: str | None = None
     """Of slices: the path of the queued resource that created it."""
+    uses: tuple[str, ...] = ()
+    """Of groups and templates: the refs of what they need, which can be deleted only after them."""
+    made_for: str | None = None
+    """The path of the group for which tpu-tui made it, or which it is."""
 
     @property
     def path(self) -> str:
@@ -132,17 +140,38 @@ def holder_of(resource: CloudResource, chosen: Iterable[CloudResource]) -> Cloud
 
 
 def find_unused(resources: Sequence[CloudResource]) -> list[CloudResource]:
-    """Return what `--unused` deletes: what nothing uses, and disks that only slices of the same deletion use."""
+    """Return what `--unused` deletes: what nothing uses, and what only others of the same deletion use."""
     unused = [one for one in resources if one.is_unused]
-    going = {one.path for one in unused if one.kind in (SLICE, QUEUED)}
-    return unused + [
-        one
-        for one in resources
-        if one.kind == DISK
-        and one.made_by_us
-        and one.used_by
-        and all(f"{one.zone}/{user}" in going for user in one.used_by)
-    ]
+    for kind, users in _USERS.items():
+        going = {one.path for one in unused if one.kind in users}
+        unused += [
+            one
+            for one in resources
+            if one.kind == kind
+            and one.made_by_us
+            and one.used_by
+            and all((f"{one.zone}/{user}" if kind == DISK else user) in going for user in one.used_by)
+        ]
+    return unused
+
+
+def attach_users(resources: Iterable[CloudResource], incomplete: Iterable[str] = ()) -> list[CloudResource]:
+    """Return the resources, each with the paths of the others that name it in `uses`.
+
+    Without users, it may have one of the `incomplete` kinds, of which not all are known.
+    """
+    found, hidden = list(resources), set(incomplete)
+    users: dict[str, list[str]] = {}
+    for one in found:
+        for ref in one.uses:
+            users.setdefault(ref, []).append(one.path)
+
+    def used_by(one: CloudResource) -> tuple[str, ...] | None:
+        if one.ref in users:
+            return tuple(sorted(users[one.ref]))
+        return None if hidden.intersection(_USERS.get(one.kind, ())) else one.used_by
+
+    return [replace(one, used_by=used_by(one)) for one in found]
 
 
 def find_resources(names: Sequence[str], listing: ResourceListing) -> list[CloudResource]:
@@ -194,6 +223,8 @@ def _effect(resource: CloudResource, slices: Sequence[CloudResource]) -> str:
         parts.append(f"with its slices {', '.join(one.name for one in slices)} and their disks")
     elif resource.kind == SLICE:
         parts.append("with the disks of its workers")
+    elif resource.kind == GROUP:
+        parts.append("with its VMs and their disks")
     elif resource.kind == BUCKET and not resource.is_empty:
         parts.append("with everything that is stored in it")
     if resource.used_by:

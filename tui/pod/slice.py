@@ -7,13 +7,15 @@ from typing import Any
 
 from tui.pod.worker import Worker
 
+TPU_API, HOSTS_FILE, INSTANCE_GROUP = "tpu_api", "hosts_file", "instance_group"
+"""The sources of slices."""
 OS_LOGIN = "enable-oslogin"
 """The metadata key that enables OS Login for a machine, or for a project's machines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """A problem of one worker, reported by the Cloud TPU API (`Node.symptoms`)."""
+    """A problem of one worker: one of the Cloud TPU API's (`Node.symptoms`), or the state of a group's VM."""
 
     symptom_type: str
     worker_id: str
@@ -40,8 +42,7 @@ class Slice:
 
     name: str
     zone: str | None = None
-    source: str = "tpu_api"
-    """`tpu_api`, `hosts_file` or `instance_group`."""
+    source: str = TPU_API
     project: str | None = None
     accelerator_type: str | None = None
     runtime_version: str | None = None
@@ -63,11 +64,27 @@ class Slice:
     """Attached disks, as `projects/P/zones/Z/disks/NAME`."""
     os_login: str | None = None
     """The value of `enable-oslogin` in its own metadata; None if that is left to the project's."""
+    tpu_node: str | None = None
+    """Of a group of user VMs: the TPU Node that they drive."""
+    node_endpoints: tuple[str, ...] = ()
+    """`ip:port` of each endpoint of that TPU Node."""
+    instance_group: str | None = None
+    """Of a TPU Node: the group of user VMs that drives it, whose slice runs are launched on."""
 
     @property
     def path(self) -> str:
         """`zone/name`, or the bare name without a zone; SLICE arguments accept it."""
         return f"{self.zone}/{self.name}" if self.zone else self.name
+
+    @property
+    def is_in_cloud(self) -> bool:
+        """Whether its workers are VMs of Google Cloud, with its firewall, its metadata and OS Login."""
+        return self.source != HOSTS_FILE
+
+    @property
+    def is_tpu_node(self) -> bool:
+        """Whether its endpoints are TPUs without SSH (API version V1), which a group of user VMs drives."""
+        return self.api_version == "V1"
 
     @property
     def is_ready(self) -> bool:
@@ -102,4 +119,5 @@ class Slice:
             "network": self.network,
             "labels": self.labels,
             "symptoms": [symptom.to_json() for symptom in self.symptoms],
+            "tpu_node": self.tpu_node,
         }

@@ -25,9 +25,11 @@ class Worker:
     host_keys: tuple[str, ...] = ()
     """Public host keys reported by the API, in OpenSSH's format (`ssh-ed25519 AAAA…`)."""
     host_key_alias: str | None = None
-    """The name under which gcloud saves this worker's key (`tpu.<node id>-<index>`)."""
+    """The name under which gcloud saves this worker's key (`tpu.<node id>-<index>`, `compute.<instance id>`)."""
     instance: str | None = None
     """Its name in Compute Engine (`projects/P/zones/Z/instances/NAME`), by which IAP finds it."""
+    machine_id: str | None = None
+    """The ID of its VM, where VMs are replaced one by one: the next one of the same name has another ID."""
     reachable: bool | None = None
     error: str | None = None
     remedy: str | None = None

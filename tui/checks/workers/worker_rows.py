@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tui.checks.check_row import CheckRow, error_row, make_row
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.merge_rows import Report
@@ -92,6 +94,8 @@ def _load_rows(facts: Facts, limits: CheckThresholds) -> list[CheckRow]:
 
 
 def _chips_row(facts: Facts, slice_: Slice) -> CheckRow:
+    if slice_.tpu_node:
+        return _row("chips", facts, "pass", f"none needed: they are in TPU Node {slice_.tpu_node}")
     kind = accelerator.parse(slice_.accelerator_type or "")
     if facts.devices is None:
         return _row("chips", facts, "unknown", "could not read its chips")
@@ -99,11 +103,13 @@ def _chips_row(facts: Facts, slice_: Slice) -> CheckRow:
     if kind is None:
         detail = f"{found}; the expected number is not known"
         return _row("chips", facts, "pass" if facts.devices else "unknown", detail)
+    if slice_.source == "instance_group":  # a v6e-8 may be two machines of four chips
+        kind = replace(kind, workers=max(1, len(slice_.workers)))
     wanted = {kind.chips_per_worker} | ({kind.devices_per_worker} if facts.devices_named else set())
     if facts.devices in wanted:
         return _row("chips", facts, "pass", found)
     detail = f"{found}, expected {kind.chips_per_worker} ({kind.name})"
-    return _row("chips", facts, "fail", detail, restart_advice(slice_))
+    return _row("chips", facts, "fail", detail, restart_advice(slice_, facts.worker))
 
 
 def _device_rows(facts: Facts, slice_: Slice) -> list[CheckRow]:

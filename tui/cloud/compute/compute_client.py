@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tui.cloud.api_errors import ApiRequest, explain, retry_delay_s
@@ -48,20 +48,27 @@ class ComputeClient:
         """Delete the resource at `path` and return the operation; with the same `requestId` it is done once."""
         return self._send("DELETE", path, query)
 
+    def post(self, path: str, body: Mapping[str, Any] | None = None, **query: str) -> dict[str, Any]:
+        """Create a resource or call a method at `path`; with the same `requestId` it is done once."""
+        return self._send("POST", path, query, body)
+
     def items(self, path: str) -> Iterator[dict[str, Any]]:
         """Yield the items of a list."""
         for page in self.pages(path):
             yield from page.get("items", ())
 
-    def pages(self, path: str, **query: str) -> list[dict[str, Any]]:
-        """Return the pages of a list; it is read again from its beginning if a page token expires."""
+    def pages(self, path: str, *, verb: str = "GET", **query: str) -> list[dict[str, Any]]:
+        """Return the pages of a list; it is read again from its beginning if a page token expires.
+
+        `verb` is POST for the lists that are methods, as `listManagedInstances` is.
+        """
         from google.api_core.exceptions import BadRequest
 
         pages: list[dict[str, Any]] = []
         token, restarts = "", 0
         while token or not pages:
             try:
-                pages.append(self.get(path, **query, **({"pageToken": token} if token else {})))
+                pages.append(self._send(verb, path, {**query, **({"pageToken": token} if token else {})}))
             except BadRequest:
                 if not token or restarts == _LISTING_RESTARTS:
                     raise
@@ -70,7 +77,9 @@ class ComputeClient:
             token = pages[-1].get("nextPageToken", "")
         return pages
 
-    def _send(self, verb: str, path: str, query: dict[str, str]) -> dict[str, Any]:
+    def _send(
+        self, verb: str, path: str, query: dict[str, str], body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Make a request, again while the service is unavailable or busy; a wait that it asks for is kept."""
         from google.api_core.exceptions import GoogleAPICallError
         from requests.exceptions import RequestException
@@ -80,7 +89,7 @@ class ComputeClient:
         longest_pause = _FIRST_PAUSE_S
         while True:
             try:
-                return self._send_once(verb, url, query, max(1.0, end - time.monotonic()))
+                return self._send_once(verb, url, query, body, max(1.0, end - time.monotonic()))
             except (GoogleAPICallError, RequestException) as error:
                 pause = max(retry_delay_s(error), random.uniform(0, longest_pause))
                 if not _is_passing(error) or time.monotonic() + pause >= end:
@@ -88,11 +97,13 @@ class ComputeClient:
             time.sleep(pause)
             longest_pause = min(2 * longest_pause, _LONGEST_PAUSE_S)
 
-    def _send_once(self, verb: str, url: str, query: dict[str, str], timeout_s: float) -> dict[str, Any]:
+    def _send_once(
+        self, verb: str, url: str, query: dict[str, str], body: Mapping[str, Any] | None, timeout_s: float
+    ) -> dict[str, Any]:
         from google.api_core.exceptions import from_http_response
         from requests.exceptions import InvalidJSONError
 
-        answer = self._session.request(verb, url, params=query, timeout=timeout_s)
+        answer = self._session.request(verb, url, params=query, json=body, timeout=timeout_s)
         if not answer.ok:
             error = from_http_response(answer)  # type: ignore[no-untyped-call]
             error.message = error.message.removeprefix(f"{verb} {answer.request.url}: ")

@@ -1,7 +1,7 @@
 """Why a slice could not be created: quota, stock-out, reservation, name or type, each with its next step.
 
-Sources of the texts: Google's answers quoted in skypilot#4579 and its provisioner's comments, and in gcpdiag's rule
-on Cloud TPU capacity. Login, permission and disabled APIs are explained in `tui.cloud.api_errors`.
+Sources of the texts: Google's answers quoted in skypilot#4579, skypilot#5593 and its provisioner's comments, and in
+gcpdiag's rule on Cloud TPU capacity. Login, permission and disabled APIs are explained in `tui.cloud.api_errors`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from tui.cloud.api_errors import first_line
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, TpuTuiError, UsageError
 from tui.pod.creation.slice_request import SliceRequest
-from tui.pod.slice_commands import delete_command
+from tui.pod.slice_commands import create_command, delete_command
 
 _QUOTA = re.compile(
     r"[Qq]uota(?: limit)? '(?P<name>[^']+)'.*?[Ll]imit:? (?P<limit>[\d,.]*\d)"
     r"(?: in (?:zone|region) (?P<place>[\w-]+))?"
 )
 _NO_CAPACITY = re.compile(r"no more capacity|[Nn]ot enough (?:resources|capacity)|stockout|out of capacity")
+_NO_TPU_NODES = "provision TPU Node has been denied"
 _RESERVATION = re.compile(r"reserved capacity|\breservations?\b")
 
 
@@ -32,6 +33,8 @@ async def explain_creation(
     if not isinstance(cause, exceptions.GoogleAPICallError):
         return error
     text = first_line(cause)
+    if request.is_tpu_node and (_NO_TPU_NODES in text or isinstance(cause, exceptions.MethodNotImplemented)):
+        return _no_tpu_nodes(error.what, text, request)
     if isinstance(cause, exceptions.AlreadyExists):
         return _name_taken(error.what, request)
     if _RESERVATION.search(text):
@@ -45,6 +48,13 @@ async def explain_creation(
     if isinstance(cause, exceptions.ResourceExhausted) and (quota := _QUOTA.search(text)):
         return _quota(error.what, quota, request, project)
     return error
+
+
+def _no_tpu_nodes(what: str, text: str, request: SliceRequest) -> TpuTuiError:
+    """Return the error of an API that creates no TPU Nodes any more, with its words and what takes their place."""
+    vms = create_command(request.name, request.zone, request.type_name, None)
+    remedy = f"create TPU VMs: {vms}; or an instance group with TPUs on Compute Engine: tpu-tui groups create"
+    return CloudError(what, why=text.rstrip("."), remedy=remedy)
 
 
 def _name_taken(what: str, request: SliceRequest) -> TpuTuiError:

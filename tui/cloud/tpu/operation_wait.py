@@ -1,60 +1,29 @@
-"""Wait for long-running operations and queued resources, and report their states with the elapsed time."""
+"""Wait for long-running operations and queued resources."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain
+from tui.cloud.state_reports import StateReports
 from tui.cloud.tpu import tpu_messages
-from tui.cloud.tpu.tpu_client import TpuConnection, request_options
+from tui.cloud.tpu.tpu_client import ApiConnection, request_options
 from tui.errors import TpuTuiError, UsageError
-from tui.text.durations import format_duration
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
-    from google.cloud.tpu_v2 import TpuAsyncClient
     from google.longrunning.operations_pb2 import Operation
 
 Answer = TypeVar("Answer")
 Recovery: TypeAlias = "Callable[[bool], Awaitable[Operation | None]]"
-"""As `recover` of `TpuConnection.ask`: find the operation of a request that was carried out without an answer."""
-
-_FIRST_POLL_S = 0.25
-_LONGEST_POLL_S = 5.0
-_POLL_GROWTH = 1.5
-_REPEAT_S = 15.0
-"""A state that lasts is reported again after this time, with its age."""
-
-
-class StateReports:
-    """Paces the polls of something that changes, and words its states."""
-
-    def __init__(self) -> None:
-        self._clock = asyncio.get_running_loop().time
-        self._began = self._reported_at = self._clock()
-        self._pause = _FIRST_POLL_S
-        self._last: str | None = None
-
-    async def pause(self) -> None:
-        """Wait until the next poll; the pauses grow."""
-        await asyncio.sleep(self._pause)
-        self._pause = min(self._pause * _POLL_GROWTH, _LONGEST_POLL_S)
-
-    def report(self, state: str | None, reason: str | None = None) -> str | None:
-        """Return a line with state, elapsed time and reason if the state is new, or has lasted; else None."""
-        if not state or (state == self._last and self._clock() - self._reported_at < _REPEAT_S):
-            return None
-        self._last, self._reported_at = state, self._clock()
-        line = f"{state}, {format_duration(int(self._clock() - self._began))}"
-        return f"{line}: {reason}" if reason else line
+"""As `recover` of `ApiConnection.ask`: find the operation of a request that was carried out without an answer."""
 
 
 class OperationWait:
     """Reads operations, nodes and queued resources until an operation is done."""
 
-    def __init__(self, api: TpuConnection) -> None:
+    def __init__(self, api: ApiConnection[Any]) -> None:
         self._api = api
 
     async def finish(self, operation: Operation, what: str, path: str | None) -> AsyncIterator[str]:
@@ -71,12 +40,10 @@ class OperationWait:
         if operation.HasField("error"):
             raise self.failure(operation.error, what)
 
-    async def begin(
-        self, what: str, call: Callable[[TpuAsyncClient, float], Awaitable[Any]], recover: Recovery
-    ) -> Operation:
+    async def begin(self, what: str, call: Callable[[Any, float], Awaitable[Any]], recover: Recovery) -> Operation:
         """Send a request and return its operation; `recover` finds the operation of a request without an answer."""
 
-        async def start(client: TpuAsyncClient, timeout: float) -> Operation:
+        async def start(client: Any, timeout: float) -> Operation:
             started = await call(client, timeout)
             return getattr(started, "operation", None)
 
@@ -84,8 +51,6 @@ class OperationWait:
 
     async def newest(self, verb: str, target: str) -> Operation | None:
         """Return the newest operation with this verb ("create") on the resource `target`; None if there is none."""
-        from google.cloud import tpu_v2
-
         pages = await self._api.pages(
             f"operations on {target.rpartition('/')[2]} cannot be listed",
             lambda client, token, timeout: client.list_operations(
@@ -94,8 +59,8 @@ class OperationWait:
         )
         found: list[tuple[float, Operation]] = []
         for operation in (one for page in pages for one in page.operations):
-            metadata = tpu_v2.OperationMetadata()
-            operation.metadata.Unpack(tpu_v2.OperationMetadata.pb(metadata))
+            metadata = self._api.types.OperationMetadata()
+            operation.metadata.Unpack(type(metadata).pb(metadata))
             if (metadata.target, metadata.verb) == (target, verb):
                 created: Any = metadata.create_time
                 found.append((created.timestamp(), operation))
@@ -134,9 +99,7 @@ class OperationWait:
             what, lambda client, timeout: client.get_operation({"name": name}, **request_options(timeout))
         )
 
-    async def _unless_missing(
-        self, what: str, call: Callable[[TpuAsyncClient, float], Awaitable[Answer]]
-    ) -> Answer | None:
+    async def _unless_missing(self, what: str, call: Callable[[Any, float], Awaitable[Answer]]) -> Answer | None:
         from google.api_core.exceptions import NotFound
 
         try:

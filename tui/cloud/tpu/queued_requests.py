@@ -7,8 +7,9 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from tui.cloud.state_reports import StateReports
 from tui.cloud.tpu import tpu_messages
-from tui.cloud.tpu.operation_wait import OperationWait, StateReports
+from tui.cloud.tpu.operation_wait import OperationWait
 from tui.cloud.tpu.tpu_client import TpuConnection, request_options
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 

@@ -8,7 +8,7 @@ from tui.cloud.tpu.tpu_messages import CONFIG_TYPES, document
 from tui.pod.creation.slice_request import READ_ONLY, SliceRequest
 
 if TYPE_CHECKING:
-    from google.cloud import tpu_v2
+    from google.cloud import tpu_v1, tpu_v2
 
 
 def node_of(request: SliceRequest) -> tpu_v2.Node:
@@ -52,6 +52,23 @@ def node_of(request: SliceRequest) -> tpu_v2.Node:
     return node
 
 
+def tpu_node_of(request: SliceRequest) -> tpu_v1.Node:
+    """Return the TPU Node that a request creates. The field for TensorFlow's version takes PyTorch's, too."""
+    from google.cloud import tpu_v1
+
+    node = tpu_v1.Node(
+        accelerator_type=request.accelerator_type,
+        tensorflow_version=request.runtime_version,
+        description=request.description,
+        cidr_block=request.cidr_range,
+        network=request.network,
+        labels=request.all_labels,
+    )
+    if request.preemptible or request.reserved:
+        node.scheduling_config = tpu_v1.SchedulingConfig(preemptible=request.preemptible, reserved=request.reserved)
+    return node
+
+
 def queued_resource_of(request: SliceRequest, parent: str) -> tpu_v2.QueuedResource:
     """Return the queued resource of a request with a queue; `parent` is `projects/P/locations/Z`."""
     from google.cloud import tpu_v2
@@ -83,6 +100,7 @@ def queued_resource_of(request: SliceRequest, parent: str) -> tpu_v2.QueuedResou
 def request_document(request: SliceRequest, parent: str) -> dict[str, Any]:
     """Return the request as the API's JSON: its parent, the ID in the URL, and the body."""
     if request.queue is None:
-        return {"parent": parent, "nodeId": request.name, "node": document(node_of(request))}
+        node = tpu_node_of(request) if request.is_tpu_node else node_of(request)
+        return {"parent": parent, "nodeId": request.name, "node": document(node)}
     body = document(queued_resource_of(request, parent))
     return {"parent": parent, "queuedResourceId": request.name, "queuedResource": body}

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tui.cloud.state_reports import StateReports
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.creation_errors import explain_creation
-from tui.cloud.tpu.operation_wait import OperationWait, StateReports
-from tui.cloud.tpu.request_messages import node_of, queued_resource_of, request_document
-from tui.cloud.tpu.tpu_client import TpuConnection, request_options
+from tui.cloud.tpu.operation_wait import OperationWait
+from tui.cloud.tpu.request_messages import node_of, queued_resource_of, request_document, tpu_node_of
+from tui.cloud.tpu.tpu_client import ApiConnection, request_options
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError
 from tui.pod.creation.slice_request import CREATED_BY, CreationStep, SliceRequest
@@ -32,9 +33,9 @@ _ENDED_STATES = ("FAILED", "SUSPENDED")
 
 
 class SliceCreation:
-    """Requests slices and waits for them."""
+    """Requests slices and waits for them: TPU VMs by v2 of the API, TPU Nodes by v1."""
 
-    def __init__(self, api: TpuConnection) -> None:
+    def __init__(self, api: ApiConnection[Any]) -> None:
         self._api = api
         self._wait = OperationWait(api)
         self._offers = ZoneOffers(api)
@@ -93,7 +94,7 @@ class SliceCreation:
             raise _perhaps_requested(error, request) from error.__cause__
 
     async def _create_node(self, request: SliceRequest, place: str, what: str) -> Operation:
-        node = node_of(request)
+        node: Any = tpu_node_of(request) if request.is_tpu_node else node_of(request)
 
         async def lost_operation(is_lost: bool) -> Operation | None:
             """Return the operation of a request whose answer was lost; None if the node is another's."""
@@ -187,9 +188,12 @@ class SliceCreation:
         return CloudError(what, why=f"its queued resource is {state}{f': {reason}' if reason else ''}", remedy=remedy)
 
 
-def _is_alike(node: tpu_v2.Node, request: SliceRequest) -> bool:
-    kind = tpu_messages.slice_of_node(node).accelerator_type
-    return (kind, node.runtime_version) == (request.type_name, request.runtime_version)
+def _is_alike(node: Any, request: SliceRequest) -> bool:
+    if request.is_tpu_node:
+        kind, version = tpu_messages.last_part(node.accelerator_type), node.tensorflow_version
+    else:
+        kind, version = tpu_messages.accelerator_type_of(node) or "", node.runtime_version
+    return (kind, version) == (request.type_name, request.runtime_version)
 
 
 def _perhaps_requested(error: OutOfReachError, request: SliceRequest) -> TpuTuiError:

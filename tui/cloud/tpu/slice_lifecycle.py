@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.operation_wait import OperationWait
 from tui.cloud.tpu.queued_requests import delete_queued
-from tui.cloud.tpu.tpu_client import TpuConnection, request_options
+from tui.cloud.tpu.tpu_client import ApiConnection, TpuConnection, TpuNodeConnection, request_options
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.pod.slice_commands import CANNOT_STOP, can_stop, create_again, delete_command, make_anew
 
@@ -26,10 +26,11 @@ _BUSY_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 
 
 class Lifecycle:
-    """Requests a change and waits for its long-running operation."""
+    """Requests a change and waits for its long-running operation; a TPU Node is changed by v1 of the API."""
 
-    def __init__(self, api: TpuConnection) -> None:
+    def __init__(self, api: TpuConnection, node_api: TpuNodeConnection) -> None:
         self._api = api
+        self._node_api = node_api
         self._wait = OperationWait(api)
 
     async def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
@@ -50,19 +51,21 @@ class Lifecycle:
             raise _held_by_others(what, queued, others)
         if dry_run:
             if node is not None:
-                state = tpu_messages.enum_name(node.state)
-                yield f"would delete {name} in {zone}, now {state}, and its workers' disks"
+                slice_ = tpu_messages.slice_of_node(node)
+                kind, disks = ("TPU Node ", "") if slice_.is_tpu_node else ("", ", and its workers' disks")
+                yield f"would delete {kind}{name} in {zone}, now {slice_.state}{disks}"
             if queued is not None:
                 yield _stays(queued, others) if others else f"would delete {_described(queued, name)}"
             return
         if node is not None:
-            operation = await self._wait.begin(
+            wait = OperationWait(self._api_of(node))
+            operation = await wait.begin(
                 what,
                 lambda client, timeout: client.delete_node(name=path, **request_options(timeout)),
-                lambda _: self._deletion(path),
+                lambda _: _deletion(wait, path),
             )
             yield f"requested the deletion of {name}"
-            async for progress in self._wait.finish(operation, what, path):
+            async for progress in wait.finish(operation, what, path):
                 yield progress
             yield f"{name} is deleted"
         if queued is not None and others:
@@ -82,25 +85,27 @@ class Lifecycle:
     async def _turn(self, zone: str, name: str, verb: str, done: str, *, dry_run: bool) -> AsyncIterator[str]:
         path = await self._path(zone, name)
         what = f"slice {name} cannot be {done}"
-        slice_ = tpu_messages.slice_of_node(await self._required(path, what))
+        node: tpu_v2.Node | None = await self._required(path, what)
+        assert node is not None
+        slice_, wait = tpu_messages.slice_of_node(node), OperationWait(self._api_of(node))
         if not can_stop(slice_):
-            why = f"{CANNOT_STOP}, and it has {len(slice_.workers)}"
+            why = f"{CANNOT_STOP}, and it has {len(slice_.workers or slice_.node_endpoints)}"
             raise UsageError(what, why=why, remedy=make_anew(slice_))
         if dry_run:
             yield f"would {verb} {name} in {zone}, now {slice_.state or 'in an unknown state'}"
             return
 
-        def ask(client: TpuAsyncClient, timeout: float) -> Awaitable[Any]:
-            call = client.start_node if verb == "start" else client.stop_node
+        def ask(client: Any, timeout: float) -> Awaitable[Any]:
+            call: Callable[..., Awaitable[Any]] = client.start_node if verb == "start" else client.stop_node
             return call({"name": path}, **request_options(timeout))
 
         async def lost_operation(is_lost: bool) -> Operation | None:
-            is_begun = is_lost and await self._wait.state(path) in _BEGUN[verb]
-            return await self._wait.newest(verb, path) if is_begun else None
+            is_begun = is_lost and await wait.state(path) in _BEGUN[verb]
+            return await wait.newest(verb, path) if is_begun else None
 
-        operation = await self._wait.begin(what, ask, lost_operation)
+        operation = await wait.begin(what, ask, lost_operation)
         yield f"requested the {verb} of {name}"
-        async for progress in self._wait.finish(operation, what, path):
+        async for progress in wait.finish(operation, what, path):
             yield progress
         node = await self._wait.node(path)
         state = None if node is None else tpu_messages.enum_name(node.state)
@@ -150,14 +155,9 @@ class Lifecycle:
         async for progress in self._wait.finish(started.operation, what, None):
             yield progress
 
-    async def _deletion(self, path: str) -> Operation | None:
-        """Return the operation that deletes a node; one that is done if the node is gone."""
-        from google.longrunning.operations_pb2 import Operation
-
-        state = await self._wait.state(path)
-        if state is None:
-            return Operation(done=True)
-        return await self._wait.newest("delete", path) if state == "DELETING" else None
+    def _api_of(self, node: tpu_v2.Node) -> ApiConnection[Any]:
+        """Return the connection by which a node is changed."""
+        return self._node_api if tpu_messages.slice_of_node(node).is_tpu_node else self._api
 
     async def _path(self, zone: str, name: str) -> str:
         await self._api.open()
@@ -199,6 +199,16 @@ class Lifecycle:
         every: Iterator[tpu_v2.QueuedResource] = (one for page in pages for one in page.queued_resources)
         found = (one for one in every if any(row.name == name for row in tpu_messages.slices_of_queued(one)))
         return next(found, None)
+
+
+async def _deletion(wait: OperationWait, path: str) -> Operation | None:
+    """Return the operation that deletes a node; one that is done if the node is gone."""
+    from google.longrunning.operations_pb2 import Operation
+
+    state = await wait.state(path)
+    if state is None:
+        return Operation(done=True)
+    return await wait.newest("delete", path) if state == "DELETING" else None
 
 
 def _short(queued: tpu_v2.QueuedResource) -> str:

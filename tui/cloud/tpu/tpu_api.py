@@ -14,7 +14,7 @@ from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.queued_requests import QueuedRequests
 from tui.cloud.tpu.slice_creation import SliceCreation
 from tui.cloud.tpu.slice_lifecycle import Lifecycle
-from tui.cloud.tpu.tpu_client import TpuConnection, UnknownZone, request_options
+from tui.cloud.tpu.tpu_client import TpuConnection, TpuNodeConnection, UnknownZone, request_options
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.pod.creation.queued_request import QueuedListing
@@ -22,6 +22,7 @@ from tui.pod.creation.request_checks import check_slice_request
 from tui.pod.creation.slice_request import CreationStep, SliceRequest
 from tui.pod.creation.zone_offer import OfferListing
 from tui.pod.slice import Slice
+from tui.pod.worker import Worker
 from tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -40,10 +41,17 @@ class TpuApi:
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
         self._zones = settings.zones
         self._api = TpuConnection(settings, patience)
-        self._life = Lifecycle(self._api)
+        self._node_api = TpuNodeConnection(settings, patience)
+        self._life = Lifecycle(self._api, self._node_api)
         self._creation = SliceCreation(self._api)
+        self._node_creation = SliceCreation(self._node_api)
         self._requests = QueuedRequests(self._api)
         self._offers = ZoneOffers(self._api)
+
+    @property
+    def has_zones(self) -> bool:
+        """Whether zones are configured, so that not all are listed."""
+        return bool(self._zones)
 
     async def slices(self) -> Listing:
         """Return the slices of the configured zones, or of all. Raises CloudError only without a connection."""
@@ -67,6 +75,15 @@ class TpuApi:
             return queued[0]
         everywhere = await self._list((EVERY_ZONE,))
         raise no_such_slice(name, zone, [*everywhere.slices])
+
+    async def find(self, name: str, zone: str) -> Slice | None:
+        """Return a slice, or what is requested of it; None if its zone has none. Raises CloudError where it fails."""
+        await self._api.open()
+        listing = await self._list((zone,))
+        found = next((slice_ for slice_ in listing.slices if slice_.name == name), None)
+        if found is None and listing.problems:
+            raise listing.problems[0]
+        return found
 
     async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:
         """Return the network tags and service account of the slice's workers, which firewall rules may name.
@@ -110,7 +127,8 @@ class TpuApi:
         Raises UsageError for a request that the API would refuse, before it is sent.
         """
         check_slice_request(request)
-        async for step in self._creation.create(request, dry_run=dry_run, waits=waits):
+        creation = self._node_creation if request.is_tpu_node else self._creation
+        async for step in creation.create(request, dry_run=dry_run, waits=waits):
             yield step
 
     def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
@@ -133,13 +151,20 @@ class TpuApi:
     async def describe(self, slice_: Slice) -> dict[str, Any]:
         """Return everything that the API reports of a slice's node, or of its queued resource, in the API's JSON.
 
-        Raises UsageError for a slice that has gone since.
+        A TPU Node's is that of v1.         Raises UsageError for a slice that has gone since.
         """
         await self._api.open()
         zone = slice_.zone or ""
+        what = f"slice {slice_.name} cannot be read"
+        if slice_.is_tpu_node:
+            path = self._path(slice_.name, zone)
+            return tpu_messages.document(
+                await self._node_api.ask(
+                    what, lambda client, timeout: client.get_node(name=path, **request_options(timeout))
+                )
+            )
         if (node := await self._node(slice_.name, zone)) is not None:
             return tpu_messages.document(node)
-        what = f"slice {slice_.name} cannot be read"
         if slice_.queued_resource is None:
             raise UsageError(what, why="it does not exist any more", remedy="tpu-tui slices lists them")
         name = f"{self._parent(zone)}/queuedResources/{slice_.queued_resource}"
@@ -196,9 +221,14 @@ class TpuApi:
         """Change a slice's metadata and yield the progress; `change` returns all of it and may be called again."""
         return self._life.set_metadata(slice_.zone or "", slice_.name, change)
 
+    async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:  # noqa: ARG002
+        """Return nothing: a slice's machines are replaced together, and its state says why."""
+        return {}
+
     async def close(self) -> None:
-        """Close the channel."""
+        """Close the channels."""
         await self._api.close()
+        await self._node_api.close()
 
     async def _pick(self, name: str) -> Slice:
         """Find a slice by its name in the configured zones. The error names other zones that have one."""

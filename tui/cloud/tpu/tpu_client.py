@@ -1,4 +1,4 @@
-"""The connection to the Cloud TPU API: opened on first use; requests with retries, a deadline and readable errors."""
+"""Connections to the Cloud TPU API: opened on first use; requests with retries, a deadline and readable errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import importlib
 import random
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location, retry_delay_s
 from tui.cloud.credentials import find_credentials, silence_libraries
@@ -17,9 +17,10 @@ from tui.settings import Settings
 
 if TYPE_CHECKING:
     import grpc.aio
-    from google.cloud.tpu_v2 import TpuAsyncClient
+    from google.cloud import tpu_v1, tpu_v2  # noqa: F401  (the classes below name them as text)
 
 Answer = TypeVar("Answer")
+Client = TypeVar("Client")
 
 RETRY_S = 20.0
 """How long one request is repeated while the API is unavailable."""
@@ -37,18 +38,21 @@ class UnknownZone(UsageError):
     """The zone does not exist, or this login cannot use it."""
 
 
-class TpuConnection:
-    """A TpuAsyncClient that is created on first use, and whose requests are retried.
+class ApiConnection(Generic[Client]):
+    """A TpuAsyncClient of one version of the API that is created on first use, and whose requests are retried.
 
     Google's libraries are imported in a thread: that takes half a second, which would freeze the screen.
     """
+
+    library: str
+    """The library's module of the version, with its client and messages."""
 
     def __init__(self, settings: Settings, patience: float | None = None) -> None:
         self._endpoint = settings.endpoints.get("tpu", "")
         self._retry_s = patience or (LOCAL_RETRY_S if self._endpoint else RETRY_S)
         self._token = settings.token
         self._project = settings.project
-        self._client: TpuAsyncClient | None = None
+        self._client: Client | None = None
         self._opening = asyncio.Lock()
 
     @property
@@ -61,18 +65,23 @@ class TpuConnection:
         """The project, known once `open` has returned."""
         return self._project or ""
 
-    async def open(self) -> TpuAsyncClient:
+    @property
+    def types(self) -> Any:
+        """The version's messages, importable once `open` has returned."""
+        return importlib.import_module(self.library)
+
+    async def open(self) -> Client:
         """Return the client. Raises CloudError without credentials, UsageError without a project."""
         async with self._opening:
             if self._client is None:
-                await asyncio.to_thread(_import_google)
+                await asyncio.to_thread(_import_google, self.library)
                 self._client = self._open_local() if self.is_local else await self._open_google()
             return self._client
 
     async def ask(
         self,
         what: str,
-        call: Callable[[TpuAsyncClient, float], Awaitable[Answer]],
+        call: Callable[[Client, float], Awaitable[Answer]],
         recover: Callable[[bool], Awaitable[Answer | None]] | None = None,
     ) -> Answer:
         """Call the API, again while it is unavailable or busy; `call` gets the client and the seconds it may take.
@@ -112,7 +121,7 @@ class TpuConnection:
             raise unreadable(what)
         return answer
 
-    async def pages(self, what: str, call: Callable[[TpuAsyncClient, str, float], Awaitable[Any]]) -> list[Any]:
+    async def pages(self, what: str, call: Callable[[Client, str, float], Awaitable[Any]]) -> list[Any]:
         """Return every page of a list; each is a request with retries of its own. `call` gets the page token too.
 
         A list whose page token expires between two pages is read again from its beginning, `_LISTING_RESTARTS` times.
@@ -141,30 +150,44 @@ class TpuConnection:
 
     async def close(self) -> None:
         """Close the channel."""
-        client, self._client = self._client, None
+        client: Any = self._client
+        self._client = None
         if client is not None:
-            await client.transport.close()  # type: ignore[no-untyped-call]
+            await client.transport.close()
 
-    def _open_local(self) -> TpuAsyncClient:
+    def _open_local(self) -> Client:
         import grpc.aio
-        from google.cloud.tpu_v2 import TpuAsyncClient
-        from google.cloud.tpu_v2.services.tpu.transports.grpc_asyncio import TpuGrpcAsyncIOTransport
 
         self._project = self._project or "local"
         if self._token:
             channel = _local_channel(self._endpoint, self._token)
         else:
             channel = grpc.aio.insecure_channel(self._endpoint)
-        return TpuAsyncClient(transport=TpuGrpcAsyncIOTransport(channel=channel))
+        transports = importlib.import_module(f"{self.library}.services.tpu.transports")
+        return self._make_client(transport=transports.TpuGrpcAsyncIOTransport(channel=channel))
 
-    async def _open_google(self) -> TpuAsyncClient:
-        from google.cloud.tpu_v2 import TpuAsyncClient
-
+    async def _open_google(self) -> Client:
         found = await asyncio.to_thread(find_credentials)
         self._project = self._project or found.project
         if not self._project:
             raise UsageError("no Google Cloud project is configured", remedy=_NO_PROJECT)
-        return TpuAsyncClient(credentials=found.credentials, transport="grpc_asyncio")
+        return self._make_client(credentials=found.credentials, transport="grpc_asyncio")
+
+    def _make_client(self, **options: Any) -> Client:
+        client: Client = self.types.TpuAsyncClient(**options)
+        return client
+
+
+class TpuConnection(ApiConnection["tpu_v2.TpuAsyncClient"]):
+    """The API's v2, which reads every node and creates TPU VMs."""
+
+    library = "google.cloud.tpu_v2"
+
+
+class TpuNodeConnection(ApiConnection["tpu_v1.TpuAsyncClient"]):
+    """The API's v1, which creates TPU Nodes."""
+
+    library = "google.cloud.tpu_v1"
 
 
 def _local_channel(endpoint: str, token: str) -> grpc.aio.Channel:
@@ -178,11 +201,11 @@ def _local_channel(endpoint: str, token: str) -> grpc.aio.Channel:
 
 
 def _of_page(
-    call: Callable[[TpuAsyncClient, str, float], Awaitable[Any]], token: str
-) -> Callable[[TpuAsyncClient, float], Awaitable[Any]]:
+    call: Callable[[Client, str, float], Awaitable[Any]], token: str
+) -> Callable[[Client, float], Awaitable[Any]]:
     """Return a call that answers with one page; the client's pagers hold the first page of their request."""
 
-    async def ask(client: TpuAsyncClient, timeout: float) -> Any:
+    async def ask(client: Client, timeout: float) -> Any:
         answer = await call(client, token, timeout)
         return await answer.pages.__anext__() if hasattr(answer, "pages") else answer
 
@@ -195,10 +218,10 @@ def unreadable(what: str) -> CloudError:
     return CloudError(what, why=why, remedy="check endpoints in tpu-tui config show, and proxies on the way")
 
 
-def _import_google() -> None:
+def _import_google(library: str) -> None:
     silence_libraries()
     with without(_ASYNC_REST):
-        for name in ("grpc.aio", "google.cloud.tpu_v2", "google.auth.exceptions"):
+        for name in ("grpc.aio", library, "google.auth.exceptions"):
             importlib.import_module(name)
 
 

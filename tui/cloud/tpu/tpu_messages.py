@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 CORES_LABEL = "cores-per-worker"
 """Label or metadata key with the number of XLA devices per worker if the type does not define it (`local-N`)."""
 
+TPU_NODE_PORT = 8470
 _HOSTNAME_INDEX = re.compile(r"-w-(\d+)$")
 _KEY_TYPE = re.compile(r"[a-z0-9@.-]+")
 _KEY = re.compile(r"[A-Za-z0-9+/]+={0,2}")
@@ -32,13 +33,16 @@ _GENERATIONS = {config: generation for generation, config in CONFIG_TYPES.items(
 
 
 def slice_of_node(node: tpu_v2.Node, *, local: bool = False) -> Slice:
-    """Convert a node to a slice.
+    """Convert a node to a slice; one of a TPU Node has endpoints and no workers.
 
     On a local pod an endpoint's port is that of the worker's SSH server; elsewhere it is the TPU's own.
     """
     project, zone, name = split_name(node.name)
-    workers = tuple(_worker(node, index, local) for index in range(len(node.network_endpoints)))
-    kind = _accelerator_type(node)
+    is_tpu_node = enum_name(node.api_version) == "V1"
+    workers = (
+        () if is_tpu_node else tuple(_worker(node, index, local) for index in range(len(node.network_endpoints)))
+    )
+    kind = accelerator_type_of(node)
     scheduling = node.scheduling_config if "scheduling_config" in node else None
     return Slice(
         name=name,
@@ -61,6 +65,7 @@ def slice_of_node(node: tpu_v2.Node, *, local: bool = False) -> Slice:
         symptoms=tuple(_symptom(symptom) for symptom in node.symptoms),
         data_disks=_data_disks(node),
         os_login=node.metadata.get(OS_LOGIN),
+        node_endpoints=tuple(map(_endpoint, node.network_endpoints)) if is_tpu_node else (),
     )
 
 
@@ -71,7 +76,7 @@ def slices_of_queued(queued: tpu_v2.QueuedResource) -> list[Slice]:
     failure = state.failed_data.error.message if "failed_data" in state else ""
     rows: list[Slice] = []
     for spec in queued.tpu.node_spec:
-        kind = _accelerator_type(spec.node)
+        kind = accelerator_type_of(spec.node)
         rows.extend(
             Slice(
                 name=node_id,
@@ -105,7 +110,7 @@ def queued_request(queued: tpu_v2.QueuedResource) -> QueuedRequest:
         state=enum_name(queued.state.state),
         reason=queued_reason(queued),
         nodes=tuple(queued_node_ids(queued)),
-        accelerator_type=_accelerator_type(node) if node is not None else None,
+        accelerator_type=accelerator_type_of(node) if node is not None else None,
         runtime_version=(node.runtime_version or None) if node is not None else None,
         created=_time(queued.create_time),
         spot="spot" in queued,
@@ -221,9 +226,19 @@ def _worker(node: tpu_v2.Node, index: int, local: bool) -> Worker:
     )
 
 
-def _accelerator_type(node: tpu_v2.Node) -> str | None:
+def _endpoint(endpoint: tpu_v2.NetworkEndpoint) -> str:
+    return f"{endpoint.ip_address}:{endpoint.port or TPU_NODE_PORT}"
+
+
+def last_part(path: str) -> str:
+    """Return the last part of a path, which is its resource's own name."""
+    return path.rpartition("/")[2]
+
+
+def accelerator_type_of(node: tpu_v2.Node) -> str | None:
+    """Return the type of a node, also where it has a generation and a topology in its place."""
     if node.accelerator_type:
-        return str(node.accelerator_type).rpartition("/")[2]
+        return last_part(node.accelerator_type)
     if "accelerator_config" not in node:
         return None
     config = node.accelerator_config

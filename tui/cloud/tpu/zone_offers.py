@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from tui.aio.timeouts import within
-from tui.cloud.tpu.tpu_client import TpuConnection, request_options
+from tui.cloud.tpu.tpu_client import ApiConnection, TpuNodeConnection, request_options
 from tui.errors import TpuTuiError, did_you_mean, near_matches
 from tui.pod.creation.zone_offer import OfferListing, ZoneOffer
 from tui.text.numbers import parse_integer
@@ -18,10 +19,13 @@ SEARCH_S = 15.0
 
 
 class ZoneOffers:
-    """Reads what zones offer."""
+    """Reads what zones offer: for TPU VMs, or with the connection for TPU Nodes what those can be."""
 
-    def __init__(self, api: TpuConnection) -> None:
+    def __init__(self, api: ApiConnection[Any]) -> None:
         self._api = api
+        is_for_nodes = isinstance(api, TpuNodeConnection)
+        self._list_versions = "list_tensor_flow_versions" if is_for_nodes else "list_runtime_versions"
+        self._versions = "tensorflow_versions" if is_for_nodes else "runtime_versions"
 
     async def zones(self) -> list[str]:
         """Return the zones of the project, sorted."""
@@ -46,20 +50,20 @@ class ZoneOffers:
             ),
             self._api.pages(
                 what,
-                lambda client, token, timeout: client.list_runtime_versions(
+                lambda client, token, timeout: getattr(client, self._list_versions)(
                     {"parent": parent, "page_token": token}, **request_options(timeout)
                 ),
             ),
         )
         found = {
-            item.type_: tuple(config.topology for config in item.accelerator_configs)
+            item.type_: tuple(config.topology for config in getattr(item, "accelerator_configs", ()))
             for page in types
             for item in page.accelerator_types
         }
         return ZoneOffer(
             zone,
             dict(sorted(found.items(), key=_by_size)),
-            tuple(item.version for page in versions for item in page.runtime_versions),
+            tuple(item.version for page in versions for item in getattr(page, self._versions)),
         )
 
     async def of_zones(self, zones: Sequence[str]) -> OfferListing:

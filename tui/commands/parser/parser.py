@@ -19,7 +19,19 @@ _HELP = "help"
 """`tpu-tui help launch` is `tpu-tui launch --help`, as other tools have it."""
 
 _GROUPS = {
-    "slices": ("slices", "workers", "check", "ssh", "exec", "sync", "fetch", "keys", "resources", "buckets"),
+    "slices": (
+        "slices",
+        "workers",
+        "check",
+        "ssh",
+        "exec",
+        "sync",
+        "fetch",
+        "keys",
+        "groups",
+        "resources",
+        "buckets",
+    ),
     "runs": ("launch", "xla_dist", "runs", "status", "attach", "open", "stop"),
     "logs and reports": ("cores", "logs", "dialect", "replay", "report", "compare", "plan"),
     "this machine": ("local", "demo", "serve", "config", "completion"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tui.pod.accelerator import GENERATIONS
+from tui.pod.accelerator import TPU_API_GENERATIONS
 from tui.pod.creation.gcloud_notation import parse_disk, parse_duration, parse_items, parse_pairs
 from tui.pod.creation.request_checks import MAX_METADATA_VALUE_BYTES, list_objections
 from tui.pod.creation.slice_request import STARTUP_SCRIPT, QueueRequest, SliceRequest
@@ -101,12 +101,12 @@ class FormReading:
 
 def is_generation(type_text: str) -> bool:
     """Return whether the text in the type's field is a generation, which needs a topology."""
-    return type_text.lower() in GENERATIONS
+    return type_text.lower() in TPU_API_GENERATIONS
 
 
 def _is_beginning(type_text: str) -> bool:
     """Return whether the text is the beginning of a generation: somewhat early to object to it."""
-    return not is_generation(type_text) and any(one.startswith(type_text) for one in GENERATIONS)
+    return not is_generation(type_text) and any(one.startswith(type_text) for one in TPU_API_GENERATIONS)
 
 
 def is_shown(name: str, texts: Mapping[str, str]) -> bool:

@@ -62,6 +62,11 @@ class ServiceFaults:
         await asyncio.sleep(self.operation_seconds)
         await self._released.wait()
 
+    async def pause(self, seconds: float) -> None:
+        """Wait before another attempt, and while operations are held."""
+        await asyncio.sleep(seconds)
+        await self._released.wait()
+
     async def delay(self) -> None:
         """Wait for the configured latency."""
         if self.latency_seconds > 0:

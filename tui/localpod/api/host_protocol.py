@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,16 +25,28 @@ class HostedWorker:
 class WorkerHosts(Protocol):
     """Starts and ends the machines of a slice.
 
-    `slice_name` is the node's id; in zones other than the pod's first one it is `<id>@<zone>`.
+    `slice_name` is the node's id; in zones other than the pod's first one it is `<id>@<zone>`. A machine of Compute
+    Engine is a slice of one worker, `vm@<name>@<zone>`.
     """
 
+    exited: Callable[[str], None]
+    """Called with the slice's name after one of its machines has ended without a request."""
+
     async def start(
-        self, slice_name: str, workers: int, cores: int, chips: int | None = None, startup_script: str = ""
+        self,
+        slice_name: str,
+        workers: int,
+        cores: int,
+        chips: int | None = None,
+        startup_script: str = "",
+        *,
+        hostname: str = "",
     ) -> list[HostedWorker]:
         """Start `workers` machines with `cores` devices and `chips` chips each; return them in worker order.
 
         Each of them runs the startup script; this is not waited for. Start all of them or none: an error or a
-        cancellation leaves nothing running. For a stopped slice, the same workers come back.
+        cancellation leaves nothing running. For a stopped slice, the same workers come back. `hostname` is that of
+        the only machine; the default is one of the shape above.
         """
 
     async def stop(self, slice_name: str) -> None:
@@ -48,3 +60,6 @@ class WorkerHosts(Protocol):
 
     def authorize(self, slice_name: str, ssh_keys: str, os_login: Mapping[str, Sequence[str]] | None) -> None:
         """Authorize exactly the keys of the node's metadata `ssh-keys`, or with OS Login those of each user name."""
+
+    def preempt(self, slice_name: str, index: int) -> None:
+        """End one worker's machine, as a preemption would."""

@@ -27,13 +27,13 @@ _MOST_USER_NAME = 32
 class OsLoginService:
     """The profiles of a pod's users. For tests, requests that need a permission in `denied` are refused.
 
-    `project_metadata` returns the project's metadata, and `changed` is called after a key has been added.
+    `project_metadata` returns the project's metadata; each of `changed` is called after a key has been added.
     """
 
     def __init__(self, project: str, project_metadata: Callable[[], Mapping[str, str]]) -> None:
         self._project = project
         self._project_metadata = project_metadata
-        self.changed: Callable[[], None] = lambda: None
+        self.changed: list[Callable[[], None]] = []
         self.denied: set[str] = set()
         self.keys: dict[str, list[str]] = {}
         """The public keys in each user's profile; a user who has one has an account in the project too."""
@@ -65,7 +65,8 @@ class OsLoginService:
         held = self.keys.setdefault(user, [])
         if (key := " ".join(words)) not in held:
             held.append(key)
-        self.changed()
+        for notify in self.changed:
+            notify()
         return _answer({"loginProfile": self._profile(user)})
 
     def _user(self, request: web.Request, permission: str) -> str:

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import google.cloud.tpu_v1.types as v1
 import google.cloud.tpu_v2.types as tpu
 from google.cloud.location import locations_pb2
 from google.longrunning import operations_pb2
 
-from tui.localpod.api import rpc_errors
+from tui.localpod.api import rpc_errors, v1_handlers
 from tui.localpod.api.handlers import ApiHandlers
 from tui.localpod.api.resources.resource_names import ANY_ZONE, parse_place
 
 TPU = "google.cloud.tpu.v2.Tpu"
+TPU_V1 = "google.cloud.tpu.v1.Tpu"
 OPERATIONS = "google.longrunning.Operations"
 LOCATIONS = "google.cloud.location.Locations"
 
@@ -90,6 +92,37 @@ METHODS: tuple[ApiMethod, ...] = (
         "tpu.locations.generateServiceIdentity",
         ApiHandlers.generate_service_identity,
     ),
+    ApiMethod(TPU_V1, v1.ListNodesRequest, "tpu.nodes.list", v1_handlers.list_nodes),
+    ApiMethod(TPU_V1, v1.GetNodeRequest, "tpu.nodes.get", v1_handlers.get_node),
+    ApiMethod(TPU_V1, v1.CreateNodeRequest, "tpu.nodes.create", v1_handlers.create_node),
+    ApiMethod(
+        TPU_V1,
+        v1.DeleteNodeRequest,
+        "tpu.nodes.delete",
+        lambda api, one: api.operations.in_v1(api.nodes.delete(one.name)),
+    ),
+    ApiMethod(
+        TPU_V1, v1.StopNodeRequest, "tpu.nodes.stop", lambda api, one: api.operations.in_v1(api.nodes.stop(one.name))
+    ),
+    ApiMethod(
+        TPU_V1,
+        v1.StartNodeRequest,
+        "tpu.nodes.start",
+        lambda api, one: api.operations.in_v1(api.nodes.start(one.name)),
+    ),
+    ApiMethod(
+        TPU_V1, v1.ListAcceleratorTypesRequest, "tpu.acceleratortypes.list", v1_handlers.list_accelerator_types
+    ),
+    ApiMethod(TPU_V1, v1.GetAcceleratorTypeRequest, "tpu.acceleratortypes.get", v1_handlers.get_accelerator_type),
+    ApiMethod(
+        TPU_V1,
+        v1.ListTensorFlowVersionsRequest,
+        "tpu.tensorflowversions.list",
+        v1_handlers.list_tensorflow_versions,
+    ),
+    ApiMethod(
+        TPU_V1, v1.GetTensorFlowVersionRequest, "tpu.tensorflowversions.get", v1_handlers.get_tensorflow_version
+    ),
     ApiMethod(LOCATIONS, locations_pb2.ListLocationsRequest, "tpu.locations.list", ApiHandlers.list_locations),
     ApiMethod(LOCATIONS, locations_pb2.GetLocationRequest, "tpu.locations.get", ApiHandlers.get_location),
     ApiMethod(OPERATIONS, operations_pb2.ListOperationsRequest, "tpu.operations.list", ApiHandlers.list_operations),
@@ -113,7 +146,7 @@ METHODS: tuple[ApiMethod, ...] = (
         lambda api, one: api.operations.delete(one.name),
     ),
 )
-"""Every method that is served (google/cloud/tpu/v2/cloud_tpu.proto and the two mix-ins)."""
+"""Every method that is served (cloud_tpu.proto of google/cloud/tpu/v2 and v1, and the two mix-ins)."""
 
 _EVERY_ZONE = frozenset({"ListNodes", "ListQueuedResources"})
 """Methods that accept `locations/-`."""

@@ -116,6 +116,16 @@ def no_capacity(zone: str) -> ApiError:
     )
 
 
+def tpu_node_denied() -> ApiError:
+    """Return the error with which Google's service refuses new TPU Nodes (words: skypilot#5593)."""
+    return ApiError(
+        "FAILED_PRECONDITION",
+        "Your request to provision TPU Node has been denied. Please migrate to TPU VM Architecture or contact Cloud "
+        "TPU team to gain TPU Node access. "
+        "https://cloud.google.com/tpu/docs/system-architecture-tpu-vm#from-tpu-node-to-tpu-vm",
+    )
+
+
 def insufficient_reservation() -> ApiError:
     """Return the error of a reservation that has too little capacity (words: skypilot#4579)."""
     what = "Insufficient reserved capacity. Contact customer support to increase your reservation."

@@ -7,6 +7,7 @@ from typing import Any
 
 import google.cloud.tpu_v2.types as tpu
 
+from tui.localpod.api.compute.documents import DocumentStore
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.handlers import ApiHandlers
 from tui.localpod.api.host_protocol import WorkerHosts
@@ -14,7 +15,6 @@ from tui.localpod.api.os_login_api import OsLoginService
 from tui.localpod.api.owner import make_token
 from tui.localpod.api.resources import accelerator_types
 from tui.localpod.api.resources.catalogue import default_runtime
-from tui.localpod.api.resources.disks import DisksAndImagesStore
 from tui.localpod.api.resources.node_fields import CORES_LABEL
 from tui.localpod.api.resources.nodes import COLLECTION, Health, Nodes
 from tui.localpod.api.resources.operations import Operations
@@ -47,7 +47,7 @@ class TpuService:
         rest_port: int = 0,
         rest_routes: Sequence[Any] = (),
         token: str | None = None,
-        store: DisksAndImagesStore | None = None,
+        store: DocumentStore | None = None,
         os_login: OsLoginService | None = None,
     ) -> None:
         self.token = token or make_token()
@@ -57,9 +57,11 @@ class TpuService:
         self._operations = Operations(self.faults)
         self._nodes = Nodes(hosts, self._operations, self.faults, first_zone=zone, cores=cores)
         if store is not None:
-            self._nodes.disk_exists, store.users_of = store.exists, self._nodes.machines_with
+            self._nodes.disk_exists = store.exists
+            store.users.append(self._nodes.machines_with)
         if os_login is not None:
-            self._nodes.os_logins, os_login.changed = os_login.logins, self._nodes.authorize_all
+            self._nodes.os_logins = os_login.logins
+            os_login.changed.append(self._nodes.authorize_all)
         self._queued = QueuedResources(self._nodes, self._operations, self.faults)
         calls = ApiHandlers(project, (zone, *more_zones), self._nodes, self._queued, self._operations, self.faults)
         api = ApiRouter(calls)

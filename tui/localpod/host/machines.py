@@ -11,7 +11,7 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class _Slice:
     chips: int
     net: Net
     identity: str
+    hostname: str = ""
     machines: list[_Machine] = field(default_factory=list)
     running: bool = False
 
@@ -60,6 +61,7 @@ class Machines:
         self._guardian = guardian
         self.environment: dict[str, str] = {}
         """Variables of every command on every worker, in addition to its worker's own."""
+        self.exited: Callable[[str], None] = lambda _: None
         self._control: socket.socket | None = None
         self._fork_server: asyncio.subprocess.Process | None = None
         self._slices: dict[str, _Slice] = {}
@@ -126,7 +128,14 @@ class Machines:
         return [machine.alive for machine in one.machines] if one and one.running else []
 
     async def start(
-        self, slice_name: str, workers: int, cores: int, chips: int | None = None, startup_script: str = ""
+        self,
+        slice_name: str,
+        workers: int,
+        cores: int,
+        chips: int | None = None,
+        startup_script: str = "",
+        *,
+        hostname: str = "",
     ) -> list[HostedWorker]:
         """Start the machines of a slice, all or none; a stopped slice keeps its addresses, keys and homes.
 
@@ -137,9 +146,8 @@ class Machines:
             raise TpuTuiError(f"Slice {slice_name} could not be started", why="its workers are running already")
         if one is None or len(one.machines) != workers:
             await self.remove(slice_name)
-            one = _Slice(
-                slice_name, chips or max(1, cores // CORES_PER_CHIP), free_net(workers), secrets.token_hex(4)
-            )
+            number = max(1, cores // CORES_PER_CHIP) if chips is None else chips
+            one = _Slice(slice_name, number, free_net(workers), secrets.token_hex(4), hostname)
         self._slices[slice_name] = one
         try:
             await self._start_all(one, workers, startup_script)
@@ -177,7 +185,7 @@ class Machines:
             index=index,
             serial=serial,
             address=one.net.addresses[index][0],
-            hostname=f"t1v-n-{one.identity}-w-{index}",
+            hostname=one.hostname or f"t1v-n-{one.identity}-w-{index}",
             directory=str(self._directory / "slices" / one.name / f"w-{index}"),
             chips=one.chips,
             authorized_key=self._authorized_key,
@@ -224,6 +232,7 @@ class Machines:
             pass
         machine.alive = False
         await self._guardian.end([machine.spec.mark])
+        self.exited(machine.spec.slice_name)
 
     async def stop(self, slice_name: str) -> None:
         """Stop every machine of the slice and all that runs on it; homes, keys and addresses are kept."""

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from tui.cloud.api_errors import is_missing
-from tui.cloud.compute.disks_and_images import DisksAndImages
+from tui.cloud.compute.resource_listing import COLLECTIONS, ComputeResources
 from tui.cloud.storage.bucket_lifecycle import BucketLifecycle
 from tui.cloud.storage.buckets import BucketUrl
 from tui.errors import TpuTuiError, UsageError
-from tui.pod.resources import BUCKET, DISK, IMAGE, QUEUED, SLICE, CloudResource, in_order_of_deletion
+from tui.pod.resources import BUCKET, GROUP, QUEUED, SLICE, CloudResource, in_order_of_deletion
 
 _AT_ONCE = 8
 
 LiveRuns = Callable[[CloudResource], Awaitable[list[str]]]
-"""Returns the runs that live on a slice or a queued resource now."""
+"""Returns the runs that live on a slice, a queued resource or a group now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class Deletion:
     def __init__(
         self,
         inventory: Any,
-        disks_and_images: DisksAndImages,
+        compute: ComputeResources,
         open_buckets: Callable[[], BucketLifecycle],
         live_runs: LiveRuns | None,
     ) -> None:
         self._inventory = inventory
-        self._disks_and_images = disks_and_images
+        self._compute = compute
         self._open_buckets = open_buckets
         self._live_runs = live_runs
 
@@ -87,15 +87,14 @@ class Deletion:
 
     async def _delete(self, resource: CloudResource) -> AsyncIterator[str]:
         lines: AsyncIterator[str]
-        if resource.kind in (SLICE, QUEUED):
-            if self._live_runs is not None:
-                await _require_no_runs(resource, self._live_runs)
-            if resource.kind == QUEUED:
-                lines = self._inventory.delete_queued(resource.zone, resource.name, force=True)
-            else:
-                lines = self._inventory.delete(resource.zone, resource.name)
-        elif resource.kind in (DISK, IMAGE):
-            lines = self._disks_and_images.delete(resource)
+        if resource.kind in (SLICE, QUEUED, GROUP) and self._live_runs is not None:
+            await _require_no_runs(resource, self._live_runs)
+        if resource.kind == QUEUED:
+            lines = self._inventory.delete_queued(resource.zone, resource.name, force=True)
+        elif resource.kind == SLICE:
+            lines = self._inventory.delete(resource.zone, resource.name)
+        elif resource.kind in COLLECTIONS:
+            lines = self._compute.delete(resource)
         elif resource.kind == BUCKET:
             lines = self._delete_bucket(resource)
         else:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from tui.cloud.compute.disks_and_images import DisksAndImages, attach_slices
+from tui.cloud.compute.resource_listing import ComputeResources
+from tui.cloud.compute.resource_rows import attach_slices
 from tui.cloud.storage.bucket_lifecycle import BucketLifecycle
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.connections import Connections
 from tui.operator.resources.deletion import Deletion, DeletionStep
-from tui.operator.resources.usage import bucket_rows, disk_users, queued_rows, runs_on, slice_rows
+from tui.operator.resources.usage import bucket_rows, disk_users, group_rows, queued_rows, runs_on, slice_rows
 from tui.operator.runs import Runs
 from tui.pod.creation.queued_request import QueuedListing
-from tui.pod.resources import CloudResource, ResourceListing, in_order_of_cost
+from tui.pod.resources import GROUP, TEMPLATE, CloudResource, ResourceListing, attach_users, in_order_of_cost
+
+if TYPE_CHECKING:
+    from tui.cloud.cloud_inventory import CloudInventory
+    from tui.cloud.instance_groups.instance_groups import GroupListing
+    from tui.cloud.tpu.tpu_api import TpuApi
 
 Answer = TypeVar("Answer")
 
 
 class Resources:
-    """Slices, queued resources, disks, images, and the buckets that tpu-tui created."""
+    """Slices, queued resources, groups and what they are made of, disks, and the buckets that tpu-tui created."""
 
     def __init__(self, connections: Connections, runs: Runs) -> None:
         self._connections = connections
@@ -31,24 +37,15 @@ class Resources:
 
         Raises UsageError with a hosts file, whose machines are no resources of Google Cloud.
         """
-        inventory = self._inventory()
-        disks_and_images, buckets = DisksAndImages(self._connections.settings), self._buckets()
+        tpu, compute, buckets = self._tpu(), ComputeResources(self._connections.settings), self._buckets()
         problems: list[TpuTuiError] = []
-
-        async def read(call: Callable[[], Awaitable[Answer]]) -> Answer | None:
-            try:
-                return await call()
-            except TpuTuiError as error:
-                problems.append(error)
-                return None
-
         try:
-            slices, queued, disks, images, own_buckets, statuses = await asyncio.gather(
-                read(inventory.nodes),
-                read(inventory.queued_requests),
-                read(disks_and_images.disks),
-                read(disks_and_images.images),
-                read(buckets.list_own),
+            slices, queued, disks, of_groups, own_buckets, statuses = await asyncio.gather(
+                _read(tpu.nodes, problems),
+                _read(tpu.queued_requests, problems),
+                _read(compute.disks, problems),
+                self.list_compute(),
+                _read(buckets.list_own, problems),
                 asyncio.to_thread(self._runs.list_statuses),
             )
         finally:
@@ -57,14 +54,39 @@ class Resources:
         requests = (queued or QueuedListing()).requests
         for part in (slices, queued):
             problems += part.problems if part else ()
-        is_whole = bool(slices and queued) and not (slices.problems or queued.problems)
-        problems += disks[1] if disks else ()
+        is_whole = slices is not None and queued is not None and not (slices.problems or queued.problems)
+        problems += (*(disks[1] if disks else ()), *of_groups.problems)
         rows = slice_rows(known, [status.run for status in statuses if not status.state.is_over])
         rows += queued_rows(requests, rows, is_whole)
         rows += attach_slices(disks[0] if disks else (), disk_users(known, requests), slices_known=is_whole)
-        rows += images or ()
+        rows += of_groups.resources
         rows += bucket_rows(own_buckets or (), [status.run for status in statuses])
         return ResourceListing(tuple(in_order_of_cost(rows)), _each_once(problems))
+
+    async def list_compute(self) -> ResourceListing:
+        """Return the groups, templates, policies and images, each with its users, and what could not be listed."""
+        compute, problems = ComputeResources(self._connections.settings), list[TpuTuiError]()
+        groups, templates, policies, images, statuses = await asyncio.gather(
+            _read(self.groups, problems),
+            _read(compute.templates, problems),
+            _read(compute.policies, problems),
+            _read(compute.images, problems),
+            asyncio.to_thread(self._runs.list_statuses),
+        )
+        live = [status.run for status in statuses if not status.state.is_over]
+        rows = [*group_rows(groups.groups if groups else (), live), *(images or ())]
+        incomplete = [] if groups and not groups.problems else [GROUP]
+        problems += groups.problems if groups else ()
+        for part in (templates, policies):
+            rows += part[0] if part else ()
+            problems += part[1] if part else ()
+        incomplete += [] if templates and not templates[1] else [TEMPLATE]
+        return ResourceListing(tuple(attach_users(rows, incomplete)), _each_once(problems))
+
+    async def groups(self) -> GroupListing:
+        """Return the managed instance groups. Raises CloudError, UsageError with a hosts file."""
+        listing: GroupListing = await self._cloud().list_groups()
+        return listing
 
     def delete(self, resources: Sequence[CloudResource], *, only_unused: bool = False) -> AsyncIterator[DeletionStep]:
         """Delete resources of the last listing, those that use others first; yield the progress of each.
@@ -74,19 +96,19 @@ class Resources:
         """
         self._connections.require_changes("deleting resources")
         deletion = Deletion(
-            self._inventory(),
-            DisksAndImages(self._connections.settings),
+            self._tpu(),
+            ComputeResources(self._connections.settings),
             self._buckets,
             self._live_runs if only_unused else None,
         )
         return deletion.run(resources)
 
     async def _live_runs(self, resource: CloudResource) -> list[str]:
-        """Return the runs that live now on a slice, or on the slices of a queued resource.
+        """Return the runs that live now on a slice, a group, or the slices of a queued resource.
 
         Raises OutOfReachError where that cannot be known.
         """
-        listing = await self._inventory().nodes()
+        listing = await (self._cloud().slices() if resource.kind == GROUP else self._tpu().nodes())
         slices = [one for one in listing.slices if resource.path in (one.path, f"{one.zone}/{one.queued_resource}")]
         if listing.problems and not slices:
             raise listing.problems[0]
@@ -101,12 +123,24 @@ class Resources:
     def _buckets(self) -> BucketLifecycle:
         return BucketLifecycle(self._connections.settings)
 
-    def _inventory(self) -> Any:
+    def _tpu(self) -> TpuApi:
+        return self._cloud().tpu
+
+    def _cloud(self) -> CloudInventory:
         if self._connections.settings.hosts:
             raise UsageError(
                 "the machines of a hosts file are not resources of Google Cloud", remedy="run it without --hosts"
             )
-        return self._connections.inventory
+        return self._connections.cloud
+
+
+async def _read(call: Callable[[], Awaitable[Answer]], problems: list[TpuTuiError]) -> Answer | None:
+    """Return an answer; add the error to the problems and return None where there is none."""
+    try:
+        return await call()
+    except TpuTuiError as error:
+        problems.append(error)
+        return None
 
 
 def _each_once(problems: Sequence[TpuTuiError]) -> tuple[TpuTuiError, ...]:

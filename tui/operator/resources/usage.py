@@ -9,7 +9,17 @@ from dataclasses import replace
 
 from tui.pod import accelerator
 from tui.pod.creation.queued_request import QueuedRequest
-from tui.pod.resources import QUEUED, SLICE, CloudResource, is_made_by_us, slice_costs
+from tui.pod.instance_group import InstanceGroup, chips_of_machine
+from tui.pod.resources import (
+    GROUP,
+    POLICY,
+    QUEUED,
+    SLICE,
+    TEMPLATE,
+    CloudResource,
+    is_made_by_us,
+    slice_costs,
+)
 from tui.pod.run import Run
 from tui.pod.slice import Slice
 
@@ -40,8 +50,38 @@ def runs_on(slice_: Slice, live: Iterable[Run]) -> tuple[str, ...]:
 
 
 def _is_on(run: Run, slice_: Slice) -> bool:
+    if slice_.is_tpu_node and run.tpu_node == slice_.name and run.zone == slice_.zone:
+        return run.project in (None, slice_.project)
     is_same = (run.slice, run.zone) == (slice_.name, slice_.zone) and run.project in (None, slice_.project)
     return is_same and (run.slice_created is None or slice_.created in (None, run.slice_created))
+
+
+def group_rows(groups: Iterable[InstanceGroup], live: Sequence[Run]) -> list[CloudResource]:
+    """Return the rows of managed instance groups, whose VMs cost money; `live` are the runs that have not ended."""
+    return [
+        CloudResource(
+            GROUP,
+            group.name,
+            group.zone,
+            {True: "STABLE", False: "CHANGING", None: None}[group.is_stable],
+            group.created,
+            None if (chips := chips_of_machine(group.machine_type)) is None else chips * group.size,
+            group.labels,
+            tuple(sorted(run.id for run in live if (run.slice, run.zone) == (group.name, group.zone))),
+            group.made_by_us,
+            group.size > 0,
+            uses=_parts_of(group),
+            made_for=group.path if group.made_by_us else None,
+        )
+        for group in groups
+    ]
+
+
+def _parts_of(group: InstanceGroup) -> tuple[str, ...]:
+    """Return the refs of a group's template and workload policy, which is in the group's region."""
+    region = group.zone if group.is_regional else group.zone.rpartition("-")[0]
+    policy = (f"{POLICY}/{region}/{group.policy}",) if group.policy else ()
+    return ((f"{TEMPLATE}/{group.template}",) if group.template else ()) + policy
 
 
 def queued_rows(

@@ -27,6 +27,8 @@ Option = tuple[str, str | None]
 def create_command_of_gcloud(request: SliceRequest, project: str) -> str:
     """Return the equivalent gcloud command, quoted for a shell."""
     track = ["alpha"] if request.generation and request.generation not in _TYPES_OF_GA else []
+    if request.is_tpu_node:
+        return _create_command_of_node(request, project)
     group = "tpu-vm" if request.queue is None else "queued-resources"
     place = {"project": project, "zone": request.zone}
     options = [
@@ -40,9 +42,19 @@ def create_command_of_gcloud(request: SliceRequest, project: str) -> str:
     return shlex.join(["gcloud", *track, "compute", "tpus", group, "create", request.name, *words])
 
 
+def _create_command_of_node(request: SliceRequest, project: str) -> str:
+    """Return gcloud's command for a TPU Node, which has no option for labels."""
+    track = ["beta"] if request.reserved else []
+    options = [("project", project), ("zone", request.zone), *_options(request, {}, {})]
+    words = [f"--{name}" if value is None else f"--{name}={value}" for name, value in options]
+    return shlex.join(["gcloud", *track, "compute", "tpus", "create", request.name, *words])
+
+
 def list_create_options(request: SliceRequest) -> Iterator[Option]:
     """Yield the options of `tpu-tui slices create` that make the same request."""
     files = {key: path for key, path in request.metadata_files.items() if key != STARTUP_SCRIPT}
+    if request.is_tpu_node:
+        yield "architecture", request.architecture
     for name, value in _options(request, request.labels, files):
         yield _SHORT_NAMES.get(name, name), value
     if STARTUP_SCRIPT in request.metadata_files:
@@ -69,13 +81,13 @@ def _options(request: SliceRequest, labels: Mapping[str, str], files: Mapping[st
         "queue-count": "" if request.queue_count is None else str(request.queue_count),
         "range": request.cidr_range,
         "service-account": request.service_account,
-        "scopes": _joined(request.scopes),
-        "tags": _joined(request.tags),
-        "labels": _joined_pairs(labels),
-        "metadata": _joined_pairs(
+        "scopes": join_items(request.scopes),
+        "tags": join_items(request.tags),
+        "labels": join_pairs(labels),
+        "metadata": join_pairs(
             {key: value for key, value in request.metadata.items() if key not in request.metadata_files}
         ),
-        "metadata-from-file": _joined_pairs(files),
+        "metadata-from-file": join_pairs(files),
     }
     yield from ((name, value) for name, value in texts.items() if value)
     for disk in request.data_disks:
@@ -107,11 +119,12 @@ def _queue_options(request: SliceRequest) -> Iterator[Option]:
         yield "valid-until-time", moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _joined_pairs(pairs: Mapping[str, str]) -> str:
-    return _joined(f"{key}={value}" for key, value in pairs.items())
+def join_pairs(pairs: Mapping[str, str]) -> str:
+    """Join `key=value` pairs as `join_items` joins items."""
+    return join_items(f"{key}={value}" for key, value in pairs.items())
 
 
-def _joined(items: Iterable[str]) -> str:
+def join_items(items: Iterable[str]) -> str:
     """Join the items with commas, or with another delimiter where an item has a comma."""
     texts = list(items)
     whole = "".join(texts)

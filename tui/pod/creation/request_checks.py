@@ -1,17 +1,19 @@
 """Checks of a request for a slice before it is sent: one sentence for each refused combination. Pure.
 
-Sources: gcloud's `tpus tpu-vm create` and `tpus queued-resources create`; Compute Engine documentation, "Requirements
-for labels", "Limits" of custom metadata, and "Network tags"; Cloud TPU documentation, "Attach durable block storage".
+Sources: gcloud's `tpus tpu-vm create`, `tpus queued-resources create` and `tpus create`; Compute Engine
+documentation, "Requirements for labels", "Limits" of custom metadata, and "Network tags"; Cloud TPU documentation,
+"Attach durable block storage".
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 
 from tui.errors import UsageError
-from tui.pod.accelerator import GENERATIONS, type_of_topology
+from tui.pod.accelerator import GENERATIONS, TPU_API_GENERATIONS, TPU_NODE_GENERATIONS, type_of_topology
 from tui.pod.creation.slice_names import NAME_RULE, suggest_slice_name
 from tui.pod.creation.slice_request import CREATED_BY, READ_WRITE, STARTUP_SCRIPT, SliceRequest
 
@@ -28,6 +30,22 @@ _TAG = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _DISK = re.compile(r"projects/[^/]+/(?:zones/(?P<zone>[^/]+)|regions/[^/]+)/disks/[^/]+")
 _ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+")
 
+_OF_TPU_VMS = {
+    "topology": "--topology",
+    "subnetwork": "--subnetwork",
+    "internal_ips": "--internal-ips",
+    "queue_count": "--queue-count",
+    "service_account": "--service-account",
+    "scopes": "--scopes",
+    "tags": "--tags",
+    "metadata": "metadata",
+    "data_disks": "--data-disk",
+    "spot": "--spot",
+    "secure_boot": "--shielded-secure-boot",
+}
+"""What only TPU VMs have, by its name in `SliceRequest`."""
+_LONGEST_NODE_PREFIX = 29
+
 Objection = tuple[str, str, str]
 """The option for which a request is refused, why, and the remedy."""
 
@@ -41,8 +59,11 @@ def check_slice_request(request: SliceRequest) -> None:
 
 def list_objections(request: SliceRequest) -> Iterator[Objection]:
     """Yield every reason for which a request cannot be sent."""
-    for checks in (_of_names, _of_type, _of_price, _of_queue, _of_labels, _of_metadata, _of_disks, _of_the_rest):
+    for checks in (_of_names, _of_type, _of_architecture, _of_price, _of_queue, _of_disks, _of_startup):
         yield from checks(request)
+    yield from object_to_labels(request.labels)
+    yield from object_to_metadata(request.metadata)
+    yield from object_to_machines(request.description, request.service_account, request.tags)
 
 
 def _of_names(request: SliceRequest) -> Iterator[Objection]:
@@ -52,7 +73,8 @@ def _of_names(request: SliceRequest) -> Iterator[Objection]:
 
 
 def _of_type(request: SliceRequest) -> Iterator[Objection]:
-    generations = ", ".join(GENERATIONS)
+    generations = ", ".join(TPU_API_GENERATIONS)
+    generation = request.generation or request.accelerator_type.partition("-")[0]
     if request.accelerator_type and request.generation:
         yield "type", "--type and --accelerator-type were both given", "give one of them"
     if request.accelerator_type and request.topology:
@@ -63,7 +85,13 @@ def _of_type(request: SliceRequest) -> Iterator[Objection]:
         )
     if request.topology and not request.generation:
         yield "type", "--topology needs the generation", f"add --type GENERATION, one of {generations}"
-    if request.generation and request.generation not in GENERATIONS:
+    if generation in GENERATIONS and generation not in TPU_API_GENERATIONS:
+        yield (
+            "type",
+            f"the Cloud TPU API has no {generation}: it is created on Compute Engine",
+            "create an instance group of its machines: tpu-tui groups create",
+        )
+    elif request.generation and request.generation not in TPU_API_GENERATIONS:
         yield "type", f"there is no generation {request.generation}", f"use one of {generations}"
     if request.generation and not request.topology:
         yield (
@@ -77,6 +105,39 @@ def _of_type(request: SliceRequest) -> Iterator[Objection]:
         yield "type", "no type was given", "add --type TYPE, e.g. v3-32; tpu-tui slices types lists them"
     if not request.runtime_version:
         yield "version", "no runtime version was given", "add --version RUNTIME; tpu-tui slices types lists them"
+
+
+def _of_architecture(request: SliceRequest) -> Iterator[Objection]:
+    if not request.is_tpu_node:
+        return
+    if request.queue is not None:
+        yield "architecture", "a TPU Node cannot be queued", "omit --queued"
+    if request.type_name.partition("-")[0] not in TPU_NODE_GENERATIONS:
+        yield (
+            "architecture",
+            f"a TPU Node is a v2 or v3, and {request.type_name} is neither",
+            "omit --architecture, which creates TPU VMs",
+        )
+    for name, option in _OF_TPU_VMS.items():
+        if getattr(request, name):
+            yield (
+                "architecture",
+                f"a TPU Node has no {option}: that belongs to machines, and it has none",
+                "omit it; the VMs that control the node get theirs from the template of their instance group",
+            )
+    if request.cidr_range and not _is_block_of_node(request.cidr_range):
+        yield (
+            "range",
+            f"{request.cidr_range} is not a block of addresses for a TPU Node",
+            "give one of /29 or larger, e.g. 10.240.0.0/29",
+        )
+
+
+def _is_block_of_node(text: str) -> bool:
+    try:
+        return ipaddress.IPv4Network(text).prefixlen <= _LONGEST_NODE_PREFIX
+    except ValueError:
+        return False
 
 
 def _of_price(request: SliceRequest) -> Iterator[Objection]:
@@ -113,13 +174,14 @@ def _of_queue(request: SliceRequest) -> Iterator[Objection]:
         )
 
 
-def _of_labels(request: SliceRequest) -> Iterator[Objection]:
+def object_to_labels(labels: Mapping[str, str]) -> Iterator[Objection]:
+    """Yield why labels cannot be sent."""
     key, value = CREATED_BY
-    if request.labels.get(key, value) != value:
+    if labels.get(key, value) != value:
         yield "labels", f"the label {key} is set by tpu-tui", "use another label"
-    if len(request.all_labels) > MAX_LABELS:
+    if len({**labels, key: value}) > MAX_LABELS:
         yield "labels", f"there are more than {MAX_LABELS} labels", f"{key} is one of them"
-    for key, value in request.labels.items():
+    for key, value in labels.items():
         if not _LABEL_KEY.fullmatch(key) or key != key.lower():
             yield (
                 "labels",
@@ -134,9 +196,10 @@ def _of_labels(request: SliceRequest) -> Iterator[Objection]:
             )
 
 
-def _of_metadata(request: SliceRequest) -> Iterator[Objection]:
+def object_to_metadata(metadata: Mapping[str, str]) -> Iterator[Objection]:
+    """Yield why metadata cannot be sent."""
     total = 0
-    for key, value in request.metadata.items():
+    for key, value in metadata.items():
         option = STARTUP_SCRIPT if key == STARTUP_SCRIPT else "metadata"
         if not _METADATA_KEY.fullmatch(key):
             yield option, f"{key!r} cannot be a metadata key", "a key has up to 128 letters, digits, - and _"
@@ -176,20 +239,24 @@ def _of_disks(request: SliceRequest) -> Iterator[Objection]:
         yield "data-disk", "a disk was given twice", "give each --data-disk once"
 
 
-def _of_the_rest(request: SliceRequest) -> Iterator[Objection]:
-    if len(request.description) > MAX_DESCRIPTION:
-        yield "description", f"the description has more than {MAX_DESCRIPTION} characters", "shorten it"
+def _of_startup(request: SliceRequest) -> Iterator[Objection]:
     if request.startup_timeout_s <= 0:
         yield "startup-timeout", "--startup-timeout is 0", "give a duration, e.g. 20m"
-    if request.service_account and not _ACCOUNT.fullmatch(request.service_account):
+
+
+def object_to_machines(description: str, service_account: str, tags: Sequence[str]) -> Iterator[Objection]:
+    """Yield why description, service account or tags cannot be sent."""
+    if len(description) > MAX_DESCRIPTION:
+        yield "description", f"the description has more than {MAX_DESCRIPTION} characters", "shorten it"
+    if service_account and not _ACCOUNT.fullmatch(service_account):
         yield (
             "service-account",
-            f"{request.service_account} is not an e-mail address",
+            f"{service_account} is not an e-mail address",
             "give the e-mail of the service account",
         )
-    if len(request.tags) > MAX_TAGS:
+    if len(tags) > MAX_TAGS:
         yield "tags", f"there are more than {MAX_TAGS} tags", "use fewer"
-    for tag in request.tags:
+    for tag in tags:
         if not _TAG.fullmatch(tag):
             yield (
                 "tags",

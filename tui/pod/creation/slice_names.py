@@ -16,7 +16,12 @@ NAME_RULE = (
 
 def suggest_slice_name(name: str) -> str:
     """Return the remedy for a name that a new slice cannot have: a valid one like it; empty for a valid name."""
+    return suggest_name(name, "tpu-tui slices create NAME …")
+
+
+def suggest_name(name: str, otherwise: str) -> str:
+    """Return the remedy for a name that no resource can have, `otherwise` without one like it; empty for others."""
     if _NAME.fullmatch(name):
         return ""
     near = _UNFIT.sub("-", name.lower()).lstrip("-0123456789")[:MAX_LENGTH].rstrip("-")
-    return f"use {near}" if near else "tpu-tui slices create NAME …"
+    return f"use {near}" if near else otherwise

@@ -12,6 +12,8 @@ from tui.pod.accelerator import Accelerator
 
 CREATED_BY = ("created-by", "tpu-tui")
 """The label of every slice that tpu-tui creates."""
+VM, NODE = "vm", "node"
+"""The architectures: TPU VMs, and the TPU Node with endpoints that VMs of one's own drive."""
 READ_WRITE, READ_ONLY = "read-write", "read-only"
 STARTUP_SCRIPT = "startup-script"
 """The metadata key of the text that every worker runs when it starts (Compute Engine, "Use startup scripts")."""
@@ -52,6 +54,7 @@ class SliceRequest:
 
     name: str
     zone: str
+    architecture: str = VM
     accelerator_type: str = ""
     generation: str = ""
     topology: str = ""
@@ -75,6 +78,11 @@ class SliceRequest:
     secure_boot: bool = False
     queue: QueueRequest | None = None
     startup_timeout_s: float = STARTUP_TIMEOUT_S
+
+    @property
+    def is_tpu_node(self) -> bool:
+        """Whether a TPU Node is requested, and not TPU VMs."""
+        return self.architecture == NODE
 
     @property
     def all_labels(self) -> dict[str, str]:
@@ -107,7 +115,8 @@ class SliceRequest:
         several = f"{len(self.node_ids)} × " if len(self.node_ids) > 1 else ""
         kinds = {"spot": self.spot, "preemptible": self.preemptible, "reserved": self.reserved}
         kind = "".join(f", {name}" for name, is_on in kinds.items() if is_on)
-        return f"{self.name}: {several}{self.type_name} with {self.runtime_version} in {self.zone}{kind}"
+        node = " TPU Node" if self.is_tpu_node else ""
+        return f"{self.name}: {several}{self.type_name}{node} with {self.runtime_version} in {self.zone}{kind}"
 
 
 @dataclass(frozen=True, slots=True)

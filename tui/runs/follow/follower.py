@@ -113,7 +113,7 @@ class Follower:
         if await self.reachability.wait_before_retry(self.worker, next(self._waits)):
             return None
         out = format_duration(self.reachability.seconds_unreachable(self.worker))
-        gone = self.reachability.gone_reason
+        gone = self.reachability.gone_reason(self.worker)
         why = f"is gone: {gone}" if gone else f"could not be reached for {out} ({_describe(error)})"
         return WorkerOutcome(None, size=self._mirror.size, recorded=False, unreachable=why)
 

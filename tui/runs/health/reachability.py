@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Iterable
 
 from tui.runs.keeper_timeouts import KeeperTimeouts
 
@@ -21,8 +22,8 @@ class Reachability:
 
     def __init__(self, timeouts: KeeperTimeouts) -> None:
         self.limit_s = math.inf
-        self.gone_reason: str | None = None
-        """Why no unreachable worker will ever answer again, where that is known."""
+        self._gone_reason: str | None = None
+        self._gone: frozenset[int] = frozenset()
         self._timeouts = timeouts
         self._last_seen: dict[int, float] = {}
         self._grown: dict[int, float] = {}
@@ -55,11 +56,15 @@ class Reachability:
         self._ended.add(worker)
         self._notify()
 
-    def give_up(self, why: str | None) -> None:
-        """Note that unreachable workers will not come back (None: they may after all)."""
-        if why != self.gone_reason:
-            self.gone_reason = why
+    def give_up(self, why: str | None, workers: Iterable[int] = ()) -> None:
+        """Note that unreachable workers, or only those named, will not come back (None: they may after all)."""
+        if (why, frozenset(workers)) != (self._gone_reason, self._gone):
+            self._gone_reason, self._gone = why, frozenset(workers)
             self._notify()
+
+    def gone_reason(self, worker: int) -> str | None:
+        """Return why a worker will never answer again, where that is known."""
+        return self._gone_reason if not self._gone or worker in self._gone else None
 
     def has_ended(self, worker: int) -> bool:
         """Return whether nothing more is expected of the worker."""
@@ -99,7 +104,7 @@ class Reachability:
         Without limit while the session of another one is open. Where others answered after it was lost, so that the
         network here works, for less time than where all were lost together.
         """
-        if self.gone_reason is not None:
+        if self.gone_reason(worker) is not None:
             return 0.0
         others = [other for other in self._last_seen if other != worker]
         if any(other not in self._out and other not in self._ended for other in others):

@@ -1,4 +1,4 @@
-"""Diagnosis of workers that do not answer, from the Cloud TPU API's view of their slice. Pure.
+"""Diagnosis of workers that do not answer, from their slice as its source reports it. Pure.
 
 Source: Cloud TPU API v2 reference (`Node.State`, `Node.Health`, `QueuedResourceState.State`) and "Manage TPUs".
 """
@@ -6,11 +6,13 @@ Source: Cloud TPU API v2 reference (`Node.State`, `Node.Health`, `QueuedResource
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tui.pod.run import Run
-from tui.pod.slice import Slice
+from tui.pod.slice import INSTANCE_GROUP, Slice
 from tui.pod.slice_commands import create_command, delete_command
+from tui.pod.worker import Worker
 from tui.text.printable import one_line
 
 _PREEMPTED = ("PREEMPTED", "SUSPENDING", "SUSPENDED", "WAITING_FOR_RESOURCES")
@@ -20,6 +22,10 @@ _REPAIRED = ("REPAIRING", "RESTARTING", "REIMAGING")
 _COMING = ("CREATING", "STARTING", "UNHIDING", "ACCEPTED", "PROVISIONING")
 _MAINTENANCE = "UNHEALTHY_MAINTENANCE"
 _LONGEST = 300
+_ENDING = ("PREEMPTED", "STOPPED", "STOPPING", "RECREATING", "DELETING")
+"""States of a single machine after which nothing runs there any more."""
+_NAMED = 4
+"""Lost workers that a diagnosis names."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +33,14 @@ class SliceDiagnosis:
     """The reason why workers of a slice do not answer, as far as the API knows."""
 
     kind: str
-    """`deleted replaced preempted terminated stopped maintenance unhealthy changing ready unknown`."""
+    """`deleted replaced lost preempted terminated stopped maintenance unhealthy changing ready unknown`."""
     text: str
     """The sentence; for `ready` it says that the slice is fine."""
     is_final: bool = False
     """Whether the job there has ended for good: no unreachable worker will answer again by itself."""
     remedy: str = ""
+    lost: frozenset[int] = frozenset()
+    """The workers whose machines are gone, where the others' are not."""
 
     @property
     def is_cause(self) -> bool:
@@ -40,15 +48,42 @@ class SliceDiagnosis:
         return self.kind not in ("ready", "unknown")
 
 
-def diagnose(run: Run, slice_: Slice | None) -> SliceDiagnosis:
-    """Diagnose the run's slice; None means that the slice no longer exists."""
+def lost_workers(run: Run, slice_: Slice) -> list[Worker]:
+    """Return the run's workers whose machines the slice no longer has, where they are replaced one by one.
+
+    Another machine may have a worker's name meanwhile. A worker whose machine is being stopped or made anew is one of
+    them.
+    """
+    now = {worker.instance: worker for worker in slice_.workers}
+    ending = {symptom.worker_id for symptom in slice_.symptoms if symptom.symptom_type in _ENDING}
+    return [
+        worker
+        for worker in run.workers
+        if worker.machine_id is not None
+        and (
+            (found := now.get(worker.instance)) is None
+            or found.machine_id != worker.machine_id
+            or str(found.index) in ending
+        )
+    ]
+
+
+def diagnose(run: Run, slice_: Slice | None, reasons: Mapping[int, str] | None = None) -> SliceDiagnosis:
+    """Diagnose the run's slice; None means that the slice no longer exists.
+
+    `reasons` say why single workers lost their machines (`was preempted`), as far as that is known.
+    """
     again = f"{_create_again(run, slice_)} makes it again"
+    if run.source == INSTANCE_GROUP:
+        again = f"tpu-tui groups create {run.slice} makes it again"
     delete = delete_command(run.slice, run.zone)
     if slice_ is None:
         return SliceDiagnosis("deleted", f"slice {run.slice} is deleted", True, again)
     if run.slice_created and slice_.created and slice_.created != run.slice_created:
         text = f"slice {run.slice} was deleted and made again since: its workers are others"
         return SliceDiagnosis("replaced", text, True, "launch the run again")
+    if lost := lost_workers(run, slice_):
+        return _diagnose_losses(run, slice_, lost, reasons or {})
     state, symptoms = slice_.state or "", _describe_symptoms(slice_)
     if state in _PREEMPTED:
         remedy = f"{delete}, then {again}"
@@ -72,6 +107,32 @@ def diagnose(run: Run, slice_: Slice | None) -> SliceDiagnosis:
     if state == "READY":
         return SliceDiagnosis("ready", f"slice {run.slice} is READY and healthy{symptoms}")
     return SliceDiagnosis("unknown", f"slice {run.slice} is in state {state or 'unknown'}{symptoms}")
+
+
+def _diagnose_losses(run: Run, slice_: Slice, lost: Sequence[Worker], reasons: Mapping[int, str]) -> SliceDiagnosis:
+    """Return the diagnosis of a slice that lost some of a run's machines, each with its reason."""
+    now = {worker.instance: worker for worker in slice_.workers}
+    states = {symptom.worker_id: symptom.symptom_type for symptom in slice_.symptoms}
+
+    def describe(worker: Worker) -> str:
+        found = now.get(worker.instance)
+        if found is None:
+            seen = f"is no longer in {run.slice}"
+        elif found.machine_id not in (None, worker.machine_id):
+            seen = "was recreated"
+        else:
+            seen = f"is {states.get(str(found.index), 'gone')}"
+        return f"worker {worker.index} ({worker.name}) {reasons.get(worker.index, seen)}"
+
+    words = [describe(worker) for worker in lost[:_NAMED]]
+    if len(lost) > _NAMED:
+        words.append(f"{len(lost) - _NAMED} more are gone")
+    missing = len(run.workers) - len(slice_.workers)
+    remedy = "launch the run again when the slice is READY; --restarts N does that by itself"
+    if missing > 0:
+        path = shlex.quote(slice_.path)
+        remedy = f"tpu-tui groups resize {path} --size {len(run.workers)}, then launch the run again"
+    return SliceDiagnosis("lost", ", ".join(words), True, remedy, frozenset(worker.index for worker in lost))
 
 
 def _create_again(run: Run, slice_: Slice | None) -> str:

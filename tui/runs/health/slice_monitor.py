@@ -1,8 +1,9 @@
-"""The Cloud TPU API's view of a run's slice, queried only while workers are unreachable, and less and less often."""
+"""The cloud's view of a run's slice, queried only while workers are unreachable, and less and less often."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 from tui.aio.backoff import backoff
@@ -10,12 +11,13 @@ from tui.aio.timeouts import within
 from tui.cloud.inventory import Inventory
 from tui.cloud.open_inventory import open_inventory
 from tui.errors import TpuTuiError
-from tui.pod.slice import Slice
+from tui.pod.slice import INSTANCE_GROUP, TPU_API, Slice
 from tui.runs.health.reachability import Reachability
-from tui.runs.health.slice_diagnosis import SliceDiagnosis, diagnose
+from tui.runs.health.slice_diagnosis import SliceDiagnosis, diagnose, lost_workers
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
 from tui.settings import Settings, load
 from tui.text.ranks import format_workers
 
@@ -27,7 +29,7 @@ API_TIMEOUT_S = 25.0
 
 
 class SliceMonitor:
-    """Queries the Cloud TPU API for a run's slice; opens no connection before the first query.
+    """Queries the source of a run's slice; opens no connection before the first query.
 
     Its answer becomes a `note` event with the diagnosis's kind in the field `slice` and `gone`, whether it is final;
     `reachability` is informed as well. A run on machines of a hosts file has no API.
@@ -41,6 +43,10 @@ class SliceMonitor:
         self._inventory: Inventory | None = None
         self._recorded = ""
         self._asking = asyncio.Lock()
+
+    @property
+    def _source(self) -> str:
+        return "Compute Engine" if self.directory.run.source == INSTANCE_GROUP else "the Cloud TPU API"
 
     @property
     def is_possible(self) -> bool:
@@ -74,23 +80,21 @@ class SliceMonitor:
                 slice_ = await within(self.find_slice(), API_TIMEOUT_S)
             except TpuTuiError as error:
                 await self._record_once(
-                    "unknown", f"the Cloud TPU API could not be asked about the slice: {error.sentence}"
+                    "unknown", f"{self._source} could not be asked about the slice: {error.sentence}"
                 )
                 return None
             except asyncio.TimeoutError:
-                await self._record_once("unknown", "the Cloud TPU API did not answer about the slice")
+                await self._record_once("unknown", f"{self._source} did not answer about the slice")
                 return None
-            self.diagnosis = diagnose(self.directory.run, slice_)
-            self.reachability.give_up(self.diagnosis.text if self.diagnosis.is_final else None)
-            text = self._describe(self.diagnosis)
-            await self._record_once(
-                self.diagnosis.kind, text, gone=self.diagnosis.is_final, remedy=self.diagnosis.remedy
-            )
-            return self.diagnosis
+            self.diagnosis = found = diagnose(self.directory.run, slice_, await self._explain_losses(slice_))
+            self.reachability.give_up(found.text if found.is_final else None, found.lost)
+            is_gone = found.is_final and (not found.lost or found.lost.issuperset(self.reachability.all_unreachable))
+            await self._record_once(found.kind, self._describe(found), gone=is_gone, remedy=found.remedy)
+            return found
 
     def _describe(self, diagnosis: SliceDiagnosis) -> str:
         missed = self.reachability.unreachable
-        text = f"the Cloud TPU API says: {diagnosis.text}"
+        text = f"{self._source} says: {diagnosis.text}"
         if diagnosis.kind == "ready" and missed:
             text += (
                 f"; so {format_workers(missed)} crashed or hangs, or the network between here and there is at fault"
@@ -107,14 +111,19 @@ class SliceMonitor:
         """Return the run's slice, None when its zone has none of that name. Raises TpuTuiError for a failed query."""
         run = self.directory.run
         if self._inventory is None:
-            self._inventory = open_inventory(slice_settings(self.directory))
-        listing = await self._inventory.slices()
-        for slice_ in listing.slices:
-            if (slice_.name, slice_.zone) == (run.slice, run.zone):
-                return slice_
-        if listing.problems:
-            raise listing.problems[0]
-        return None
+            self._inventory = open_inventory(slice_settings(self.directory), run.source or TPU_API)
+        return await self._inventory.find(run.slice, run.zone or "")
+
+    async def _explain_losses(self, slice_: Slice | None) -> dict[int, str]:
+        """Return why single workers lost their machines, as far as the source knows. Never raises for the API."""
+        run = self.directory.run
+        lost = lost_workers(run, slice_) if slice_ is not None else []
+        if slice_ is None or not lost or self._inventory is None:
+            return {}
+        since = status_of(self.directory).started or run.created
+        with suppress(TpuTuiError, asyncio.TimeoutError):
+            return await within(self._inventory.explain_losses(slice_, lost, since), API_TIMEOUT_S)
+        return {}
 
     async def with_host_keys(self, slice_: Slice) -> Slice:
         """Return the slice with the workers' host keys that the API vouches for. Raises CloudError."""

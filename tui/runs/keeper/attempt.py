@@ -225,11 +225,11 @@ class Attempt:
         """Return the end of a run of which some workers were given up."""
         diagnosis = self.slice_monitor.diagnosis
         if diagnosis is not None and diagnosis.is_final:
-            cause = (
-                status.cause
-                if diagnosis.text in (status.cause or "")
-                else f"{diagnosis.text}; with it {format_workers(lost)}"
-            )
+            cause = f"{diagnosis.text}; with it {format_workers(lost)}"
+            if diagnosis.lost and diagnosis.lost.issuperset(lost):
+                cause = diagnosis.text
+            if diagnosis.text in (status.cause or ""):
+                cause = status.cause or ""
             return AttemptResult(RunState.LOST, cause, remedy=diagnosis.remedy)
         first = next(iter(lost.values()))
         known = f"{status.cause}; " if status.cause else ""

@@ -113,7 +113,12 @@ class FailureHandler:
             outcome = replace(outcome, unreachable="is gone")
         cause = explain(first, outcome, read_last_lines(self.directory.log_path(first)))
         left = [index for index, one in self.outcomes.items() if has_failed(one) and one.unreachable is None]
-        if (out := self.reachability.all_unreachable) and left and have_only_lost_partners(self.outcomes):
+        out = self.reachability.all_unreachable
+        lost = [index for index in out if diagnosis is not None and index in diagnosis.lost]
+        if diagnosis is not None and lost and (first in lost or have_only_lost_partners(self.outcomes)):
+            cause = diagnosis.text + (f"; {format_workers(left)} lost it as a partner" if left else "")
+            first, exit_code = lost[0], None
+        elif out and left and have_only_lost_partners(self.outcomes):
             cause = f"worker {out[0]} cannot be reached; {format_workers(left)} lost it as a partner"
             first, exit_code = out[0], None
         if diagnosis is not None and diagnosis.is_cause and diagnosis.text not in cause:

@@ -242,7 +242,7 @@ def host_key_error(worker: int | str | None, login: Login, trusted: TrustedKeys,
             f"ssh-keygen -R '{trusted.names[0]}' -f {path}" for path in dict.fromkeys(p for p, _ in spots)
         )
         remedy = f"if the worker was recreated, remove the old key ({lines}): {remove}"
-    source = "the Cloud TPU API reports" if trusted.vouched else "the known key is"
+    source = "Google Cloud reports" if trusted.vouched else "the known key is"
     return SshError(
         Reason.HOST_KEY_CHANGED,
         "its host key has changed",

@@ -12,7 +12,7 @@ import google.cloud.tpu_v2.types as tpu
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.host_protocol import HostedWorker
 from tui.localpod.api.resources.accelerator_types import MAX_CORES, SliceShape
-from tui.localpod.api.resources.catalogue import accelerator_config, check_runtime_version
+from tui.localpod.api.resources.catalogue import accelerator_config
 from tui.localpod.api.resources.resource_names import ResourceLocation
 from tui.localpod.api.transport.messages import now
 
@@ -25,6 +25,7 @@ UPDATABLE = frozenset({"description", "tags", "labels", "metadata", "network_con
 
 State: Any = tpu.Node.State
 Health: Any = tpu.Node.Health
+V2: Any = tpu.Node.ApiVersion.V2
 
 _ASKED_FOR = ("description", "runtime_version", "service_account", "scheduling_config", "shielded_instance_config")
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -32,14 +33,12 @@ _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 def new_node(place: ResourceLocation, name: str, wanted: tpu.Node, shape: SliceShape, cores: int) -> tpu.Node:
     """Return a node in CREATING with the requested fields and the API's defaults. Raises INVALID_ARGUMENT."""
-    check_runtime_version(place, wanted.runtime_version)
     _check_description(wanted.description)
     node = tpu.Node(
         name=name,
         accelerator_type=shape.name,
         accelerator_config=accelerator_config(shape),
         state=State.CREATING,
-        api_version=tpu.Node.ApiVersion.V2,
         id=secrets.randbits(62) | 1,
         create_time=now(),
         cidr_block=wanted.cidr_block or CIDR_BLOCK,

@@ -12,9 +12,9 @@ from google.protobuf import empty_pb2
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
-from tui.localpod.api.resources import node_fields
+from tui.localpod.api.resources import node_fields, tpu_nodes
 from tui.localpod.api.resources.accelerator_types import SliceShape
-from tui.localpod.api.resources.catalogue import no_such_accelerator, requested_shape
+from tui.localpod.api.resources.catalogue import check_runtime_version, no_such_accelerator, requested_shape
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, id_of
 from tui.pod import accelerator
@@ -86,9 +86,11 @@ class Nodes:
         """Return one node as it is now, None if it does not exist."""
         return self._settled(self._nodes[name]) if name in self._nodes else None
 
-    def create(self, place: ResourceLocation, node_id: str, wanted: tpu.Node) -> Any:
-        """Return CreateNode's operation, which brings the node up."""
-        hosted = self.admit(place, node_id, wanted)
+    def create(
+        self, place: ResourceLocation, node_id: str, wanted: tpu.Node, api_version: Any = node_fields.V2
+    ) -> Any:
+        """Return CreateNode's operation, which brings the node up: by v1 a TPU Node, by v2 a TPU VM."""
+        hosted = self.admit(place, node_id, wanted, api_version=api_version)
         return self._operations.start(place, "create", hosted.node.name, lambda: self.bring_up(hosted))
 
     def delete(self, name: str) -> Any:
@@ -124,7 +126,14 @@ class Nodes:
 
         return self._operations.start(hosted.place, "update", wanted.name, apply)
 
-    def check_new(self, place: ResourceLocation, node_id: str, wanted: tpu.Node, field_name: str) -> SliceShape:
+    def check_new(
+        self,
+        place: ResourceLocation,
+        node_id: str,
+        wanted: tpu.Node,
+        field_name: str,
+        api_version: Any = node_fields.V2,
+    ) -> SliceShape:
         """Return the shape that the node would get. Raises as CreateNode does, except for the quota."""
         check_id(node_id, field_name)
         name = place.child(COLLECTION, node_id)
@@ -134,7 +143,7 @@ class Nodes:
         for disk in wanted.data_disks:
             if not self.disk_exists(disk.source_disk):
                 raise rpc_errors.invalid(f"the disk '{disk.source_disk}' was not found", "node.data_disks")
-        node_fields.new_node(place, name, wanted, shape, node_fields.requested_cores(wanted, shape, self._cores))
+        self._new_node(place, name, wanted, shape, api_version)
         if name in self._nodes:
             raise rpc_errors.already_exists(name)
         return shape
@@ -157,16 +166,36 @@ class Nodes:
         limit = self._faults.reserved_capacity
         return limit is None or sum(one.shape.workers for one in reserved) <= limit
 
-    def admit(self, place: ResourceLocation, node_id: str, wanted: tpu.Node, queued_resource: str = "") -> HostedNode:
+    def admit(
+        self,
+        place: ResourceLocation,
+        node_id: str,
+        wanted: tpu.Node,
+        queued_resource: str = "",
+        api_version: Any = node_fields.V2,
+    ) -> HostedNode:
         """Add a new node as CREATING, reserved for `bring_up`."""
-        shape = self.check_new(place, node_id, wanted, "node_id")
+        shape = self.check_new(place, node_id, wanted, "node_id", api_version)
         self.check_quota(place, shape.generation, shape.workers)
-        cores = node_fields.requested_cores(wanted, shape, self._cores)
-        node = node_fields.new_node(place, place.child(COLLECTION, node_id), wanted, shape, cores)
+        node, cores = self._new_node(place, place.child(COLLECTION, node_id), wanted, shape, api_version)
         node.queued_resource = queued_resource
         hosted = HostedNode(place, self._slice_name(place, node_id), node, shape, cores)
         self._nodes[node.name] = hosted
         return hosted
+
+    def _new_node(
+        self, place: ResourceLocation, name: str, wanted: tpu.Node, shape: SliceShape, api_version: Any
+    ) -> tuple[tpu.Node, int]:
+        """Return a new node, and the devices of each worker. Raises INVALID_ARGUMENT."""
+        cores = node_fields.requested_cores(wanted, shape, self._cores)
+        node = node_fields.new_node(place, name, wanted, shape, cores)
+        node.api_version = api_version
+        if tpu_nodes.is_tpu_node(node):
+            others = [one.node for one in self._nodes.values() if tpu_nodes.is_tpu_node(one.node)]
+            node.cidr_block = tpu_nodes.check_request(place, wanted, shape, [one.cidr_block for one in others])
+        else:
+            check_runtime_version(place, wanted.runtime_version)
+        return node, cores
 
     async def bring_up(self, hosted: HostedNode) -> Any:
         """Start an admitted node's machines; if that fails, the node is removed."""
@@ -226,6 +255,10 @@ class Nodes:
             raise
 
     async def _run_machines(self, hosted: HostedNode) -> None:
+        if tpu_nodes.is_tpu_node(hosted.node):
+            tpu_nodes.set_endpoints(hosted.node, hosted.shape.workers)
+            node_fields.set_ready(hosted.node)
+            return
         kind = accelerator.parse(hosted.shape.name)
         chips = kind.chips_per_worker if kind else None
         hosted.workers = await self._hosts.start(

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+import google.cloud.tpu_v1.types as v1
 import google.cloud.tpu_v2.types as tpu
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
@@ -17,9 +18,11 @@ from google.protobuf import empty_pb2
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.resources.resource_names import ResourceLocation
+from tui.localpod.api.resources.tpu_nodes import node_as_v1
 from tui.localpod.api.transport.messages import now
 
-API_VERSION = "v2"
+V1, V2 = "v1", "v2"
+"""The versions of the API; an operation's messages are of the one that started it."""
 _LOG = logging.getLogger(__name__)
 
 Work = Callable[[], Awaitable[Any]]
@@ -31,6 +34,19 @@ class _Entry:
     operation: Any
     metadata: tpu.OperationMetadata
     task: asyncio.Task[None] | None = None
+
+    def pack_metadata(self) -> None:
+        """Write the metadata into the operation; the fields of v1 are those of v2."""
+        message = tpu.OperationMetadata.pb(self.metadata)
+        if self.metadata.api_version == V1:
+            message = v1.OperationMetadata.pb(v1.OperationMetadata.deserialize(message.SerializeToString()))
+        self.operation.metadata.Pack(message)
+
+    def pack_response(self, response: Any) -> None:
+        """Write the result into the operation."""
+        if self.metadata.api_version == V1 and isinstance(response, tpu.Node.pb()):
+            response = v1.Node.pb(node_as_v1(tpu.Node(response)))
+        self.operation.response.Pack(response)
 
 
 class Operations:
@@ -44,11 +60,18 @@ class Operations:
 
     def start(self, place: ResourceLocation, verb: str, target: str, work: Work) -> Any:
         """Start an operation: `work` runs after its delay; its result, or ApiError, becomes the operation's."""
-        metadata = tpu.OperationMetadata(create_time=now(), target=target, verb=verb, api_version=API_VERSION)
+        metadata = tpu.OperationMetadata(create_time=now(), target=target, verb=verb, api_version=V2)
         entry = _Entry(operations_pb2.Operation(name=place.child("operations", _operation_id())), metadata)
-        entry.operation.metadata.Pack(tpu.OperationMetadata.pb(metadata))
+        entry.pack_metadata()
         self._entries[entry.operation.name] = entry
         entry.task = self.background(self._run(entry, work))
+        return _copy(entry.operation)
+
+    def in_v1(self, operation: Any) -> Any:
+        """Return an operation that was just started as one of the API's v1."""
+        entry = self._entry(operation.name)
+        entry.metadata.api_version = V1
+        entry.pack_metadata()
         return _copy(entry.operation)
 
     def once(self, request_id: str, begin: Callable[[], Any]) -> Any:
@@ -88,7 +111,7 @@ class Operations:
         entry = self._entry(name)
         if not entry.operation.done:
             entry.metadata.cancel_requested = True
-            entry.operation.metadata.Pack(tpu.OperationMetadata.pb(entry.metadata))
+            entry.pack_metadata()
         return empty_pb2.Empty()
 
     def delete(self, name: str) -> Any:
@@ -113,7 +136,7 @@ class Operations:
         await self._faults.operation_delay()
         try:
             response = await work()
-            entry.operation.response.Pack(response)
+            entry.pack_response(response)
         except rpc_errors.ApiError as error:
             entry.operation.error.CopyFrom(error.to_status())
         except Exception as error:
@@ -121,7 +144,7 @@ class Operations:
             failure = rpc_errors.ApiError("INTERNAL", f"Internal error: {error}")
             entry.operation.error.CopyFrom(failure.to_status())
         entry.metadata.end_time = now()
-        entry.operation.metadata.Pack(tpu.OperationMetadata.pb(entry.metadata))
+        entry.pack_metadata()
         entry.operation.done = True
 
 

@@ -11,8 +11,9 @@ from aiohttp import web
 
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.owner import NotTheOwner, check_site, check_token
-from tui.localpod.api.routes import METHODS, ApiRouter
+from tui.localpod.api.routes import METHODS, TPU, TPU_V1, ApiMethod, ApiRouter
 from tui.localpod.api.transport import json_transcoding
+from tui.localpod.api.transport.json_transcoding import V1, V2, V2_ALPHA
 
 _LOG = logging.getLogger(__name__)
 _CONTENT_TYPE = "application/json"
@@ -26,50 +27,54 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class HttpRule:
-    """A method's HTTP rule: verb, path below `/v2/projects/P`, the field that the path names, the body's field."""
+    """A method's HTTP rule: verb, path below `/v2/projects/P`, the field that the path names, the body's field.
+
+    `versions` are the API's versions that have it.
+    """
 
     method: str
     verb: str
     path: str
     field: str
     body: str | None = None
+    versions: tuple[str, ...] = (V2, V2_ALPHA)
 
 
+_EVERY = (V1, V2, V2_ALPHA)
 _Z = "/locations/{zone}"
 _NODE = _Z + "/nodes/{id:[^/:]+}"
 _QUEUED = _Z + "/queuedResources/{id:[^/:]+}"
 _OPERATION = _Z + "/operations/{id:[^/:]+}"
 
 RULES = (
-    HttpRule("ListNodes", "GET", _Z + "/nodes", "parent"),
-    HttpRule("CreateNode", "POST", _Z + "/nodes", "parent", "node"),
-    HttpRule("GetNode", "GET", _NODE, "name"),
-    HttpRule("DeleteNode", "DELETE", _NODE, "name"),
+    HttpRule("ListNodes", "GET", _Z + "/nodes", "parent", None, _EVERY),
+    HttpRule("CreateNode", "POST", _Z + "/nodes", "parent", "node", _EVERY),
+    HttpRule("GetNode", "GET", _NODE, "name", None, _EVERY),
+    HttpRule("DeleteNode", "DELETE", _NODE, "name", None, _EVERY),
     HttpRule("UpdateNode", "PATCH", _NODE, "node.name", "node"),
-    HttpRule("StopNode", "POST", _NODE + ":stop", "name", "*"),
-    HttpRule("StartNode", "POST", _NODE + ":start", "name", "*"),
+    HttpRule("StopNode", "POST", _NODE + ":stop", "name", "*", _EVERY),
+    HttpRule("StartNode", "POST", _NODE + ":start", "name", "*", _EVERY),
     HttpRule("GetGuestAttributes", "POST", _NODE + ":getGuestAttributes", "name", "*"),
     HttpRule("ListQueuedResources", "GET", _Z + "/queuedResources", "parent"),
     HttpRule("CreateQueuedResource", "POST", _Z + "/queuedResources", "parent", "queuedResource"),
     HttpRule("GetQueuedResource", "GET", _QUEUED, "name"),
     HttpRule("DeleteQueuedResource", "DELETE", _QUEUED, "name"),
     HttpRule("ResetQueuedResource", "POST", _QUEUED + ":reset", "name", "*"),
-    HttpRule("ListAcceleratorTypes", "GET", _Z + "/acceleratorTypes", "parent"),
-    HttpRule("GetAcceleratorType", "GET", _Z + "/acceleratorTypes/{id}", "name"),
+    HttpRule("ListAcceleratorTypes", "GET", _Z + "/acceleratorTypes", "parent", None, _EVERY),
+    HttpRule("GetAcceleratorType", "GET", _Z + "/acceleratorTypes/{id}", "name", None, _EVERY),
+    HttpRule("ListTensorFlowVersions", "GET", _Z + "/tensorflowVersions", "parent", None, (V1,)),
+    HttpRule("GetTensorFlowVersion", "GET", _Z + "/tensorflowVersions/{id}", "name", None, (V1,)),
     HttpRule("ListRuntimeVersions", "GET", _Z + "/runtimeVersions", "parent"),
     HttpRule("GetRuntimeVersion", "GET", _Z + "/runtimeVersions/{id}", "name"),
     HttpRule("GenerateServiceIdentity", "POST", "/locations/{zone:[^/:]+}:generateServiceIdentity", "parent", "*"),
-    HttpRule("ListOperations", "GET", _Z + "/operations", "name"),
-    HttpRule("GetOperation", "GET", _OPERATION, "name"),
-    HttpRule("DeleteOperation", "DELETE", _OPERATION, "name"),
-    HttpRule("CancelOperation", "POST", _OPERATION + ":cancel", "name", "*"),
-    HttpRule("ListLocations", "GET", "/locations", "name"),
-    HttpRule("GetLocation", "GET", _Z, "name"),
+    HttpRule("ListOperations", "GET", _Z + "/operations", "name", None, _EVERY),
+    HttpRule("GetOperation", "GET", _OPERATION, "name", None, _EVERY),
+    HttpRule("DeleteOperation", "DELETE", _OPERATION, "name", None, _EVERY),
+    HttpRule("CancelOperation", "POST", _OPERATION + ":cancel", "name", "*", _EVERY),
+    HttpRule("ListLocations", "GET", "/locations", "name", None, _EVERY),
+    HttpRule("GetLocation", "GET", _Z, "name", None, _EVERY),
 )
-"""The HTTP rules of the Cloud TPU API v2 (discovery document)."""
-
-_IN_V1 = ("ListLocations", "GetLocation")
-"""The methods of v1 that gcloud calls for TPU VMs too. The nodes of v1 are TPU Nodes, which the pod does not have."""
+"""The HTTP rules of the Cloud TPU API (discovery documents of v1 and v2)."""
 
 
 class RestService:
@@ -111,24 +116,24 @@ class RestService:
 
 
 def tpu_routes(api: ApiRouter) -> list[web.RouteDef]:
-    """Return the Cloud TPU API's routes: v2, v2alpha1, and those of v1 that gcloud still uses."""
-    return [web.route(rule.verb, _root(rule) + rule.path, _handler(api, rule)) for rule in RULES]
-
-
-def _root(rule: HttpRule) -> str:
-    versions = [
-        json_transcoding.V2,
-        json_transcoding.V2_ALPHA,
-        *([json_transcoding.V1] if rule.method in _IN_V1 else []),
+    """Return the Cloud TPU API's routes, of each of its versions."""
+    return [
+        web.route(rule.verb, f"/{version}/projects/{{project}}{rule.path}", _handler(api, rule, version))
+        for rule in RULES
+        for version in rule.versions
     ]
-    return f"/{{version:{'|'.join(versions)}}}/projects/{{project}}"
 
 
-def _handler(api: ApiRouter, rule: HttpRule) -> Handler:
-    method = next(method for method in METHODS if method.name == rule.method)
+def _method_of(name: str, version: str) -> ApiMethod:
+    """Return a method of the version's own service, or of a mix-in."""
+    other = TPU if version == V1 else TPU_V1
+    return next(method for method in METHODS if method.name == name and method.service != other)
+
+
+def _handler(api: ApiRouter, rule: HttpRule, version: str) -> Handler:
+    method = _method_of(rule.method, version)
 
     async def handle(request: web.Request) -> web.Response:
-        version = request.match_info["version"]
         resource = _resource(request)
         message = json_transcoding.read_request(
             method.request, version, {rule.field: resource}, request.query.items(), await request.read(), rule.body

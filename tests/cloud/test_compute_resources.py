@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from tests.localpod.api_clients import connected, node, serving
+from tests.localpod.api_hosts import SocketHosts
 from tests.sshd import free_port
-from tui.cloud.compute.disks_and_images import DisksAndImages, attach_slices, disk_row, image_row
+from tui.cloud.compute.resource_listing import ComputeResources
+from tui.cloud.compute.resource_rows import attach_slices, disk_row, image_row
 from tui.errors import CloudError, UsageError
-from tui.localpod.api.compute_api import ComputeService
+from tui.localpod.api.compute.documents import DISKS, IMAGES
+from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.faults import FOREVER
-from tui.localpod.api.resources.disks import DISKS, IMAGES
 from tui.localpod.api.server import TpuService
 from tui.settings import Settings
 
@@ -34,10 +36,10 @@ class Served:
     compute: ComputeService
     home: Path
 
-    def client(self, patience: float = 5.0, **more: Any) -> DisksAndImages:
+    def client(self, patience: float = 5.0, **more: Any) -> ComputeResources:
         endpoints = {"compute": f"http://127.0.0.1:{self.service.rest_port}"}
         settings = {"project": "local", "endpoints": endpoints, "token": self.service.token, **more}
-        return DisksAndImages(Settings(home=self.home, **settings), patience=patience)
+        return ComputeResources(Settings(home=self.home, **settings), patience=patience)
 
     def add(self, name: str, labels: dict[str, str] | None = None, size: int = 10) -> None:
         self.compute.store.insert(DISKS, ZONE, {"name": name, "sizeGb": size, "labels": labels or {}})
@@ -45,7 +47,7 @@ class Served:
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    compute = ComputeService(list, zone="local-a")
+    compute = ComputeService(list, SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
         yield Served(service, compute, tmp_path)
@@ -73,7 +75,7 @@ async def test_disks_and_images_are_rows_with_age_size_labels_and_maker(served: 
 async def test_every_page_is_read_and_the_list_restarts_when_a_page_token_expires(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.localpod.api.compute_answers.DEFAULT_PAGE", 2)
+    monkeypatch.setattr("tui.localpod.api.compute.answers.DEFAULT_PAGE", 2)
     for number in range(5):
         served.add(f"disk-{number}")
     served.compute.faults.expired_page_tokens = 2
@@ -134,7 +136,7 @@ async def test_a_missing_permission_is_named_with_the_role_that_has_it(served: S
 async def test_a_service_that_is_down_is_reported_in_a_sentence(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, project="local", endpoints={"compute": f"http://127.0.0.1:{free_port()}"})
     with pytest.raises(CloudError, match=r"images cannot be listed: Compute Engine at .* cannot be reached"):
-        await DisksAndImages(settings, patience=0.3).images()
+        await ComputeResources(settings, patience=0.3).images()
 
 
 async def test_a_disk_and_an_image_are_deleted_and_deleting_them_again_is_no_error(served: Served) -> None:
@@ -179,7 +181,7 @@ async def test_a_deletion_that_fails_half_way_reports_the_error_of_its_operation
     served.compute.faults.hold_operations()
     deletion = served.client().delete(disk)
     assert await anext(deletion) == "requested the deletion of disk data"
-    served.compute.store.users_of = lambda _: ["projects/local/zones/local-a/instances/vm"]
+    served.compute.store.users.append(lambda _: ["projects/local/zones/local-a/instances/vm"])
     served.compute.faults.release_operations()
 
     with pytest.raises(CloudError, match=r"disk data cannot be deleted: .* already being used by .*instances/vm"):

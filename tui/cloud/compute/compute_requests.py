@@ -1,0 +1,178 @@
+"""Requests to the Compute Engine API from asynchronous code, and the wait for their operations.
+
+Every change has a request ID: a repetition after a lost answer returns the operation of the first request (Compute
+Engine API v1, `requestId`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, TypeVar
+
+from tui.cloud.api_errors import is_missing
+from tui.cloud.compute.compute_client import ComputeClient
+from tui.cloud.compute.operation_errors import explain_operation
+from tui.cloud.compute.resource_rows import last_part
+from tui.cloud.state_reports import StateReports
+from tui.errors import CloudError, NoSuchResourceError, TpuTuiError
+from tui.settings import Settings
+
+Answer = TypeVar("Answer")
+
+INSTANCE_ADMIN = "roles/compute.instanceAdmin.v1"
+"""Permits listing, creating and deleting VMs, groups, templates, policies, disks and images."""
+GONE_TIMEOUT_S = 600.0
+"""How long a deletion may take."""
+OUTAGE_S = 600.0
+"""How long the API may be away while something is waited for."""
+_NOT_READY = "resourceNotReady"
+"""The reason of a refusal while another operation on the same resource is in progress."""
+
+
+class ComputeRequests:
+    """Sends requests in threads, several at a time; `close`, or the end of its context, closes the sessions.
+
+    Errors of requests are CloudError or UsageError, which name `role` where a permission is missing.
+    """
+
+    def __init__(self, settings: Settings, *, role: str = INSTANCE_ADMIN, patience: float | None = None) -> None:
+        self._settings = settings
+        self._role = role
+        self._patience = patience
+        self._idle: list[ComputeClient] = []
+        self.project = settings.project or ""
+        """Known after the first request."""
+
+    async def __aenter__(self) -> ComputeRequests:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the sessions."""
+        while self._idle:
+            self._idle.pop().__exit__()
+
+    async def ask(self, what: str, permission: str, call: Callable[[ComputeClient], Answer]) -> Answer:
+        """Make requests with a client, in a thread; `what` is the sentence of an error."""
+        return await asyncio.to_thread(self._call, what, permission, call)
+
+    async def get(self, what: str, permission: str, path: str) -> dict[str, Any] | None:
+        """Return the resource at `path`, without its `projects/P/`; None if it does not exist."""
+        try:
+            return await self.ask(what, permission, lambda client: client.get(f"{client.project}/{path}"))
+        except TpuTuiError as error:
+            if is_missing(error):
+                return None
+            raise
+
+    async def post(
+        self, what: str, permission: str, path: str, body: Mapping[str, Any] | None = None, **query: str
+    ) -> dict[str, Any]:
+        """Create a resource or call a method that changes one; return the operation."""
+        query["requestId"] = str(uuid.uuid4())
+        return await self.ask(what, permission, lambda client: client.post(f"{client.project}/{path}", body, **query))
+
+    async def finish(
+        self, operation: Mapping[str, Any], what: str, permission: str, timeout_s: float = math.inf
+    ) -> AsyncIterator[str]:
+        """Poll an operation of a zone, a region or the project until it is done; yield its state while it lasts.
+
+        Raises the operation's error as a sentence, and CloudError after `timeout_s`.
+        """
+        reports, answered_at = StateReports(), time.monotonic()
+        end = answered_at + timeout_s
+        reports.report(str(operation.get("status")))
+        path = operation_path(operation)
+        while operation.get("status") != "DONE":
+            if time.monotonic() > end:
+                raise CloudError(what, why="the operation does not end", remedy="try again later")
+            await reports.pause()
+            try:
+                operation = await self.ask(what, permission, lambda client: client.get(f"{client.project}/{path}"))
+                answered_at = time.monotonic()
+                line = None if operation.get("status") == "DONE" else reports.report(str(operation.get("status")))
+            except TpuTuiError as error:
+                if not is_outage(error) or time.monotonic() - answered_at > OUTAGE_S:
+                    raise
+                line = reports.report("no answer from Compute Engine", error.why)
+            if line:
+                yield line
+        if failure := explain_operation(operation, what, self.project):
+            raise failure
+
+    async def delete(self, described: str, permission: str, path: str) -> AsyncIterator[str]:
+        """Delete the resource at `path` and yield the progress; one that is gone already is no error.
+
+        While another operation changes or deletes the resource, the request is repeated. Raises CloudError after
+        `GONE_TIMEOUT_S`.
+        """
+        what, reports, end = f"{described} cannot be deleted", StateReports(), time.monotonic() + GONE_TIMEOUT_S
+        while True:
+            query = {"requestId": str(uuid.uuid4())}
+            try:
+                operation = await self.ask(what, permission, _deleting(path, query))
+                break
+            except TpuTuiError as error:
+                if is_missing(error):
+                    yield f"{described} is gone already"
+                    return
+                if not _is_busy(error) or time.monotonic() > end:
+                    raise
+            if line := reports.report(f"{described} is busy with another operation"):
+                yield line
+            await reports.pause()
+        yield f"requested the deletion of {described}"
+        try:
+            async for line in self.finish(operation, what, permission, GONE_TIMEOUT_S):
+                yield f"{described}: {line}"
+        except NoSuchResourceError:
+            pass  # another deletion was faster
+        yield f"{described} is deleted"
+
+    def _call(self, what: str, permission: str, call: Callable[[ComputeClient], Answer]) -> Answer:
+        from google.api_core.exceptions import GoogleAPIError
+        from google.auth.exceptions import GoogleAuthError
+        from requests.exceptions import RequestException
+
+        client = self._idle.pop() if self._idle else ComputeClient(self._settings, patience=self._patience)
+        self.project = client.project
+        began = time.monotonic()
+        try:
+            return call(client)
+        except (GoogleAPIError, GoogleAuthError, RequestException) as error:
+            tried = time.monotonic() - began
+            raise client.explain(error, what, role=self._role, permission=permission, tried_s=tried) from error
+        finally:
+            self._idle.append(client)
+
+
+def _deleting(path: str, query: Mapping[str, str]) -> Callable[[ComputeClient], dict[str, Any]]:
+    return lambda client: client.delete(f"{client.project}/{path}", **query)
+
+
+def operation_path(operation: Mapping[str, Any]) -> str:
+    """Return the path of an operation below its project."""
+    for place in ("zone", "region"):
+        if place in operation:
+            return f"{place}s/{last_part(operation[place])}/operations/{operation['name']}"
+    return f"global/operations/{operation['name']}"
+
+
+def is_outage(error: TpuTuiError) -> bool:
+    """Return whether a request had no answer, or the service was away: a later one may have."""
+    from google.api_core.exceptions import ServerError, TooManyRequests
+    from requests.exceptions import RequestException
+
+    return isinstance(error.__cause__, RequestException | ServerError | TooManyRequests)
+
+
+def _is_busy(error: TpuTuiError) -> bool:
+    """Return whether a request was refused because another operation on the same resource is in progress."""
+    reasons = (one.get("reason") for one in getattr(error.__cause__, "errors", ()) if isinstance(one, dict))
+    return _NOT_READY in reasons

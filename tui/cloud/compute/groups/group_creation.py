@@ -1,0 +1,233 @@
+"""Create a group and what it needs, in order: image, workload policy, template, group, resize request, VMs.
+
+What exists already and was made for the group is used, so that a creation that was interrupted is continued by
+repeating it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tui.cloud.compute.compute_requests import ComputeRequests
+from tui.cloud.compute.groups.vm_wait import READ, UPDATE, VmWait
+from tui.cloud.compute.resource_rows import last_part
+from tui.errors import NoSuchResourceError, UsageError
+from tui.pod.creation.slice_request import CreationStep
+from tui.pod.groups.group_documents import (
+    group_document,
+    image_document,
+    policy_document,
+    resize_request_document,
+    template_document,
+    template_path,
+)
+from tui.pod.groups.group_request import GroupRequest, group_in_marker
+from tui.settings import Settings
+
+_STOPPED = "TERMINATED"
+"""The state of a VM that is stopped (Compute Engine API v1, `Instance.status`)."""
+
+
+class GroupCreation:
+    """Creates what a checked request names; each step is yielded."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    async def prepare(self, request: GroupRequest) -> GroupRequest:
+        """Return the request with the boot disk of `image_from`. Raises UsageError if there is no such VM."""
+        if not request.image_from:
+            return request
+        async with ComputeRequests(self._settings) as api:
+            vm = await self._vm(api, request)
+        sources = [str(disk.get("source", "")) for disk in vm.get("disks", ()) if disk.get("boot")]
+        if not sources:
+            raise UsageError(_what(request), why=f"VM {request.image_from} has no boot disk")
+        source = sources[0]
+        return replace(request, source_disk=source[source.index("projects/") :] if "projects/" in source else source)
+
+    async def create(
+        self, request: GroupRequest, *, dry_run: bool = False, waits: bool = True
+    ) -> AsyncIterator[CreationStep]:
+        """Create what is missing and yield the steps; without `waits`, return once the VMs are requested.
+
+        With `dry_run`, yield what would be sent. Raises UsageError (a name is taken, no such image …) or CloudError
+        (quota, capacity, permission …); what was created by then stays, and a repetition continues.
+        """
+        async with ComputeRequests(self._settings) as api:
+            steps = _Steps(api, request, dry_run=dry_run)
+            if request.image_from:
+                if not dry_run:
+                    async for line in self._stop_vm(api, request):
+                        yield CreationStep(line)
+                async for step in steps.create("images", "global", image_document(request)):
+                    yield step
+            if request.is_bulk:
+                place = f"regions/{request.region}"
+                async for step in steps.create("resourcePolicies", place, policy_document(request)):
+                    yield step
+            project = await steps.project()
+            if request.template:
+                await steps.require_template(template_path(request, project))
+            else:
+                async for step in steps.create("instanceTemplates", "global", template_document(request, project)):
+                    yield step
+            groups = f"zones/{request.zone}"
+            async for step in steps.create("instanceGroupManagers", groups, group_document(request, project)):
+                yield step
+            if request.has_resize_request:
+                place = f"{groups}/instanceGroupManagers/{request.name}"
+                async for step in steps.create("resizeRequests", place, resize_request_document(request)):
+                    yield step
+            if waits and not dry_run:
+                wait = VmWait(api, request.zone, request.name, request.name if request.has_resize_request else "")
+                async for line in wait.until_running(
+                    request.vms or 0, is_queued=request.waits_for_capacity, valid_for_s=request.valid_for_s
+                ):
+                    yield CreationStep(line)
+
+    async def _stop_vm(self, api: ComputeRequests, request: GroupRequest) -> AsyncIterator[str]:
+        """Stop the VM whose disk becomes the image, unless the image exists already or the VM is stopped."""
+        name = request.image_from
+        if await api.get(_what(request), "compute.images.get", f"global/images/{request.image_name}") is not None:
+            return
+        state = (await self._vm(api, request)).get("status")
+        if state == _STOPPED:
+            yield f"VM {name} is stopped already"
+            return
+        what, permission = f"VM {name} cannot be stopped", "compute.instances.stop"
+        operation = await api.post(what, permission, f"zones/{request.zone}/instances/{name}/stop")
+        yield f"requested the stop of VM {name}"
+        async for line in api.finish(operation, what, permission):
+            yield line
+        yield f"VM {name} is stopped"
+
+    async def _vm(self, api: ComputeRequests, request: GroupRequest) -> dict[str, Any]:
+        path = f"zones/{request.zone}/instances/{request.image_from}"
+        vm = await api.get(_what(request), "compute.instances.get", path)
+        if vm is None:
+            why = f"there is no VM {request.image_from} in {request.zone}"
+            raise NoSuchResourceError(_what(request), why=why, remedy="gcloud compute instances list lists them")
+        return vm
+
+
+class _Steps:
+    """Creates one resource after the other."""
+
+    def __init__(self, api: ComputeRequests, request: GroupRequest, *, dry_run: bool) -> None:
+        self._api = api
+        self._request = request
+        self._dry_run = dry_run
+
+    async def project(self) -> str:
+        """Return the project."""
+        return await self._api.ask(_what(self._request), "compute.projects.get", lambda client: client.project)
+
+    async def require_template(self, path: str) -> None:
+        """Raise UsageError if the template that the request names does not exist."""
+        below_project = path[path.index("projects/") :].split("/", 2)[2]
+        what = _what(self._request)
+        if await self._api.get(what, "compute.instanceTemplates.get", below_project) is None:
+            why = f"there is no template {last_part(path)}"
+            remedy = "tpu-tui resources lists them; omit --template to make one"
+            raise NoSuchResourceError(what, why=why, remedy=remedy)
+
+    async def create(self, collection: str, place: str, document: Mapping[str, Any]) -> AsyncIterator[CreationStep]:
+        """Create a resource and wait until it exists; one that was made for the group already is used as it is."""
+        kind, name, path = _KINDS[collection], str(document["name"]), f"{place}/{collection}"
+        described = f"{kind.noun} {name}"
+        found = await self._api.get(_what(self._request), kind.read_permission, f"{path}/{name}")
+        if found is not None:
+            self._require_same(kind, found, document)
+            yield CreationStep(f"{described} exists already")
+            return
+        if self._dry_run:
+            yield CreationStep(f"would create {described}", request={"path": path, "document": document})
+            return
+        what = f"{described} cannot be created"
+        operation = await self._api.post(what, kind.permission, path, document)
+        yield CreationStep(f"requested {described}", request={"path": path, "document": document})
+        async for line in self._api.finish(operation, what, kind.permission):
+            yield CreationStep(f"{described}: {line}")
+        yield CreationStep(f"{described} is created")
+
+    def _require_same(self, kind: _Kind, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+        """Raise UsageError for a resource that was not made for this group, or was made with other settings."""
+        request, why = self._request, f"{kind.noun} {wanted['name']} exists already"
+        otherwise = kind.otherwise.format(name=wanted["name"], group=request.path)
+        if group_in_marker(str(found.get("description", ""))) != request.path:
+            raise UsageError(_what(request), why=why, remedy=otherwise)
+        if kind.compare(found) != kind.compare(wanted):
+            remedy = f"{otherwise}, or delete it first: tpu-tui groups delete {request.path}"
+            raise UsageError(_what(request), why=f"{why} with other settings", remedy=remedy)
+
+
+def _what(request: GroupRequest) -> str:
+    return f"group {request.name} cannot be created in {request.zone}"
+
+
+def _of_template(document: Mapping[str, Any]) -> Any:
+    """Return what of a template the request determines, in the same form for both documents."""
+    properties = document.get("properties", {})
+    disk = (properties.get("disks") or [{}])[0].get("initializeParams", {})
+    return (
+        last_part(str(properties.get("machineType"))),
+        last_part(str(disk.get("sourceImage"))),
+        {item["key"]: item.get("value", "") for item in properties.get("metadata", {}).get("items", ())},
+        dict(properties.get("labels", {})),
+        properties.get("scheduling", {}).get("provisioningModel"),
+    )
+
+
+def _of_group(document: Mapping[str, Any]) -> Any:
+    """Return what of a group the request determines; the size of a group with a resize request changes later."""
+    is_bulk = document.get("targetSizePolicy", {}).get("mode") == "BULK"
+    repairs = document.get("instanceLifecyclePolicy", {}).get("defaultActionOnFailure") != "DO_NOTHING"
+    size = document.get("targetSize") if is_bulk or repairs else None
+    return last_part(str(document.get("instanceTemplate"))), is_bulk, repairs, size
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How a kind of resource is called, which permissions it needs, and what of it must equal the request."""
+
+    noun: str
+    permission: str
+    read_permission: str
+    compare: Callable[[Mapping[str, Any]], Any]
+    otherwise: str = "choose another name for the group"
+
+
+_KINDS = {
+    "images": _Kind(
+        "image",
+        "compute.images.create",
+        "compute.images.get",
+        lambda found: last_part(str(found.get("sourceDisk"))),
+        "choose another --image, or use it without --image-from",
+    ),
+    "resourcePolicies": _Kind(
+        "policy",
+        "compute.resourcePolicies.create",
+        "compute.resourcePolicies.get",
+        lambda found: found.get("workloadPolicy", {}).get("acceleratorTopology"),
+    ),
+    "instanceTemplates": _Kind(
+        "template",
+        "compute.instanceTemplates.create",
+        "compute.instanceTemplates.get",
+        _of_template,
+        "use it with --template {name}, or choose another name for the group",
+    ),
+    "instanceGroupManagers": _Kind(
+        "group",
+        "compute.instanceGroupManagers.create",
+        READ,
+        _of_group,
+        "choose another name, or change it: tpu-tui groups resize {group} --size N",
+    ),
+    "resizeRequests": _Kind("resize request", UPDATE, READ, lambda found: found.get("resizeBy")),
+}
+"""By collection."""

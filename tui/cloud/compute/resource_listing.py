@@ -1,0 +1,118 @@
+"""What a project has in Compute Engine beside VMs: list it, and delete one and wait until it is gone.
+
+Source: Compute Engine API v1, the aggregated lists and the `delete` of each collection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from tui.cloud.compute.compute_requests import INSTANCE_ADMIN, ComputeRequests
+from tui.cloud.compute.resource_rows import disk_row, image_row, last_part, policy_row, template_row
+from tui.errors import CloudError
+from tui.pod.resources import DISK, GROUP, IMAGE, POLICY, TEMPLATE, CloudResource
+from tui.settings import Settings
+
+COLLECTIONS = {
+    DISK: "disks",
+    IMAGE: "images",
+    GROUP: "instanceGroupManagers",
+    TEMPLATE: "instanceTemplates",
+    POLICY: "resourcePolicies",
+}
+"""The API's collections by kind."""
+_STORAGE_ADMIN = "roles/compute.storageAdmin"
+"""Permits listing and deleting disks and images."""
+Rows = tuple[list[CloudResource], list[CloudError]]
+"""Resources, and an error for each place that did not answer."""
+_ZONE = re.compile(r".+-[a-z]")
+"""A zone's name; a region's ends with a digit."""
+
+
+class ComputeResources:
+    """The project's disks, templates and policies in the configured zones, or in all, and its images."""
+
+    def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
+        self._settings = settings
+        self._patience = patience
+
+    async def disks(self) -> Rows:
+        """Return the disks. Raises CloudError."""
+        return await self._everywhere(DISK, lambda found, _: disk_row(found))
+
+    async def templates(self) -> Rows:
+        """Return the instance templates. Raises CloudError."""
+        return await self._everywhere(TEMPLATE, template_row)
+
+    async def policies(self) -> Rows:
+        """Return the policies that shape groups: the workload policies. Raises CloudError."""
+        return await self._everywhere(
+            POLICY, lambda found, _: policy_row(found), keep=lambda found: "workloadPolicy" in found
+        )
+
+    async def images(self) -> list[CloudResource]:
+        """Return the project's own images. Raises CloudError."""
+        async with self._requests(IMAGE) as requests:
+            return await requests.ask(
+                "images cannot be listed",
+                "compute.images.list",
+                lambda client: [image_row(one) for one in client.items(f"{client.project}/global/images")],
+            )
+
+    async def delete(self, resource: CloudResource) -> AsyncIterator[str]:
+        """Delete a resource and yield the progress; one that is gone already is no error."""
+        collection = COLLECTIONS[resource.kind]
+        async with self._requests(resource.kind) as requests:
+            async for line in requests.delete(
+                f"{resource.kind} {resource.name}", f"compute.{collection}.delete", path_of(resource)
+            ):
+                yield line
+
+    async def _everywhere(
+        self,
+        kind: str,
+        row: Callable[[Mapping[str, Any], str], CloudResource],
+        keep: Callable[[Mapping[str, Any]], bool] = lambda _: True,
+    ) -> Rows:
+        """Return the rows of a collection in all places, each made of the API's document and the project."""
+        collection = COLLECTIONS[kind]
+        async with self._requests(kind) as requests:
+            pages = await requests.ask(
+                f"{_plural(kind)} cannot be listed",
+                f"compute.{collection}.list",
+                lambda client: client.pages(f"{client.project}/aggregated/{collection}", returnPartialSuccess="true"),
+            )
+        scopes = [(place, scope) for page in pages for place, scope in page.get("items", {}).items()]
+        found = [one for _, scope in scopes for one in scope.get(collection, ()) if keep(one)]
+        rows = [row(one, requests.project) for one in found]
+        silent = {place for place, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"}
+        silent.update(place for page in pages for place in page.get("unreachables", ()))
+        problems = [_did_not_answer(kind, place) for place in sorted(silent) if self._covers(last_part(place))]
+        return [row for row in rows if row.zone is None or self._covers(row.zone)], problems
+
+    def _requests(self, kind: str) -> ComputeRequests:
+        role = _STORAGE_ADMIN if kind in (DISK, IMAGE) else INSTANCE_ADMIN
+        return ComputeRequests(self._settings, role=role, patience=self._patience)
+
+    def _covers(self, place: str) -> bool:
+        """Return whether the settings name a zone, or a zone of a region."""
+        zones = self._settings.zones
+        return not zones or any(place in (zone, zone.rpartition("-")[0]) for zone in zones)
+
+
+def path_of(resource: CloudResource) -> str:
+    """Return a resource's path below its project."""
+    zone = resource.zone
+    place = "global" if zone is None else f"{'zones' if _ZONE.fullmatch(zone) else 'regions'}/{zone}"
+    return f"{place}/{COLLECTIONS[resource.kind]}/{resource.name}"
+
+
+def _plural(kind: str) -> str:
+    return {POLICY: "policies"}.get(kind, f"{kind}s")
+
+
+def _did_not_answer(kind: str, place: str) -> CloudError:
+    what = f"{_plural(kind)} in {last_part(place)} cannot be listed"
+    return CloudError(what, why="the zone did not answer", remedy="try again")

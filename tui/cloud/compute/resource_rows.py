@@ -1,0 +1,108 @@
+"""Disks, images, instance templates and workload policies of the Compute Engine API as rows of resources. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import timezone
+from typing import Any
+
+from tui.pod.groups.group_request import group_in_marker
+from tui.pod.resources import DISK, IMAGE, POLICY, TEMPLATE, CloudResource, is_made_by_us
+from tui.text.numbers import parse_integer
+from tui.text.timestamps import parse_time
+
+_STATES_WITHOUT_COST = ("FAILED", "DELETING")
+_BYTES_PER_GB = 1e9
+_TENANT_MACHINE = "t1v-n-"
+"""Begins the names of the machines of TPU VMs, which the slice stands for."""
+
+
+def disk_row(disk: Mapping[str, Any]) -> CloudResource:
+    """Convert a disk of the API; its users are the machines that it is attached to."""
+    users = sorted({last_part(user) for user in disk.get("users", ())})
+    return _costly_row(
+        DISK,
+        disk,
+        zone=last_part(disk.get("zone") or disk.get("region") or "") or None,
+        used_by=tuple(users),
+        size_gb=_number(disk.get("sizeGb")),
+    )
+
+
+def image_row(image: Mapping[str, Any]) -> CloudResource:
+    """Convert an image of the API; it is charged by its archive's size."""
+    stored = _number(image.get("archiveSizeBytes"))
+    return _costly_row(IMAGE, image, size_gb=None if stored is None else stored / _BYTES_PER_GB)
+
+
+def template_row(template: Mapping[str, Any], project: str) -> CloudResource:
+    """Convert an instance template of the API; it uses the images of its own project that its disks are made from."""
+    disks = template.get("properties", {}).get("disks", ())
+    sources = [str(disk.get("initializeParams", {}).get("sourceImage", "")) for disk in disks]
+    images = [last_part(source) for source in sources if f"projects/{project}/global/images/" in source]
+    return _row(
+        TEMPLATE,
+        template,
+        zone=last_part(template.get("region", "")) or None,
+        uses=tuple(f"{IMAGE}/{name}" for name in dict.fromkeys(images)),
+        cost_relevant=False,
+    )
+
+
+def policy_row(policy: Mapping[str, Any]) -> CloudResource:
+    """Convert a resource policy of the API."""
+    region, state = last_part(policy.get("region", "")) or None, policy.get("status")
+    return _row(POLICY, policy, zone=region, state=state, cost_relevant=False)
+
+
+def _costly_row(kind: str, found: Mapping[str, Any], **more: Any) -> CloudResource:
+    state = found.get("status")
+    cost_relevant = None if state is None else state not in _STATES_WITHOUT_COST
+    return _row(kind, found, state=state, cost_relevant=cost_relevant, **more)
+
+
+def _row(kind: str, found: Mapping[str, Any], **more: Any) -> CloudResource:
+    labels, description = found.get("labels", {}), found.get("description", "")
+    return CloudResource(
+        kind,
+        found["name"],
+        created=_time(found.get("creationTimestamp")),
+        labels=labels,
+        made_by_us=is_made_by_us(labels, description),
+        made_for=group_in_marker(description),
+        **more,
+    )
+
+
+def attach_slices(
+    disks: Iterable[CloudResource], users: Mapping[str, Iterable[str]], *, slices_known: bool
+) -> list[CloudResource]:
+    """Return the disks with the slices and queued resources that name them; `users` is by `zone/name`.
+
+    Unless all slices are known, a disk without a user may have one.
+    """
+    found = [replace(disk, used_by=_users(disk, sorted(set(users.get(disk.path, ()))))) for disk in disks]
+    return [disk if disk.used_by or slices_known else replace(disk, used_by=None) for disk in found]
+
+
+def _users(disk: CloudResource, slices: list[str]) -> tuple[str, ...]:
+    machines = [user for user in disk.used_by or () if not (slices and user.startswith(_TENANT_MACHINE))]
+    return (*slices, *(machine for machine in machines if machine not in slices))
+
+
+def last_part(path: str) -> str:
+    """Return the name at the end of a resource's path or address."""
+    return path.rpartition("/")[2]
+
+
+def _number(text: Any) -> float | None:
+    """Return an integer of the API, which it writes as text."""
+    number = parse_integer(str(text))
+    return None if number is None else float(number)
+
+
+def _time(text: Any) -> str | None:
+    """Convert a time to RFC 3339 in UTC, to the second."""
+    moment = parse_time(text if isinstance(text, str) else None)
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None

@@ -1,0 +1,266 @@
+"""Managed instance groups as a source of slices (Compute Engine API v1, by REST in threads).
+
+A refresh is one aggregated list of the groups, and two requests for each group that is a slice. Templates, which
+never change, are read once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from tui.cloud.api_errors import is_missing
+from tui.cloud.compute.compute_requests import ComputeRequests
+from tui.cloud.instance_groups import group_messages
+from tui.cloud.instance_groups.group_messages import Document, last
+from tui.cloud.instance_groups.vm_losses import explain_losses
+from tui.cloud.inventory import Listing, no_such_slice, pick_slice
+from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.pod.instance_group import GroupVm, InstanceGroup
+from tui.pod.slice import Slice
+from tui.pod.worker import Worker
+from tui.settings import Settings
+
+Answer = TypeVar("Answer")
+
+ROLE = "roles/compute.viewer"
+"""Permits every request of this source."""
+LIST_PERMISSION = "compute.instanceGroupManagers.list"
+_GET_PERMISSION = "compute.instanceGroupManagers.get"
+_CANNOT_LIST = "instance groups cannot be listed"
+_MANAGERS = "instanceGroupManagers"
+_NAMES_PER_FILTER = 50
+"""Names of VMs in one filter, whose length is limited as that of an address."""
+
+
+@dataclass(frozen=True)
+class GroupListing:
+    """The groups found, all of them, and the problems that may hide others."""
+
+    groups: tuple[InstanceGroup, ...] = ()
+    problems: tuple[TpuTuiError, ...] = ()
+
+
+class InstanceGroups:
+    """The managed instance groups of a project, and the slices that they are."""
+
+    def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
+        self._zones = settings.zones
+        self._requests = ComputeRequests(settings, role=ROLE, patience=patience)
+        self._templates: dict[tuple[str, str], Document] = {}
+        """By address and by the time when the group was created: another group may have another template."""
+
+    async def list_groups(self) -> GroupListing:
+        """Return the groups of the configured zones, or of all, and their regions. Raises CloudError."""
+        pages = await self._requests.ask(
+            _CANNOT_LIST,
+            LIST_PERMISSION,
+            lambda client: client.pages(f"{client.project}/aggregated/{_MANAGERS}", returnPartialSuccess="true"),
+        )
+        scopes = [(last(place), scope) for page in pages for place, scope in page.get("items", {}).items()]
+        silent = {place for place, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"}
+        silent.update(last(place) for page in pages for place in page.get("unreachables", ()))
+        found = [one for place, scope in scopes if self._covers(place) for one in scope.get(_MANAGERS, ())]
+        problems: list[TpuTuiError] = [_did_not_answer(place) for place in sorted(silent) if self._covers(place)]
+        groups: list[InstanceGroup] = []
+        for answer in await asyncio.gather(*map(self._with_template, found), return_exceptions=True):
+            _sort_in(answer, groups, problems)
+        return GroupListing(tuple(sorted(groups, key=lambda group: group.path)), tuple(problems))
+
+    async def slices(self) -> Listing:
+        """Return the groups that are slices. Raises CloudError where no group can be listed."""
+        return await self.slices_of(await self.list_groups())
+
+    async def slices_of(self, listing: GroupListing) -> Listing:
+        """Return the slices among groups; a group whose VMs cannot be listed is among the problems."""
+        chosen = [group for group in listing.groups if group.is_slice]
+        problems = [*listing.problems, *(_regional(group) for group in listing.groups if _is_lost_slice(group))]
+        slices: list[Slice] = []
+        for answer in await asyncio.gather(*map(self.slice_of, chosen), return_exceptions=True):
+            _sort_in(answer, slices, problems)
+        return Listing(tuple(slices), tuple(problems))
+
+    async def slice_of(self, group: InstanceGroup) -> Slice:
+        """Return the slice that a group is, with its VMs as they are now. Raises CloudError, UsageError."""
+        vms = await self._vms(group)
+        instances = await self._instances(group, [vm.name for vm in vms if vm.id])
+        return group_messages.slice_of_group(group, self._requests.project, vms, instances)
+
+    async def get(self, name: str, zone: str | None) -> Slice:
+        """Return the slice of a group; with its zone, of any zonal group. Raises UsageError, CloudError."""
+        if zone is None:
+            return pick_slice(name, None, await self.slices())
+        found = await self.find(name, zone)
+        if found is None:
+            raise no_such_slice(name, zone, ())
+        return found
+
+    async def find(self, name: str, zone: str) -> Slice | None:
+        """Return the slice of any zonal group; None if there is no such group. Raises CloudError."""
+        group = await self.find_group(name, zone)
+        return await self.slice_of(group) if group else None
+
+    async def find_group(self, name: str, zone: str) -> InstanceGroup | None:
+        """Return a group by its name; None if there is none. Raises CloudError."""
+        path = f"zones/{zone}/{_MANAGERS}/{name}"
+        manager = await self._requests.get(f"instance group {name} cannot be read", _GET_PERMISSION, path)
+        return await self._with_template(manager) if manager else None
+
+    async def host_keys(self, slice_: Slice) -> Slice:
+        """Return the slice with the host keys that its VMs published as guest attributes; a VM without any has none.
+
+        Raises CloudError when the API cannot be reached.
+        """
+        keys = await asyncio.gather(*(self._host_keys(worker) for worker in slice_.workers))
+        workers = (replace(worker, host_keys=found) for worker, found in zip(slice_.workers, keys, strict=True))
+        return replace(slice_, workers=tuple(workers))
+
+    async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:
+        """Return the network tags and the service account in the group's template. Raises CloudError."""
+        group = await self.find_group(slice_.name, slice_.zone or "")
+        return (group.tags, group.account) if group else ((), None)
+
+    async def metadata(self, slice_: Slice) -> dict[str, str]:
+        """Return the metadata in the group's template. Raises CloudError."""
+        group = await self.find_group(slice_.name, slice_.zone or "")
+        return dict(group.metadata) if group else {}
+
+    async def describe(self, slice_: Slice) -> dict[str, Any]:
+        """Return the API's documents of the group, its template and its VMs. Raises CloudError."""
+        path = f"zones/{slice_.zone}/{_MANAGERS}/{slice_.name}"
+        what = f"instance group {slice_.name} cannot be read"
+        manager = await self._requests.get(what, _GET_PERMISSION, path) or {}
+        template, vms = await asyncio.gather(self._template(manager), self._managed(slice_.name, slice_.zone or ""))
+        return {"group": manager, "template": template, "vms": vms}
+
+    async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:
+        """Return why workers of a run lost their VMs, from the operations of the zone. Raises CloudError."""
+        names = "|".join(sorted({worker.hostname or "" for worker in lost}))
+        targets = f"(.*/instances/({names})|.*/{_MANAGERS}/{slice_.name})"
+        pages = await self._pages(
+            f"operations in {slice_.zone} cannot be listed",
+            "compute.zoneOperations.list",
+            f"zones/{slice_.zone}/operations",
+            filter=f'targetLink eq "{targets}"',
+        )
+        operations = [one for page in pages for one in page.get("items", ())]
+        return explain_losses(operations, slice_.name, lost, slice_.workers, since)
+
+    def delete(self, zone: str, name: str) -> AsyncIterator[str]:
+        """Delete a group with its VMs, wait until it is gone, and yield the progress; its template stays."""
+        path = f"zones/{zone}/{_MANAGERS}/{name}"
+        return self._requests.delete(f"instance group {name}", "compute.instanceGroupManagers.delete", path)
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._requests.close()
+
+    async def _vms(self, group: InstanceGroup) -> list[GroupVm]:
+        return [group_messages.vm_of(one) for one in await self._managed(group.name, group.zone)]
+
+    async def _managed(self, name: str, zone: str) -> list[Document]:
+        pages = await self._pages(
+            f"the VMs of instance group {name} cannot be listed",
+            _GET_PERMISSION,
+            f"zones/{zone}/{_MANAGERS}/{name}/listManagedInstances",
+            verb="POST",
+        )
+        return [one for page in pages for one in page.get("managedInstances", ())]
+
+    async def _instances(self, group: InstanceGroup, names: Sequence[str]) -> dict[str, Document]:
+        """Return the documents of VMs by name; one that is gone meanwhile is missing."""
+        parts = (names[first : first + _NAMES_PER_FILTER] for first in range(0, len(names), _NAMES_PER_FILTER))
+        answers = await asyncio.gather(
+            *(
+                self._pages(
+                    f"the VMs of instance group {group.name} cannot be read",
+                    "compute.instances.list",
+                    f"zones/{group.zone}/instances",
+                    filter=f'name eq "({"|".join(part)})"',
+                )
+                for part in parts
+            )
+        )
+        return {one["name"]: one for pages in answers for page in pages for one in page.get("items", ())}
+
+    async def _pages(self, what: str, permission: str, path: str, **query: str) -> list[dict[str, Any]]:
+        return await self._requests.ask(
+            what, permission, lambda client: client.pages(f"{client.project}/{path}", **query)
+        )
+
+    async def _host_keys(self, worker: Worker) -> tuple[str, ...]:
+        _, _, path = (worker.instance or "").partition("/zones/")
+        try:
+            answer = await self._requests.ask(
+                f"host keys of {worker.name} cannot be read",
+                "compute.instances.getGuestAttributes",
+                lambda client: client.get(f"{client.project}/zones/{path}/getGuestAttributes", queryPath="hostkeys/"),
+            )
+        except TpuTuiError as error:
+            if is_missing(error) or is_forbidden(error):
+                return ()
+            raise
+        return group_messages.host_keys_of(answer)
+
+    async def _with_template(self, manager: Document) -> InstanceGroup:
+        is_worth_it = not InstanceGroup(manager["name"], "").is_of_gke
+        return group_messages.group_of(manager, await self._template(manager) if is_worth_it else None)
+
+    async def _template(self, manager: Document) -> Document | None:
+        """Return the template of a group's VMs; None if it is gone, or may not be read."""
+        link = group_messages.template_link(manager)
+        key = (link, str(manager.get("creationTimestamp")))
+        if link and key not in self._templates:
+            _, _, path = link.partition("projects/")
+            try:
+                self._templates[key] = await self._requests.ask(
+                    f"instance template {last(link)} cannot be read",
+                    "compute.instanceTemplates.get",
+                    lambda client: client.get(path),
+                )
+            except TpuTuiError as error:
+                if not (is_missing(error) or is_forbidden(error)):
+                    raise
+        return self._templates.get(key)
+
+    def _covers(self, place: str) -> bool:
+        """Return whether the settings name a zone, or a zone of a region."""
+        return not self._zones or any(place in (zone, zone.rpartition("-")[0]) for zone in self._zones)
+
+
+def is_forbidden(error: TpuTuiError) -> bool:
+    """Return whether a request failed because the API is disabled, or because this login may not make it."""
+    from google.api_core.exceptions import Forbidden
+
+    return isinstance(error.__cause__, Forbidden)
+
+
+def _sort_in(answer: Answer | BaseException, found: list[Answer], problems: list[TpuTuiError]) -> None:
+    """Add an answer of several to what was found, or to the problems; raise any other error."""
+    if isinstance(answer, TpuTuiError):
+        problems.append(answer)
+    elif isinstance(answer, BaseException):
+        raise answer
+    else:
+        found.append(answer)
+
+
+def _is_lost_slice(group: InstanceGroup) -> bool:
+    """Return whether a group would be a slice if its VMs were in one zone."""
+    return group.is_regional and replace(group, is_regional=False).is_slice
+
+
+def _regional(group: InstanceGroup) -> UsageError:
+    return UsageError(
+        f"instance group {group.path} cannot be used as a slice",
+        why="it is regional: its VMs may be in several zones",
+        remedy="create a zonal group: tpu-tui groups create",
+    )
+
+
+def _did_not_answer(place: str) -> CloudError:
+    return CloudError(
+        f"instance groups in {place} cannot be listed", why="the zone did not answer", remedy="try again"
+    )

@@ -1,0 +1,40 @@
+"""Which group of user VMs drives which TPU Node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tui.pod.instance_group import InstanceGroup
+from tui.pod.slice import Slice
+
+_DEFAULT_NETWORK = "default"
+
+
+def pair_nodes(groups: Iterable[InstanceGroup], nodes: Sequence[Slice]) -> list[InstanceGroup]:
+    """Return the groups with their TPU Nodes: the one that the template names, else the only one that fits.
+
+    A group fits a node of its zone and network that has as many endpoints as the group is to have VMs. Nothing is
+    paired if several groups fit a node, or several nodes a group.
+    """
+    found = list(groups)
+    named = {(group.zone, group.tpu_node) for group in found}
+    free = [node for node in nodes if node.is_tpu_node and (node.zone, node.name) not in named]
+    fitting = [(node, [group for group in found if _fits(group, node)]) for node in free]
+    chosen = [(node, fits[0]) for node, fits in fitting if len(fits) == 1]
+    claims = [group.path for _, group in chosen]
+    pairs = {group.path: node.name for node, group in chosen if claims.count(group.path) == 1}
+    return [replace(group, tpu_node=pairs[group.path]) if group.path in pairs else group for group in found]
+
+
+def _fits(group: InstanceGroup, node: Slice) -> bool:
+    return (
+        not (group.is_regional or group.is_tpu or group.tpu_node or group.is_of_gke)
+        and group.size == len(node.node_endpoints) > 0
+        and group.zone == node.zone
+        and _network(group.network) == _network(node.network)
+    )
+
+
+def _network(name: str | None) -> str:
+    return (name or _DEFAULT_NETWORK).rpartition("/")[2]

@@ -1,0 +1,164 @@
+"""`groups create`: create a managed instance group with its image, template and workload policy."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tui.commands.machine_options import add_machine_options, merge_pairs, read_metadata
+from tui.commands.parser.argument_types import given, whole
+from tui.commands.parser.commands import Commands
+from tui.commands.parser.gcloud_types import duration
+from tui.commands.slices_create import print_last_lines
+from tui.commands.terminal.output import Output, in_json
+from tui.commands.terminal.prompts import agrees, has_terminal
+from tui.errors import TpuTuiError, UsageError
+
+if TYPE_CHECKING:
+    from tui.operator import Operator
+    from tui.pod.creation.slice_request import WorkerStartup
+    from tui.pod.groups.group_request import GroupRequest
+
+_SAME_NAMES = (
+    "size",
+    "template",
+    "machine_type",
+    "accelerator_type",
+    "topology",
+    "image",
+    "image_family",
+    "image_project",
+    "image_from",
+    "disk_size_gb",
+    "disk_type",
+    "network",
+    "subnetwork",
+    "internal_ips",
+    "service_account",
+    "scopes",
+    "tags",
+    "tpu_node",
+    "description",
+    "spot",
+    "reservation",
+    "flex_start",
+    "run_duration_s",
+    "valid_for_s",
+    "startup_timeout_s",
+)
+"""The arguments that `GroupRequest` takes as they are."""
+
+
+def add_create(actions: Commands) -> None:
+    """Add the action's parser, with gcloud's names for its options."""
+    create = actions.add(
+        "create",
+        help="create a group with what it is made of, and wait until its VMs run",
+        description="Create a managed instance group and what is missing of its image, workload policy and template, "
+        "and wait until its VMs run. Repeated after an interruption, it continues.",
+    )
+    add = create.add_argument
+    add("group", metavar="NAME", help="NAME, or ZONE/NAME if several zones are configured")
+    add("--size", metavar="N", type=whole, help="number of VMs (default: what --topology needs)")
+    add("--template", metavar="NAME", type=given, help="an existing instance template (default: make one)")
+    add("--machine-type", metavar="TYPE", type=given, help="e.g. n1-standard-16, ct6e-standard-4t, tpu7x-standard-4t")
+    add("--accelerator-type", metavar="TYPE", type=given, help="instead: v6e-16, tpu7x-32, or a generation")
+    add("--topology", metavar="AxB[xC]", type=given, help="chips per side: makes the VMs one slice, created at once")
+    add("--image", metavar="NAME", type=given, help="image of the boot disks; with --image-from, of the new image")
+    add("--image-family", metavar="FAMILY", type=given, help="its newest image; with --image-from, its family")
+    add("--image-project", metavar="PROJECT", type=given, help="project of the image (default: yours)")
+    add("--image-from", metavar="VM", type=given, help="make the image from this VM's disk; stops the VM, asks first")
+    add("--boot-disk-size", metavar="GB", dest="disk_size_gb", type=whole, help="size of the boot disks")
+    add("--boot-disk-type", metavar="TYPE", dest="disk_type", type=given, help="e.g. pd-balanced")
+    add("--tpu-node", metavar="NAME", type=given, help="the TPU Node that the VMs drive")
+    add("--spot", action="store_true", help="cheaper, but can be preempted at any time")
+    add("--reservation", metavar="NAME", type=given, help="take the VMs from this reservation")
+    add("--flex-start", action="store_true", help="wait for capacity, and keep the VMs for --run-duration")
+    add(
+        "--run-duration",
+        metavar="TIME",
+        dest="run_duration_s",
+        type=duration,
+        help="delete the VMs after it, e.g. 8h",
+    )
+    add("--valid-for", metavar="TIME", dest="valid_for_s", type=duration, help="stop waiting for capacity after it")
+    add_machine_options(create)
+    add("--yes", action="store_true", help="do not ask before a VM is stopped")
+    add("--detach", "--async", action="store_true", help="return as soon as the VMs are requested")
+    add("--dry-run", action="store_true", help="show the requests and the same commands of gcloud; change nothing")
+    create.set_defaults(run=create_group, changes=True)
+
+
+async def create_group(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Create what the arguments name and print each step; for --json the group at the end."""
+    request = await operator.groups.prepare(_request(args, operator))
+    if request.image_from and not (args.yes or args.dry_run):
+        await _ask_to_stop(request)
+    texts: list[str] = []
+    sent: list[dict[str, Any]] = []
+    startup: Sequence[WorkerStartup] = ()
+    failure: TpuTuiError | None = None
+    try:
+        async for step in operator.groups.create(request, dry_run=args.dry_run, waits=not args.detach):
+            startup = step.startup
+            sent += [step.request] if step.request else []
+            if step.text:
+                texts.append(step.text)
+                out.note(step.text)
+    except TpuTuiError as error:
+        if not startup:
+            raise
+        failure = error
+    except asyncio.CancelledError:
+        if texts and not args.dry_run:
+            again = "the same command continues" if not args.detach else "tpu-tui groups list shows it"
+            out.note(f"Interrupted. What was requested of {request.name} goes on in the cloud; {again}.")
+        raise
+    answer = {"group": args.group, "action": "create", "dry_run": args.dry_run, "steps": texts, "requests": sent}
+    if args.dry_run:
+        from tui.pod.groups.group_gcloud import create_group_commands
+
+        commands = create_group_commands(request, operator.settings.project or "PROJECT")
+        out.note("Nothing was changed.")
+        if out.as_json:
+            out.document({**answer, "gcloud": commands})
+        else:
+            out.text(in_json(sent, indent=2))
+            out.text("\n".join(commands))
+    elif out.as_json:
+        listing = await operator.groups.list_all()
+        row = next((group.to_json() for group in listing.groups if group.path == request.path), {})
+        out.document({**row, **answer, "startup": [state.to_json() for state in startup]})
+    if failure is not None:
+        print_last_lines(startup, out)
+        raise failure
+    return 0
+
+
+async def _ask_to_stop(request: GroupRequest) -> None:
+    """Ask before the VM of the image is stopped. Raises UsageError for a no, or without a terminal."""
+    vm = request.image_from
+    if not has_terminal():
+        raise UsageError(f"refusing to stop VM {vm} without confirmation", remedy="add --yes")
+    if not await agrees(f"This stops VM {vm} and ends everything running there, to make an image of it. Continue?"):
+        raise UsageError(f"nothing was changed: VM {vm} is needed stopped")
+
+
+def _request(args: argparse.Namespace, operator: Operator) -> GroupRequest:
+    """Return the request that the arguments name. Raises UsageError for options that do not go together."""
+    from tui.pod.groups.group_request import GroupRequest
+
+    zone, name = operator.slices.place_of(args.group)
+    metadata, files = read_metadata(args)
+    if args.detach and args.valid_for_s is not None:
+        raise UsageError("--valid-for is kept by the command that waits", remedy="omit --detach or --valid-for")
+    return GroupRequest(
+        name=name,
+        zone=zone,
+        labels=merge_pairs(args.labels),
+        metadata=metadata,
+        metadata_files=files,
+        **{name: value for name in _SAME_NAMES if (value := getattr(args, name)) is not None},
+    )

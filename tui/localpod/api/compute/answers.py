@@ -1,0 +1,153 @@
+"""Answers of the local pod's Compute Engine API: documents, pages and errors in the form of Google's JSON APIs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from aiohttp import web
+
+ROOT = "https://www.googleapis.com/compute/v1/"
+"""Begins the addresses of resources."""
+PROJECT = "/compute/v1/projects/{project}"
+DEFAULT_PAGE = 500
+"""The size of a page, in items, where a request names none."""
+_JSON = "application/json"
+_REASONS = {400: "invalid", 403: "forbidden", 404: "notFound", 409: "alreadyExists", 412: "conditionNotMet"}
+IN_USE = "resourceInUseByAnotherResource"
+_CODES = {IN_USE: "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "notFound": "RESOURCE_NOT_FOUND"}
+_TERM = re.compile(
+    r"""\s* \(? \s* (?P<field>[A-Za-z][\w.-]*) \s* (?P<verb>!=|=|:|\bne\b|\beq\b) \s*
+    (?P<value>"[^"]*" | '[^']*' | [^\s()]+) \s* \)? (?: \s+AND\b | \s*$ | \s*(?=\() )""",
+    re.VERBOSE,
+)
+"""A term of a filter, with the `AND` after it (Compute Engine API v1, `filter`)."""
+
+
+class ComputeError(Exception):
+    """A refusal, by its HTTP status; `reason` is Google's word for it, `code` that of an operation's errors."""
+
+    def __init__(self, status: int, message: str, reason: str = "", code: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason or _REASONS[status]
+        self.code = code or _CODES.get(self.reason, "INVALID_USAGE")
+
+    def to_response(self) -> web.Response:
+        """Return the answer."""
+        message = str(self)
+        errors = [{"domain": "global", "reason": self.reason, "message": message}]
+        return answer({"error": {"code": self.status, "message": message, "errors": errors}}, self.status)
+
+    def to_errors(self) -> dict[str, Any]:
+        """Return the errors of an operation, or of the last attempt to create a machine."""
+        return {"errors": [{"code": self.code, "message": str(self)}]}
+
+
+def no_capacity(project: str, zone: str) -> ComputeError:
+    """Return the error of a machine for which the zone has no room."""
+    message = (
+        f"The zone 'projects/{project}/zones/{zone}' does not have enough resources available to fulfill the "
+        "request.  Try a different zone, or try again later."
+    )
+    return ComputeError(400, message, code="ZONE_RESOURCE_POOL_EXHAUSTED")
+
+
+def answer(document: dict[str, Any], status: int = 200) -> web.Response:
+    """Return a JSON document."""
+    return web.Response(text=json.dumps(document) + "\n", status=status, content_type=_JSON)
+
+
+def missing(request: web.Request) -> ComputeError:
+    """Return the error of a resource that does not exist."""
+    return missing_path(request.path[len("/compute/v1/") :])
+
+
+def missing_path(path: str) -> ComputeError:
+    """Return the error of a resource that does not exist, by its path from `projects/` on."""
+    return ComputeError(404, f"The resource '{path}' was not found")
+
+
+def invalid_field(field: str, value: object, why: str) -> ComputeError:
+    """Return the error of a field's value."""
+    return ComputeError(400, f"Invalid value for field '{field}': '{value}'. {why}")
+
+
+async def read_document(request: web.Request) -> dict[str, Any]:
+    """Return the JSON object of a request's body. Raises ComputeError for anything else."""
+    try:
+        document = json.loads(await request.read() or b"{}")
+    except ValueError:
+        raise ComputeError(400, "Parse Error") from None
+    if not isinstance(document, dict):
+        raise ComputeError(400, "Parse Error")
+    return document
+
+
+def page_of(
+    request: web.Request, rows: Sequence[dict[str, Any]], key: str = ""
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return one page of the rows that the filter lets through, and its fields; a token is the next row's place.
+
+    The filter's fields are those of `row[key]`, or of the row.
+    """
+    size, token = request.query.get("maxResults") or str(DEFAULT_PAGE), request.query.get("pageToken", "0") or "0"
+    if not (size.isdecimal() and token.isdecimal()):
+        raise ComputeError(400, f"Invalid value for field 'pageToken': '{token}'.")
+    if request.query.get("orderBy", "name") != "name":
+        raise ComputeError(400, f"Invalid value for field 'orderBy': '{request.query['orderBy']}'.")
+    terms = _terms(request.query.get("filter", ""))
+    rows = [row for row in rows if _passes(row[key] if key else row, terms)]
+    first, last = int(token), int(token) + int(size)
+    return list(rows[first:last]), {"nextPageToken": str(last)} if last < len(rows) else {}
+
+
+def _terms(text: str) -> list[tuple[str, str, str]]:
+    """Return field, operator and value of each term of a filter, which `AND` joins. Raises ComputeError."""
+    terms: list[tuple[str, str, str]] = []
+    place = 0
+    while place < len(text):
+        found = _TERM.match(text, place)
+        if found is None:
+            raise ComputeError(400, f"Invalid value for field 'filter': '{text}'. Invalid list filter expression.")
+        terms.append((found["field"], found["verb"], found["value"].strip("\"'")))
+        place = found.end()
+    return terms
+
+
+def _passes(row: Mapping[str, Any], terms: Iterable[tuple[str, str, str]]) -> bool:
+    for field, verb, value in terms:
+        found: Any = row
+        for name in field.split("."):
+            found = found.get(name) if isinstance(found, Mapping) else None
+        text = "" if found is None else str(found)
+        if verb in ("eq", "ne"):
+            is_equal = re.fullmatch(value, text) is not None
+        else:
+            is_equal = bool(text) if value == "*" else value in text if verb == ":" else text == value
+        if is_equal == (verb in ("ne", "!=")):
+            return False
+    return True
+
+
+def list_answer(kind: str, rows: Sequence[dict[str, Any]], more: Mapping[str, str]) -> web.Response:
+    """Return a page of a list."""
+    return answer({"kind": kind, **({"items": rows} if rows else {}), **more})
+
+
+def now() -> str:
+    """Return the present time as the API writes it."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def relative(address: str) -> str:
+    """Return the path from `projects/` on of an address or a path."""
+    return address[address.find("projects/") :] if "projects/" in address else address
+
+
+def last(address: str) -> str:
+    """Return the last segment of an address: the resource's name."""
+    return address.rpartition("/")[2]

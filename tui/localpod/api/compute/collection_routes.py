@@ -1,0 +1,141 @@
+"""The routes of what is only stored: disks, images, instance templates and resource policies."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from tui.localpod.api.compute.answers import (
+    PROJECT,
+    ComputeError,
+    answer,
+    last,
+    list_answer,
+    page_of,
+    read_document,
+    relative,
+)
+from tui.localpod.api.compute.documents import DISKS, IMAGES, POLICIES, TEMPLATES, DocumentStore, singular
+from tui.localpod.api.compute.guard import GLOBAL, REGION, ZONE, Guard, Handler, place_of, region_of
+from tui.localpod.api.compute.operations import ComputeOperations
+from tui.localpod.api.faults import ServiceFaults
+
+_STORED = {DISKS: ZONE, IMAGES: GLOBAL, TEMPLATES: GLOBAL, POLICIES: REGION}
+_LABELLED = (DISKS, IMAGES)
+
+Rows = Iterable[tuple[str, dict[str, Any]]]
+"""Places, and the resources in them."""
+
+
+class CollectionRoutes:
+    """Serves the store; operations take the faults' time and fail as they would at once."""
+
+    def __init__(
+        self, store: DocumentStore, operations: ComputeOperations, faults: ServiceFaults, zones: Sequence[str]
+    ) -> None:
+        self._store = store
+        self._operations = operations
+        self._faults = faults
+        self._zones = zones
+
+    def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
+        """Yield the routes, each guarded by its permission."""
+        yield web.get(
+            f"{PROJECT}/{GLOBAL}/images/family/{{family}}", guard("compute.images.getFromFamily", self._from_family)
+        )
+        for collection, place in _STORED.items():
+            base = f"{PROJECT}/{place}/{collection}"
+            one = f"{base}/{{name}}"
+            permission = f"compute.{collection}"
+            yield web.get(base, guard(f"{permission}.list", self._in(collection, self._list)))
+            yield web.post(base, guard(f"{permission}.create", self._in(collection, self._insert)))
+            yield web.get(one, guard(f"{permission}.get", self._in(collection, self._get)))
+            yield web.delete(one, guard(f"{permission}.delete", self._in(collection, self._delete)))
+            if collection in _LABELLED:
+                yield web.post(
+                    f"{one}/setLabels", guard(f"{permission}.setLabels", self._in(collection, self._set_labels))
+                )
+            if collection != IMAGES:
+                yield self.aggregated(guard, collection, self._rows(collection))
+
+    def aggregated(self, guard: Guard, collection: str, rows: Callable[[], Rows]) -> web.RouteDef:
+        """Return the route of the resources of all places, by place; a zone that is unavailable says so."""
+
+        async def handle(request: web.Request) -> web.Response:
+            page, more = page_of(request, [{"place": place, "row": row} for place, row in rows()], "row")
+            scopes = [f"zones/{zone}" for zone in self._zones]
+            items: dict[str, Any] = {}
+            for entry in page:
+                items.setdefault(entry["place"], {collection: []})[collection].append(entry["row"])
+            for scope in scopes:
+                if self._faults.is_unavailable(last(scope)):
+                    message = f"{last(scope)} did not answer"
+                    items[scope] = {"warning": {"code": "UNREACHABLE", "message": message}}
+                elif scope not in items:
+                    message = f"There are no results for scope '{scope}' on this page."
+                    items[scope] = {"warning": {"code": "NO_RESULTS_ON_PAGE", "message": message}}
+            return answer({"kind": f"compute#{singular(collection)}AggregatedList", "items": items, **more})
+
+        return web.get(f"{PROJECT}/aggregated/{collection}", guard(f"compute.{collection}.list", handle))
+
+    def _rows(self, collection: str) -> Callable[[], Rows]:
+        def rows() -> Rows:
+            for place in self._store.places(collection):
+                yield from ((place, row) for row in self._store.list_all(collection, place))
+
+        return rows
+
+    @staticmethod
+    def _in(collection: str, handle: Callable[[web.Request, str], Awaitable[web.Response]]) -> Handler:
+        async def handler(request: web.Request) -> web.Response:
+            return await handle(request, collection)
+
+        return handler
+
+    async def _list(self, request: web.Request, collection: str) -> web.Response:
+        rows, more = page_of(request, self._store.list_all(collection, place_of(request)))
+        return list_answer(f"compute#{singular(collection)}List", rows, more)
+
+    async def _get(self, request: web.Request, collection: str) -> web.Response:
+        if collection == IMAGES:
+            return answer(self._store.image(request.path))
+        return answer(self._store.get(self._path(request, collection)))
+
+    async def _from_family(self, request: web.Request) -> web.Response:
+        return answer(self._store.image(request.path))
+
+    async def _insert(self, request: web.Request, collection: str) -> web.Response:
+        wanted, place = await read_document(request), place_of(request)
+        scope, _, where = place.partition("/")
+        known = {"zones": self._zones, "regions": [region_of(zone) for zone in self._zones]}.get(scope, ())
+        if place != GLOBAL and where not in known:
+            raise ComputeError(400, f"Invalid value for field '{scope[:-1]}': '{where}'. Unknown {scope[:-1]}.")
+        if (image := request.query.get("sourceImage")) is not None:
+            wanted["sourceImage"] = image
+        if collection == IMAGES and request.query.get("forceCreate", "false").lower() != "true":
+            self._check_source_is_idle(wanted.get("sourceDisk") or "")
+        path = self._store.insert(collection, place, wanted)
+        return self._operations.start(request, "insert", path, undo=lambda: self._store.delete(path))
+
+    def _check_source_is_idle(self, disk: str) -> None:
+        """Raise ComputeError for an image of a disk that a running machine writes to."""
+        path = relative(disk)
+        for user in self._store.get(path).get("users", ()) if self._store.exists(path) else ():
+            machine = relative(user)
+            if self._store.exists(machine) and self._store.get(machine)["status"] != "TERMINATED":
+                self._store.check_unused(path)
+
+    async def _delete(self, request: web.Request, collection: str) -> web.Response:
+        path = self._path(request, collection)
+        self._store.check_unused(path)
+        return self._operations.start(request, "delete", path, lambda: self._store.delete(path))
+
+    async def _set_labels(self, request: web.Request, collection: str) -> web.Response:
+        wanted, path = await read_document(request), self._path(request, collection)
+        self._store.set_labels(path, wanted)
+        return self._operations.start(request, "setLabels", path)
+
+    def _path(self, request: web.Request, collection: str) -> str:
+        return self._store.path(collection, place_of(request), request.match_info["name"])

@@ -1,0 +1,208 @@
+"""The resources of the pod's project as documents of the Compute Engine API v1, by their path."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tui.localpod.api.compute.answers import IN_USE, ROOT, ComputeError, invalid_field, missing_path, now, relative
+from tui.localpod.api.compute.guard import GLOBAL, region_of
+
+DISKS, IMAGES, TEMPLATES, POLICIES = "disks", "images", "instanceTemplates", "resourcePolicies"
+INSTANCES = "instances"
+DEFAULT_SIZE_GB = 10
+_NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_LABELLED = (DISKS, IMAGES, INSTANCES)
+_ALSO_SET = {
+    DISKS: ("description", "sourceImage", "type"),
+    IMAGES: ("description", "sourceDisk", "family", "storageLocations"),
+    POLICIES: ("description", "workloadPolicy", "groupPlacementPolicy"),
+}
+_CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
+
+UsersOf = Callable[[str], Iterable[str]]
+"""Returns the paths of what uses a resource, by the resource's path from `projects/` on."""
+
+
+def singular(collection: str) -> str:
+    """Return the name of one resource of a collection: `resourcePolicy` of `resourcePolicies`."""
+    return f"{collection[:-3]}y" if collection.endswith("ies") else collection.removesuffix("s")
+
+
+class DocumentStore:
+    """Every stored resource, by path from `projects/` on. Raises ComputeError as the API refuses."""
+
+    def __init__(self, project: str) -> None:
+        self.project = project
+        self.users: list[UsersOf] = []
+        self._documents: dict[str, dict[str, Any]] = {}
+
+    def path(self, collection: str, place: str, name: str) -> str:
+        """Return the path of a resource; `place` is `zones/Z`, `regions/R` or `global`."""
+        return f"projects/{self.project}/{place}/{collection}/{name}"
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a resource at this path."""
+        return path in self._documents
+
+    def list_all(self, collection: str, place: str) -> list[dict[str, Any]]:
+        """Return the resources of a place in order of their names."""
+        prefix = self.path(collection, place, "")
+        return [self.get(path) for path in sorted(self._documents) if path.startswith(prefix)]
+
+    def places(self, collection: str) -> list[str]:
+        """Return the places that have resources of this collection."""
+        pattern = re.compile(rf"projects/[^/]+/(.+)/{collection}/[^/]+")
+        return sorted({match[1] for path in self._documents if (match := pattern.fullmatch(path))})
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Return one resource as it is now."""
+        if path not in self._documents:
+            raise missing_path(path)
+        users = [ROOT + user for user in self._users_of(path)] if f"/{DISKS}/" in path else []
+        return self._documents[path] | ({"users": users} if users else {})
+
+    def insert(self, collection: str, place: str, wanted: dict[str, Any]) -> str:
+        """Create a disk, image, template or policy and return its path."""
+        path = self.check_new(collection, place, wanted)
+        more = {key: wanted[key] for key in _ALSO_SET.get(collection, ()) if key in wanted}
+        if collection == IMAGES:
+            more |= self._image_fields(wanted)
+        elif collection == DISKS:
+            more |= self._disk_fields(place, wanted)
+        elif collection == TEMPLATES:
+            more |= self._template_fields(wanted)
+        self.add(path, {"status": "READY", **more} if collection != TEMPLATES else more, wanted.get("labels"))
+        return path
+
+    def check_new(self, collection: str, place: str, wanted: dict[str, Any]) -> str:
+        """Return the path that a new resource gets."""
+        name = wanted.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise invalid_field("resource.name", name, f"Must be a match of regex '{_NAME.pattern}'")
+        path = self.path(collection, place, name)
+        if path in self._documents:
+            raise ComputeError(409, f"The resource '{path}' already exists")
+        return path
+
+    def add(self, path: str, fields: dict[str, Any], labels: dict[str, str] | None = None) -> dict[str, Any]:
+        """Add a resource with what every resource has, and return its document."""
+        _, _, *place, collection, name = path.split("/")
+        document = {
+            "kind": f"compute#{singular(collection)}",
+            "id": str(secrets.randbits(62) | 1),
+            "creationTimestamp": now(),
+            "name": name,
+            "selfLink": ROOT + path,
+            **fields,
+        }
+        if place[0] != GLOBAL:
+            document[singular(place[0])] = f"{ROOT}projects/{self.project}/{'/'.join(place)}"
+        if collection in _LABELLED:
+            document |= {"labels": labels} if labels else {}
+            document["labelFingerprint"] = fingerprint(labels or {})
+        self._documents[path] = document
+        return document
+
+    def _image_fields(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        source = relative(wanted.get("sourceDisk") or "")
+        if not source:
+            message = "Invalid value for field 'resource': ''. One of rawDisk, sourceDisk must be specified."
+            raise ComputeError(400, message)
+        disk = self.get(source)
+        size = str(disk["sizeGb"])
+        return {
+            "sourceDisk": ROOT + source,
+            "sourceDiskId": disk["id"],
+            "sourceType": "RAW",
+            "diskSizeGb": size,
+            "archiveSizeBytes": str(int(size) << 30),
+            "storageLocations": wanted.get("storageLocations") or [region_of(source.split("/")[3])],
+        }
+
+    def _disk_fields(self, place: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        image = wanted.get("sourceImage")
+        size = wanted.get("sizeGb") or (self.image(image).get("diskSizeGb") if image else 0) or DEFAULT_SIZE_GB
+        kind = wanted.get("type") or f"{ROOT}projects/{self.project}/{place}/diskTypes/pd-standard"
+        return {"type": kind, "sizeGb": str(size), "physicalBlockSizeBytes": "4096"}
+
+    def image(self, address: str) -> dict[str, Any]:
+        """Return the image at an address, by name or as the newest of a family; other projects have public ones."""
+        path = relative(address)
+        path = path if path.startswith("projects/") else f"projects/{self.project}/{path}"
+        family = path.partition(f"/{IMAGES}/family/")[2]
+        if not path.startswith(f"projects/{self.project}/"):
+            return _public_image(path, family)
+        if not family:
+            return self.get(path)
+        found = [one for one in self.list_all(IMAGES, GLOBAL) if one.get("family") == family]
+        if not found:
+            raise missing_path(path)
+        return max(found, key=lambda one: str(one["creationTimestamp"]))
+
+    def _template_fields(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        properties = wanted.get("properties")
+        if not isinstance(properties, dict) or not properties.get("machineType"):
+            raise ComputeError(400, "Required field 'resource.properties.machineType' not specified", "required")
+        for disk in properties.get("disks", ()):
+            if source := disk.get("initializeParams", {}).get("sourceImage"):
+                self.image(source)
+        metadata = with_fingerprint(properties.get("metadata") or {})
+        described = {"description": wanted["description"]} if wanted.get("description") else {}
+        return {**described, "properties": {**properties, "metadata": metadata}}
+
+    def set_labels(self, path: str, wanted: dict[str, Any]) -> None:
+        """Replace a resource's labels; the request must have the fingerprint of the present ones."""
+        document = self.get(path)
+        if wanted.get("labelFingerprint") != document["labelFingerprint"]:
+            raise ComputeError(412, "Labels fingerprint either invalid or resource labels have changed")
+        labels = wanted.get("labels") or {}
+        self._documents[path].update(labels=labels, labelFingerprint=fingerprint(labels))
+
+    def check_unused(self, path: str) -> None:
+        """Raise ComputeError for a resource that does not exist or that something uses."""
+        self.get(path)
+        for user in self._users_of(path):
+            noun = _CAPITAL.sub(r"_\1", singular(path.split("/")[-2])).lower()
+            raise ComputeError(400, f"The {noun} resource '{path}' is already being used by '{user}'", IN_USE)
+
+    def delete(self, path: str) -> None:
+        """Delete a resource that nothing uses."""
+        self.check_unused(path)
+        del self._documents[path]
+
+    def _users_of(self, path: str) -> list[str]:
+        return [user for users in self.users for user in users(path)]
+
+
+def _public_image(path: str, family: str) -> dict[str, Any]:
+    """Return an image of another project, of which the pod has only the name."""
+    path = path.replace("/family/", "/")
+    name = path.rpartition("/")[2]
+    return {
+        "kind": "compute#image",
+        "id": "1",
+        "name": name,
+        "family": family or name,
+        "status": "READY",
+        "diskSizeGb": str(DEFAULT_SIZE_GB),
+        "selfLink": ROOT + path,
+    }
+
+
+def fingerprint(content: Any) -> str:
+    """Return the fingerprint of labels or metadata."""
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
+    return base64.urlsafe_b64encode(digest[:8]).decode()
+
+
+def with_fingerprint(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return metadata as the API answers with it."""
+    items = [{"key": str(one["key"]), "value": str(one.get("value", ""))} for one in metadata.get("items") or ()]
+    document = {"kind": "compute#metadata", "fingerprint": fingerprint(items)}
+    return {**document, "items": items} if items else document

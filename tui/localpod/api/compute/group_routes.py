@@ -1,0 +1,230 @@
+"""The routes of managed instance groups and of the instance groups that they control."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from tui.localpod.api.compute.answers import (
+    PROJECT,
+    ROOT,
+    ComputeError,
+    answer,
+    invalid_field,
+    last,
+    list_answer,
+    missing_path,
+    page_of,
+    read_document,
+    relative,
+)
+from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
+from tui.localpod.api.compute.documents import POLICIES, TEMPLATES, DocumentStore, fingerprint
+from tui.localpod.api.compute.groups import BULK, DO_NOTHING, MANAGERS, Group, ManagedGroups, Member
+from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, Handler, place_of, region_of
+from tui.localpod.api.compute.operations import ComputeOperations
+
+_ALSO_SET = ("description", "targetSizePolicy", "resourcePolicies", "autoHealingPolicies", "namedPorts")
+_MOST_MACHINES = 1000
+_CONTROLLED = (
+    "This instance group is controlled by Instance Group Manager '{name}'. To modify instances in this group, use "
+    "the Instance Group Manager API: https://cloud.google.com/compute/docs/reference/latest/instanceGroupManagers"
+)
+UPDATE = "compute.instanceGroupManagers.update"
+_GROUPS = "instanceGroups"
+
+
+class GroupRoutes:
+    """Serves the managed groups; an operation on a group ends before its machines have followed."""
+
+    def __init__(
+        self, store: DocumentStore, groups: ManagedGroups, operations: ComputeOperations, zones: Sequence[str]
+    ) -> None:
+        self._store = store
+        self._groups = groups
+        self._operations = operations
+        self._zones = zones
+
+    def routes(self, guard: Guard, collections: CollectionRoutes) -> Iterator[web.RouteDef]:
+        """Yield the routes, each guarded by its permission."""
+        base = f"{PROJECT}/{ZONE}/{MANAGERS}"
+        one = f"{base}/{{name}}"
+        yield collections.aggregated(guard, MANAGERS, self._rows(self._groups.to_document))
+        yield web.get(base, guard(f"compute.{MANAGERS}.list", self._listing(MANAGERS, self._groups.to_document)))
+        yield web.post(base, guard(f"compute.{MANAGERS}.create", self._insert))
+        yield web.get(one, guard(f"compute.{MANAGERS}.get", self._getting(self._groups.to_document)))
+        yield web.delete(one, guard(f"compute.{MANAGERS}.delete", self._delete))
+        yield web.post(f"{one}/resize", guard(UPDATE, self._resize))
+        yield web.post(f"{one}/recreateInstances", guard(UPDATE, self._recreate))
+        yield web.post(f"{one}/deleteInstances", guard(UPDATE, self._delete_instances))
+        yield web.post(f"{one}/listManagedInstances", guard(f"compute.{MANAGERS}.get", self._list_managed))
+        yield web.get(f"{one}/listErrors", guard(f"compute.{MANAGERS}.get", self._list_errors))
+        groups = f"{PROJECT}/{ZONE}/{_GROUPS}"
+        yield collections.aggregated(guard, _GROUPS, self._rows(self._to_instance_group))
+        yield web.get(groups, guard("compute.instanceGroups.list", self._listing(_GROUPS, self._to_instance_group)))
+        yield web.get(
+            f"{groups}/{{name}}", guard("compute.instanceGroups.get", self._getting(self._to_instance_group))
+        )
+        yield web.post(f"{groups}/{{name}}/listInstances", guard("compute.instanceGroups.list", self._list_instances))
+        yield collections.aggregated(guard, "autoscalers", lambda: ())
+        yield web.get(f"{PROJECT}/{ZONE}/autoscalers", guard("compute.autoscalers.list", _no_autoscalers))
+
+    def group_of(self, request: web.Request) -> Group:
+        """Return the managed group that a request's path names. Raises ComputeError."""
+        return self._groups.get(self._store.path(MANAGERS, place_of(request), request.match_info["name"]))
+
+    def _rows(self, convert: Callable[[Group], dict[str, Any]]) -> Callable[[], Rows]:
+        return lambda: [(f"zones/{group.zone}", convert(group)) for group in self._groups.all()]
+
+    def _listing(self, collection: str, convert: Callable[[Group], dict[str, Any]]) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            zone = request.match_info["zone"]
+            rows, more = page_of(request, [convert(one) for one in self._groups.all() if one.zone == zone])
+            return list_answer(f"compute#{collection.removesuffix('s')}List", rows, more)
+
+        return handle
+
+    def _getting(self, convert: Callable[[Group], dict[str, Any]]) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            return answer(convert(self.group_of(request)))
+
+        return handle
+
+    async def _insert(self, request: web.Request) -> web.Response:
+        wanted, zone = await read_document(request), request.match_info["zone"]
+        if zone not in self._zones:
+            raise invalid_field("zone", zone, "Unknown zone.")
+        path = self._store.check_new(MANAGERS, f"zones/{zone}", wanted)
+        template = self._template(wanted)
+        size = wanted.get("targetSize")
+        if not isinstance(size, int) or not 0 <= size <= _MOST_MACHINES:
+            raise invalid_field("resource.targetSize", size, f"Must be a number from 0 to {_MOST_MACHINES}.")
+        lifecycle = {"defaultActionOnFailure": "REPAIR", "forceUpdateOnRepair": "NO"}
+        lifecycle |= wanted.get("instanceLifecyclePolicy") or {}
+        self._check_policies(wanted, zone, lifecycle, self._store.get(template)["properties"])
+        document = self._store.add(
+            path,
+            {
+                **{key: wanted[key] for key in _ALSO_SET if key in wanted},
+                "baseInstanceName": wanted.get("baseInstanceName") or wanted["name"],
+                "instanceTemplate": ROOT + template,
+                "instanceGroup": f"{ROOT}{self._store.path(_GROUPS, f'zones/{zone}', wanted['name'])}",
+                "instanceLifecyclePolicy": lifecycle,
+                "updatePolicy": wanted.get("updatePolicy")
+                or {"type": "OPPORTUNISTIC", "minimalAction": "REPLACE", "replacementMethod": "SUBSTITUTE"},
+                "listManagedInstancesResults": "PAGELESS",
+                "fingerprint": fingerprint(wanted),
+            },
+        )
+        group = self._groups.add(path, zone, document, size)
+        return self._operations.start(request, "insert", path, undo=lambda: self._groups.delete(group))
+
+    def _template(self, wanted: dict[str, Any]) -> str:
+        """Return the path of the template that a new group names. Raises ComputeError."""
+        address = wanted.get("instanceTemplate") or next(
+            (one.get("instanceTemplate") for one in wanted.get("versions") or ()), None
+        )
+        if not address:
+            raise ComputeError(400, "Required field 'resource.instanceTemplate' not specified", "required")
+        path = relative(address) if "/" in address else self._store.path(TEMPLATES, GLOBAL, address)
+        path = path if path.startswith("projects/") else f"projects/{self._store.project}/{path}"
+        self._store.get(path)
+        return path
+
+    def _check_policies(
+        self, wanted: dict[str, Any], zone: str, lifecycle: dict[str, Any], properties: dict[str, Any]
+    ) -> None:
+        """Raise ComputeError for a policy that does not exist or does not fit the template."""
+        policies = wanted.get("resourcePolicies") or {}
+        if address := policies.get("workloadPolicy"):
+            path = self._store.path(POLICIES, f"regions/{region_of(zone)}", last(address))
+            if not self._store.exists(path):
+                raise missing_path(path)
+            policies["workloadPolicy"] = ROOT + path
+        mode = (wanted.get("targetSizePolicy") or {}).get("mode", "INDIVIDUAL")
+        if mode not in (BULK, "INDIVIDUAL"):
+            raise invalid_field("resource.targetSizePolicy.mode", mode, "Must be one of [BULK, INDIVIDUAL].")
+        is_flexible = (properties.get("scheduling") or {}).get("provisioningModel") == "FLEX_START"
+        if mode == BULK and is_flexible and lifecycle["defaultActionOnFailure"] != DO_NOTHING:
+            raise invalid_field(
+                "resource.instanceLifecyclePolicy.defaultActionOnFailure",
+                lifecycle["defaultActionOnFailure"],
+                "Must be DO_NOTHING for a group in bulk mode whose template has the flex-start provisioning model.",
+            )
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        group = self.group_of(request)
+        return self._operations.start(request, "delete", group.path, lambda: self._groups.delete(group))
+
+    async def _resize(self, request: web.Request) -> web.Response:
+        group, size = self.group_of(request), request.query.get("size", "")
+        if not size.isdecimal() or int(size) > _MOST_MACHINES:
+            raise invalid_field("size", size, f"Must be a number from 0 to {_MOST_MACHINES}.")
+        self._groups.resize(group, int(size))
+        return self._operations.start(request, f"compute.{MANAGERS}.resize", group.path)
+
+    async def _recreate(self, request: web.Request) -> web.Response:
+        group, wanted = self.group_of(request), await read_document(request)
+        members = self._named(group, wanted)
+        self._groups.check_apart(group, members)
+        self._groups.recreate(group, members)
+        return self._operations.start(request, f"compute.{MANAGERS}.recreateInstances", group.path)
+
+    async def _delete_instances(self, request: web.Request) -> web.Response:
+        group, wanted = self.group_of(request), await read_document(request)
+        members = self._named(group, wanted)
+        self._groups.check_apart(group, members)
+        self._groups.delete_members(group, members)
+        return self._operations.start(request, f"compute.{MANAGERS}.deleteInstances", group.path)
+
+    def _named(self, group: Group, wanted: dict[str, Any]) -> list[Member]:
+        """Return the members that a request names. Raises ComputeError."""
+        found: list[Member] = []
+        for number, address in enumerate(wanted.get("instances") or ()):
+            member = group.members.get(last(str(address)))
+            if member is None and not wanted.get("skipInstancesOnValidationError"):
+                why = f"Instance is not a member of '{group.path}'."
+                raise invalid_field(f"instances[{number}]", address, why)
+            found += [member] if member is not None else []
+        return found
+
+    async def _list_managed(self, request: web.Request) -> web.Response:
+        group = self.group_of(request)
+        rows = [self._groups.managed_instance(group, one) for one in group.members.values()]
+        page, more = page_of(request, rows)
+        return answer({**({"managedInstances": page} if page else {}), **more})
+
+    async def _list_errors(self, request: web.Request) -> web.Response:
+        page, more = page_of(request, self.group_of(request).errors)
+        return answer({**({"items": page} if page else {}), **more})
+
+    def _to_instance_group(self, group: Group) -> dict[str, Any]:
+        interfaces = self._store.get(group.template)["properties"].get("networkInterfaces") or [{}]
+        network = last(interfaces[0].get("network") or "default")
+        project = f"{ROOT}projects/{self._store.project}"
+        common = {key: group.document[key] for key in ("id", "creationTimestamp", "name", "zone", "fingerprint")}
+        return {
+            "kind": "compute#instanceGroup",
+            **common,
+            "description": _CONTROLLED.format(name=group.name),
+            "network": f"{project}/global/networks/{network}",
+            "subnetwork": f"{project}/regions/{region_of(group.zone)}/subnetworks/{network}",
+            "selfLink": group.document["instanceGroup"],
+            "size": sum(self._groups.vm(group, one) is not None for one in group.members.values()),
+        }
+
+    async def _list_instances(self, request: web.Request) -> web.Response:
+        group, wanted = self.group_of(request), await read_document(request)
+        vms = [vm for one in group.members.values() if (vm := self._groups.vm(group, one))]
+        rows = [{"instance": ROOT + vm.path, "status": vm.document["status"]} for vm in vms]
+        if wanted.get("instanceState") == "RUNNING":
+            rows = [row for row in rows if row["status"] == "RUNNING"]
+        page, more = page_of(request, rows)
+        return list_answer("compute#instanceGroupsListInstances", page, more)
+
+
+async def _no_autoscalers(request: web.Request) -> web.Response:
+    page, more = page_of(request, ())
+    return list_answer("compute#autoscalerList", page, more)

@@ -1,0 +1,355 @@
+"""Managed instance groups: they create, repair, recreate and delete their machines until the target size is met."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import string
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from tui.localpod.api.compute.answers import ROOT, ComputeError, last, no_capacity, now, relative
+from tui.localpod.api.compute.documents import INSTANCES, DocumentStore
+from tui.localpod.api.compute.instances import Instances, Vm
+from tui.localpod.api.compute.machine_types import MACHINE_TYPES, tpu_env
+from tui.localpod.api.faults import ServiceFaults
+
+MANAGERS = "instanceGroupManagers"
+BULK = "BULK"
+DO_NOTHING = "DO_NOTHING"
+NONE, CREATING, RECREATING, DELETING = "NONE", "CREATING", "RECREATING", "DELETING"
+_ACTIONS = {
+    NONE: "none",
+    CREATING: "creating",
+    "CREATING_WITHOUT_RETRIES": "creatingWithoutRetries",
+    RECREATING: "recreating",
+    DELETING: "deleting",
+    "ABANDONING": "abandoning",
+    "RESTARTING": "restarting",
+    "REFRESHING": "refreshing",
+    "VERIFYING": "verifying",
+}
+"""The actions of a managed instance, and their counters in the group's `currentActions`."""
+RETRY_SECONDS = 0.2
+"""How long a group waits before it tries again to create a machine."""
+_SUFFIX = string.ascii_lowercase + string.digits
+_SUFFIX_LENGTH = 4
+"""A machine's name is the group's base name with so many random characters."""
+_MOST_ERRORS = 50
+
+
+@dataclass
+class Member:
+    """A managed instance; `worker` is its place in the slice, `request` the resize request that asked for it."""
+
+    name: str
+    worker: int
+    action: str = CREATING
+    error: ComputeError | None = None
+    request: str = ""
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass
+class Group:
+    """A managed instance group; `document` has what the creator decided."""
+
+    path: str
+    zone: str
+    document: dict[str, Any]
+    target: int
+    members: dict[str, Member] = field(default_factory=dict)
+    errors: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return last(self.path)
+
+    @property
+    def is_bulk(self) -> bool:
+        """Return whether the group creates all of its machines at once, or none."""
+        return bool(self.document.get("targetSizePolicy", {}).get("mode") == BULK)
+
+    @property
+    def repairs(self) -> bool:
+        """Return whether a machine that fails is created again."""
+        return bool(self.document["instanceLifecyclePolicy"].get("defaultActionOnFailure") != DO_NOTHING)
+
+    @property
+    def template(self) -> str:
+        """The path of the instance template."""
+        return relative(self.document["instanceTemplate"])
+
+    @property
+    def policy(self) -> str:
+        """The path of the workload policy; empty without one."""
+        return relative(self.document.get("resourcePolicies", {}).get("workloadPolicy", ""))
+
+    @property
+    def is_stable(self) -> bool:
+        """Return whether the group has as many machines as it should, and works on none."""
+        return len(self.members) == self.target and all(one.action == NONE for one in self.members.values())
+
+
+class ManagedGroups:
+    """Every managed instance group, by path."""
+
+    def __init__(self, store: DocumentStore, instances: Instances, faults: ServiceFaults) -> None:
+        self._store = store
+        self._instances = instances
+        self._faults = faults
+        self._groups: dict[str, Group] = {}
+        instances.lost = self._machine_lost
+        store.users.append(self._groups_with)
+
+    def all(self) -> list[Group]:
+        """Return the groups in order of their paths."""
+        return [self._groups[path] for path in sorted(self._groups)]
+
+    def get(self, path: str) -> Group:
+        """Return one group. Raises ComputeError."""
+        self._store.get(path)
+        return self._groups[path]
+
+    def add(self, path: str, zone: str, document: dict[str, Any], size: int) -> Group:
+        """Add a group and begin to create its machines."""
+        group = self._groups[path] = Group(path, zone, document, 0)
+        self.grow(group, size)
+        return group
+
+    def vm(self, group: Group, member: Member) -> Vm | None:
+        """Return a member's machine, None while it has none."""
+        return self._instances.find(self.vm_path(group, member))
+
+    def vm_path(self, group: Group, member: Member) -> str:
+        """Return the path of a member's machine, which may not exist yet."""
+        return self._store.path(INSTANCES, f"zones/{group.zone}", member.name)
+
+    def resize(self, group: Group, size: int) -> None:
+        """Set the target size and begin to create or delete machines. Raises ComputeError."""
+        more = size - group.target
+        if group.is_bulk and more > 0 and group.target:
+            message = f"Cannot increase the target size of '{group.path}': the target size policy mode is BULK."
+            raise ComputeError(400, message)
+        if group.is_bulk and more < 0 < size and not group.is_stable:
+            raise ComputeError(400, f"A bulk instance operation of '{group.path}' is in progress.")
+        if more > 0:
+            self.grow(group, more)
+            return
+        staying = [one for one in group.members.values() if one.action != DELETING]
+        staying.sort(key=lambda one: (bool(one.request and one.action == CREATING), one.action == NONE, -one.worker))
+        leaving = staying[: len(staying) - size]
+        if size and not group.is_bulk:
+            self.check_apart(group, leaving)
+        self.delete_members(group, leaving)
+
+    def check_apart(self, group: Group, members: Iterable[Member]) -> None:
+        """Raise ComputeError for members that are being created together with others."""
+        for one in members:
+            if one.action == CREATING and (one.request or group.is_bulk):
+                raise ComputeError(400, f"Instance '{one.name}' is being created together with others.")
+
+    def grow(self, group: Group, more: int, request: str = "") -> list[Member]:
+        """Add members and begin to create their machines: with a request, once `create_together` is called."""
+        taken = {one.worker for one in group.members.values()}
+        free = [number for number in range(len(taken) + more) if number not in taken]
+        members = [Member(self._new_name(group), worker, request=request) for worker in free[:more]]
+        group.target += more
+        group.members |= {one.name: one for one in members}
+        if group.is_bulk and members:
+            task = self._instances.background(self.create_together(group, members))
+            for one in members:
+                one.task = task
+        elif not request:
+            for one in members:
+                one.task = self._instances.background(self._create(group, one))
+        return members
+
+    def recreate(self, group: Group, members: Iterable[Member]) -> None:
+        """Begin to replace machines by new ones of the same names."""
+        for one in members:
+            if one.action == DELETING:
+                continue
+            before, one.action = one.task, RECREATING
+            one.task = self._instances.background(self._recreate(group, one, before))
+
+    def delete_members(self, group: Group, members: Collection[Member]) -> None:
+        """Begin to delete machines; the target size shrinks with them."""
+        for one in members:
+            if one.action != DELETING:
+                group.target -= 1
+                before, one.action = one.task, DELETING
+                one.task = self._instances.background(self._delete(group, one, before))
+
+    async def delete(self, group: Group) -> None:
+        """Delete the group with all of its machines."""
+        self.delete_members(group, list(group.members.values()))
+        await asyncio.gather(*(one.task for one in group.members.values() if one.task))
+        self._groups.pop(group.path, None)
+        with suppress(ComputeError):
+            self._store.delete(group.path)
+
+    async def create_together(self, group: Group, members: Sequence[Member]) -> None:
+        """Create the machines of all members at once; repeat it until every one runs."""
+        await self._faults.operation_delay()
+        while not await self._try_together(group, members):
+            await self._faults.pause(RETRY_SECONDS)
+
+    async def _try_together(self, group: Group, members: Sequence[Member]) -> bool:
+        waiting = [one for one in members if one.action == CREATING]
+        if not self._instances.has_capacity(group.zone, len(waiting)):
+            self._fail(group, waiting, no_capacity(self._store.project, group.zone))
+            return False
+        made: list[Vm] = []
+        try:
+            made += [self._new_vm(group, one) for one in waiting]
+            results = await asyncio.gather(*map(self._instances.boot, made), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+        except BaseException as error:
+            await asyncio.gather(*map(self._instances.remove, made))
+            if not isinstance(error, ComputeError):
+                raise
+            self._fail(group, waiting, error)
+            return False
+        for one in waiting:
+            one.action, one.error = NONE, None
+        return True
+
+    async def _create(self, group: Group, member: Member) -> None:
+        await self._faults.operation_delay()
+        while not await self._try_to_create(group, member):
+            await self._faults.pause(RETRY_SECONDS)
+
+    async def _try_to_create(self, group: Group, member: Member) -> bool:
+        try:
+            await self._instances.boot(self._new_vm(group, member))
+        except ComputeError as error:
+            self._fail(group, [member], error)
+            return False
+        member.action, member.error = NONE, None
+        return True
+
+    async def _recreate(self, group: Group, member: Member, before: asyncio.Task[None] | None) -> None:
+        await _ended(before)
+        await self._faults.operation_delay()
+        await self._remove(group, member)
+        await self._create(group, member)
+
+    async def _delete(self, group: Group, member: Member, before: asyncio.Task[None] | None) -> None:
+        await _ended(before)
+        await self._faults.operation_delay()
+        await self._remove(group, member)
+        group.members.pop(member.name, None)
+
+    async def _remove(self, group: Group, member: Member) -> None:
+        vm = self.vm(group, member)
+        if vm is not None:
+            vm.idle.clear()
+            vm.document["status"] = "STOPPING"
+            await self._instances.remove(vm)
+
+    def _new_vm(self, group: Group, member: Member) -> Vm:
+        """Return the machine of the template for a member. Raises ComputeError."""
+        properties = self._store.get(group.template)["properties"]
+        machine = MACHINE_TYPES.get(last(properties["machineType"]))
+        metadata = {"instance-template": group.template, "created-by": group.path}
+        if machine is not None and machine.chips:
+            metadata["tpu-env"] = tpu_env(machine, self.topology(group), member.worker, group.zone)
+        return self._instances.insert(group.zone, {**properties, "name": member.name}, metadata)
+
+    def topology(self, group: Group) -> str:
+        """Return the topology in chips of the group's workload policy; empty without one."""
+        if not self._store.exists(group.policy):
+            return ""
+        return str(self._store.get(group.policy).get("workloadPolicy", {}).get("acceleratorTopology", ""))
+
+    def _fail(self, group: Group, members: Iterable[Member], error: ComputeError) -> None:
+        for one in members:
+            one.error = error
+            details = {"action": one.action, "instance": ROOT + self.vm_path(group, one)}
+            failure = {"code": error.code, "message": str(error)}
+            group.errors.append({"error": failure, "instanceActionDetails": details, "timestamp": now()})
+        del group.errors[:-_MOST_ERRORS]
+
+    def heal(self, vm: Vm) -> None:
+        """Replace a machine whose health check failed, where its group has one."""
+        if any(
+            vm.name in group.members and "autoHealingPolicies" in group.document for group in self._groups.values()
+        ):
+            self._machine_lost(vm)
+
+    def _machine_lost(self, vm: Vm) -> None:
+        """Repair a group whose machine was preempted, or stopped or deleted outside of the group."""
+        for group in self._groups.values():
+            member = group.members.get(vm.name)
+            if member is not None and group.zone == vm.zone and member.action == NONE and group.repairs:
+                self.recreate(group, [member])
+
+    def _groups_with(self, path: str) -> list[str]:
+        return [group.path for group in self._groups.values() if path in (group.template, group.policy)]
+
+    def _new_name(self, group: Group) -> str:
+        base = group.document["baseInstanceName"]
+        while True:
+            name = f"{base}-{''.join(secrets.choice(_SUFFIX) for _ in range(_SUFFIX_LENGTH))}"
+            if name not in group.members:
+                return name
+
+    def to_document(self, group: Group) -> dict[str, Any]:
+        """Return a group as the API answers with it."""
+        counts = Counter(one.action for one in group.members.values())
+        status: dict[str, Any] = {
+            "isStable": group.is_stable,
+            "versionTarget": {"isReached": True},
+            "allInstancesConfig": {"effective": True},
+            "stateful": {"hasStatefulConfig": False, "perInstanceConfigs": {"allEffective": True}},
+        }
+        if group.is_bulk:
+            failed = next((one.error for one in group.members.values() if one.error), None)
+            progress: dict[str, Any] = {"timestamp": now(), **({"error": failed.to_errors()} if failed else {})}
+            is_busy = counts[CREATING] > 0
+            status["bulkInstanceOperation"] = {"inProgress": is_busy} | (
+                {"lastProgressCheck": progress} if is_busy else {}
+            )
+        return {
+            **group.document,
+            "targetSize": group.target,
+            "versions": [{"instanceTemplate": ROOT + group.template, "targetSize": {"calculated": group.target}}],
+            "currentActions": {field_name: counts[action] for action, field_name in _ACTIONS.items()},
+            "status": status,
+        }
+
+    def managed_instance(self, group: Group, member: Member) -> dict[str, Any]:
+        """Return a member as listManagedInstances answers with it."""
+        vm = self.vm(group, member)
+        document: dict[str, Any] = {
+            "instance": ROOT + self.vm_path(group, member),
+            "name": member.name,
+            "currentAction": member.action,
+            "version": {"instanceTemplate": group.document["instanceTemplate"]},
+        }
+        if vm is not None:
+            document |= {"id": vm.document["id"], "instanceStatus": vm.document["status"]}
+        if member.error is not None:
+            document["lastAttempt"] = {"errors": member.error.to_errors()}
+        if vm is not None and (policies := group.document.get("autoHealingPolicies")):
+            state = vm.health if vm.document["status"] == "RUNNING" else "TIMEOUT"
+            document["instanceHealth"] = [
+                {"healthCheck": one["healthCheck"], "detailedHealthState": state}
+                for one in policies
+                if "healthCheck" in one
+            ]
+        return document
+
+
+async def _ended(task: asyncio.Task[None] | None) -> None:
+    """Cancel what was done before with a member, and wait until it has stopped."""
+    if task is not None and not task.done():
+        task.cancel()
+        await asyncio.wait({task})

@@ -1,0 +1,78 @@
+"""What every request to the local pod's Compute Engine API passes first, and the places that its path names."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from tui.localpod.api import rpc_errors
+from tui.localpod.api.compute.answers import ComputeError, missing_path
+from tui.localpod.api.faults import ServiceFaults
+
+GLOBAL = "global"
+"""The place of resources that belong to no zone or region."""
+ZONE, REGION = "zones/{zone}", "regions/{region}"
+PLACES = {"zone": ZONE, "region": REGION, GLOBAL: GLOBAL}
+_PUBLIC = ("compute.images.get", "compute.images.getFromFamily")
+"""The permissions that everyone has on the projects of public images."""
+_REQUIRED = "Required '{permission}' permission for 'projects/{project}'"
+
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+Guard = Callable[[str, Handler], Handler]
+"""Wraps the handler of requests that need a permission."""
+
+
+def place_of(request: web.Request) -> str:
+    """Return the place that a request's path names: `zones/Z`, `regions/R` or `global`."""
+    for collection, name in (("zones", "zone"), ("regions", "region")):
+        if place := request.match_info.get(name):
+            return f"{collection}/{place}"
+    return GLOBAL
+
+
+def region_of(zone: str) -> str:
+    """Return the region of a zone."""
+    return zone.rpartition("-")[0] or zone
+
+
+class RequestGuard:
+    """Applies the faults (refusals and lost answers by permission), the permissions, and the IDs of requests.
+
+    `known` returns the operation that a request of the same ID has started already.
+    """
+
+    def __init__(
+        self,
+        project: str,
+        faults: ServiceFaults,
+        denied: Callable[[], set[str]],
+        known: Callable[[web.Request], web.Response | None],
+    ) -> None:
+        self._project = project
+        self._faults = faults
+        self._denied = denied
+        self._known = known
+
+    def __call__(self, permission: str, handler: Handler) -> Handler:
+        """Return the handler with the checks."""
+
+        async def handle(request: web.Request) -> web.Response:
+            await self._faults.delay()
+            self._faults.check_rate()
+            self._faults.check_page_token(request.query.get("pageToken", ""))
+            self._faults.check_refusals(permission)
+            try:
+                project = request.match_info["project"]
+                if project != self._project and permission not in _PUBLIC:
+                    raise missing_path(f"projects/{project}")
+                if permission in self._denied():
+                    raise ComputeError(403, _REQUIRED.format(permission=permission, project=project))
+                answer = self._known(request) or await handler(request)
+            except ComputeError as error:
+                return error.to_response()
+            if self._faults.loses_answer(permission):
+                raise rpc_errors.unavailable(self._faults.retry_after_seconds)
+            return answer
+
+        return handle

@@ -1,0 +1,203 @@
+"""The routes of machines, machine types, zones and regions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from tui.localpod.api.compute.answers import (
+    PROJECT,
+    ROOT,
+    answer,
+    invalid_field,
+    list_answer,
+    missing,
+    page_of,
+    read_document,
+)
+from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
+from tui.localpod.api.compute.documents import INSTANCES, TEMPLATES, DocumentStore
+from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of, region_of
+from tui.localpod.api.compute.instances import TERMINATED, Instances, Vm
+from tui.localpod.api.compute.machine_types import MACHINE_TYPES
+from tui.localpod.api.compute.operations import ComputeOperations
+
+_RUNNING = "RUNNING"
+
+
+class InstanceRoutes:
+    """Serves the machines. `others` returns the machines of TPU VMs, which are listed and cannot be changed."""
+
+    def __init__(
+        self,
+        store: DocumentStore,
+        instances: Instances,
+        operations: ComputeOperations,
+        others: Callable[[], Rows],
+        zones: Sequence[str],
+    ) -> None:
+        self._store = store
+        self._instances = instances
+        self._operations = operations
+        self._others = others
+        self._zones = zones
+
+    def routes(self, guard: Guard, collections: CollectionRoutes) -> Iterator[web.RouteDef]:
+        """Yield the routes, each guarded by its permission."""
+        base = f"{PROJECT}/{ZONE}/{INSTANCES}"
+        one = f"{base}/{{name}}"
+        yield collections.aggregated(guard, INSTANCES, self.rows)
+        yield web.get(base, guard("compute.instances.list", self._list))
+        yield web.post(base, guard("compute.instances.create", self._insert))
+        yield web.get(one, guard("compute.instances.get", self._get))
+        yield web.delete(one, guard("compute.instances.delete", self._delete))
+        for verb, handler in (
+            ("stop", self._stop),
+            ("start", self._start),
+            ("setMetadata", self._set_metadata),
+            ("simulateMaintenanceEvent", self._simulate_maintenance),
+        ):
+            yield web.post(f"{one}/{verb}", guard(f"compute.instances.{verb}", handler))
+        yield web.get(f"{one}/getGuestAttributes", guard("compute.instances.getGuestAttributes", self._guest))
+        types = f"{PROJECT}/{ZONE}/machineTypes"
+        yield web.get(types, guard("compute.machineTypes.list", self._list_types))
+        yield web.get(f"{types}/{{name}}", guard("compute.machineTypes.get", self._get_type))
+        yield collections.aggregated(guard, "machineTypes", self._type_rows)
+        for scope in ("zones", "regions"):
+            places = f"{PROJECT}/{scope}"
+            yield web.get(places, guard(f"compute.{scope}.list", self._list_places))
+            yield web.get(f"{places}/{{name}}", guard(f"compute.{scope}.get", self._get_place))
+
+    def rows(self) -> Rows:
+        """Yield every machine with its zone."""
+        for place in sorted({*self._store.places(INSTANCES), *(place for place, _ in self._others())}):
+            yield from ((place, row) for row in self._in_place(place))
+
+    def _in_place(self, place: str) -> list[dict[str, Any]]:
+        return [*(row for there, row in self._others() if there == place), *self._store.list_all(INSTANCES, place)]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        rows, more = page_of(request, self._in_place(place_of(request)))
+        return list_answer("compute#instanceList", rows, more)
+
+    async def _insert(self, request: web.Request) -> web.Response:
+        wanted, zone = await read_document(request), request.match_info["zone"]
+        if zone not in self._zones:
+            raise invalid_field("zone", zone, "Unknown zone.")
+        if template := request.query.get("sourceInstanceTemplate"):
+            path = self._store.path(TEMPLATES, GLOBAL, template.rpartition("/")[2])
+            wanted = {**self._store.get(path)["properties"], **wanted}
+        vm = self._instances.insert(zone, wanted)
+        boot, undo = (lambda: self._instances.boot(vm)), (lambda: self._instances.remove(vm))
+        return self._operations.start(request, "insert", vm.path, boot, undo)
+
+    def _vm(self, request: web.Request) -> Vm:
+        return self._instances.get(self._store.path(INSTANCES, place_of(request), request.match_info["name"]))
+
+    async def _get(self, request: web.Request) -> web.Response:
+        return answer(self._vm(request).document)
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        """Delete a machine, after what is in progress with it."""
+        vm = self._vm(request)
+
+        async def delete() -> None:
+            await vm.idle.wait()
+            vm.idle.clear()
+            vm.document["status"] = "STOPPING"
+            await self._instances.remove(vm)
+            self._instances.lost(vm)
+
+        return self._operations.start(request, "delete", vm.path, delete)
+
+    async def _stop(self, request: web.Request) -> web.Response:
+        vm = self._vm(request)
+        self._instances.claim(vm, "STOPPING", _RUNNING, TERMINATED)
+
+        async def stop() -> None:
+            await self._instances.halt(vm)
+            self._instances.lost(vm)
+
+        return self._operations.start(request, "stop", vm.path, stop)
+
+    async def _start(self, request: web.Request) -> web.Response:
+        vm = self._vm(request)
+        was = vm.document["status"]
+        self._instances.claim(vm, "STAGING", _RUNNING, TERMINATED)
+
+        async def start() -> None:
+            if was == _RUNNING:
+                vm.document["status"] = was
+                vm.idle.set()
+            else:
+                await self._instances.boot(vm)
+
+        return self._operations.start(request, "start", vm.path, start)
+
+    async def _set_metadata(self, request: web.Request) -> web.Response:
+        vm = self._vm(request)
+        self._instances.set_metadata(vm, await read_document(request))
+        return self._operations.start(request, "setMetadata", vm.path)
+
+    async def _simulate_maintenance(self, request: web.Request) -> web.Response:
+        """Preempt a spot machine; others are moved to another host, of which they notice nothing."""
+        vm = self._vm(request)
+        act = (lambda: self._instances.preempt(vm)) if vm.is_spot else None
+        return self._operations.start(request, "simulateMaintenanceEvent", vm.path, act)
+
+    async def _guest(self, request: web.Request) -> web.Response:
+        vm, query = self._vm(request), request.query.get("queryPath", "")
+        link = f"{ROOT}{vm.path}/guestAttributes/{query}"
+        found = self._instances.guest_attributes(vm, query)
+        document = {"kind": "compute#guestAttributes", "queryPath": query, "selfLink": link}
+        return answer(document | {"queryValue": {"items": found}})
+
+    def _type_rows(self) -> Rows:
+        for zone in self._zones:
+            yield from (
+                (f"zones/{zone}", one.to_document(self._store.project, zone)) for one in MACHINE_TYPES.values()
+            )
+
+    async def _list_types(self, request: web.Request) -> web.Response:
+        place = place_of(request)
+        rows, more = page_of(request, [row for there, row in self._type_rows() if there == place])
+        return list_answer("compute#machineTypeList", rows, more)
+
+    async def _get_type(self, request: web.Request) -> web.Response:
+        zone, found = request.match_info["zone"], MACHINE_TYPES.get(request.match_info["name"])
+        if found is None or zone not in self._zones:
+            raise missing(request)
+        return answer(found.to_document(self._store.project, zone))
+
+    def _places(self, scope: str) -> list[dict[str, Any]]:
+        project = f"{ROOT}projects/{self._store.project}"
+        if scope == "zones":
+            return [
+                _place(project, "zones", zone) | {"region": f"{project}/regions/{region_of(zone)}"}
+                for zone in self._zones
+            ]
+        regions = sorted({region_of(zone) for zone in self._zones})
+        return [
+            _place(project, "regions", region)
+            | {"zones": [f"{project}/zones/{zone}" for zone in self._zones if region_of(zone) == region]}
+            for region in regions
+        ]
+
+    async def _list_places(self, request: web.Request) -> web.Response:
+        scope = request.path.rpartition("/")[2]
+        rows, more = page_of(request, self._places(scope))
+        return list_answer(f"compute#{scope.removesuffix('s')}List", rows, more)
+
+    async def _get_place(self, request: web.Request) -> web.Response:
+        scope, name = request.path.split("/")[-2:]
+        for row in self._places(scope):
+            if row["name"] == name:
+                return answer(row)
+        raise missing(request)
+
+
+def _place(project: str, scope: str, name: str) -> dict[str, Any]:
+    kind = f"compute#{scope.removesuffix('s')}"
+    return {"kind": kind, "id": "1", "name": name, "status": "UP", "selfLink": f"{project}/{scope}/{name}"}

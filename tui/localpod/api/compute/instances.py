@@ -1,0 +1,362 @@
+"""The machines of the local pod's Compute Engine API: each is a host of its own, with a boot disk and metadata."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tui.errors import TpuTuiError
+from tui.localpod.api.compute.answers import ROOT, ComputeError, invalid_field, last, no_capacity, now
+from tui.localpod.api.compute.documents import DISKS, INSTANCES, DocumentStore, fingerprint, with_fingerprint
+from tui.localpod.api.compute.guard import region_of
+from tui.localpod.api.compute.machine_types import MACHINE_TYPES, OfferedMachine
+from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
+from tui.localpod.api.rpc_errors import ApiError
+from tui.pod.creation.slice_request import STARTUP_SCRIPT
+
+SSH_KEYS, NO_PROJECT_KEYS = "ssh-keys", "block-project-ssh-keys"
+"""Metadata keys of the SSH keys that machines accept (Compute Engine, "Add SSH keys to VMs")."""
+GUEST_ATTRIBUTES = "enable-guest-attributes"
+"""Metadata key, of a machine or the project, without which a machine publishes nothing."""
+SSH_PORT = "ssh-port"
+"""Metadata key of the port of a machine's SSH server, which is not 22 on the machine that runs the pod."""
+TERMINATED = "TERMINATED"
+VM_HOST = "vm@"
+"""Begins the names of the machines' hosts among those of the pod; a node's ID has no @."""
+_ALSO_SET = ("description", "tags", "scheduling", "serviceAccounts", "resourcePolicies", "hostname")
+
+
+@dataclass
+class Vm:
+    """One machine: its document in the store, and its host while it runs. `idle` is set unless one works on it."""
+
+    path: str
+    zone: str
+    document: dict[str, Any]
+    machine: OfferedMachine
+    worker: HostedWorker | None = None
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    removal: asyncio.Lock = field(default_factory=asyncio.Lock)
+    health: str = "HEALTHY"
+    """What a health check finds, where the machine's group has one."""
+
+    @property
+    def name(self) -> str:
+        """The name of the instance, which is the machine's host name."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def host(self) -> str:
+        """The name of its host among the pod's machines."""
+        return f"{VM_HOST}{self.name}@{self.zone}"
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The values of the metadata by key."""
+        return {one["key"]: one["value"] for one in self.document["metadata"].get("items", ())}
+
+    @property
+    def is_spot(self) -> bool:
+        """Return whether Compute Engine may end the machine at any time."""
+        scheduling = self.document["scheduling"]
+        return scheduling.get("provisioningModel") == "SPOT" or bool(scheduling.get("preemptible"))
+
+
+class Instances:
+    """Every machine, by path. `lost` is called after one has ended without a request, or was deleted by one."""
+
+    def __init__(
+        self,
+        store: DocumentStore,
+        hosts: WorkerHosts,
+        faults: ServiceFaults,
+        project_metadata: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self._store = store
+        self._hosts = hosts
+        self._faults = faults
+        self._project_metadata = project_metadata
+        self._vms: dict[str, Vm] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.os_logins: Callable[[Mapping[str, str]], Mapping[str, Sequence[str]] | None] = lambda _: None
+        """Returns the keys of each OS Login user name for a machine with this metadata; None without OS Login."""
+        self.lost: Callable[[Vm], None] = lambda _: None
+        self.record_event: Callable[[str, str, str, str], None] = lambda *_: None
+        """Records an operation of the system: its type, place, the machine's path and ID."""
+        hosts.exited = self._host_exited
+        store.users.append(self._machines_with)
+
+    def get(self, path: str) -> Vm:
+        """Return one machine. Raises ComputeError."""
+        self._store.get(path)
+        return self._vms[path]
+
+    def find(self, path: str) -> Vm | None:
+        """Return one machine, None if it does not exist."""
+        return self._vms.get(path)
+
+    async def close(self) -> None:
+        """Cancel what is in progress; the machines are left to their hosts."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def has_capacity(self, zone: str, more: int = 1) -> bool:
+        """Return whether the zone has room for this many machines more."""
+        used = sum(vm.zone == zone and vm.document["status"] != TERMINATED for vm in self._vms.values())
+        return self._faults.worker_capacity is None or used + more <= self._faults.worker_capacity
+
+    def insert(self, zone: str, wanted: dict[str, Any], more_metadata: Mapping[str, str] | None = None) -> Vm:
+        """Add a machine as PROVISIONING, with its boot disk; `boot` starts it."""
+        place = f"zones/{zone}"
+        path = self._store.check_new(INSTANCES, place, wanted)
+        machine = machine_type(wanted.get("machineType") or "", "resource.machineType")
+        disks = self._attach_all(zone, wanted)
+        items = [*(wanted.get("metadata") or {}).get("items", ())]
+        items += [{"key": key, "value": value} for key, value in (more_metadata or {}).items()]
+        document = self._store.add(
+            path,
+            {
+                **{key: wanted[key] for key in _ALSO_SET if key in wanted},
+                "status": "PROVISIONING",
+                "machineType": f"{ROOT}projects/{self._store.project}/{place}/machineTypes/{machine.name}",
+                "disks": disks,
+                "metadata": with_fingerprint({"items": items}),
+                "scheduling": _scheduling(wanted.get("scheduling") or {}),
+                "networkInterfaces": [self._interface(zone, one) for one in wanted.get("networkInterfaces") or [{}]],
+                "tags": {**(wanted.get("tags") or {}), "fingerprint": fingerprint(wanted.get("tags"))},
+                "cpuPlatform": "Unknown CPU Platform",
+                "deletionProtection": False,
+                "startRestricted": False,
+                "fingerprint": fingerprint(wanted),
+            },
+            wanted.get("labels"),
+        )
+        vm = self._vms[path] = Vm(path, zone, document, machine)
+        return vm
+
+    async def boot(self, vm: Vm) -> None:
+        """Start a claimed machine's host. Raises ComputeError; a machine that has never run is gone then."""
+        try:
+            if not self.has_capacity(vm.zone, 0):
+                raise no_capacity(self._store.project, vm.zone)
+            self._faults.check_operation("create")
+            vm.document["status"] = "STAGING"
+            (vm.worker,) = await self._hosts.start(
+                vm.host,
+                1,
+                max(1, vm.machine.chips),
+                vm.machine.chips,
+                vm.metadata.get(STARTUP_SCRIPT, ""),
+                hostname=vm.name,
+            )
+        except BaseException as error:
+            await self._undo_boot(vm)
+            if isinstance(error, ApiError):
+                raise ComputeError(error.http_status, error.message, error.code, error.code) from error
+            if isinstance(error, OSError | TpuTuiError):
+                raise ComputeError(500, f"Internal error: {error}", "internalError", "INTERNAL_ERROR") from error
+            raise
+        interface = vm.document["networkInterfaces"][0]
+        interface["networkIP"] = vm.worker.address
+        for access in interface.get("accessConfigs", ()):
+            access["natIP"] = vm.worker.address
+        vm.document.update(status="RUNNING", lastStartTimestamp=now())
+        self._set_metadata(vm, vm.document["metadata"].get("items", ()))
+        vm.idle.set()
+        self.authorize(vm)
+
+    async def _undo_boot(self, vm: Vm) -> None:
+        if "lastStartTimestamp" in vm.document:
+            vm.document["status"] = TERMINATED
+            vm.idle.set()
+        else:
+            await self.remove(vm)
+
+    def claim(self, vm: Vm, status: str, *allowed: str) -> None:
+        """Reserve a machine for one operation. Raises ComputeError while another has it, or in another status."""
+        if not vm.idle.is_set():
+            raise ComputeError(400, f"The resource '{vm.path}' is not ready", "resourceNotReady")
+        if allowed and vm.document["status"] not in allowed:
+            message = f"Instance '{vm.name}' is {vm.document['status']}; it must be {' or '.join(allowed)}."
+            raise ComputeError(400, message, "invalid")
+        vm.idle.clear()
+        vm.document["status"] = status
+
+    async def halt(self, vm: Vm) -> None:
+        """Stop a claimed machine; its disk is kept."""
+        await self._hosts.stop(vm.host)
+        vm.worker = None
+        vm.document.update(status=TERMINATED, lastStopTimestamp=now())
+        vm.idle.set()
+
+    async def remove(self, vm: Vm) -> None:
+        """Delete a machine, and those of its disks that go with it; one that is gone already is no error.
+
+        The lock keeps a second deletion from the host of a new machine of the same name.
+        """
+        async with vm.removal:
+            if self._vms.get(vm.path) is not vm:
+                return
+            await self._hosts.remove(vm.host)
+            del self._vms[vm.path]
+            self._store.delete(vm.path)
+            self._delete_disks(vm.document["disks"])
+            vm.idle.set()
+
+    def _delete_disks(self, disks: Iterable[dict[str, Any]]) -> None:
+        for disk in disks:
+            if disk["autoDelete"]:
+                with contextlib.suppress(ComputeError):
+                    self._store.delete(disk["source"].removeprefix(ROOT))
+
+    def preempt(self, vm: Vm) -> None:
+        """End a machine's host, as Compute Engine does with a spot machine."""
+        self._hosts.preempt(vm.host, 0)
+
+    def _host_exited(self, host: str) -> None:
+        for vm in self._vms.values():
+            if vm.host == host and vm.document["status"] == "RUNNING":
+                vm.document["status"] = "STOPPING"
+                self.background(self._end_preempted(vm))
+
+    async def _end_preempted(self, vm: Vm) -> None:
+        vm.idle.clear()
+        kind = "preempted" if vm.is_spot else "hostError"
+        self.record_event(f"compute.instances.{kind}", f"zones/{vm.zone}", vm.path, vm.document["id"])
+        await self.halt(vm)
+        self.lost(vm)
+
+    def background(self, work: Any) -> asyncio.Task[None]:
+        """Run a coroutine until it ends or the service closes."""
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def set_metadata(self, vm: Vm, wanted: dict[str, Any]) -> None:
+        """Replace the metadata; the request must have the fingerprint of the present one."""
+        if wanted.get("fingerprint") != vm.document["metadata"]["fingerprint"]:
+            raise ComputeError(412, "Supplied fingerprint does not match current metadata fingerprint.")
+        self._set_metadata(vm, wanted.get("items") or ())
+        self.authorize(vm)
+
+    def _set_metadata(self, vm: Vm, items: Iterable[dict[str, str]]) -> None:
+        """Replace the metadata, but for the port of a machine that runs."""
+        others = [one for one in items if one["key"] != SSH_PORT]
+        port = [{"key": SSH_PORT, "value": str(vm.worker.port)}] if vm.worker is not None else []
+        vm.document["metadata"] = with_fingerprint({"items": [*others, *port]})
+
+    def authorize_all(self) -> None:
+        """Let the machines accept the keys of the present users: metadata of the project or a profile has changed."""
+        for vm in self._vms.values():
+            self.authorize(vm)
+
+    def authorize(self, vm: Vm) -> None:
+        """Let the machine accept the keys of its own metadata and of the project's."""
+        metadata = vm.metadata
+        own = metadata.get(SSH_KEYS, "")
+        if metadata.get(NO_PROJECT_KEYS, "").lower() != "true":
+            own = f"{own}\n{self._project_metadata().get(SSH_KEYS, '')}"
+        self._hosts.authorize(vm.host, own, self.os_logins(metadata))
+
+    def guest_attributes(self, vm: Vm, query_path: str) -> list[dict[str, str]]:
+        """Return what a machine publishes under the path `namespace/` or `namespace/key`. Raises ComputeError."""
+        enabled = vm.metadata.get(GUEST_ATTRIBUTES, self._project_metadata().get(GUEST_ATTRIBUTES, ""))
+        found: list[dict[str, str]] = []
+        if vm.worker is not None and enabled.lower() == "true":
+            kind, _, rest = vm.worker.host_key_public.strip().partition(" ")
+            found = [
+                {"namespace": "guest-agent", "key": "hostname", "value": vm.name},
+                {"namespace": "hostkeys", "key": kind, "value": rest.partition(" ")[0]},
+            ]
+        namespace, _, key = query_path.strip("/").partition("/")
+        found = [
+            one
+            for one in found
+            if (not namespace or one["namespace"] == namespace) and (not key or one["key"] == key)
+        ]
+        if not found:
+            raise ComputeError(404, f"The resource '{query_path}' of type 'Guest Attribute' was not found.")
+        return found
+
+    def _machines_with(self, path: str) -> list[str]:
+        address = ROOT + path
+        return [
+            vm.path for vm in self._vms.values() if any(disk["source"] == address for disk in vm.document["disks"])
+        ]
+
+    def _attach_all(self, zone: str, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+        disks: list[dict[str, Any]] = []
+        try:
+            for index, disk in enumerate(wanted.get("disks") or [{}]):
+                disks.append(self._attach(zone, wanted, disk, index))
+        except ComputeError:
+            self._delete_disks(disks)
+            raise
+        return disks
+
+    def _attach(self, zone: str, wanted: dict[str, Any], disk: dict[str, Any], index: int) -> dict[str, Any]:
+        """Return an attached disk, which is created unless the request names one that exists."""
+        place = f"zones/{zone}"
+        if source := disk.get("source"):
+            path = self._store.path(DISKS, place, last(source))
+            self._store.get(path)
+        else:
+            initial = disk.get("initializeParams") or {}
+            name = initial.get("diskName") or (wanted["name"] if index == 0 else f"{wanted['name']}-{index}")
+            fields = {"name": name, "sizeGb": initial.get("diskSizeGb"), "sourceImage": initial.get("sourceImage")}
+            path = self._store.insert(DISKS, place, {key: value for key, value in fields.items() if value})
+        return {
+            "kind": "compute#attachedDisk",
+            "type": "PERSISTENT",
+            "mode": disk.get("mode", "READ_WRITE"),
+            "source": ROOT + path,
+            "deviceName": disk.get("deviceName") or last(path),
+            "index": index,
+            "boot": disk.get("boot", index == 0),
+            "autoDelete": disk.get("autoDelete", not source),
+            "interface": "SCSI",
+            "diskSizeGb": self._store.get(path)["sizeGb"],
+        }
+
+    def _interface(self, zone: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        project = f"{ROOT}projects/{self._store.project}"
+        network = last(wanted.get("network") or "default")
+        subnetwork = last(wanted.get("subnetwork") or network)
+        configs = [
+            {"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT", "name": "external-nat", **one}
+            for one in wanted.get("accessConfigs") or ()
+        ]
+        return {
+            "kind": "compute#networkInterface",
+            "name": "nic0",
+            "network": f"{project}/global/networks/{network}",
+            "subnetwork": f"{project}/regions/{region_of(zone)}/subnetworks/{subnetwork}",
+            "stackType": "IPV4_ONLY",
+            "fingerprint": fingerprint(wanted),
+            **({"accessConfigs": configs} if configs else {}),
+        }
+
+
+def machine_type(address: str, field: str) -> OfferedMachine:
+    """Return the machine type at an address or of a name. Raises ComputeError."""
+    found = MACHINE_TYPES.get(last(address))
+    if found is None:
+        raise invalid_field(field, address, "The referenced resource does not exist.")
+    return found
+
+
+def _scheduling(wanted: dict[str, Any]) -> dict[str, Any]:
+    is_spot = wanted.get("provisioningModel") == "SPOT" or wanted.get("preemptible", False)
+    return {
+        "onHostMaintenance": "TERMINATE" if is_spot else "MIGRATE",
+        "automaticRestart": not is_spot,
+        "preemptible": is_spot,
+        "provisioningModel": "SPOT" if is_spot else "STANDARD",
+        **wanted,
+    }

@@ -1,0 +1,164 @@
+"""The firewall rules, networks and common metadata of the local pod's project."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from aiohttp import web
+
+from tui.localpod.api.compute.answers import (
+    PROJECT,
+    ROOT,
+    ComputeError,
+    answer,
+    list_answer,
+    missing,
+    page_of,
+    read_document,
+)
+from tui.localpod.api.compute.documents import with_fingerprint
+from tui.localpod.api.compute.guard import GLOBAL, Guard
+from tui.localpod.api.compute.operations import ComputeOperations
+
+LOOPBACK = "127.0.0.0/8"
+"""The range of the workers' addresses."""
+_FIREWALLS = f"{PROJECT}/{GLOBAL}/firewalls"
+_NETWORKS = f"{PROJECT}/{GLOBAL}/networks"
+_NETWORK = f"{_NETWORKS}/{{network}}"
+_OF_A_REGION = "NETWORK_REGIONAL"
+_EVERY_PORT = ["0-65535"]
+_DEFAULTS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "default-allow-internal",
+        "priority": 65534,
+        "sourceRanges": [LOOPBACK],
+        "allowed": [{"IPProtocol": name, "ports": _EVERY_PORT} for name in ("tcp", "udp")],
+    },
+    {
+        "name": "default-allow-ssh",
+        "priority": 65534,
+        "sourceRanges": ["0.0.0.0/0"],
+        "allowed": [{"IPProtocol": "tcp", "ports": ["22"]}],
+    },
+)
+"""The rules of a new default network (VPC documentation, pre-populated rules), for the pod's own range."""
+
+
+class NetworkRoutes:
+    """Serves one network with its rules and policies, and the project's metadata.
+
+    `metadata_changed` is called after the metadata has been replaced.
+    """
+
+    def __init__(self, project: str, network: str, operations: ComputeOperations) -> None:
+        self._project = project
+        self._network = network
+        self._operations = operations
+        self.metadata: dict[str, str] = {}
+        self.metadata_changed: Callable[[], None] = lambda: None
+        self.firewalls: dict[str, dict[str, Any]] = {}
+        self.policies: list[dict[str, Any]] = []
+        self.policies_first = False
+        for rule in _DEFAULTS:
+            self.add(rule)
+
+    def add(self, rule: dict[str, Any]) -> None:
+        """Add a firewall rule in the API's JSON, or replace the one of its name."""
+        network = f"{ROOT}projects/{self._project}/global/networks/{self._network}"
+        defaults = {"kind": "compute#firewall", "network": network, "direction": "INGRESS", "priority": 1000}
+        self.firewalls[rule["name"]] = {**defaults, "disabled": False, **rule}
+
+    def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
+        """Yield the routes, each guarded by its permission."""
+        yield web.get(PROJECT, guard("compute.projects.get", self._get_project))
+        yield web.post(
+            f"{PROJECT}/setCommonInstanceMetadata",
+            guard("compute.projects.setCommonInstanceMetadata", self._set_metadata),
+        )
+        yield web.get(_FIREWALLS, guard("compute.firewalls.list", self._list_firewalls))
+        yield web.post(_FIREWALLS, guard("compute.firewalls.create", self._insert_firewall))
+        yield web.get(f"{_FIREWALLS}/{{name}}", guard("compute.firewalls.get", self._get_firewall))
+        yield web.delete(f"{_FIREWALLS}/{{name}}", guard("compute.firewalls.delete", self._delete_firewall))
+        yield web.get(_NETWORKS, guard("compute.networks.list", self._list_networks))
+        yield web.get(_NETWORK, guard("compute.networks.get", self._get_network))
+        yield web.get(
+            f"{_NETWORK}/getEffectiveFirewalls", guard("compute.networks.getEffectiveFirewalls", self._of_network)
+        )
+        yield web.get(
+            f"{PROJECT}/regions/{{region}}/firewallPolicies/getEffectiveFirewalls",
+            guard("compute.networks.getRegionEffectiveFirewalls", self._of_region),
+        )
+
+    def _project_metadata(self) -> dict[str, Any]:
+        return with_fingerprint(
+            {"items": [{"key": key, "value": self.metadata[key]} for key in sorted(self.metadata)]}
+        )
+
+    async def _get_project(self, request: web.Request) -> web.Response:
+        name = request.match_info["project"]
+        document = {"kind": "compute#project", "id": "1", "name": name, "selfLink": f"{ROOT}projects/{name}"}
+        return answer({**document, "commonInstanceMetadata": self._project_metadata()})
+
+    async def _set_metadata(self, request: web.Request) -> web.Response:
+        wanted = await read_document(request)
+        if wanted.get("fingerprint") not in (None, self._project_metadata()["fingerprint"]):
+            raise ComputeError(412, "Supplied fingerprint does not match current metadata fingerprint.")
+        self.metadata.clear()
+        self.metadata.update({one["key"]: one.get("value", "") for one in wanted.get("items") or ()})
+        self.metadata_changed()
+        path = f"projects/{self._project}"
+        return self._operations.start(request, "compute.projects.setCommonInstanceMetadata", path)
+
+    async def _list_firewalls(self, request: web.Request) -> web.Response:
+        rows, more = page_of(request, [self.firewalls[name] for name in sorted(self.firewalls)])
+        return list_answer("compute#firewallList", rows, more)
+
+    async def _get_firewall(self, request: web.Request) -> web.Response:
+        found = self.firewalls.get(request.match_info["name"])
+        if not found:
+            raise missing(request)
+        return answer(found)
+
+    async def _insert_firewall(self, request: web.Request) -> web.Response:
+        rule = await read_document(request)
+        name = rule.get("name")
+        if not isinstance(name, str):
+            raise ComputeError(400, "Invalid value for field 'resource.name'")
+        if name in self.firewalls:
+            raise ComputeError(409, f"The resource '{request.path[12:]}/{name}' already exists")
+        self.add(rule)
+        return self._operations.start(request, "insert", f"{request.path[12:]}/{name}")
+
+    async def _delete_firewall(self, request: web.Request) -> web.Response:
+        if self.firewalls.pop(request.match_info["name"], None) is None:
+            raise missing(request)
+        return self._operations.start(request, "delete", request.path[12:])
+
+    def _network_document(self) -> dict[str, Any]:
+        link = f"{ROOT}projects/{self._project}/global/networks/{self._network}"
+        order = "BEFORE_CLASSIC_FIREWALL" if self.policies_first else "AFTER_CLASSIC_FIREWALL"
+        document = {"kind": "compute#network", "id": "1", "name": self._network, "selfLink": link}
+        return {**document, "autoCreateSubnetworks": True, "networkFirewallPolicyEnforcementOrder": order}
+
+    async def _list_networks(self, request: web.Request) -> web.Response:
+        rows, more = page_of(request, [self._network_document()])
+        return list_answer("compute#networkList", rows, more)
+
+    async def _get_network(self, request: web.Request) -> web.Response:
+        if request.match_info["network"] != self._network:
+            raise missing(request)
+        return answer(self._network_document())
+
+    async def _of_network(self, request: web.Request) -> web.Response:
+        policies = [policy for policy in self.policies if policy["type"] != _OF_A_REGION]
+        return self._effective(request, request.match_info["network"], policies)
+
+    async def _of_region(self, request: web.Request) -> web.Response:
+        return self._effective(request, request.query.get("network", "").rpartition("/")[2], self.policies)
+
+    def _effective(self, request: web.Request, network: str, policies: list[dict[str, Any]]) -> web.Response:
+        if network != self._network:
+            raise missing(request)
+        rules = [rule for _, rule in sorted(self.firewalls.items()) if rule["network"].rpartition("/")[2] == network]
+        return answer({"firewallPolicys": policies, "firewalls": rules})

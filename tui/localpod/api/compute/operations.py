@@ -1,0 +1,154 @@
+"""The operations of the local pod's Compute Engine API: one store for zones, regions and the project."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from aiohttp import web
+
+from tui.localpod.api.compute.answers import (
+    PROJECT,
+    ROOT,
+    ComputeError,
+    answer,
+    list_answer,
+    missing,
+    now,
+    page_of,
+)
+from tui.localpod.api.compute.guard import GLOBAL, PLACES, Guard, place_of
+from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.rpc_errors import ApiError
+
+_WAIT_S = 120.0
+"""How long `wait` waits at most (Compute Engine API v1)."""
+_LOG = logging.getLogger(__name__)
+
+Act = Callable[[], Any]
+"""The change that an operation makes; it may return an awaitable. Raises ComputeError, which becomes the error."""
+
+
+class ComputeOperations:
+    """Every operation since the service started."""
+
+    def __init__(self, project: str, faults: ServiceFaults) -> None:
+        self._project = project
+        self._faults = faults
+        self._documents: dict[str, dict[str, Any]] = {}
+        self._by_request: dict[str, str] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
+        """Yield the routes, each guarded by its permission."""
+        for scope, place in PLACES.items():
+            base = f"{PROJECT}/{place}/operations"
+            permission = f"compute.{scope}Operations"
+            yield web.get(base, guard(f"{permission}.list", self._list))
+            yield web.get(f"{base}/{{name}}", guard(f"{permission}.get", self._get))
+            yield web.post(f"{base}/{{name}}/wait", guard(f"{permission}.get", self._wait))
+
+    async def close(self) -> None:
+        """Cancel operations that are in progress."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def running(self) -> int:
+        """The number of operations in progress."""
+        return len(self._tasks)
+
+    def known(self, request: web.Request) -> web.Response | None:
+        """Return the operation that a request with this ID has started already."""
+        name = self._by_request.get(request.query.get("requestId", ""))
+        return answer(self._documents[name]) if name else None
+
+    def start(
+        self, request: web.Request, verb: str, path: str, act: Act | None = None, undo: Act | None = None
+    ) -> web.Response:
+        """Start an operation on the resource at `path` and return it; `act` is done at the end of its time.
+
+        An operation that has to fail (a fault) does `undo` instead.
+        """
+        operation = self._new(verb, place_of(request), path)
+        name = operation["name"]
+        if request_id := request.query.get("requestId"):
+            self._by_request[request_id] = name
+        self._tasks[name] = asyncio.ensure_future(self._finish(operation, act, undo))
+        return answer(operation)
+
+    def _new(self, verb: str, place: str, path: str) -> dict[str, Any]:
+        name = f"operation-{secrets.token_hex(8)}"
+        operation = {
+            "kind": "compute#operation",
+            "id": str(secrets.randbits(62) | 1),
+            "name": name,
+            "operationType": verb,
+            "targetLink": ROOT + path,
+            "status": "RUNNING",
+            "progress": 0,
+            "insertTime": now(),
+            "startTime": now(),
+            "selfLink": f"{ROOT}projects/{self._project}/{place}/operations/{name}",
+            **_scope(self._project, place),
+        }
+        self._documents[name] = operation
+        return operation
+
+    def record_event(self, kind: str, place: str, path: str, target_id: str) -> None:
+        """Add an operation that the system has carried out: `compute.instances.preempted`, …"""
+        operation = self._new(kind, place, path)
+        operation.update(user="system", targetId=target_id, status="DONE", progress=100, endTime=now())
+
+    async def _finish(self, operation: dict[str, Any], act: Act | None, undo: Act | None) -> None:
+        try:
+            await self._faults.operation_delay()
+            try:
+                self._faults.check_operation(operation["operationType"])
+            except ApiError as error:
+                await _do(undo)
+                raise ComputeError(error.http_status, error.message, error.code, error.code) from error
+            await _do(act)
+        except ComputeError as error:
+            operation.update(error=error.to_errors(), httpErrorStatusCode=error.status, httpErrorMessage=error.reason)
+        except Exception as error:
+            _LOG.exception("%s of %s failed", operation["operationType"], operation["targetLink"])
+            operation["error"] = {"errors": [{"code": "INTERNAL_ERROR", "message": f"Internal error: {error}"}]}
+        operation.update(status="DONE", progress=100, endTime=now())
+        del self._tasks[operation["name"]]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        prefix = f"{ROOT}projects/{self._project}/{place_of(request)}/operations/"
+        rows, more = page_of(request, [one for one in self._documents.values() if one["selfLink"].startswith(prefix)])
+        return list_answer("compute#operationList", rows, more)
+
+    async def _get(self, request: web.Request) -> web.Response:
+        return answer(self._operation(request))
+
+    async def _wait(self, request: web.Request) -> web.Response:
+        if task := self._tasks.get(self._operation(request)["name"]):
+            await asyncio.wait({task}, timeout=_WAIT_S)
+        return answer(self._operation(request))
+
+    def _operation(self, request: web.Request) -> dict[str, Any]:
+        found = self._documents.get(request.match_info["name"])
+        if found is None:
+            raise missing(request)
+        return found
+
+
+async def _do(act: Act | None) -> None:
+    done = act() if act is not None else None
+    if inspect.isawaitable(done):
+        await done
+
+
+def _scope(project: str, place: str) -> dict[str, str]:
+    """Return the field that names an operation's zone or region."""
+    return {} if place == GLOBAL else {place.partition("/")[0].removesuffix("s"): f"{ROOT}projects/{project}/{place}"}

@@ -1,0 +1,151 @@
+"""Resize requests of managed groups: they wait until all of their machines can be created at once."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from tui.localpod.api.compute.answers import (
+    PROJECT,
+    ROOT,
+    ComputeError,
+    answer,
+    invalid_field,
+    list_answer,
+    missing,
+    now,
+    page_of,
+    read_document,
+)
+from tui.localpod.api.compute.group_routes import UPDATE, GroupRoutes
+from tui.localpod.api.compute.groups import DO_NOTHING, MANAGERS, Group, ManagedGroups, Member
+from tui.localpod.api.compute.guard import ZONE, Guard
+from tui.localpod.api.compute.instances import Instances
+from tui.localpod.api.compute.operations import Act, ComputeOperations
+
+_SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
+"""The limits of a request's run duration (Compute Engine documentation, "About resize requests in a MIG")."""
+
+
+@dataclass
+class ResizeRequest:
+    """One request; its machines are managed instances of the group from the beginning."""
+
+    document: dict[str, Any]
+    members: list[Member] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        """CREATING, ACCEPTED (it waits for capacity), SUCCEEDED or CANCELLED."""
+        return str(self.document["state"])
+
+
+class ResizeRequests:
+    """Serves the requests of every group."""
+
+    def __init__(
+        self, groups: ManagedGroups, instances: Instances, group_routes: GroupRoutes, operations: ComputeOperations
+    ) -> None:
+        self._groups = groups
+        self._instances = instances
+        self._group_routes = group_routes
+        self._operations = operations
+        self._requests: dict[str, ResizeRequest] = {}
+
+    def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
+        """Yield the routes, each guarded by its permission."""
+        base = f"{PROJECT}/{ZONE}/{MANAGERS}/{{name}}/resizeRequests"
+        one = f"{base}/{{request}}"
+        yield web.get(base, guard(f"compute.{MANAGERS}.get", self._list))
+        yield web.post(base, guard(UPDATE, self._insert))
+        yield web.get(one, guard(f"compute.{MANAGERS}.get", self._get))
+        yield web.post(f"{one}/cancel", guard(UPDATE, self._cancel))
+        yield web.delete(one, guard(UPDATE, self._delete))
+
+    async def _list(self, request: web.Request) -> web.Response:
+        prefix = f"{self._group_routes.group_of(request).path}/resizeRequests/"
+        found = [one.document for path, one in sorted(self._requests.items()) if path.startswith(prefix)]
+        rows, more = page_of(request, found)
+        return list_answer("compute#instanceGroupManagerResizeRequestList", rows, more)
+
+    async def _insert(self, request: web.Request) -> web.Response:
+        group, wanted = self._group_routes.group_of(request), await read_document(request)
+        name, count = str(wanted.get("name")), wanted.get("resizeBy")
+        path = f"{group.path}/resizeRequests/{name}"
+        if path in self._requests:
+            raise ComputeError(409, f"The resource '{path}' already exists")
+        if not isinstance(count, int) or count < 1:
+            raise invalid_field("resource.resizeBy", count, "Must be a positive number.")
+        if group.is_bulk:
+            raise ComputeError(400, f"Resize requests of '{group.path}' are not supported: its mode is BULK.")
+        if group.document["instanceLifecyclePolicy"].get("defaultActionOnFailure") != DO_NOTHING:
+            raise ComputeError(400, f"Repairs of '{group.path}' must be turned off for resize requests.")
+        duration = wanted.get("requestedRunDuration")
+        if duration and not _SHORTEST_S <= int(duration.get("seconds", 0)) <= _LONGEST_S:
+            seconds = duration.get("seconds")
+            why = f"Must be from {_SHORTEST_S} to {_LONGEST_S} seconds."
+            raise invalid_field("resource.requestedRunDuration.seconds", seconds, why)
+        document: dict[str, Any] = {
+            "kind": "compute#instanceGroupManagerResizeRequest",
+            "id": str(secrets.randbits(62) | 1),
+            "creationTimestamp": now(),
+            "name": name,
+            "zone": group.document["zone"],
+            "selfLink": ROOT + path,
+            "resizeBy": count,
+            "state": "CREATING",
+            **{key: wanted[key] for key in ("description", "requestedRunDuration") if key in wanted},
+        }
+        found = self._requests[path] = ResizeRequest(document)
+        found.members = self._groups.grow(group, count, name)
+        task = self._instances.background(self._fulfil(group, found))
+        for one in found.members:
+            one.task = task
+
+        def undo() -> None:
+            del self._requests[path]
+            self._groups.delete_members(group, found.members)
+
+        return self._start(request, "insert", group, undo=undo)
+
+    async def _fulfil(self, group: Group, request: ResizeRequest) -> None:
+        request.document["state"] = "ACCEPTED"
+        await self._groups.create_together(group, request.members)
+        request.document["state"] = "SUCCEEDED"
+
+    def _one(self, request: web.Request) -> tuple[Group, str, ResizeRequest]:
+        group = self._group_routes.group_of(request)
+        path = f"{group.path}/resizeRequests/{request.match_info['request']}"
+        if path not in self._requests:
+            raise missing(request)
+        return group, path, self._requests[path]
+
+    async def _get(self, request: web.Request) -> web.Response:
+        _, _, found = self._one(request)
+        errors = [one.error for one in found.members if one.error]
+        attempt: dict[str, Any] = {"lastAttempt": {"error": errors[0].to_errors()}} if errors else {}
+        return answer({**found.document, "status": attempt})
+
+    async def _cancel(self, request: web.Request) -> web.Response:
+        group, path, found = self._one(request)
+        if found.state not in ("CREATING", "ACCEPTED"):
+            raise ComputeError(400, f"The resize request '{path}' is {found.state} and cannot be cancelled.")
+        found.document["state"] = "CANCELLED"
+        self._groups.delete_members(group, found.members)
+        return self._start(request, "cancel", group)
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        group, path, found = self._one(request)
+        if found.state in ("CREATING", "ACCEPTED"):
+            raise ComputeError(400, f"The resize request '{path}' is {found.state}: cancel it before you delete it.")
+        return self._start(request, "delete", group, lambda: self._requests.pop(path, None))
+
+    def _start(
+        self, request: web.Request, verb: str, group: Group, act: Act | None = None, undo: Act | None = None
+    ) -> web.Response:
+        """Start an operation, whose target is the group."""
+        return self._operations.start(request, f"compute.{MANAGERS}.resizeRequests.{verb}", group.path, act, undo)

@@ -1,0 +1,109 @@
+"""The local pod's Compute Engine API, as far as tpu-tui, gcloud and Google's client use it for slices.
+
+REST paths and fields are those of the Compute Engine API v1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from aiohttp import web
+
+from tui.localpod.api.compute.answers import ROOT
+from tui.localpod.api.compute.batch_route import batch_route
+from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
+from tui.localpod.api.compute.documents import INSTANCES, DocumentStore
+from tui.localpod.api.compute.group_routes import GroupRoutes
+from tui.localpod.api.compute.groups import ManagedGroups
+from tui.localpod.api.compute.guard import RequestGuard
+from tui.localpod.api.compute.instance_routes import InstanceRoutes
+from tui.localpod.api.compute.instances import Instances, Vm
+from tui.localpod.api.compute.network_routes import NetworkRoutes
+from tui.localpod.api.compute.operations import ComputeOperations
+from tui.localpod.api.compute.resize_requests import ResizeRequests
+from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.host_protocol import WorkerHosts
+
+NodeMachines = Callable[[], Iterable[tuple[str, str]]]
+"""Return the machines of the pod's TPU VMs: name and internal address of each."""
+_UNHEALTHY = ("UNHEALTHY", "TIMEOUT")
+
+
+class ComputeService:
+    """The machines, groups, disks, images and firewall rules of a pod, on the machines that `hosts` runs.
+
+    For tests, requests that need a permission in `denied` are refused, and `faults` can be set: refusals and lost
+    answers by permission, failures of operations by their type, and of machines by the verb "create".
+    """
+
+    def __init__(
+        self,
+        node_machines: NodeMachines,
+        hosts: WorkerHosts,
+        *,
+        zone: str,
+        network: str = "default",
+        project: str = "local",
+    ) -> None:
+        self._node_machines = node_machines
+        self._zone = zone
+        self.denied: set[str] = set()
+        self.faults = ServiceFaults()
+        self.store = DocumentStore(project)
+        self.operations = ComputeOperations(project, self.faults)
+        self.networks = NetworkRoutes(project, network, self.operations)
+        self.instances = Instances(self.store, hosts, self.faults, lambda: self.networks.metadata)
+        self.networks.metadata_changed = self.instances.authorize_all
+        self.instances.record_event = self.operations.record_event
+        self.groups = ManagedGroups(self.store, self.instances, self.faults)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes that the pod's REST port serves."""
+        guard, zones = (
+            RequestGuard(self.store.project, self.faults, lambda: self.denied, self.operations.known),
+            [self._zone],
+        )
+        collections = CollectionRoutes(self.store, self.operations, self.faults, zones)
+        instances = InstanceRoutes(self.store, self.instances, self.operations, self._node_rows, zones)
+        groups = GroupRoutes(self.store, self.groups, self.operations, zones)
+        requests = ResizeRequests(self.groups, self.instances, groups, self.operations)
+        return [
+            *self.operations.routes(guard),
+            *self.networks.routes(guard),
+            *collections.routes(guard),
+            *instances.routes(guard, collections),
+            *groups.routes(guard, collections),
+            *requests.routes(guard),
+            batch_route(),
+        ]
+
+    async def close(self) -> None:
+        """Cancel operations that are in progress."""
+        await self.operations.close()
+        await self.instances.close()
+
+    def vm(self, name: str) -> Vm:
+        """Return a machine of the pod's zone. Raises ComputeError."""
+        return self.instances.get(self.store.path(INSTANCES, f"zones/{self._zone}", name))
+
+    def set_health(self, name: str, state: str) -> None:
+        """Set what health checks find on a machine: `HEALTHY`, `UNHEALTHY`, …; its group repairs it."""
+        vm = self.vm(name)
+        vm.health = state
+        if state in _UNHEALTHY:
+            self.groups.heal(vm)
+
+    def _node_rows(self) -> Rows:
+        for name, address in self._node_machines():
+            place = f"zones/{self._zone}"
+            zone = f"{ROOT}projects/{self.store.project}/{place}"
+            row: dict[str, Any] = {
+                "kind": "compute#instance",
+                "name": name,
+                "status": "RUNNING",
+                "zone": zone,
+                "selfLink": f"{zone}/{INSTANCES}/{name}",
+                "networkInterfaces": [{"networkIP": address}],
+            }
+            yield place, row

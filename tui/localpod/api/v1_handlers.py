@@ -1,0 +1,72 @@
+"""The methods of the Cloud TPU API v1 on the state that v2 serves; each takes a message of v1 and returns one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import google.cloud.tpu_v1.types as v1
+
+from tui.localpod.api import rpc_errors
+from tui.localpod.api.handlers import ApiHandlers
+from tui.localpod.api.resources import tpu_nodes
+from tui.localpod.api.resources.paging import page
+from tui.localpod.api.resources.resource_names import ResourceLocation, id_of, parse_place
+
+
+def list_nodes(api: ApiHandlers, request: v1.ListNodesRequest) -> v1.ListNodesResponse:
+    """Return one page of a zone's nodes, TPU VMs too."""
+    answer = api.list_nodes(request)
+    nodes = [tpu_nodes.node_as_v1(node) for node in answer.nodes]
+    return v1.ListNodesResponse(
+        nodes=nodes, next_page_token=answer.next_page_token, unreachable=list(answer.unreachable)
+    )
+
+
+def get_node(api: ApiHandlers, request: v1.GetNodeRequest) -> v1.Node:
+    """Return one node."""
+    return tpu_nodes.node_as_v1(api.nodes.get(request.name).node)
+
+
+def create_node(api: ApiHandlers, request: v1.CreateNodeRequest) -> Any:
+    """Return the operation that creates a TPU Node."""
+    wanted = tpu_nodes.node_of_v1(request.node)
+    operation = api.nodes.create(parse_place(request.parent), request.node_id, wanted, tpu_nodes.V1)
+    return api.operations.in_v1(operation)
+
+
+def list_accelerator_types(
+    api: ApiHandlers, request: v1.ListAcceleratorTypesRequest
+) -> v1.ListAcceleratorTypesResponse:
+    """Return one page of the accelerator types on offer."""
+    answer = api.list_accelerator_types(request)
+    types = [v1.AcceleratorType(name=one.name, type_=one.type_) for one in answer.accelerator_types]
+    return v1.ListAcceleratorTypesResponse(accelerator_types=types, next_page_token=answer.next_page_token)
+
+
+def get_accelerator_type(api: ApiHandlers, request: v1.GetAcceleratorTypeRequest) -> v1.AcceleratorType:
+    """Return one accelerator type."""
+    found = api.get_accelerator_type(request)
+    return v1.AcceleratorType(name=found.name, type_=found.type_)
+
+
+def list_tensorflow_versions(
+    _: ApiHandlers, request: v1.ListTensorFlowVersionsRequest
+) -> v1.ListTensorFlowVersionsResponse:
+    """Return one page of the versions that a TPU Node can have."""
+    versions, token = page(_versions(parse_place(request.parent)), request)
+    return v1.ListTensorFlowVersionsResponse(tensorflow_versions=versions, next_page_token=token)
+
+
+def get_tensorflow_version(_: ApiHandlers, request: v1.GetTensorFlowVersionRequest) -> v1.TensorFlowVersion:
+    """Return one version."""
+    version = id_of(request.name, "tensorflowVersions")
+    if version not in tpu_nodes.TENSORFLOW_VERSIONS:
+        raise rpc_errors.not_found(request.name)
+    return v1.TensorFlowVersion(name=request.name, version=version)
+
+
+def _versions(place: ResourceLocation) -> list[v1.TensorFlowVersion]:
+    return [
+        v1.TensorFlowVersion(name=place.child("tensorflowVersions", version), version=version)
+        for version in tpu_nodes.TENSORFLOW_VERSIONS
+    ]

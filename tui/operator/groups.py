@@ -1,0 +1,163 @@
+"""`Groups`: managed instance groups with their templates, images and policies: list, create, resize, delete."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tui.cloud.compute.groups.group_creation import GroupCreation
+from tui.cloud.compute.groups.group_resizing import GroupResizing
+from tui.errors import NoSuchResourceError, TpuTuiError, UsageError, did_you_mean, near_matches
+from tui.operator.connections import Connections
+from tui.operator.resources.deletion import DeletionStep
+from tui.pod.creation.slice_request import STARTUP_SCRIPT, CreationStep, SliceRequest
+from tui.pod.groups.group_checks import check_group_request
+from tui.pod.groups.group_request import GroupRequest
+from tui.pod.resources import GROUP, IMAGE, POLICY, TEMPLATE, CloudResource, describe_effect
+from tui.pod.slice import Slice
+from tui.pod.slice_commands import explain_group_stop
+
+if TYPE_CHECKING:
+    from tui.cloud.instance_groups.instance_groups import GroupListing
+    from tui.operator.resources.resources import Resources
+    from tui.operator.slices import Slices
+
+PARTS = (TEMPLATE, POLICY, IMAGE)
+"""What a group is made of, which is deleted after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDeletion:
+    """What `groups delete` deletes, in any order, and a sentence about each thing that stays."""
+
+    chosen: tuple[CloudResource, ...]
+    stays: tuple[str, ...]
+
+
+class Groups:
+    """The managed instance groups of the project, whether or not they are slices."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        resources: Resources,
+        slices: Slices,
+    ) -> None:
+        self._connections = connections
+        self._resources = resources
+        self._slices = slices
+
+    async def list_all(self) -> GroupListing:
+        """Return every managed group of the configured zones, or of all; places that failed are problems.
+
+        Raises UsageError with a hosts file.
+        """
+        return await self._resources.groups()
+
+    async def prepare(self, request: GroupRequest) -> GroupRequest:
+        """Return a checked request, with the boot disk of the VM whose image it makes. Raises UsageError."""
+        check_group_request(request)
+        return await self._creation().prepare(request)
+
+    def create(
+        self, request: GroupRequest, *, dry_run: bool = False, waits: bool = True
+    ) -> AsyncIterator[CreationStep]:
+        """Create what is missing of a prepared request and yield the steps, until all VMs run.
+
+        With `dry_run`, only yield what would be sent; without `waits`, end when the VMs are requested. As for slices,
+        every VM has to finish a startup script.
+        """
+        if not dry_run:
+            self._connections.require_changes("creating groups")
+        steps = self._creation().create(request, dry_run=dry_run, waits=waits)
+        if not (request.metadata.get(STARTUP_SCRIPT) and waits) or dry_run:
+            return steps
+        slice_ = SliceRequest(request.name, request.zone, startup_timeout_s=request.startup_timeout_s)
+        return self._slices.with_startup(steps, slice_)
+
+    def resize(self, ref: str, size: int, *, dry_run: bool = False, waits: bool = True) -> AsyncIterator[str]:
+        """Resize a group, `NAME` or `ZONE/NAME`; yield the progress until all VMs run."""
+        if not dry_run:
+            self._connections.require_changes("resizing groups")
+        zone, name = self._slices.place_of(ref)
+        return GroupResizing(self._connections.settings, zone, name).resize(size, dry_run=dry_run, waits=waits)
+
+    async def size_of(self, ref: str) -> int:
+        """Return the present size of a group. Raises UsageError if there is none."""
+        zone, name = self._slices.place_of(ref)
+        listing = await self.list_all()
+        found = [group for group in listing.groups if (group.zone, group.name) == (zone, name)]
+        if not found:
+            raise _no_such_group(name, zone, [group.name for group in listing.groups])
+        return found[0].size
+
+    async def plan_deletion(self, ref: str, keep: Collection[str] = ()) -> GroupDeletion:
+        """Return the group with what tpu-tui made for it, without the kinds to `keep` and what others use.
+
+        What an interrupted deletion has left of a group is found without the group. Raises UsageError for neither.
+        """
+        zone, name = self._slices.place_of(ref)
+        path = f"{zone}/{name}"
+        listing = await self._resources.list_compute()
+        rows = listing.resources
+        group = next((one for one in rows if one.kind == GROUP and one.path == path), None)
+        made = [one for one in rows if one.kind in PARTS and one.made_for == path]
+        if group is None and not made:
+            if listing.problems:
+                raise listing.problems[0]
+            raise _no_such_group(name, zone, [one.name for one in rows if one.kind == GROUP])
+        chosen = [group] if group is not None else []
+        stays: list[str] = []
+        for part in sorted(made, key=lambda one: PARTS.index(one.kind)):
+            going = {one.path for one in chosen if part.ref in one.uses}
+            users = None if part.used_by is None else [user for user in part.used_by if user not in going]
+            if part.kind in keep:
+                stays.append(f"{part.kind} {part.name} stays, as --keep {part.kind} says")
+            elif users is None or users:
+                by = "perhaps others" if users is None else ", ".join(users)
+                stays.append(f"{part.kind} {part.name} stays: {by} use{'' if users is None else 's'} it")
+            else:
+                chosen.append(part)
+        stays += [
+            f"{used.kind} {used.name} stays: tpu-tui did not make it for this group"
+            for used in rows
+            if group is not None and used.ref in group.uses and used not in made
+        ]
+        return GroupDeletion(tuple(chosen), tuple(stays))
+
+    def delete(self, chosen: Sequence[CloudResource]) -> AsyncIterator[DeletionStep]:
+        """Delete a group first, then what it was made of; yield the progress of each."""
+        return self._resources.delete(chosen)
+
+    async def change_slice(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+        """Delete the group that a slice is, with what tpu-tui made for it; yield the progress.
+
+        Raises UsageError for other actions, and at the end the first problem of a deletion.
+        """
+        if action != "delete":
+            what, why, remedy = explain_group_stop(slice_, action)
+            raise UsageError(what, why=why, remedy=remedy)
+        plan = await self.plan_deletion(slice_.path)
+        for line in plan.stays:
+            yield line
+        if dry_run:
+            for line in describe_effect(plan.chosen, plan.chosen):
+                yield f"would delete {line}"
+            return
+        problems: list[TpuTuiError] = []
+        async for step in self.delete(plan.chosen):
+            if step.text:
+                yield step.text
+            problems += [step.problem] if step.problem else []
+        if problems:
+            raise problems[0]
+
+    def _creation(self) -> GroupCreation:
+        return GroupCreation(self._connections.settings)
+
+
+def _no_such_group(name: str, zone: str, known: Sequence[str]) -> UsageError:
+    near = near_matches(name, known)
+    remedy = did_you_mean(near) if near else "tpu-tui groups list lists them"
+    return NoSuchResourceError(f"no such group in {zone}: {name}", remedy=remedy)

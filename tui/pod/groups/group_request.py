@@ -1,0 +1,174 @@
+"""The request for a managed instance group with its template, image and workload policy, as plain data. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tui.pod import accelerator
+from tui.pod.accelerator import Accelerator
+from tui.pod.creation.slice_request import CREATED_BY, STARTUP_TIMEOUT_S
+from tui.pod.instance_group import TPU_NODE_KEY, chips_of_machine, is_tpu_machine
+from tui.pod.resources import DESCRIPTION_PREFIX
+
+_OWNER = f"{DESCRIPTION_PREFIX} for group "
+MACHINE_TYPES = {"v5p": "ct5p-hightpu-4t", "v6e": "ct6e-standard-4t", "tpu7x": "tpu7x-standard-4t"}
+"""The machine type of multi-host slices, by generation ("TPU instances in MIGs")."""
+STANDARD, SPOT, FLEX_START, RESERVATION_BOUND = "STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND"
+"""`scheduling.provisioningModel` of a template."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequest:
+    """A group to create, with what it is made of; empty texts leave the choice to the API.
+
+    Either `template` names an existing one, or the template is made from the other fields. `image_from` is the VM
+    whose boot disk, `source_disk`, becomes the image. A `topology` in chips makes the group one slice: a workload
+    policy connects its VMs, and they are created all at once. `run_duration_s` ends the VMs, `valid_for_s` the wait
+    for capacity.
+    `metadata_files` and `startup_timeout_s` are those of `SliceRequest`.
+    """
+
+    name: str
+    zone: str
+    size: int | None = None
+    template: str = ""
+    machine_type: str = ""
+    accelerator_type: str = ""
+    topology: str = ""
+    image: str = ""
+    image_family: str = ""
+    image_project: str = ""
+    image_from: str = ""
+    source_disk: str = ""
+    disk_size_gb: int | None = None
+    disk_type: str = ""
+    network: str = ""
+    subnetwork: str = ""
+    internal_ips: bool = False
+    service_account: str = ""
+    scopes: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata_files: Mapping[str, str] = field(default_factory=dict)
+    tpu_node: str = ""
+    description: str = ""
+    spot: bool = False
+    reservation: str = ""
+    flex_start: bool = False
+    run_duration_s: int | None = None
+    valid_for_s: int | None = None
+    startup_timeout_s: float = STARTUP_TIMEOUT_S
+
+    @property
+    def region(self) -> str:
+        """The zone's region."""
+        return self.zone.rpartition("-")[0]
+
+    @property
+    def path(self) -> str:
+        """`zone/name`."""
+        return f"{self.zone}/{self.name}"
+
+    @property
+    def template_name(self) -> str:
+        """The template of the group: the given one, or the new one, which is called like the group."""
+        return self.template or self.name
+
+    @property
+    def image_name(self) -> str:
+        """The image that is made from a VM's disk, by default called like the group; else the given one."""
+        return self.image or (self.name if self.image_from else "")
+
+    @property
+    def machine(self) -> str:
+        """The machine type, also of an accelerator type; empty if neither is known."""
+        return self.machine_type or MACHINE_TYPES.get(self.accelerator_type.partition("-")[0], "")
+
+    @property
+    def is_tpu(self) -> bool:
+        """Whether its VMs have TPUs of their own."""
+        return is_tpu_machine(self.machine)
+
+    @property
+    def is_bulk(self) -> bool:
+        """Whether its VMs are one slice and created all at once."""
+        return bool(self.topology)
+
+    @property
+    def waits_for_capacity(self) -> bool:
+        """Whether a lack of capacity is no failure: the group's VMs are created once there is enough."""
+        return self.is_bulk or self.flex_start
+
+    @property
+    def has_resize_request(self) -> bool:
+        """Whether the VMs are requested after the group; bulk groups have no resize requests, and wait themselves."""
+        return self.flex_start and not self.is_bulk
+
+    @property
+    def vms(self) -> int | None:
+        """How many VMs the group gets: its size, else what its topology or accelerator type needs."""
+        return self.size if self.size is not None else self.needed_vms
+
+    @property
+    def needed_vms(self) -> int | None:
+        """How many VMs the topology, or the accelerator type, needs; None where neither says."""
+        chips = chips_of_machine(self.machine)
+        if chips is None:
+            return None
+        wanted = accelerator.chips_of_topology(self.topology)
+        if not self.topology:
+            kind = self.accelerator
+            wanted = None if kind is None else kind.chips
+        return wanted // chips if wanted and wanted % chips == 0 else None
+
+    @property
+    def accelerator(self) -> Accelerator | None:
+        """The accelerator type, where one was given and is known."""
+        return accelerator.parse(self.accelerator_type)
+
+    @property
+    def provisioning(self) -> str:
+        """The template's provisioning model; a reservation is bound where the VMs are created all at once."""
+        if self.spot:
+            return SPOT
+        if self.flex_start:
+            return FLEX_START
+        return RESERVATION_BOUND if self.reservation and self.is_bulk else STANDARD
+
+    @property
+    def all_labels(self) -> dict[str, str]:
+        """The labels of VMs and image with the one that names tpu-tui."""
+        return {**self.labels, CREATED_BY[0]: CREATED_BY[1]}
+
+    @property
+    def all_metadata(self) -> dict[str, str]:
+        """The VMs' metadata with the name of the TPU Node that they drive."""
+        return {**self.metadata, **({TPU_NODE_KEY: self.tpu_node} if self.tpu_node else {})}
+
+    @property
+    def marker(self) -> str:
+        """The description of what is made for the group, by which `groups delete` finds it."""
+        return marker_of(self.path, self.description)
+
+    @property
+    def summary(self) -> str:
+        """What is requested, for one line: `pytorch: 4 × n1-standard-16 in europe-west4-a, spot`."""
+        kinds = {"spot": self.spot, "flex-start": self.flex_start, f"from {self.reservation}": bool(self.reservation)}
+        kind = "".join(f", {name}" for name, is_on in kinds.items() if is_on)
+        of = self.machine or f"template {self.template}"
+        shape = f", one slice of {self.topology}" if self.topology else ""
+        return f"{self.name}: {self.vms} × {of} in {self.zone}{shape}{kind}"
+
+
+def marker_of(group: str, text: str = "") -> str:
+    """Return the description of what is made for the group `zone/name`, with the user's text."""
+    return f"{_OWNER}{group}" + (f". {text}" if text else "")
+
+
+def group_in_marker(description: str) -> str | None:
+    """Return `zone/name` of the group for which a resource was made, by its description."""
+    if not description.startswith(_OWNER):
+        return None
+    return description.removeprefix(_OWNER).partition(". ")[0]

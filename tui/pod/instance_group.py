@@ -1,0 +1,165 @@
+"""A managed instance group and its VMs, which are the workers of the slice that the group is. Pure.
+
+Source: Compute Engine API v1, `instanceGroupManagers` and `ManagedInstance`; "TPU resources in Compute Engine" for
+the machine types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tui.pod import accelerator
+
+TPU_NODE_KEY = "tpu-node"
+"""The key of a template's metadata that names the TPU Node of its group."""
+_TPU_MACHINE = re.compile(r"(?P<family>ct\d+[a-z]*|tpu\d+[a-z]*)-.*?(?P<chips>\d+)t")
+_GENERATIONS = {"ct4p": "v4", "ct5l": "v5litepod", "ct5lp": "v5litepod", "ct5p": "v5p", "ct6e": "v6e"}
+"""Generations by family of machine type, where the names differ."""
+_TRAILING_NUMBER = re.compile(r"-(\d+)$")
+RUNNING, NO_ACTION = "RUNNING", "NONE"
+_HARMLESS_ACTIONS = (NO_ACTION, "REFRESHING")
+"""Actions during which a VM keeps running: REFRESHING only changes settings."""
+_LEAVING = ("DELETING", "ABANDONING")
+"""Actions after which a VM is no longer the group's."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceGroup:
+    """A managed instance group with what its template says; None where neither does."""
+
+    name: str
+    zone: str
+    """The region of a regional group."""
+    size: int = 0
+    """The target size: how many VMs the group is to have."""
+    template: str | None = None
+    """The instance template's name."""
+    policy: str | None = None
+    """The workload policy's name."""
+    machine_type: str | None = None
+    tpu_node: str | None = None
+    """The TPU Node that the VMs drive, in the group's zone."""
+    network: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels of the VMs, by the template: a group has none."""
+    created: str | None = None
+    """RFC 3339."""
+    made_by_us: bool = False
+    is_stable: bool | None = None
+    """Whether no VM of the group changes, or is about to."""
+    is_regional: bool = False
+    spot: bool | None = None
+    preemptible: bool | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """The metadata that the template gives each VM."""
+    tags: tuple[str, ...] = ()
+    """The network tags of the VMs, which firewall rules may name."""
+    account: str | None = None
+    """The VMs' service account, which firewall rules may name."""
+
+    @property
+    def path(self) -> str:
+        """`zone/name`, by which a SLICE argument names any zonal group."""
+        return f"{self.zone}/{self.name}"
+
+    @property
+    def is_tpu(self) -> bool:
+        """Whether its VMs have TPUs of their own."""
+        return is_tpu_machine(self.machine_type)
+
+    @property
+    def is_of_gke(self) -> bool:
+        """Whether it is a node pool of Google Kubernetes Engine, whose VMs run its containers only."""
+        return self.name.startswith("gke-")
+
+    @property
+    def is_slice(self) -> bool:
+        """Whether it is listed as a slice: its VMs have TPUs, or drive a TPU Node."""
+        return not (self.is_regional or self.is_of_gke) and (self.is_tpu or self.tpu_node is not None)
+
+    @property
+    def can_be_preempted(self) -> bool:
+        """Whether Compute Engine may take its VMs away at any time."""
+        return bool(self.spot or self.preemptible)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row that `groups list --json` prints (names are stable)."""
+        return {
+            "name": self.name,
+            "zone": self.zone,
+            "size": self.size,
+            "template": self.template,
+            "policy": self.policy,
+            "tpu_node": self.tpu_node,
+            "slice": self.name if self.is_slice else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupVm:
+    """One VM of a group as `listManagedInstances` reports it, in the API's own words.
+
+    A VM that does not exist yet, or not at present, has a name but no status and no id.
+    """
+
+    name: str
+    status: str | None = None
+    """`instanceStatus`: `RUNNING`, `STOPPING`, `TERMINATED`, …"""
+    action: str = NO_ACTION
+    """`currentAction`: what the group does with it."""
+    health: str | None = None
+    """The worst `detailedHealthState` of the health checks; None without one."""
+    error: str = ""
+    """The messages of the last attempt to create or delete it."""
+    id: str | None = None
+    """Another one under the same name is another VM."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the group is about to lose it."""
+        return self.action in _LEAVING
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it runs, and the group changes nothing that stops it."""
+        return self.status == RUNNING and self.action in _HARMLESS_ACTIONS
+
+
+def is_tpu_machine(machine_type: str | None) -> bool:
+    """Return whether VMs of this machine type have TPUs (`ct6e-standard-4t`, `tpu7x-standard-4t`)."""
+    return _TPU_MACHINE.fullmatch(machine_type or "") is not None
+
+
+def chips_of_machine(machine_type: str | None) -> int | None:
+    """Return the TPU chips of one VM; None for a machine type without TPUs."""
+    match = _TPU_MACHINE.fullmatch(machine_type or "")
+    return int(match["chips"]) if match else None
+
+
+def accelerator_type_of(machine_type: str | None, vms: int) -> str | None:
+    """Return the accelerator type of so many VMs, as the Cloud TPU API names it: `v6e-16` of 4 `ct6e-standard-4t`."""
+    match = _TPU_MACHINE.fullmatch(machine_type or "")
+    if match is None or vms < 1:
+        return None
+    generation = _GENERATIONS.get(match["family"], match["family"])
+    return accelerator.type_of_topology(generation, str(int(match["chips"]) * vms))
+
+
+def in_worker_order(vms: Iterable[GroupVm], worker_ids: Mapping[str, int]) -> list[GroupVm]:
+    """Return the VMs in worker order: by `TPU_WORKER_ID` (by VM name), else by the index in the name, else by name.
+
+    A VM without an ID, such as one that is being recreated, takes a place that no other VM has.
+    """
+    listed = list(vms)
+    numbers = {vm.name: int(match[1]) for vm in listed if (match := _TRAILING_NUMBER.search(vm.name))}
+    by_number = len(numbers) == len(listed)
+    named = sorted(listed, key=lambda vm: (numbers[vm.name] if by_number else 0, vm.name))
+    places = {vm.name: worker_ids[vm.name] for vm in listed if vm.name in worker_ids}
+    if not places or len(set(places.values())) < len(places):
+        return named
+    free = (place for place in range(len(named)) if place not in worker_ids.values())
+    places |= {vm.name: next(free, len(named)) for vm in named if vm.name not in places}
+    return sorted(named, key=lambda vm: places[vm.name])
