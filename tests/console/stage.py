@@ -126,7 +126,7 @@ class StageLaunches(Launches):
     """Launches that make a run directory and start nothing."""
 
     def __init__(self, stage: StageOperator) -> None:
-        super().__init__(stage.connections, lambda: stage.groups)
+        super().__init__(stage.connections)
         self.stage = stage
 
     async def check(self, request: LaunchRequest) -> AsyncIterator[Any]:
