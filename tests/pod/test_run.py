@@ -119,6 +119,7 @@ WHOLE = Run("a-20260102-030405-beef", "pod", JobOptions(("true",)), WORKERS).to_
         {"id": "x", "slice": "s", "argv": None, "workers": []},
         WHOLE | {"env": ["A=b"]},
         WHOLE | {"zone": 5},
+        WHOLE | {"node_endpoints": "10.1.0.2:8470"},
         WHOLE | {"workers": [{"index": 0, "port": float("inf")}]},
     ],
 )

@@ -16,6 +16,8 @@ from tui.pod.worker import Worker
 from tui.pod.xrt_cluster import RESERVED_VARIABLES
 from tui.runs.launch.docker_run import check_docker
 from tui.runs.launch.job_script import MAX_ARGUMENT_BYTES, check_job, job_environment, job_text
+from tui.runs.launch.launch_spec import LaunchSpec, check_spec
+from tui.ssh.config.access import Access
 
 XLA_DIST: dict[str, Any] = json.loads((Path(__file__).parents[1] / "pod" / "data" / "xla_dist.json").read_text())
 """What xla_dist's own code computed."""
@@ -70,6 +72,22 @@ def test_xrt_gives_each_worker_the_variables_of_xla_dist_and_a_server_of_its_own
     for name in RESERVED_VARIABLES:
         with pytest.raises(UsageError, match=f"{name} is set per worker by --runtime xrt"):
             check_job(["x"], {name: "1"}, "xrt")
+
+
+def test_vms_that_drive_a_tpu_node_get_its_endpoints_and_no_server_also_from_a_record() -> None:
+    case = XLA_DIST["environments"]["TPU Node v3-32 with a group of 4 VMs"]
+    workers = [Worker(index, internal_ip=address) for index, address in enumerate(case["addresses"])]
+    options = {"accelerator_type": "v3-32", "tpu_node": "my-tpu", "node_endpoints": tuple(case["node_endpoints"])}
+    planned = make_run("r-20261121-101500-00aa", "users", ("true",), workers, runtime="xrt", **options)
+    run = Run.from_json(json.loads(json.dumps(planned.to_json())))
+    for worker, wanted in zip(run.workers, case["workers"], strict=True):
+        env = job_environment(run, worker, {})
+        own = ("TPU_TUI_", "PYTHONUNBUFFERED", "TPU_NAME")
+        assert {name: value for name, value in env.items() if not name.startswith(own)} == wanted
+        assert (env["TPU_NAME"], env["TPU_TUI_SLICE"]) == ("my-tpu", "users")
+        assert "xrt_run_server" not in job_text(run, worker, {})
+    with pytest.raises(UsageError, match="drives TPU Node my-tpu, which PJRT cannot use"):
+        check_spec(LaunchSpec(make_run("r", "users", ("true",), workers, runtime="pjrt", **options), {}, Access()))
 
 
 def test_a_worker_is_reached_by_ipv6_in_brackets() -> None:

@@ -29,6 +29,7 @@ class Launches:
 
         Raises UsageError for what no worker could run, OutOfReachError for a slice that is not ready.
         """
+        request = await self._on_workers(request)
         check_request(request)
         settings = self._connections.settings
         require_workers(request.slice_)
@@ -47,11 +48,18 @@ class Launches:
         check_spec(spec)
         return spec
 
+    async def _on_workers(self, request: LaunchRequest) -> LaunchRequest:
+        """Return the request; for a TPU Node the one on the slice of the instance group that drives it."""
+        node = request.slice_
+        if not (node.is_tpu_node and node.instance_group):
+            return request
+        return replace(request, slice_=await self._connections.inventory.get(node.instance_group, node.zone))
+
     async def check(self, request: LaunchRequest) -> AsyncIterator[CheckRow]:
         """Yield a row for everything that can fail this launch, as soon as it is known (see `CheckRow.hinders`)."""
         from tui.operator.launch_checks import check_before_launch
 
-        async for row in check_before_launch(self._connections, request):
+        async for row in check_before_launch(self._connections, await self._on_workers(request)):
             yield row
 
     async def check_buckets(

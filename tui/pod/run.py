@@ -27,7 +27,17 @@ _NAME_LENGTH = 100
 """Most characters of a name in a run's ID, which names files here and on the workers."""
 _MOST_CORES = 1_000_000
 _TEXTS = ("id", "slice", "created", "run_root")
-_OPTIONAL_TEXTS = ("name", "zone", "source", "project", "profile", "accelerator_type", "slice_created", "code_hash")
+_OPTIONAL_TEXTS = (
+    "name",
+    "zone",
+    "source",
+    "project",
+    "profile",
+    "accelerator_type",
+    "tpu_node",
+    "slice_created",
+    "code_hash",
+)
 _WORKERS_TEXTS = ("hostname", "internal_ip", "external_ip", "user", "host_key_alias", "instance", "machine_id")
 _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
 
@@ -91,6 +101,10 @@ class Run:
     project: str | None = None
     profile: str | None = None
     accelerator_type: str | None = None
+    tpu_node: str | None = None
+    """The TPU Node that the workers drive; None for workers with TPUs of their own."""
+    node_endpoints: tuple[str, ...] = ()
+    """`ip:port` of each of its endpoints."""
     spot: bool | None = None
     """Whether the slice can be preempted; None where its source does not say."""
     slice_created: str | None = None
@@ -126,6 +140,7 @@ class Run:
         document: dict[str, Any] = {**self.__dict__, **self.job.to_json()}
         del document["job"]
         document["versions"] = dict(self.versions)
+        document["node_endpoints"] = list(self.node_endpoints)
         document["workers"] = [
             {
                 "index": worker.index,
@@ -155,6 +170,7 @@ class Run:
             if name in document and not accepts(document[name]):
                 raise _wrong(name, wanted)
         known = {name: document[name] for name in _FIELDS if name in document}
+        known["node_endpoints"] = tuple(document.get("node_endpoints", ()))
         return cls(job=JobOptions.from_json(document), workers=_read_workers(document["workers"]), **known)
 
 
@@ -192,6 +208,7 @@ def _wrong(name: str, wanted: str) -> ValueError:
 _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(_TEXTS, (lambda value: isinstance(value, str), "a text")),
     **dict.fromkeys(_OPTIONAL_TEXTS, (OptionKind.TEXT.accepts, OptionKind.TEXT.value)),
+    "node_endpoints": (OptionKind.WORDS.accepts, OptionKind.WORDS.value),
     "lease": (OptionKind.SECONDS.accepts, OptionKind.SECONDS.value),
     "versions": (OptionKind.VARIABLES.accepts, OptionKind.VARIABLES.value),
     "cores_per_worker": (lambda value: value is None or is_integer(value, 0, _MOST_CORES), "an integer or null"),

@@ -45,10 +45,10 @@ def rows_across(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[Che
 
 
 def runtime_rows(slice_: Slice) -> list[CheckRow]:
-    """Return whether the runtime version fits the accelerator; nothing if the source has neither."""
+    """Return whether the runtime version fits the accelerator; nothing for VMs without one of their own."""
     kind = accelerator.parse(slice_.accelerator_type or "")
     runtime = slice_.runtime_version
-    if kind is None or not runtime:
+    if kind is None or not runtime or slice_.tpu_node:
         return []
     made_for = next((made for pattern, made in _RUNTIMES if pattern.fullmatch(runtime)), None)
     if made_for is None:

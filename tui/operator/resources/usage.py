@@ -50,6 +50,8 @@ def runs_on(slice_: Slice, live: Iterable[Run]) -> tuple[str, ...]:
 
 
 def _is_on(run: Run, slice_: Slice) -> bool:
+    if slice_.is_tpu_node and run.tpu_node == slice_.name and run.zone == slice_.zone:
+        return run.project in (None, slice_.project)
     is_same = (run.slice, run.zone) == (slice_.name, slice_.zone) and run.project in (None, slice_.project)
     return is_same and (run.slice_created is None or slice_.created in (None, run.slice_created))
 

@@ -21,7 +21,7 @@ from tui.ssh.sync.upload import send_bundle
 
 
 async def wait_for_slice(directory: RunDirectory, timeouts: KeeperTimeouts) -> Run | None:
-    """Wait for a healthy slice of the run's name and size; return the run with that slice's workers.
+    """Wait for a healthy slice of the run's name and size; return the run with its workers and TPU Node's endpoints.
 
     Return None if there is none within `lost_after`.
     """
@@ -49,7 +49,7 @@ async def _find_ready_slice(run: Run, monitor: SliceMonitor) -> Run | None:
     if any(old.host_keys and not new.host_keys for new, old in zip(known.workers, run.workers, strict=True)):
         return None  # a new machine has not booted yet: it publishes its keys when it has
     workers = (replace(new, user=new.user or old.user) for new, old in zip(known.workers, run.workers, strict=True))
-    return replace(run, workers=tuple(workers), slice_created=slice_.created)
+    return replace(run, workers=tuple(workers), slice_created=slice_.created, node_endpoints=slice_.node_endpoints)
 
 
 async def upload_code(run: Run, fleet: Fleet, tree_path: Path) -> None:

@@ -70,10 +70,15 @@ def job_environment(run: Run, worker: Worker, env: Mapping[str, str]) -> dict[st
 
 
 def xrt_cluster(run: Run) -> XrtCluster:
-    """Return the cluster that a run's workers form for the XRT runtime."""
+    """Return the cluster that a run's workers form for the XRT runtime, with the TPU Node that they drive."""
     addresses = [_address(worker) for worker in run.workers]
-    port = run.job.tpuvm_server_port
-    return XrtCluster(addresses, run.accelerator_type, server_port=port, cores_per_worker=run.cores_per_worker)
+    return XrtCluster(
+        addresses,
+        run.accelerator_type,
+        run.node_endpoints,
+        server_port=run.job.tpuvm_server_port,
+        cores_per_worker=run.cores_per_worker,
+    )
 
 
 def job_text(run: Run, worker: Worker, env: Mapping[str, str], code: str | None = None) -> str:
@@ -132,7 +137,7 @@ def _runtime_environment(run: Run, worker: Worker) -> dict[str, str]:
 
 def _defaults(run: Run) -> dict[str, str]:
     cores = {} if run.cores_per_worker is None else {"TPU_TUI_CORES": str(run.cores_per_worker)}
-    return {**cores, "PYTHONUNBUFFERED": "1", "TPU_NAME": run.slice}
+    return {**cores, "PYTHONUNBUFFERED": "1", "TPU_NAME": run.tpu_node or run.slice}
 
 
 def _place(run: Run, worker: Worker) -> dict[str, str]:

@@ -16,7 +16,7 @@ from tui.runs.launch.on_end_actions import check_on_end
 from tui.runs.launch.phases import PhaseTimeouts
 from tui.settings import Settings
 
-_SLICE_FIELDS = ("runtime_version", "source", "network", "tpu_node")
+_SLICE_FIELDS = ("runtime_version", "source", "network")
 """What checks need of a slice that run.json does not hold."""
 _PYTHON = "python"
 
@@ -43,7 +43,8 @@ def check_request(request: LaunchRequest) -> None:
     if request.sync and not request.sync.is_dir():
         raise UsageError(f"{request.sync} is no directory", remedy="--sync takes the directory to copy")
     if request.job.on_end:
-        check_on_end(request.job.on_end, request.slice_.zone, workers=len(request.slice_.workers))
+        slice_ = request.slice_
+        check_on_end(request.job.on_end, slice_.zone, workers=len(slice_.workers), source=slice_.source)
 
 
 def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
@@ -59,6 +60,8 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
         project=slice_.project or settings.project,
         profile=settings.profile,
         accelerator_type=slice_.accelerator_type,
+        tpu_node=slice_.tpu_node,
+        node_endpoints=slice_.node_endpoints,
         slice_created=slice_.created,
         cores_per_worker=slice_.cores_per_worker,
         run_root=settings.run_root,

@@ -41,6 +41,8 @@ class Preflight:
             zone=run.zone,
             project=run.project,
             accelerator_type=run.accelerator_type,
+            tpu_node=run.tpu_node,
+            node_endpoints=run.node_endpoints,
             workers=run.workers,
             **self.slice,
         )
@@ -98,6 +100,11 @@ def check_spec(spec: LaunchSpec) -> None:
     check_docker(job)
     if not 0 < job.tpuvm_server_port <= MOST_PORT:
         raise UsageError(f"--tpuvm-server-port {job.tpuvm_server_port} is no port", remedy=f"1 to {MOST_PORT}")
+    if spec.run.tpu_node and job.runtime == "pjrt":
+        raise UsageError(
+            f"{spec.run.slice} drives TPU Node {spec.run.tpu_node}, which PJRT cannot use",
+            remedy="add --runtime xrt (torch_xla up to 2.0), or none for other libraries",
+        )
     if not spec.run.workers:
         raise UsageError(f"{spec.run.slice} has no workers to launch on")
     if job.on_failure not in ("stop", "leave"):
