@@ -36,8 +36,8 @@ def create_group_commands(request: GroupRequest, project: str) -> list[str]:
         )
     if not request.template:
         track = "beta " if request.flex_start else ""
-        options = _template_options(request, project)
-        commands.append(_command("instance-templates create", request.template_name, options, track))
+        texts = _template_options(request, project)
+        commands.append(_command("instance-templates create", request.template_name, texts, track))
     track = "alpha " if request.is_bulk else ""
     commands.append(_command("instance-groups managed create", request.name, _group_options(request, project), track))
     if request.has_resize_request:
