@@ -35,11 +35,12 @@ COLLECTIONS = {
 }
 """The aggregated lists of Compute Engine, and the kinds of their rows."""
 IMAGE = ("--image-family", "debian-12", "--image-project", "debian-cloud")
-SHAPES = (
-    ("--size", "2", "--machine-type", "n1-standard-16", *IMAGE),
-    ("--machine-type", "ct6e-standard-4t", "--topology", "2x4", *IMAGE),
-    ("--size", "2", "--machine-type", "n1-standard-16", "--image-from", "prepared", "--yes"),
-)
+USER_VMS = ("--size", "2", "--machine-type", "n1-standard-16")
+SHAPES = {
+    "user VMs": (*USER_VMS, *IMAGE),
+    "slice": ("--machine-type", "ct6e-standard-4t", "--topology", "2x4", *IMAGE),
+    "image": (*USER_VMS, "--image-from", "prepared", "--yes"),
+}
 """Options of groups: user VMs, one slice with a workload policy, and user VMs from the disk of a prepared one."""
 PREPARED = {
     "name": "prepared",
@@ -108,10 +109,10 @@ class LeftoverHunt:
     def round_of_group(self) -> None:
         """Kill the deletion of a group at a random moment, and assert that its repetition leaves nothing."""
         self._count += 1
-        shape = self._rng.choice(SHAPES)
+        shape = self._rng.choice(list(SHAPES))
         name = f"group-{self._count}"
         delete = ("groups", "delete", f"local-a/{name}", "--yes")
-        made = self.shell.call("--profile", "local", "groups", "create", name, *shape)
+        made = self.shell.call("--profile", "local", "groups", "create", name, *SHAPES[shape])
         assert made.code == 0, made.errors
         whole = self.truth()
         began = time.monotonic()
@@ -124,7 +125,7 @@ class LeftoverHunt:
             time.sleep(self._rng.uniform(0, span))
             process.kill()
             process.wait()
-            self.killed[f"delete, {len(shape)} words"] += 1
+            self.killed[shape] += 1
             self.left += self.truth() != whole
         again = self.shell.call("--profile", "local", *delete)
         assert again.code == 0 or (again.code == 2 and "no such group" in again.errors), again.errors
@@ -139,7 +140,7 @@ class LeftoverHunt:
     def round(self) -> None:
         """Kill one command at a random moment, and compare the lists while nothing changes between them."""
         self._count += 1
-        action = self._rng.choice(("create", "queue", "bucket", "group", "slice of VMs", "clean"))
+        action = self._rng.choice(("create", "queue", "bucket", "group", "group slice", "clean"))
         before = self.truth()
         span = self._spans.setdefault(action, self._timed(action))
         process = self._start(action)
@@ -181,8 +182,8 @@ class LeftoverHunt:
             "create": ("slices", "create", name, *TYPE),
             "queue": ("slices", "create", name, *TYPE, "--queued", "--nodes", "2"),
             "bucket": ("buckets", "create", f"gs://{name}", "--for", "local"),
-            "group": ("groups", "create", name, *SHAPES[0]),
-            "slice of VMs": ("groups", "create", name, *SHAPES[1]),
+            "group": ("groups", "create", name, *SHAPES["user VMs"]),
+            "group slice": ("groups", "create", name, *SHAPES["slice"]),
             "clean": ("resources", "delete", "--unused", "--yes"),
         }[action]
         return self._start_words(*words)

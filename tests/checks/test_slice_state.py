@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tui.checks.slice_state import slice_rows
+from tui.checks.slice_state import slice_rows, state_remedy
 from tui.pod.slice import Slice, Symptom
 from tui.pod.worker import Worker
 
@@ -82,3 +82,27 @@ def test_a_tpu_node_has_no_login_and_names_the_group_that_has(group: str | None,
 
 def test_a_hosts_file_has_no_state_to_check() -> None:
     assert slice_rows(Slice(name="lab", source="hosts_file", workers=WORKERS)) == []
+
+
+def test_an_instance_group_names_the_vms_to_start_and_waits_for_what_it_does_itself() -> None:
+    workers = (Worker(0, hostname="g-a"), Worker(1, hostname="g-b"))
+    group = Slice("g", "z", "instance_group", state="STOPPED", workers=workers)
+    stopped = replace(group, symptoms=(Symptom("STOPPED", "1", "(g-b) is TERMINATED"),))
+    assert state_remedy(stopped) == "gcloud compute instances start g-b --zone=z"
+    assert state_remedy(replace(group, workers=())) == "tpu-tui groups resize z/g --size N"
+    assert state_remedy(replace(group, tpu_node="pod")) == "tpu-tui slices start z/pod"
+    assert state_remedy(replace(group, tpu_node="pod", state="PREEMPTED")).startswith("tpu-tui slices delete z/pod")
+    preempted = replace(group, state="PREEMPTED", symptoms=(Symptom("PREEMPTED", "0", "(g-a) is TERMINATED"),))
+    assert state_remedy(preempted).startswith("wait: the group makes the VM again")
+    assert state_remedy(replace(group, state="REPAIRING")) == "wait until it is READY"
+
+
+def test_a_group_without_a_health_check_has_no_row_about_its_health() -> None:
+    ready = Slice("g", "z", "instance_group", state="READY", workers=(Worker(0),))
+    assert [row.check for row in slice_rows(ready)] == ["slice"]
+    sick = replace(ready, health="TIMEOUT", symptoms=(Symptom("TIMEOUT", "0", "(g-a) is RUNNING, TIMEOUT"),))
+    assert [(row.check, row.worker) for row in slice_rows(sick)] == [
+        ("slice", None),
+        ("health", None),
+        ("symptom", 0),
+    ]

@@ -91,7 +91,7 @@ class StageSlices(Slices):
     """The slices that the stage lists."""
 
     def __init__(self, stage: StageOperator) -> None:
-        super().__init__(stage.connections)
+        super().__init__(stage.connections, lambda: stage.groups)
         self.stage = stage
 
     async def list_all(self) -> Any:

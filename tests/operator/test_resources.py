@@ -2,69 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.cloud.conftest import a_request
-from tests.localpod.api_clients import serving
-from tests.localpod.api_hosts import SocketHosts
-from tests.sshd import free_port
-from tui.cloud.tpu.tpu_api import TpuApi
+from tests.operator.conftest import Project
 from tui.errors import UsageError
 from tui.localpod.api.compute.documents import DISKS
-from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.faults import FOREVER
-from tui.localpod.api.server import TpuService
 from tui.operator import Operator
-from tui.operator.resources.deletion import DeletionStep
 from tui.pod.creation.slice_request import DataDisk, QueueRequest
-from tui.pod.resources import find_resources, find_unused
+from tui.pod.resources import find_unused
 from tui.settings import Settings
 
 pytestmark = [pytest.mark.timing, pytest.mark.py310]
 
 OWN = {"created-by": "tpu-tui"}
 DATA = "projects/local/zones/local-a/disks/data"
-
-
-@dataclass
-class Project:
-    """Two APIs, no Cloud Storage, and an operator of them."""
-
-    service: TpuService
-    compute: ComputeService
-    hosts: SocketHosts
-    operator: Operator
-
-    @property
-    def api(self) -> TpuApi:
-        return self.operator.connections.cloud.tpu
-
-    async def delete(self, *names: str) -> list[DeletionStep]:
-        listing = await self.operator.resources.list_all()
-        chosen = find_resources(names, listing)
-        return [step async for step in self.operator.resources.delete(chosen)]
-
-
-@pytest.fixture
-async def project(tmp_path: Path) -> AsyncIterator[Project]:
-    compute = ComputeService(list, SocketHosts(), zone="local-a")
-    compute.faults.operation_seconds = 0.02
-    async with serving(rest_routes=compute.routes(), store=compute.store) as (service, hosts):
-        rest = f"http://127.0.0.1:{service.rest_port}"
-        endpoints = {
-            "tpu": f"127.0.0.1:{service.grpc_port}",
-            "compute": rest,
-            "storage": f"http://127.0.0.1:{free_port()}",
-        }
-        settings = {"project": "local", "zones": ("local-a",), "endpoints": endpoints, "token": service.token}
-        operator = Operator(Settings(home=tmp_path, **settings))
-        yield Project(service, compute, hosts, operator)
-        await operator.close()
-    await compute.close()
 
 
 async def test_apis_that_fail_are_problems_and_the_rest_is_listed(project: Project) -> None:

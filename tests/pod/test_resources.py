@@ -11,11 +11,15 @@ from tui.errors import CloudError, UsageError
 from tui.pod.resources import (
     BUCKET,
     DISK,
+    GROUP,
     IMAGE,
+    POLICY,
     QUEUED,
     SLICE,
+    TEMPLATE,
     CloudResource,
     ResourceListing,
+    attach_users,
     describe_effect,
     find_resources,
     find_unused,
@@ -62,6 +66,27 @@ def test_a_slice_costs_while_it_is_ready_and_its_disks_while_it_is_stopped(
 
 def test_queued_resources_go_with_their_slices_then_slices_disks_and_images_and_buckets_last() -> None:
     assert in_order_of_deletion(EVERYTHING) == [[QUEUE], [POD], [BASE, DATA], [STORE]]
+
+
+GROUP_OF_VMS = CloudResource(
+    GROUP, "g", "z-a", "STABLE", uses=("template/g", "policy/z/g"), cost_relevant=True, **OWN
+)
+MADE_OF = CloudResource(TEMPLATE, "g", uses=("image/base",), cost_relevant=False, **OWN)
+SHAPE = CloudResource(POLICY, "g", "z", cost_relevant=False, **OWN)
+
+
+def test_groups_go_first_then_their_templates_and_policies_then_images() -> None:
+    assert in_order_of_deletion([BASE, SHAPE, MADE_OF, GROUP_OF_VMS]) == [[GROUP_OF_VMS], [SHAPE, MADE_OF], [BASE]]
+
+
+def test_what_a_group_is_made_of_is_used_by_it_and_unused_when_the_group_is() -> None:
+    known = attach_users([BASE, SHAPE, MADE_OF, GROUP_OF_VMS])
+
+    assert [one.used_by for one in known] == [("g",), ("z-a/g",), ("z-a/g",), ()]
+    assert [one.ref for one in find_unused(known)] == ["group/z-a/g", "template/g", "policy/z/g", "image/base"]
+    live = attach_users([BASE, SHAPE, MADE_OF, replace(GROUP_OF_VMS, used_by=("run-1",))])
+    assert find_unused(live) == []
+    assert [one.used_by for one in attach_users([BASE, MADE_OF], [GROUP])] == [("g",), None]
 
 
 def test_what_costs_comes_first_and_the_oldest_of_it_before_the_others() -> None:

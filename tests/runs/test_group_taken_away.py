@@ -142,9 +142,10 @@ async def test_a_worker_whose_vm_a_resize_deleted_is_named_and_the_next_launch_h
     left = await scene.stable()
     (deleted,) = (one for one in directory.run.workers if one.hostname != left.workers[0].hostname)
     assert status.cause == f"worker {deleted.index} ({deleted.hostname}) was deleted by a resize of tpus"
-    assert (status.remedy or "").startswith("tpu-tui groups resize local-a/tpus 2")
+    assert (status.remedy or "").startswith("tpu-tui groups resize local-a/tpus --size 2")
 
-    following = await scene.running()
+    following = await scene.running(on_end=("delete-slice",))
     assert [worker.machine_id for worker in following.run.workers] == [left.workers[0].machine_id]
     assert [answer.confirmed async for answer in scene.operator.runs.stop(following, 0.5)] == [True]
     assert (await scene.over(following)).state is RunState.STOPPED
+    assert await scene.operator.connections.inventory.find("tpus", "local-a") is None

@@ -85,6 +85,9 @@ def test_machines_of_a_hosts_file_and_read_only_mode_are_refused_beforehand() ->
     with pytest.raises(UsageError, match="read-only"):
         check_on_end(["stop-slice"], "z", read_only=True)
     check_on_end(["report", "command:true"], None, read_only=True)
+    with pytest.raises(UsageError, match="stop-slice"):
+        check_on_end(["stop-slice"], "z", source="instance_group")
+    check_on_end(["delete-slice"], "z", source="instance_group", workers=4)
 
 
 def test_a_slice_of_several_workers_is_not_promised_to_be_stopped() -> None:

@@ -130,7 +130,7 @@ def test_vms_that_a_resize_deleted_are_named_though_the_others_have_other_places
         "worker 1 (tpus-1) was deleted by a resize of tpus by ada@example.com, worker 2 (tpus-2) is no longer in tpus"
     )
     assert found.lost == {1, 2}
-    assert found.remedy.startswith("tpu-tui groups resize z/tpus 4")
+    assert found.remedy.startswith("tpu-tui groups resize z/tpus --size 4")
 
 
 def test_a_vm_that_is_being_made_anew_is_lost_before_its_successor_is_there() -> None:

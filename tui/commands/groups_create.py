@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.machine_options import add_machine_options, merge_pairs, read_metadata
 from tui.commands.parser.argument_types import given, whole
 from tui.commands.parser.commands import Commands
 from tui.commands.parser.gcloud_types import duration
+from tui.commands.slices_create import print_last_lines
 from tui.commands.terminal.output import Output, in_json
 from tui.commands.terminal.prompts import agrees, has_terminal
-from tui.errors import UsageError
+from tui.errors import TpuTuiError, UsageError
 
 if TYPE_CHECKING:
     from tui.operator import Operator
+    from tui.pod.creation.slice_request import WorkerStartup
     from tui.pod.groups.group_request import GroupRequest
 
 _SAME_NAMES = (
@@ -43,6 +46,7 @@ _SAME_NAMES = (
     "flex_start",
     "run_duration_s",
     "valid_for_s",
+    "startup_timeout_s",
 )
 """The arguments that `GroupRequest` takes as they are."""
 
@@ -93,19 +97,26 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
     if request.image_from and not (args.yes or args.dry_run):
         await _ask_to_stop(request)
     texts: list[str] = []
-    sent: list[tuple[str, Any]] = []
+    sent: list[dict[str, Any]] = []
+    startup: Sequence[WorkerStartup] = ()
+    failure: TpuTuiError | None = None
     try:
         async for step in operator.groups.create(request, dry_run=args.dry_run, waits=not args.detach):
-            texts.append(step.text)
+            startup = step.startup
             sent += [step.request] if step.request else []
-            out.note(step.text)
+            if step.text:
+                texts.append(step.text)
+                out.note(step.text)
+    except TpuTuiError as error:
+        if not startup:
+            raise
+        failure = error
     except asyncio.CancelledError:
         if texts and not args.dry_run:
             again = "the same command continues" if not args.detach else "tpu-tui groups list shows it"
             out.note(f"Interrupted. What was requested of {request.name} goes on in the cloud; {again}.")
         raise
-    documents = [{"path": path, "document": document} for path, document in sent]
-    answer = {"group": args.group, "action": "create", "dry_run": args.dry_run, "steps": texts, "requests": documents}
+    answer = {"group": args.group, "action": "create", "dry_run": args.dry_run, "steps": texts, "requests": sent}
     if args.dry_run:
         from tui.pod.groups.group_gcloud import create_group_commands
 
@@ -114,12 +125,15 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
         if out.as_json:
             out.document({**answer, "gcloud": commands})
         else:
-            out.text(in_json(documents, indent=2))
+            out.text(in_json(sent, indent=2))
             out.text("\n".join(commands))
     elif out.as_json:
         listing = await operator.groups.list_all()
         row = next((group.to_json() for group in listing.groups if group.path == request.path), {})
-        out.document({**row, **answer})
+        out.document({**row, **answer, "startup": [state.to_json() for state in startup]})
+    if failure is not None:
+        print_last_lines(startup, out)
+        raise failure
     return 0
 
 

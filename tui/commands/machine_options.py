@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tui.commands.parser.argument_types import file, given
 from tui.commands.parser.commands import Parser
-from tui.commands.parser.gcloud_types import items, pairs
+from tui.commands.parser.gcloud_types import duration, items, pairs
 from tui.errors import UsageError
 from tui.pod.creation.slice_request import STARTUP_SCRIPT
 
@@ -31,6 +31,13 @@ def add_machine_options(parser: Parser) -> None:
         help="metadata from files",
     )
     add("--startup-script", metavar="FILE", type=file, help="script that every worker runs when it starts")
+    add(
+        "--startup-timeout",
+        metavar="TIME",
+        dest="startup_timeout_s",
+        type=duration,
+        help="wait this long for the startup script (default: 20m)",
+    )
     add("--description", metavar="TEXT", help="a description")
 
 
@@ -48,6 +55,8 @@ def read_metadata(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, s
     metadata |= {key: _text_of(Path(path).expanduser()) for key, path in files.items()}
     if args.startup_script is not None and not metadata[STARTUP_SCRIPT].strip():
         raise UsageError(f"the startup script {args.startup_script} is empty", remedy="omit --startup-script")
+    if args.startup_timeout_s is not None and STARTUP_SCRIPT not in metadata:
+        raise UsageError("--startup-timeout is for startup scripts", remedy="add --startup-script FILE")
     return metadata, files
 
 

@@ -66,13 +66,6 @@ def _add_slice_options(create: Parser) -> None:
     add("--reserved", action="store_true", help="use the project's reservations")
     add_machine_options(create)
     add(
-        "--startup-timeout",
-        metavar="TIME",
-        dest="startup_timeout_s",
-        type=duration,
-        help="wait this long for the startup script (default: 20m)",
-    )
-    add(
         "--data-disk",
         metavar="source=PATH[,mode=MODE]",
         type=disk,
@@ -134,7 +127,7 @@ async def create_slice(args: argparse.Namespace, operator: Operator, out: Output
         slices = [await _found(operator, f"{request.zone}/{name}") for name in request.node_ids]
         out.document({**slices[0], "slice": args.slice, **answer, "slices": slices})
     if failure is not None:
-        progress.print_last_lines()
+        print_last_lines(progress.startup, out)
         raise failure
     return 0
 
@@ -181,15 +174,6 @@ class _Progress:
             "startup": [state.to_json() for state in self.startup],
         }
 
-    def print_last_lines(self) -> None:
-        """Print the last lines of the scripts that failed or did not end, of a few workers."""
-        unlike_success = [state for state in self.startup if state.exit_code != 0]
-        chosen = [state for state in unlike_success if state.has_failed] or unlike_success
-        for state in chosen[:_MOST_SHOWN_WORKERS]:
-            self._out.note(f"The last lines of worker {state.worker} of {state.slice_name}:")
-            for line in state.lines[-_MOST_SHOWN_LINES:] or ("(it printed nothing)",):
-                self._out.note(f"  {line}")
-
     def _explain_interruption(self) -> None:
         name, last = self._request.name, self._last
         lists = "tpu-tui slices" if self._request.queue is None else "tpu-tui slices queued"
@@ -208,6 +192,16 @@ class _Progress:
             )
 
 
+def print_last_lines(startup: Sequence[WorkerStartup], out: Output) -> None:
+    """Print the last lines of the scripts that failed or did not end, of a few workers."""
+    unlike_success = [state for state in startup if state.exit_code != 0]
+    chosen = [state for state in unlike_success if state.has_failed] or unlike_success
+    for state in chosen[:_MOST_SHOWN_WORKERS]:
+        out.note(f"The last lines of worker {state.worker} of {state.slice_name}:")
+        for line in state.lines[-_MOST_SHOWN_LINES:] or ("(it printed nothing)",):
+            out.note(f"  {line}")
+
+
 async def _found(operator: Operator, ref: str) -> dict[str, Any]:
     return (await operator.slices.get(ref)).to_json()
 
@@ -219,12 +213,10 @@ def _project(document: dict[str, Any] | None) -> str:
 
 def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
     """Return the request that the arguments name. Raises UsageError for options that do not go together."""
-    from tui.pod.creation.slice_request import STARTUP_SCRIPT, SliceRequest
+    from tui.pod.creation.slice_request import SliceRequest
 
     zone, name = operator.slices.place_of(args.slice)
     metadata, files = read_metadata(args)
-    if args.startup_timeout_s is not None and STARTUP_SCRIPT not in metadata:
-        raise UsageError("--startup-timeout is for startup scripts", remedy="add --startup-script FILE")
     word = (args.type or "").lower()
     is_generation = "-" not in word
     if args.accelerator_type and word and not is_generation:

@@ -86,7 +86,7 @@ class Operator:
         """Managed instance groups: list, create, resize and delete them."""
         from tui.operator.groups import Groups
 
-        return Groups(self.connections, self.resources, self.slices.place_of)
+        return Groups(self.connections, self.resources, self.slices)
 
     @cached_property
     def reports(self) -> Reports:

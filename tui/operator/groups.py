@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,9 @@ from tui.cloud.compute.groups.group_resizing import GroupResizing
 from tui.errors import NoSuchResourceError, TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.operator.connections import Connections
 from tui.operator.resources.deletion import DeletionStep
+from tui.pod.creation.slice_request import STARTUP_SCRIPT, CreationStep, SliceRequest
 from tui.pod.groups.group_checks import check_group_request
-from tui.pod.groups.group_request import GroupRequest, GroupStep
+from tui.pod.groups.group_request import GroupRequest
 from tui.pod.resources import GROUP, IMAGE, POLICY, TEMPLATE, CloudResource, describe_effect
 from tui.pod.slice import Slice
 from tui.pod.slice_commands import explain_group_stop
@@ -20,6 +21,7 @@ from tui.pod.slice_commands import explain_group_stop
 if TYPE_CHECKING:
     from tui.cloud.instance_groups.instance_groups import GroupListing
     from tui.operator.resources.resources import Resources
+    from tui.operator.slices import Slices
 
 PARTS = (TEMPLATE, POLICY, IMAGE)
 """What a group is made of, which is deleted after it."""
@@ -40,11 +42,11 @@ class Groups:
         self,
         connections: Connections,
         resources: Resources,
-        place_of: Callable[[str], tuple[str, str]],
+        slices: Slices,
     ) -> None:
         self._connections = connections
         self._resources = resources
-        self._place_of = place_of
+        self._slices = slices
 
     async def list_all(self) -> GroupListing:
         """Return every managed group of the configured zones, or of all; places that failed are problems.
@@ -58,25 +60,32 @@ class Groups:
         check_group_request(request)
         return await self._creation().prepare(request)
 
-    def create(self, request: GroupRequest, *, dry_run: bool = False, waits: bool = True) -> AsyncIterator[GroupStep]:
+    def create(
+        self, request: GroupRequest, *, dry_run: bool = False, waits: bool = True
+    ) -> AsyncIterator[CreationStep]:
         """Create what is missing of a prepared request and yield the steps, until all VMs run.
 
-        With `dry_run`, only yield what would be sent; without `waits`, end when the VMs are requested.
+        With `dry_run`, only yield what would be sent; without `waits`, end when the VMs are requested. As for slices,
+        every VM has to finish a startup script.
         """
         if not dry_run:
             self._connections.require_changes("creating groups")
-        return self._creation().create(request, dry_run=dry_run, waits=waits)
+        steps = self._creation().create(request, dry_run=dry_run, waits=waits)
+        if not (request.metadata.get(STARTUP_SCRIPT) and waits) or dry_run:
+            return steps
+        slice_ = SliceRequest(request.name, request.zone, startup_timeout_s=request.startup_timeout_s)
+        return self._slices.with_startup(steps, slice_)
 
     def resize(self, ref: str, size: int, *, dry_run: bool = False, waits: bool = True) -> AsyncIterator[str]:
         """Resize a group, `NAME` or `ZONE/NAME`; yield the progress until all VMs run."""
         if not dry_run:
             self._connections.require_changes("resizing groups")
-        zone, name = self._place_of(ref)
+        zone, name = self._slices.place_of(ref)
         return GroupResizing(self._connections.settings, zone, name).resize(size, dry_run=dry_run, waits=waits)
 
     async def size_of(self, ref: str) -> int:
         """Return the present size of a group. Raises UsageError if there is none."""
-        zone, name = self._place_of(ref)
+        zone, name = self._slices.place_of(ref)
         listing = await self.list_all()
         found = [group for group in listing.groups if (group.zone, group.name) == (zone, name)]
         if not found:
@@ -88,7 +97,7 @@ class Groups:
 
         What an interrupted deletion has left of a group is found without the group. Raises UsageError for neither.
         """
-        zone, name = self._place_of(ref)
+        zone, name = self._slices.place_of(ref)
         path = f"{zone}/{name}"
         listing = await self._resources.list_compute()
         rows = listing.resources

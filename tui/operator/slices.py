@@ -111,12 +111,12 @@ class Slices:
         api = self._tpu_api(changes=not dry_run)
         steps: AsyncIterator[CreationStep] = api.create(request, dry_run=dry_run, waits=waits)
         has_script = bool(request.metadata.get(STARTUP_SCRIPT))
-        return self._with_startup(steps, request) if has_script and waits and not dry_run else steps
+        return self.with_startup(steps, request) if has_script and waits and not dry_run else steps
 
-    async def _with_startup(
+    async def with_startup(
         self, steps: AsyncIterator[CreationStep], request: SliceRequest
     ) -> AsyncIterator[CreationStep]:
-        """Yield the steps of a creation, and then those of the startup scripts."""
+        """Yield the steps of a creation, and then those of the startup scripts. Raises the error of a failed one."""
         last = CreationStep("")
         async for last in steps:
             yield last

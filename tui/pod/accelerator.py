@@ -93,11 +93,12 @@ def parse(name: str) -> Accelerator | None:
 
 def type_of_topology(generation: str, topology: str) -> str | None:
     """Return the type of a generation's topology in chips: `v4-16` of `v4` and `2x2x2`; None for other text."""
-    known, chips = GENERATIONS.get(generation), _chips(topology)
+    known, chips = GENERATIONS.get(generation), chips_of_topology(topology)
     return f"{generation}-{known.counted_per_chip * chips}" if known and chips else None
 
 
-def _chips(topology: str) -> int | None:
+def chips_of_topology(topology: str) -> int | None:
+    """Return the chips of `2x2x4`; None for other text."""
     if not _TOPOLOGY.fullmatch(topology):
         return None
     return math.prod(int(side) for side in topology.split("x"))

@@ -107,15 +107,19 @@ def recreate_command(slice_: Slice, worker: int | None = None) -> str:
 
 
 def group_remedy(slice_: Slice) -> str:
-    """Return what to do about an instance group that is not ready."""
-    if slice_.state == "PREEMPTED":
-        return "wait: the group makes the VM again as soon as there is capacity"
-    if slice_.state != "STOPPED":
+    """Return what to do about an instance group that is not ready, or about its TPU Node."""
+    if slice_.state not in ("STOPPED", "PREEMPTED", "TERMINATED"):
         return "wait until it is READY"
     if not slice_.workers:
         return f"tpu-tui groups resize {shlex.quote(slice_.path)} --size N"
-    stopped = {one.worker_id for one in slice_.symptoms if one.symptom_type == "STOPPED"}
+    stopped = {one.worker_id for one in slice_.symptoms if one.symptom_type == slice_.state}
     names = [worker.name for worker in slice_.workers if str(worker.index) in stopped]
+    if slice_.tpu_node and not names:
+        action = "start" if slice_.state == "STOPPED" else "delete"
+        command = shlex.join(["tpu-tui", "slices", action, f"{slice_.zone}/{slice_.tpu_node}"])
+        return command if action == "start" else f"{command}, then create the TPU Node again"
+    if slice_.state == "PREEMPTED":
+        return "wait: the group makes the VM again as soon as there is capacity"
     return shlex.join(["gcloud", "compute", "instances", "start", *names, f"--zone={slice_.zone}"])
 
 

@@ -7,7 +7,7 @@ never change, are read once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -147,6 +147,11 @@ class InstanceGroups:
         )
         operations = [one for page in pages for one in page.get("items", ())]
         return explain_losses(operations, slice_.name, lost, slice_.workers, since)
+
+    def delete(self, zone: str, name: str) -> AsyncIterator[str]:
+        """Delete a group with its VMs, wait until it is gone, and yield the progress; its template stays."""
+        path = f"zones/{zone}/{_MANAGERS}/{name}"
+        return self._requests.delete(f"instance group {name}", "compute.instanceGroupManagers.delete", path)
 
     async def close(self) -> None:
         """Close connections."""

@@ -11,6 +11,8 @@ UNKNOWN = Cell("–", "dim")
 _SLICE_TONES = {
     "READY": "good",
     "ACTIVE": "good",
+    "STABLE": "good",
+    "CHANGING": "busy",
     "CREATING": "busy",
     "STARTING": "busy",
     "RESTARTING": "busy",

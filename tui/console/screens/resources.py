@@ -27,7 +27,7 @@ from tui.settings.command_line import command_line
 
 
 class ResourcesScreen(MainScreen):
-    """Slices, queued resources, disks, images and buckets; what costs money comes first. Keys change nothing."""
+    """Slices, queued resources, groups, disks, images, buckets …; what costs money first. Keys change nothing."""
 
     TITLE = "resources"
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tui.errors import UsageError
+from tui.pod.accelerator import chips_of_topology
 from tui.pod.creation.request_checks import (
     Objection,
     object_to_labels,
@@ -17,7 +18,7 @@ from tui.pod.creation.request_checks import (
     object_to_metadata,
 )
 from tui.pod.creation.slice_names import NAME_RULE, suggest_name
-from tui.pod.groups.group_request import MACHINE_TYPES, GroupRequest, chips_of_topology
+from tui.pod.groups.group_request import MACHINE_TYPES, GroupRequest
 from tui.pod.instance_group import chips_of_machine
 from tui.text.durations import format_duration
 
@@ -78,7 +79,7 @@ def _to_template(request: GroupRequest) -> Iterator[Objection]:
         for field, option in _OF_TEMPLATE.items():
             if getattr(request, field):
                 yield "template", f"{option} is for a new template, and --template names one", "give one of them"
-    elif not request.machine:
+    elif not (request.machine or request.accelerator_type):
         yield (
             "machine-type",
             "no machine type was given",

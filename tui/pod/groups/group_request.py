@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tui.pod import accelerator
 from tui.pod.accelerator import Accelerator
-from tui.pod.creation.slice_request import CREATED_BY
+from tui.pod.creation.slice_request import CREATED_BY, STARTUP_TIMEOUT_S
 from tui.pod.instance_group import TPU_NODE_KEY, chips_of_machine, is_tpu_machine
 from tui.pod.resources import DESCRIPTION_PREFIX
 
 _OWNER = f"{DESCRIPTION_PREFIX} for group "
 MACHINE_TYPES = {"v5p": "ct5p-hightpu-4t", "v6e": "ct6e-standard-4t", "tpu7x": "tpu7x-standard-4t"}
 """The machine type of multi-host slices, by generation ("TPU instances in MIGs")."""
-_TOPOLOGY = re.compile(r"[1-9]\d{0,3}(?:x[1-9]\d{0,3}){1,2}")
 STANDARD, SPOT, FLEX_START, RESERVATION_BOUND = "STANDARD", "SPOT", "FLEX_START", "RESERVATION_BOUND"
 """`scheduling.provisioningModel` of a template."""
 
@@ -30,7 +26,7 @@ class GroupRequest:
     whose boot disk, `source_disk`, becomes the image. A `topology` in chips makes the group one slice: a workload
     policy connects its VMs, and they are created all at once. `run_duration_s` ends the VMs, `valid_for_s` the wait
     for capacity.
-    `metadata_files` are the keys whose values were read from files, as in `SliceRequest`.
+    `metadata_files` and `startup_timeout_s` are those of `SliceRequest`.
     """
 
     name: str
@@ -63,6 +59,7 @@ class GroupRequest:
     flex_start: bool = False
     run_duration_s: int | None = None
     valid_for_s: int | None = None
+    startup_timeout_s: float = STARTUP_TIMEOUT_S
 
     @property
     def region(self) -> str:
@@ -120,7 +117,7 @@ class GroupRequest:
         chips = chips_of_machine(self.machine)
         if chips is None:
             return None
-        wanted = chips_of_topology(self.topology)
+        wanted = accelerator.chips_of_topology(self.topology)
         if not self.topology:
             kind = self.accelerator
             wanted = None if kind is None else kind.chips
@@ -163,19 +160,6 @@ class GroupRequest:
         of = self.machine or f"template {self.template}"
         shape = f", one slice of {self.topology}" if self.topology else ""
         return f"{self.name}: {self.vms} × {of} in {self.zone}{shape}{kind}"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupStep:
-    """One line of progress; `request` is a document that is, or would be, sent, with its path."""
-
-    text: str
-    request: tuple[str, Mapping[str, Any]] | None = None
-
-
-def chips_of_topology(topology: str) -> int | None:
-    """Return the chips of `2x2x4`; None for other text."""
-    return math.prod(map(int, topology.split("x"))) if _TOPOLOGY.fullmatch(topology) else None
 
 
 def marker_of(group: str, text: str = "") -> str:

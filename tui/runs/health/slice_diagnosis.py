@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tui.pod.run import Run
-from tui.pod.slice import Slice
+from tui.pod.slice import INSTANCE_GROUP, Slice
 from tui.pod.slice_commands import create_command, delete_command
 from tui.pod.worker import Worker
 from tui.text.printable import one_line
@@ -74,6 +74,8 @@ def diagnose(run: Run, slice_: Slice | None, reasons: Mapping[int, str] | None =
     `reasons` say why single workers lost their machines (`was preempted`), as far as that is known.
     """
     again = f"{_create_again(run, slice_)} makes it again"
+    if run.source == INSTANCE_GROUP:
+        again = f"tpu-tui groups create {run.slice} makes it again"
     delete = delete_command(run.slice, run.zone)
     if slice_ is None:
         return SliceDiagnosis("deleted", f"slice {run.slice} is deleted", True, again)
@@ -126,10 +128,10 @@ def _diagnose_losses(run: Run, slice_: Slice, lost: Sequence[Worker], reasons: M
     if len(lost) > _NAMED:
         words.append(f"{len(lost) - _NAMED} more are gone")
     missing = len(run.workers) - len(slice_.workers)
-    remedy = "launch the run again when the slice is READY; with --restarts the run does that itself"
+    remedy = "launch the run again when the slice is READY; --restarts N does that by itself"
     if missing > 0:
         path = shlex.quote(slice_.path)
-        remedy = f"tpu-tui groups resize {path} {len(run.workers)}, then launch the run again"
+        remedy = f"tpu-tui groups resize {path} --size {len(run.workers)}, then launch the run again"
     return SliceDiagnosis("lost", ", ".join(words), True, remedy, frozenset(worker.index for worker in lost))
 
 

@@ -13,8 +13,9 @@ import signal
 from collections.abc import Awaitable, Callable
 
 from tui.aio.timeouts import within
-from tui.cloud.tpu.tpu_api import TpuApi
+from tui.cloud.open_inventory import cloud_inventory
 from tui.errors import TpuTuiError
+from tui.pod.slice import INSTANCE_GROUP
 from tui.procs.python_env import explain_import_error, python_path
 from tui.runs.failure_rules import read_last_lines
 from tui.runs.health.reachability import Reachability
@@ -119,8 +120,9 @@ async def _perform(directory: RunDirectory, action: Action, write_report: Report
 
 
 async def _change_slice(directory: RunDirectory, action: Action) -> str:
-    api = TpuApi(slice_settings(directory))
-    change = api.delete if action.kind == "delete-slice" else api.stop
+    api = cloud_inventory(slice_settings(directory))
+    source = api.groups if directory.run.source == INSTANCE_GROUP and api.groups else api.tpu
+    change = source.delete if action.kind == "delete-slice" else api.tpu.stop
     last = ""
     try:
         async for progress in change(directory.run.zone or "", directory.run.slice):

@@ -43,7 +43,8 @@ def check_request(request: LaunchRequest) -> None:
     if request.sync and not request.sync.is_dir():
         raise UsageError(f"{request.sync} is no directory", remedy="--sync takes the directory to copy")
     if request.job.on_end:
-        check_on_end(request.job.on_end, request.slice_.zone, workers=len(request.slice_.workers))
+        slice_ = request.slice_
+        check_on_end(request.job.on_end, slice_.zone, workers=len(slice_.workers), source=slice_.source)
 
 
 def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:

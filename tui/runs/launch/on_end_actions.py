@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tui.errors import UsageError
 from tui.pod.run import Run, RunState
+from tui.pod.slice import INSTANCE_GROUP, TPU_API
 from tui.pod.slice_commands import CANNOT_STOP
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -58,9 +59,14 @@ def actions_of(run: Run) -> list[Action]:
     return sorted(actions, key=lambda action: action.is_about_slice)
 
 
-def check_on_end(texts: Iterable[str], zone: str | None, *, workers: int = 1, read_only: bool = False) -> None:
+def check_on_end(
+    texts: Iterable[str], zone: str | None, *, workers: int = 1, source: str = TPU_API, read_only: bool = False
+) -> None:
     """Check that the actions are possible on this slice. Raises UsageError."""
     for action in map(parse_action, texts):
+        if action.kind == "stop-slice" and source == INSTANCE_GROUP:
+            why, remedy = "a group makes VMs that stop anew", "--on-end delete-slice deletes the group"
+            raise UsageError(f"--on-end {action}", why=why, remedy=f"{remedy}; its template stays")
         if action.is_about_slice and zone is None:
             raise UsageError(f"--on-end {action}", why="these machines are not made or deleted by the Cloud TPU API")
         if action.kind == "stop-slice" and workers > 1:

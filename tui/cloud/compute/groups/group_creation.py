@@ -14,6 +14,7 @@ from tui.cloud.compute.compute_requests import ComputeRequests
 from tui.cloud.compute.groups.vm_wait import READ, UPDATE, VmWait
 from tui.cloud.compute.resource_rows import last_part
 from tui.errors import NoSuchResourceError, UsageError
+from tui.pod.creation.slice_request import CreationStep
 from tui.pod.groups.group_documents import (
     group_document,
     image_document,
@@ -22,7 +23,7 @@ from tui.pod.groups.group_documents import (
     template_document,
     template_path,
 )
-from tui.pod.groups.group_request import GroupRequest, GroupStep, group_in_marker
+from tui.pod.groups.group_request import GroupRequest, group_in_marker
 from tui.settings import Settings
 
 _STOPPED = "TERMINATED"
@@ -49,7 +50,7 @@ class GroupCreation:
 
     async def create(
         self, request: GroupRequest, *, dry_run: bool = False, waits: bool = True
-    ) -> AsyncIterator[GroupStep]:
+    ) -> AsyncIterator[CreationStep]:
         """Create what is missing and yield the steps; without `waits`, return once the VMs are requested.
 
         With `dry_run`, yield what would be sent. Raises UsageError (a name is taken, no such image …) or CloudError
@@ -60,7 +61,7 @@ class GroupCreation:
             if request.image_from:
                 if not dry_run:
                     async for line in self._stop_vm(api, request):
-                        yield GroupStep(line)
+                        yield CreationStep(line)
                 async for step in steps.create("images", "global", image_document(request)):
                     yield step
             if request.is_bulk:
@@ -85,7 +86,7 @@ class GroupCreation:
                 async for line in wait.until_running(
                     request.vms or 0, is_queued=request.waits_for_capacity, valid_for_s=request.valid_for_s
                 ):
-                    yield GroupStep(line)
+                    yield CreationStep(line)
 
     async def _stop_vm(self, api: ComputeRequests, request: GroupRequest) -> AsyncIterator[str]:
         """Stop the VM whose disk becomes the image, unless the image exists already or the VM is stopped."""
@@ -133,24 +134,24 @@ class _Steps:
             remedy = "tpu-tui resources lists them; omit --template to make one"
             raise NoSuchResourceError(what, why=why, remedy=remedy)
 
-    async def create(self, collection: str, place: str, document: Mapping[str, Any]) -> AsyncIterator[GroupStep]:
+    async def create(self, collection: str, place: str, document: Mapping[str, Any]) -> AsyncIterator[CreationStep]:
         """Create a resource and wait until it exists; one that was made for the group already is used as it is."""
         kind, name, path = _KINDS[collection], str(document["name"]), f"{place}/{collection}"
         described = f"{kind.noun} {name}"
         found = await self._api.get(_what(self._request), kind.read_permission, f"{path}/{name}")
         if found is not None:
             self._require_same(kind, found, document)
-            yield GroupStep(f"{described} exists already")
+            yield CreationStep(f"{described} exists already")
             return
         if self._dry_run:
-            yield GroupStep(f"would create {described}", request=(path, document))
+            yield CreationStep(f"would create {described}", request={"path": path, "document": document})
             return
         what = f"{described} cannot be created"
         operation = await self._api.post(what, kind.permission, path, document)
-        yield GroupStep(f"requested {described}", request=(path, document))
+        yield CreationStep(f"requested {described}", request={"path": path, "document": document})
         async for line in self._api.finish(operation, what, kind.permission):
-            yield GroupStep(f"{described}: {line}")
-        yield GroupStep(f"{described} is created")
+            yield CreationStep(f"{described}: {line}")
+        yield CreationStep(f"{described} is created")
 
     def _require_same(self, kind: _Kind, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         """Raise UsageError for a resource that was not made for this group, or was made with other settings."""

@@ -118,7 +118,7 @@ class Instances:
         place = f"zones/{zone}"
         path = self._store.check_new(INSTANCES, place, wanted)
         machine = machine_type(wanted.get("machineType") or "", "resource.machineType")
-        disks = [self._attach(zone, wanted, disk, index) for index, disk in enumerate(wanted.get("disks") or [{}])]
+        disks = self._attach_all(zone, wanted)
         items = [*(wanted.get("metadata") or {}).get("items", ())]
         items += [{"key": key, "value": value} for key, value in (more_metadata or {}).items()]
         document = self._store.add(
@@ -202,7 +202,10 @@ class Instances:
         self._vms.pop(vm.path, None)
         with contextlib.suppress(ComputeError):
             self._store.delete(vm.path)
-        for disk in vm.document["disks"]:
+        self._delete_disks(vm.document["disks"])
+
+    def _delete_disks(self, disks: Iterable[dict[str, Any]]) -> None:
+        for disk in disks:
             if disk["autoDelete"]:
                 with contextlib.suppress(ComputeError):
                     self._store.delete(disk["source"].removeprefix(ROOT))
@@ -279,6 +282,16 @@ class Instances:
         return [
             vm.path for vm in self._vms.values() if any(disk["source"] == address for disk in vm.document["disks"])
         ]
+
+    def _attach_all(self, zone: str, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+        disks: list[dict[str, Any]] = []
+        try:
+            for index, disk in enumerate(wanted.get("disks") or [{}]):
+                disks.append(self._attach(zone, wanted, disk, index))
+        except ComputeError:
+            self._delete_disks(disks)
+            raise
+        return disks
 
     def _attach(self, zone: str, wanted: dict[str, Any], disk: dict[str, Any], index: int) -> dict[str, Any]:
         """Return an attached disk, which is created unless the request names one that exists."""
