@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tui.checks.check_row import CheckRow
 from tui.checks.slice_state import slice_rows, state_remedy
@@ -29,7 +29,6 @@ from tui.ssh.startup_scripts import RENEW_INTERVAL_S, follow_startup_scripts
 from tui.ssh.sync.upload import OnSent, SyncResult, sync_tree
 
 if TYPE_CHECKING:
-    from tui.operator.groups import Groups
     from tui.ssh.exec.command import OnOutput
     from tui.ssh.fleet import Fleet
 
@@ -44,10 +43,18 @@ EXEC_OUTPUT_BYTES = 64 * 1024 * 1024
 """Most output of all workers together that `execute` keeps in memory."""
 
 
+class GroupChanges(Protocol):
+    """What changes the slices that are instance groups."""
+
+    def change_slice(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+        """Delete, start or stop a group's slice; yield the progress."""
+        ...
+
+
 class Slices:
     """The slices that the settings name, and work on all workers of a slice at once."""
 
-    def __init__(self, connections: Connections, groups: Callable[[], Groups]) -> None:
+    def __init__(self, connections: Connections, groups: Callable[[], GroupChanges]) -> None:
         self._connections = connections
         self._groups = groups
 
