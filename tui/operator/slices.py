@@ -27,7 +27,6 @@ from tui.ssh.startup_scripts import RENEW_INTERVAL_S, follow_startup_scripts
 from tui.ssh.sync.upload import OnSent, SyncResult, sync_tree
 
 if TYPE_CHECKING:
-    from tui.operator.groups import Groups
     from tui.ssh.exec.command import OnOutput
     from tui.ssh.fleet import Fleet
 
@@ -41,13 +40,16 @@ HOST_KEYS_TIMEOUT_S = 30.0
 EXEC_OUTPUT_BYTES = 64 * 1024 * 1024
 """Most output of all workers together that `execute` keeps in memory."""
 
+ChangeGroup = Callable[[Slice, str, bool], AsyncIterator[str]]
+"""Deletes the group that a slice is; the arguments are the slice, the action, and whether it is a dry run."""
+
 
 class Slices:
     """The slices that the settings name, and work on all workers of a slice at once."""
 
-    def __init__(self, connections: Connections, groups: Callable[[], Groups]) -> None:
+    def __init__(self, connections: Connections, change_group: Callable[[], ChangeGroup]) -> None:
         self._connections = connections
-        self._groups = groups
+        self._change_group = change_group
 
     @property
     def where(self) -> str:
@@ -172,7 +174,7 @@ class Slices:
     def change(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete, start or stop a slice; yield its progress, or with `dry_run` what would be done."""
         if slice_.source == INSTANCE_GROUP:
-            return self._groups().change_slice(slice_, action, dry_run=dry_run)
+            return self._change_group()(slice_, action, dry_run)
         api = self._tpu_api(changes=not dry_run)
         change = {"delete": api.delete, "start": api.start, "stop": api.stop}[action]
         steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)
