@@ -13,8 +13,9 @@ import pytest_asyncio
 
 from tests.cloud.compute_pod import ZONE, GroupPod, group_pod
 from tui.cloud.open_inventory import cloud_inventory, open_inventory
-from tui.errors import UsageError
+from tui.errors import CloudError, UsageError
 from tui.localpod.api import rpc_errors
+from tui.pod.creation.slice_request import NODE, SliceRequest
 from tui.pod.slice import TPU_API
 
 LIST = "compute.instanceGroupManagers.list"
@@ -93,6 +94,8 @@ async def test_a_project_whose_groups_may_not_be_listed_has_one_note_and_no_more
     assert (await pod.inventory.slices()).notes == listing.notes
     assert (await pod.inventory.get("pod", ZONE)).name == "pod"
     assert pod.requests == []
+    with pytest.raises(CloudError, match=GET):
+        await pod.inventory.find("tpus", ZONE)  # a run's group is not taken for deleted
 
 
 async def test_compute_engine_that_fails_is_a_problem_and_hides_no_slice(pod: GroupPod) -> None:
@@ -200,3 +203,22 @@ async def test_a_deleted_group_is_gone(pod: GroupPod) -> None:
     async for _ in pod.api.delete("group", "", f"zones/{ZONE}/instanceGroupManagers/tpus"):
         pass
     assert await pod.inventory.find("tpus", ZONE) is None
+
+
+async def test_a_tpu_node_goes_with_the_only_group_of_vms_that_fits_and_with_none_of_two(pod: GroupPod) -> None:
+    request = SliceRequest("node", ZONE, NODE, "v2-32", runtime_version="pytorch-1.13")
+    _ = [step async for step in pod.inventory.tpu.create(request)]
+    await pod.group("users", 4, machine_type="n1-standard-16")
+
+    node, users = (await pod.inventory.slices()).slices
+
+    assert (node.name, node.instance_group, node.workers) == ("node", "users", ())
+    assert (users.tpu_node, users.accelerator_type, users.cores) == ("node", "v2-32", 32)
+    assert (users.state, users.node_endpoints, len(users.workers)) == ("READY", node.node_endpoints, 4)
+    assert await pod.inventory.get("users", ZONE) == await pod.inventory.find("users", ZONE) == users
+    assert await pod.inventory.get("node", ZONE) == node
+    assert [group.tpu_node for group in (await pod.inventory.list_groups()).groups] == ["node"]
+
+    await pod.group("more", 4, machine_type="n1-standard-16")
+    (alone,) = (await pod.inventory.slices()).slices
+    assert (alone.name, alone.instance_group) == ("node", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import json
 import re
@@ -86,6 +87,19 @@ async def test_a_machine_without_room_is_an_error_of_the_operation_and_is_gone(p
     assert (pod.compute.store.places("instances"), pod.compute.store.places("disks")) == ([], [])
 
 
+async def test_a_machine_is_deleted_while_it_is_created(pod: ComputePod) -> None:
+    pod.compute.faults.hold_operations()
+    creation = asyncio.create_task(insert(pod))
+    await pod.until(lambda: pod.compute.store.places("instances") != [])
+    deletion = asyncio.create_task(pod.call("Instances", "delete", **VM))
+    await pod.until(lambda: pod.compute.operations.running == 2)
+    with pytest.raises(exceptions.BadRequest, match="is not ready"):
+        await pod.call("Instances", "stop", **VM)
+    pod.compute.faults.release_operations()
+    await asyncio.gather(creation, deletion)
+    assert (pod.hosts.running(), pod.compute.store.places("instances")) == ([], [])
+
+
 async def test_metadata_is_replaced_by_its_fingerprint_and_opens_the_machine_to_its_keys(pod: ComputePod) -> None:
     await insert(pod, metadata=metadata(ssh_keys="ada:ssh-ed25519 AAAA ada", team="vision"))
     pod.compute.networks.metadata["ssh-keys"] = "bob:ssh-ed25519 BBBB bob"
@@ -125,6 +139,7 @@ async def test_machines_are_listed_by_page_and_by_filter(pod: ComputePod) -> Non
     assert await names(filter="labels.stage=live AND name != gamma") == ["alpha"]
     assert await names(filter='(name eq "(be|ga).*") (status = RUNNING)') == ["beta", "gamma"]
     assert await names(filter="name:am") == ["gamma"]
+    assert await names(filter='selfLink eq "(.*/instances/(alpha|none)|.*(x)(y)|.*/beta)"') == ["alpha", "beta"]
     assert await names(filter="labels.none:*") == []
     with pytest.raises(exceptions.BadRequest, match="Invalid list filter expression"):
         await names(filter="name ~ a OR b")

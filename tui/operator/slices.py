@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from tui.checks.check_row import CheckRow
 from tui.checks.slice_state import slice_rows, state_remedy
+from tui.cloud.compute.machine_offers import list_tpu_machines
+from tui.cloud.instance_groups.instance_groups import is_forbidden
 from tui.cloud.inventory import Listing
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError
 from tui.operator.connections import Connections, require_workers
 from tui.pod.creation.queued_request import QueuedListing
 from tui.pod.creation.slice_request import STARTUP_SCRIPT, CreationStep, SliceRequest, WorkerStartup
 from tui.pod.creation.startup_progress import progress_line, startup_error, waiting_line
-from tui.pod.creation.zone_offer import OfferListing
+from tui.pod.creation.zone_offer import OfferListing, ZoneOffer
 from tui.pod.slice import INSTANCE_GROUP, Slice
 from tui.pod.worker import Worker
 from tui.ssh.config.ssh_command import shell_command
@@ -188,6 +190,29 @@ class Slices:
         """Return the types and runtime versions of the zones, by default the configured ones, else all."""
         listing: OfferListing = await self._tpu_api(changes=False).offers(zones)
         return listing
+
+    async def offers_with_machines(self) -> OfferListing:
+        """Return what the configured zones offer, or all, with the machine types of Compute Engine that have TPUs.
+
+        Where this login may not list those, they are left out.
+        """
+        settings = self._connections.settings
+        offers, machines = await asyncio.gather(
+            self.offers(), list_tpu_machines(settings, settings.zones), return_exceptions=True
+        )
+        if isinstance(offers, BaseException):
+            raise offers
+        if isinstance(machines, TpuTuiError):
+            problems = () if is_forbidden(machines) else (machines,)
+            return replace(offers, problems=(*offers.problems, *problems))
+        if isinstance(machines, BaseException):
+            raise machines
+        zones = {offer.zone: offer for offer in offers.offers}
+        zones |= {
+            zone: replace(zones.get(zone, ZoneOffer(zone, {})), machine_types=names)
+            for zone, names in machines.items()
+        }
+        return replace(offers, offers=tuple(zones[zone] for zone in sorted(zones)))
 
     async def queued(self) -> QueuedListing:
         """Return the queued resources of every configured zone."""

@@ -11,6 +11,7 @@ import hashlib
 
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
+from tui.pod.slice import INSTANCE_GROUP
 from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import build_call
@@ -42,7 +43,7 @@ async def refusal_reason(directory: RunDirectory, fleet: Fleet) -> str:
     copied = is_copy(directory)
     if copied:
         await asyncio.sleep(COPY_DELAY_S)
-    claims = [] if status_of(directory).slice_is_gone else await _claim_on_workers(directory, fleet)
+    claims = await _claim_on_workers(directory, fleet)
     if any(number != _number(directory) for number in claims):
         return "another copy of this run's directory does it, or has done it"
     if copied and not claims:
@@ -56,8 +57,15 @@ def _number(directory: RunDirectory) -> int:
 
 
 async def _claim_on_workers(directory: RunDirectory, fleet: Fleet) -> list[int]:
-    """Return the number that each reachable worker now holds: the first one that it was given."""
-    claims = (_claim_on(directory, fleet, worker.index) for worker in directory.run.workers)
+    """Return the number that each reachable worker now holds: the first one that it was given.
+
+    Of a slice that is gone no worker answers; of a group that lost single VMs, the others do.
+    """
+    status = status_of(directory)
+    left = [one.worker for one in status.workers if not status.slice_is_gone or one.link != "lost"]
+    if status.slice_is_gone and directory.run.source != INSTANCE_GROUP:
+        return []
+    claims = (_claim_on(directory, fleet, index) for index in left)
     return [number for number in await asyncio.gather(*claims) if number is not None]
 
 

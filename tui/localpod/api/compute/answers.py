@@ -20,9 +20,11 @@ _REASONS = {400: "invalid", 403: "forbidden", 404: "notFound", 409: "alreadyExis
 IN_USE = "resourceInUseByAnotherResource"
 _CODES = {IN_USE: "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "notFound": "RESOURCE_NOT_FOUND"}
 _TERM = re.compile(
-    r"""\(?\s*(?P<field>[A-Za-z][\w.-]*)\s*(?P<verb>!=|=|:|\bne\b|\beq\b)\s*(?P<value>"[^"]*"|'[^']*'|[^\s()]+)\s*\)?"""
+    r"""\s* \(? \s* (?P<field>[A-Za-z][\w.-]*) \s* (?P<verb>!=|=|:|\bne\b|\beq\b) \s*
+    (?P<value>"[^"]*" | '[^']*' | [^\s()]+) \s* \)? (?: \s+AND\b | \s*$ | \s*(?=\() )""",
+    re.VERBOSE,
 )
-"""A term of a filter (Compute Engine API v1, `filter`)."""
+"""A term of a filter, with the `AND` after it (Compute Engine API v1, `filter`)."""
 
 
 class ComputeError(Exception):
@@ -106,11 +108,13 @@ def page_of(
 def _terms(text: str) -> list[tuple[str, str, str]]:
     """Return field, operator and value of each term of a filter, which `AND` joins. Raises ComputeError."""
     terms: list[tuple[str, str, str]] = []
-    for part in re.split(r"\s+AND\s+|(?<=\))\s*(?=\()", text.strip()) if text.strip() else []:
-        found = _TERM.fullmatch(part.strip())
+    place = 0
+    while place < len(text):
+        found = _TERM.match(text, place)
         if found is None:
             raise ComputeError(400, f"Invalid value for field 'filter': '{text}'. Invalid list filter expression.")
         terms.append((found["field"], found["verb"], found["value"].strip("\"'")))
+        place = found.end()
     return terms
 
 

@@ -22,7 +22,7 @@ from tui.localpod.api.compute.answers import (
 )
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
 from tui.localpod.api.compute.documents import POLICIES, TEMPLATES, DocumentStore, fingerprint
-from tui.localpod.api.compute.groups import BULK, DO_NOTHING, MANAGERS, Group, Groups, Member
+from tui.localpod.api.compute.groups import BULK, DO_NOTHING, MANAGERS, Group, ManagedGroups, Member
 from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, Handler, place_of, region_of
 from tui.localpod.api.compute.operations import ComputeOperations
 
@@ -40,7 +40,7 @@ class GroupRoutes:
     """Serves the managed groups; an operation on a group ends before its machines have followed."""
 
     def __init__(
-        self, store: DocumentStore, groups: Groups, operations: ComputeOperations, zones: Sequence[str]
+        self, store: DocumentStore, groups: ManagedGroups, operations: ComputeOperations, zones: Sequence[str]
     ) -> None:
         self._store = store
         self._groups = groups

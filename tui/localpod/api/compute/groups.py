@@ -95,7 +95,7 @@ class Group:
         return len(self.members) == self.target and all(one.action == NONE for one in self.members.values())
 
 
-class Groups:
+class ManagedGroups:
     """Every managed instance group, by path."""
 
     def __init__(self, store: DocumentStore, instances: Instances, faults: ServiceFaults) -> None:
@@ -250,7 +250,8 @@ class Groups:
     async def _remove(self, group: Group, member: Member) -> None:
         vm = self.vm(group, member)
         if vm is not None:
-            vm.busy, vm.document["status"] = True, "STOPPING"
+            vm.idle.clear()
+            vm.document["status"] = "STOPPING"
             await self._instances.remove(vm)
 
     def _new_vm(self, group: Group, member: Member) -> Vm:

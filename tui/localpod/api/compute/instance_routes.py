@@ -100,10 +100,13 @@ class InstanceRoutes:
         return answer(self._vm(request).document)
 
     async def _delete(self, request: web.Request) -> web.Response:
+        """Delete a machine, after what is in progress with it."""
         vm = self._vm(request)
-        self._instances.claim(vm, "STOPPING")
 
         async def delete() -> None:
+            await vm.idle.wait()
+            vm.idle.clear()
+            vm.document["status"] = "STOPPING"
             await self._instances.remove(vm)
             self._instances.lost(vm)
 
@@ -126,7 +129,8 @@ class InstanceRoutes:
 
         async def start() -> None:
             if was == _RUNNING:
-                vm.document["status"], vm.busy = was, False
+                vm.document["status"] = was
+                vm.idle.set()
             else:
                 await self._instances.boot(vm)
 

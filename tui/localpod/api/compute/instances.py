@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tui.errors import TpuTuiError
@@ -32,14 +32,15 @@ _ALSO_SET = ("description", "tags", "scheduling", "serviceAccounts", "resourcePo
 
 @dataclass
 class Vm:
-    """One machine: its document in the store, and its host while it runs. `busy` while an operation works on it."""
+    """One machine: its document in the store, and its host while it runs. `idle` is set unless one works on it."""
 
     path: str
     zone: str
     document: dict[str, Any]
     machine: OfferedMachine
     worker: HostedWorker | None = None
-    busy: bool = True
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    removal: asyncio.Lock = field(default_factory=asyncio.Lock)
     health: str = "HEALTHY"
     """What a health check finds, where the machine's group has one."""
 
@@ -97,10 +98,6 @@ class Instances:
     def find(self, path: str) -> Vm | None:
         """Return one machine, None if it does not exist."""
         return self._vms.get(path)
-
-    def addresses(self) -> list[tuple[str, str]]:
-        """Return name and address of every machine that runs."""
-        return [(vm.name, vm.worker.address) for vm in self._vms.values() if vm.worker is not None]
 
     async def close(self) -> None:
         """Cancel what is in progress; the machines are left to their hosts."""
@@ -169,24 +166,25 @@ class Instances:
         for access in interface.get("accessConfigs", ()):
             access["natIP"] = vm.worker.address
         vm.document.update(status="RUNNING", lastStartTimestamp=now())
-        self._set_metadata(vm, [*_items_without(vm, SSH_PORT), {"key": SSH_PORT, "value": str(vm.worker.port)}])
-        vm.busy = False
+        self._set_metadata(vm, vm.document["metadata"].get("items", ()))
+        vm.idle.set()
         self.authorize(vm)
 
     async def _undo_boot(self, vm: Vm) -> None:
         if "lastStartTimestamp" in vm.document:
-            vm.document["status"], vm.busy = TERMINATED, False
+            vm.document["status"] = TERMINATED
+            vm.idle.set()
         else:
             await self.remove(vm)
 
     def claim(self, vm: Vm, status: str, *allowed: str) -> None:
         """Reserve a machine for one operation. Raises ComputeError while another has it, or in another status."""
-        if vm.busy:
+        if not vm.idle.is_set():
             raise ComputeError(400, f"The resource '{vm.path}' is not ready", "resourceNotReady")
         if allowed and vm.document["status"] not in allowed:
             message = f"Instance '{vm.name}' is {vm.document['status']}; it must be {' or '.join(allowed)}."
             raise ComputeError(400, message, "invalid")
-        vm.busy = True
+        vm.idle.clear()
         vm.document["status"] = status
 
     async def halt(self, vm: Vm) -> None:
@@ -194,15 +192,21 @@ class Instances:
         await self._hosts.stop(vm.host)
         vm.worker = None
         vm.document.update(status=TERMINATED, lastStopTimestamp=now())
-        vm.busy = False
+        vm.idle.set()
 
     async def remove(self, vm: Vm) -> None:
-        """Delete a machine, and those of its disks that go with it."""
-        await self._hosts.remove(vm.host)
-        self._vms.pop(vm.path, None)
-        with contextlib.suppress(ComputeError):
+        """Delete a machine, and those of its disks that go with it; one that is gone already is no error.
+
+        The lock keeps a second deletion from the host of a new machine of the same name.
+        """
+        async with vm.removal:
+            if self._vms.get(vm.path) is not vm:
+                return
+            await self._hosts.remove(vm.host)
+            del self._vms[vm.path]
             self._store.delete(vm.path)
-        self._delete_disks(vm.document["disks"])
+            self._delete_disks(vm.document["disks"])
+            vm.idle.set()
 
     def _delete_disks(self, disks: Iterable[dict[str, Any]]) -> None:
         for disk in disks:
@@ -221,7 +225,7 @@ class Instances:
                 self.background(self._end_preempted(vm))
 
     async def _end_preempted(self, vm: Vm) -> None:
-        vm.busy = True
+        vm.idle.clear()
         kind = "preempted" if vm.is_spot else "hostError"
         self.record_event(f"compute.instances.{kind}", f"zones/{vm.zone}", vm.path, vm.document["id"])
         await self.halt(vm)
@@ -242,7 +246,10 @@ class Instances:
         self.authorize(vm)
 
     def _set_metadata(self, vm: Vm, items: Iterable[dict[str, str]]) -> None:
-        vm.document["metadata"] = with_fingerprint({"items": list(items)})
+        """Replace the metadata, but for the port of a machine that runs."""
+        others = [one for one in items if one["key"] != SSH_PORT]
+        port = [{"key": SSH_PORT, "value": str(vm.worker.port)}] if vm.worker is not None else []
+        vm.document["metadata"] = with_fingerprint({"items": [*others, *port]})
 
     def authorize_all(self) -> None:
         """Let the machines accept the keys of the present users: metadata of the project or a profile has changed."""
@@ -353,7 +360,3 @@ def _scheduling(wanted: dict[str, Any]) -> dict[str, Any]:
         "provisioningModel": "SPOT" if is_spot else "STANDARD",
         **wanted,
     }
-
-
-def _items_without(vm: Vm, key: str) -> list[dict[str, str]]:
-    return [one for one in vm.document["metadata"].get("items", ()) if one["key"] != key]

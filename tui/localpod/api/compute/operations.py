@@ -59,6 +59,11 @@ class ComputeOperations:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    @property
+    def running(self) -> int:
+        """The number of operations in progress."""
+        return len(self._tasks)
+
     def known(self, request: web.Request) -> web.Response | None:
         """Return the operation that a request with this ID has started already."""
         name = self._by_request.get(request.query.get("requestId", ""))

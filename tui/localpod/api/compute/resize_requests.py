@@ -22,10 +22,10 @@ from tui.localpod.api.compute.answers import (
     read_document,
 )
 from tui.localpod.api.compute.group_routes import UPDATE, GroupRoutes
-from tui.localpod.api.compute.groups import DO_NOTHING, MANAGERS, Group, Groups, Member
+from tui.localpod.api.compute.groups import DO_NOTHING, MANAGERS, Group, ManagedGroups, Member
 from tui.localpod.api.compute.guard import ZONE, Guard
 from tui.localpod.api.compute.instances import Instances
-from tui.localpod.api.compute.operations import ComputeOperations
+from tui.localpod.api.compute.operations import Act, ComputeOperations
 
 _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
 """The limits of a request's run duration (Compute Engine documentation, "About resize requests in a MIG")."""
@@ -48,7 +48,7 @@ class ResizeRequests:
     """Serves the requests of every group."""
 
     def __init__(
-        self, groups: Groups, instances: Instances, group_routes: GroupRoutes, operations: ComputeOperations
+        self, groups: ManagedGroups, instances: Instances, group_routes: GroupRoutes, operations: ComputeOperations
     ) -> None:
         self._groups = groups
         self._instances = instances
@@ -105,7 +105,12 @@ class ResizeRequests:
         task = self._instances.background(self._fulfil(group, found))
         for one in found.members:
             one.task = task
-        return self._operations.start(request, "insert", path)
+
+        def undo() -> None:
+            del self._requests[path]
+            self._groups.delete_members(group, found.members)
+
+        return self._start(request, "insert", group, undo=undo)
 
     async def _fulfil(self, group: Group, request: ResizeRequest) -> None:
         request.document["state"] = "ACCEPTED"
@@ -131,10 +136,16 @@ class ResizeRequests:
             raise ComputeError(400, f"The resize request '{path}' is {found.state} and cannot be cancelled.")
         found.document["state"] = "CANCELLED"
         self._groups.delete_members(group, found.members)
-        return self._operations.start(request, "cancel", path)
+        return self._start(request, "cancel", group)
 
     async def _delete(self, request: web.Request) -> web.Response:
-        _, path, found = self._one(request)
+        group, path, found = self._one(request)
         if found.state in ("CREATING", "ACCEPTED"):
             raise ComputeError(400, f"The resize request '{path}' is {found.state}: cancel it before you delete it.")
-        return self._operations.start(request, "delete", path, lambda: self._requests.pop(path, None))
+        return self._start(request, "delete", group, lambda: self._requests.pop(path, None))
+
+    def _start(
+        self, request: web.Request, verb: str, group: Group, act: Act | None = None, undo: Act | None = None
+    ) -> web.Response:
+        """Start an operation, whose target is the group."""
+        return self._operations.start(request, f"compute.{MANAGERS}.resizeRequests.{verb}", group.path, act, undo)

@@ -14,7 +14,7 @@ from tui.localpod.api.compute.answers import ROOT
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
 from tui.localpod.api.compute.documents import INSTANCES, DocumentStore
 from tui.localpod.api.compute.group_routes import GroupRoutes
-from tui.localpod.api.compute.groups import Groups
+from tui.localpod.api.compute.groups import ManagedGroups
 from tui.localpod.api.compute.guard import RequestGuard
 from tui.localpod.api.compute.instance_routes import InstanceRoutes
 from tui.localpod.api.compute.instances import Instances, Vm
@@ -55,7 +55,7 @@ class ComputeService:
         self.instances = Instances(self.store, hosts, self.faults, lambda: self.networks.metadata)
         self.networks.metadata_changed = self.instances.authorize_all
         self.instances.record_event = self.operations.record_event
-        self.groups = Groups(self.store, self.instances, self.faults)
+        self.groups = ManagedGroups(self.store, self.instances, self.faults)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes that the pod's REST port serves."""
