@@ -145,6 +145,26 @@ async def test_machines_are_listed_by_page_and_by_filter(pod: ComputePod) -> Non
         await names(filter="name ~ a OR b")
 
 
+async def test_a_batch_answers_each_of_its_requests(pod: ComputePod) -> None:
+    await insert(pod)
+    url = f"http://127.0.0.1:{pod.service.rest_port}/batch/compute/v1"
+    owner = {"Authorization": f"Bearer {pod.service.token}"}
+    place = "/compute/v1/projects/local/zones/local-a/instances"
+    wanted = (f"GET {place}/vm HTTP/1.1", f"GET {place}/none HTTP/1.1", f"POST {place}/vm/stop HTTP/1.1")
+    parts = [f"--b\r\nContent-ID: <x+{i}>\r\n\r\n{line}\r\n\r\n\r\n" for i, line in enumerate(wanted)]
+    mixed = owner | {"Content-Type": "multipart/mixed; boundary=b"}
+    async with aiohttp.ClientSession() as session:
+        async with session.post(url, data="".join(parts) + "--b--", headers=mixed) as answer:
+            text = await answer.text()
+        outside = "--b\r\nContent-ID: <x+0>\r\n\r\nGET /v2/x HTTP/1.1\r\n\r\n--b--"
+        async with session.post(url, data=outside, headers=mixed) as answer:
+            assert (answer.status, "not a path of the API" in await answer.text()) == (400, True)
+        async with session.post(url, data="text", headers=owner) as answer:
+            assert answer.status == 400
+    assert re.findall(r"<response-x\+(\d)>\s+HTTP/1.1 (\d+)", text) == [("0", "200"), ("1", "404"), ("2", "200")]
+    await pod.until(lambda: pod.compute.vm("vm").document["status"] == "TERMINATED")
+
+
 async def test_machine_types_say_how_many_chips_they_have(pod: ComputePod) -> None:
     found = await pod.call("MachineTypes", "get", **WHERE, machine_type="ct6e-standard-8t")
     assert [(one.guest_accelerator_type, one.guest_accelerator_count) for one in found.accelerators] == [("ct6e", 8)]

@@ -71,7 +71,7 @@ async def test_the_documents_commands_from_a_prepared_machine_to_the_cleaned_up_
         del gcloud.run.environment[name]
     await gcloud.ok("config", "set", "project", "local")
     await gcloud.ok("config", "set", "compute/zone", "local-a")
-    await gcloud.ok(*COMPUTE, "instances", "create", "vm-name", "--machine-type=n1-standard-16")
+    await gcloud.ok(*COMPUTE, "instances", "create", "vm-name", "other", "--machine-type=n1-standard-16")
     image = (*COMPUTE, "images", "create", "image-name", "--source-disk", "vm-name", "--source-disk-zone", "local-a")
     image += ("--family=torch-xla", "--storage-location", "local")
     await gcloud.refused("is already being used by", *image)
@@ -104,7 +104,7 @@ async def test_the_documents_commands_from_a_prepared_machine_to_the_cleaned_up_
     await gcloud.ok(*MANAGED, "delete", "crew")
     await gcloud.ok(*delete_template)
     await gcloud.ok(*COMPUTE, "images", "delete", "image-name")
-    await gcloud.ok(*COMPUTE, "instances", "delete", "vm-name")
+    await gcloud.ok(*COMPUTE, "instances", "delete", "vm-name", "other")
     left = [gcloud.compute.store.places(kind) for kind in ("instances", "disks", "images", "instanceTemplates")]
     assert (left, gcloud.pod.machines.slices) == ([[], [], [], []], ("local",))
 

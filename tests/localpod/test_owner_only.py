@@ -124,7 +124,9 @@ def test_another_user_lists_neither_nodes_nor_buckets(up: PodProcess) -> None:
     for path in ("/storage/v1/b?project=local", "/download/storage/v1/b/tpu-tui-local/o/x?alt=media", "/_internal"):
         status, text = http_as_nobody(store, "GET", path)
         assert (status, json.loads(text)["error"]["errors"][0]["reason"]) == (401, "required")
-    assert http_as_nobody(rest, "GET", "/compute/v1/projects/local/global/firewalls")[0] == 401
+    for path in ("global/firewalls", "zones/local-a/instances", "zones/local-a/instanceGroupManagers"):
+        assert http_as_nobody(rest, "GET", f"/compute/v1/projects/local/{path}")[0] == 401
+    assert http_as_nobody(rest, "POST", "/batch/compute/v1", {})[0] == 401
     wrong = {"Authorization": f"Bearer {make_token()}"}
     assert http_as_nobody(rest, "GET", f"/v2/{PLACE}/nodes", **wrong)[0] == 401
     assert http_as_nobody(store, "GET", "/storage/v1/b?project=local", **wrong)[0] == 401

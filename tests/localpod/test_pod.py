@@ -213,7 +213,9 @@ async def test_a_slice_made_again_under_its_name_finds_nothing_of_the_first(pod_
         api = TpuApi(load({}))
         try:
             for _ in range(2):
-                wanted = SliceRequest("twice", "local-a", "v2-8", runtime_version="tpu-ubuntu2204-base")
+                wanted = SliceRequest(
+                    "twice", "local-a", accelerator_type="v2-8", runtime_version="tpu-ubuntu2204-base"
+                )
                 async for _step in api.create(wanted):
                     pass
                 async with log_in(pod, 0, "twice") as connection:

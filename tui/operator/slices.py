@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tui.checks.check_row import CheckRow
 from tui.checks.slice_state import slice_rows, state_remedy
@@ -42,21 +42,16 @@ HOST_KEYS_TIMEOUT_S = 30.0
 EXEC_OUTPUT_BYTES = 64 * 1024 * 1024
 """Most output of all workers together that `execute` keeps in memory."""
 
-
-class GroupChanges(Protocol):
-    """What changes the slices that are instance groups."""
-
-    def change_slice(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Delete, start or stop a group's slice; yield the progress."""
-        ...
+ChangeGroup = Callable[[Slice, str, bool], AsyncIterator[str]]
+"""Deletes the group that a slice is; the arguments are the slice, the action, and whether it is a dry run."""
 
 
 class Slices:
     """The slices that the settings name, and work on all workers of a slice at once."""
 
-    def __init__(self, connections: Connections, groups: Callable[[], GroupChanges]) -> None:
+    def __init__(self, connections: Connections, change_group: Callable[[], ChangeGroup]) -> None:
         self._connections = connections
-        self._groups = groups
+        self._change_group = change_group
 
     @property
     def where(self) -> str:
@@ -181,7 +176,7 @@ class Slices:
     def change(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete, start or stop a slice; yield its progress, or with `dry_run` what would be done."""
         if slice_.source == INSTANCE_GROUP:
-            return self._groups().change_slice(slice_, action, dry_run=dry_run)
+            return self._change_group()(slice_, action, dry_run)
         api = self._tpu_api(changes=not dry_run)
         change = {"delete": api.delete, "start": api.start, "stop": api.stop}[action]
         steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)

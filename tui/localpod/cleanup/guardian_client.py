@@ -30,6 +30,10 @@ class GuardianClient:
         self._numbers = itertools.count()
         self._requests: dict[int, tuple[bytes, asyncio.Future[list[int]]]] = {}
         self._keeping: asyncio.Task[None] | None = None
+        self._marks: list[Mark] = []
+        """The workers that the next sweep ends."""
+        self._next_sweep: asyncio.Task[None] | None = None
+        self._sweeping = asyncio.Lock()
 
     async def open(self, environment: dict[str, str]) -> None:
         """Start the guardian, after which nothing is left behind. `environment` must not carry the pod's mark."""
@@ -77,20 +81,29 @@ class GuardianClient:
     async def end(self, marks: Sequence[Mark]) -> None:
         """End every process with these workers' marks, their hosts included; return when none is left.
 
+        A sweep costs the same for one worker and for many: what is asked for during one shares the next.
         Raises TpuTuiError if no guardian can be kept running.
         """
         if self._guardian is None or self._keeping is None or not marks:
             return
-        number = next(self._numbers)
-        workers = [{"name": mark.worker, "serial": mark.serial} for mark in marks]
-        request = (json.dumps({"request": number, "workers": workers}) + "\n").encode()
-        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        self._requests[number] = (request, future)
-        self._write(request)
-        waited_for: set[asyncio.Future[Any]] = {future, self._keeping}
-        await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
-        if not future.done() and self._guardian is not None:
-            raise TpuTuiError("The local pod's guardian is gone", remedy="End this pod and start another.")
+        self._marks += marks
+        if self._next_sweep is None:
+            self._next_sweep = asyncio.create_task(self._sweep(self._keeping))
+        await asyncio.shield(self._next_sweep)
+
+    async def _sweep(self, keeping: asyncio.Task[None]) -> None:
+        async with self._sweeping:
+            marks, self._marks, self._next_sweep = self._marks, [], None
+            number = next(self._numbers)
+            workers = [{"name": mark.worker, "serial": mark.serial} for mark in marks]
+            request = (json.dumps({"request": number, "workers": workers}) + "\n").encode()
+            future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+            self._requests[number] = (request, future)
+            self._write(request)
+            waited_for: set[asyncio.Future[Any]] = {future, keeping}
+            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+            if not future.done() and self._guardian is not None:
+                raise TpuTuiError("The local pod's guardian is gone", remedy="End this pod and start another.")
 
     async def close(self) -> None:
         """Let the guardian end the whole pod and wait for that; if it was killed, start another one for it."""

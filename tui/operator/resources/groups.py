@@ -1,4 +1,4 @@
-"""`Groups`: managed instance groups with their templates, images and policies: list, create, resize, delete."""
+"""`ManagedGroups`: instance groups with their templates, images and policies: list, create, resize, delete."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GroupDeletion:
     stays: tuple[str, ...]
 
 
-class Groups:
+class ManagedGroups:
     """The managed instance groups of the project, whether or not they are slices."""
 
     def __init__(
@@ -134,7 +134,7 @@ class Groups:
         """Delete a group first, then what it was made of; yield the progress of each."""
         return self._resources.delete(chosen)
 
-    async def change_slice(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+    async def change_slice(self, slice_: Slice, action: str, dry_run: bool) -> AsyncIterator[str]:
         """Delete the group that a slice is, with what tpu-tui made for it; yield the progress.
 
         Raises UsageError for other actions, and at the end the first problem of a deletion.

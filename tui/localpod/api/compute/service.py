@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from tui.localpod.api.compute.answers import ROOT
+from tui.localpod.api.compute.batch_route import batch_route
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
 from tui.localpod.api.compute.documents import INSTANCES, DocumentStore
 from tui.localpod.api.compute.group_routes import GroupRoutes
@@ -74,6 +75,7 @@ class ComputeService:
             *instances.routes(guard, collections),
             *groups.routes(guard, collections),
             *requests.routes(guard),
+            batch_route(),
         ]
 
     async def close(self) -> None:
