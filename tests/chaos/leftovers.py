@@ -141,10 +141,12 @@ class LeftoverHunt:
         """Kill one command at a random moment, and compare the lists while nothing changes between them."""
         self._count += 1
         action = self._rng.choice(("create", "queue", "bucket", "group", "group slice", "clean"))
+        if action not in self._spans:
+            self._spans[action] = self._timed(action)
+            self.compare()
         before = self.truth()
-        span = self._spans.setdefault(action, self._timed(action))
         process = self._start(action)
-        time.sleep(self._rng.uniform(0, span))
+        time.sleep(self._rng.uniform(0, self._spans[action]))
         process.kill()
         process.wait()
         self.killed[action] += 1

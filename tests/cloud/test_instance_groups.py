@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from tests.cloud.compute_pod import ZONE, GroupPod, group_pod
 from tui.cloud.open_inventory import cloud_inventory, open_inventory
-from tui.errors import UsageError
+from tui.errors import CloudError, UsageError
 from tui.localpod.api import rpc_errors
 from tui.pod.creation.slice_request import NODE, SliceRequest
 from tui.pod.slice import TPU_API
@@ -94,6 +94,8 @@ async def test_a_project_whose_groups_may_not_be_listed_has_one_note_and_no_more
     assert (await pod.inventory.slices()).notes == listing.notes
     assert (await pod.inventory.get("pod", ZONE)).name == "pod"
     assert pod.requests == []
+    with pytest.raises(CloudError, match=GET):
+        await pod.inventory.find("tpus", ZONE)  # a run's group is not taken for deleted
 
 
 async def test_compute_engine_that_fails_is_a_problem_and_hides_no_slice(pod: GroupPod) -> None:

@@ -91,7 +91,7 @@ class StageSlices(Slices):
     """The slices that the stage lists."""
 
     def __init__(self, stage: StageOperator) -> None:
-        super().__init__(stage.connections, lambda: stage.groups)
+        super().__init__(stage.connections, lambda: stage.groups.change_slice)
         self.stage = stage
 
     async def list_all(self) -> Any:

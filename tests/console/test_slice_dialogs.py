@@ -42,7 +42,7 @@ class CountedSlices(Slices):
     """Slices of a real service that record the requests."""
 
     def __init__(self, operator: Operator) -> None:
-        super().__init__(operator.connections, lambda: operator.groups)
+        super().__init__(operator.connections, lambda: operator.groups.change_slice)
         self.requested: list[str] = []
 
     def create(self, request: SliceRequest, *, dry_run: bool = False, waits: bool = True) -> Any:

@@ -32,7 +32,7 @@ async def delete(project: Project, name: str, keep: Sequence[str] = ()) -> list[
 async def test_a_group_goes_first_and_then_its_template_and_image(project: Project) -> None:
     await project.compute.instances.boot(project.compute.instances.insert("local-a", PREPARED))
     await create(project, GroupRequest("g", "local-a", size=1, machine_type="n1-standard-16", image_from="prepared"))
-    rows = {one.ref: one for one in (await project.operator.resources.list_all()).resources}
+    rows = {one.ref: one for one in (await project.operator.resources.list_compute()).resources}
 
     assert rows["template/g"].used_by == ("local-a/g",)
     assert rows["image/g"].used_by == ("g",)
@@ -44,7 +44,7 @@ async def test_a_group_goes_first_and_then_its_template_and_image(project: Proje
 
 async def test_the_policy_of_a_slice_goes_with_its_group(project: Project) -> None:
     await create(project, BIG)
-    rows = {one.ref: one for one in (await project.operator.resources.list_all()).resources}
+    rows = {one.ref: one for one in (await project.operator.resources.list_compute()).resources}
     group = rows["group/local-a/big"]
     assert (group.chips, group.cost_relevant, group.made_by_us) == (8, True, True)
     assert (rows["policy/local/big"].cost_relevant, rows["policy/local/big"].used_by) == (False, ("local-a/big",))
@@ -84,14 +84,14 @@ async def test_a_slice_that_is_a_group_is_deleted_but_neither_stopped_nor_starte
 
     assert lines[-1].endswith(" is deleted")
     assert project.compute.groups.all() == []
-    assert {one.kind for one in (await project.operator.resources.list_all()).resources} == set()
+    assert {one.kind for one in (await project.operator.resources.list_compute()).resources} == set()
 
 
 async def test_a_template_counts_as_used_while_groups_cannot_be_listed(project: Project) -> None:
     await create(project, PYTORCH)
     project.compute.denied.add("compute.instanceGroupManagers.list")
 
-    listing = await project.operator.resources.list_all()
+    listing = await project.operator.resources.list_compute()
 
     (template,) = [one for one in listing.resources if one.kind == "template"]
     assert template.used_by is None

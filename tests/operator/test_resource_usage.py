@@ -6,9 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 from tests import run_records
-from tui.operator.resources.usage import bucket_rows, disk_users, queued_rows, runs_on, slice_rows
+from tui.operator.resources.usage import (
+    attach_groups,
+    bucket_rows,
+    disk_users,
+    group_rows,
+    queued_rows,
+    runs_on,
+    slice_rows,
+)
 from tui.pod.creation.queued_request import QueuedRequest
-from tui.pod.resources import BUCKET, CloudResource
+from tui.pod.instance_group import InstanceGroup
+from tui.pod.resources import BUCKET, CloudResource, find_unused
 from tui.pod.run import Run
 from tui.pod.slice import Slice
 
@@ -57,3 +66,19 @@ def test_a_bucket_is_used_by_every_run_that_names_it_even_an_ended_one() -> None
         make_run("d-20260101-000000-aaaa", argv=("train.py", "gs://store-2/x", "gs://store.old", "gs://my-store")),
     ]
     assert bucket_rows([store], runs)[0].used_by == tuple(run.id for run in runs[:3])
+
+
+def test_a_group_is_used_by_its_runs_and_its_tpu_node_by_the_group() -> None:
+    group = InstanceGroup("vms", "z-a", 4, "t", "shape", "n1-standard-16", "pod", made_by_us=True)
+    live = [replace(RUN, slice="vms")]
+
+    (row,) = group_rows([group], live)
+
+    assert (row.used_by, row.cost_relevant, row.chips) == ((RUN.id,), True, None)
+    assert row.uses == ("template/t", "policy/z/shape", "slice/z-a/pod")
+    node = replace(POD, labels={"created-by": "tpu-tui"})
+    (used,) = attach_groups(slice_rows([node], live), [row])
+    assert used.used_by == ("z-a/vms",)
+    assert find_unused([row, used]) == []
+    free = group_rows([group], [])
+    assert [one.name for one in find_unused([*free, *attach_groups(slice_rows([node], []), free)])] == ["vms", "pod"]

@@ -82,7 +82,7 @@ def test_a_template_has_the_image_the_scope_and_the_tpu_node() -> None:
     assert properties["disks"][0]["initializeParams"] == {"sourceImage": "projects/p/global/images/base"}
     assert properties["serviceAccounts"][0]["scopes"] == ["https://www.googleapis.com/auth/devstorage.read_write"]
     assert properties["metadata"] == {"items": [{"key": "tpu-node", "value": "tpu"}]}
-    assert properties["scheduling"] == {"provisioningModel": "STANDARD"}
+    assert properties["scheduling"] == {"provisioningModel": "STANDARD", "automaticRestart": True}
 
 
 def test_one_slice_has_a_workload_policy_and_is_created_at_once() -> None:

@@ -88,6 +88,9 @@ def test_vms_that_drive_a_tpu_node_get_its_endpoints_and_no_server_also_from_a_r
         assert "xrt_run_server" not in job_text(run, worker, {})
     with pytest.raises(UsageError, match="drives TPU Node my-tpu, which PJRT cannot use"):
         check_spec(LaunchSpec(make_run("r", "users", ("true",), workers, runtime="pjrt", **options), {}, Access()))
+    gone = make_run("r", "users", ("true",), workers, runtime="xrt", tpu_node="my-tpu")
+    with pytest.raises(UsageError, match="TPU Node my-tpu, which users drives, does not exist"):
+        check_spec(LaunchSpec(gone, {}, Access()))
 
 
 def test_a_worker_is_reached_by_ipv6_in_brackets() -> None:

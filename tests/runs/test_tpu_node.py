@@ -11,6 +11,7 @@ import pytest
 from tests.pods import pod_home, running_pod, until
 from tui.cloud.compute.compute_requests import ComputeRequests
 from tui.operator import LaunchRequest, Operator
+from tui.operator.resources.usage import runs_on
 from tui.pod.creation.slice_request import NODE, SliceRequest
 from tui.pod.job_options import JobOptions
 from tui.runs.record.run_directory import RunDirectory
@@ -69,6 +70,7 @@ async def test_a_tpu_node_is_trained_on_from_the_vms_of_its_group(pod_home: Path
 
     run = RunDirectory.open(directory.path).run
     assert (run.slice, run.tpu_node, run.node_endpoints) == ("users", "my-tpu", node.node_endpoints)
+    assert runs_on(node, [run]) == (run.id,)
     recorded = json.dumps(CASE["workers"])
     for here, there in zip(run.workers, CASE["addresses"], strict=True):
         recorded = recorded.replace(f"{there}:", f"{here.internal_ip}:")

@@ -94,7 +94,7 @@ class CloudInventory:
         if isinstance(tpu, Slice):
             return await self._with_its_group(tpu)
         if isinstance(group, TpuTuiError):
-            raise group if isinstance(tpu, UsageError) else tpu
+            raise group if isinstance(tpu, UsageError) and not isinstance(group, UsageError) else tpu
         if isinstance(tpu, UsageError) and self.groups is not None:
             known = await self.slices()
             if any(one.source == INSTANCE_GROUP for one in known.slices):
@@ -103,7 +103,7 @@ class CloudInventory:
 
     async def find(self, name: str, zone: str) -> Slice | None:
         """Return the slice of a run as it is now; None if it is gone. Raises CloudError where that is not known."""
-        group = await self._find_group(name, zone)
+        group = None if self.groups is None else await self.groups.find_group(name, zone)
         return await self.tpu.find(name, zone) if group is None else await self._slice_of(group)
 
     async def host_keys(self, slice_: Slice) -> Slice:
@@ -166,7 +166,8 @@ class CloudInventory:
         listing = await self.slices()
         found = [one for one in listing.slices if one.name == name]
         driving = [one for one in found if not one.is_tpu_node]
-        if not found and not listing.problems and self.tpu.has_zones:
+        has_groups = any(one.source == INSTANCE_GROUP for one in listing.slices)
+        if not (found or has_groups or listing.problems) and self.tpu.has_zones:
             return await self.tpu.get(name, None)  # raises an error that names other zones
         return pick_slice(name, None, replace(listing, slices=tuple(driving)) if driving else listing)
 
@@ -175,9 +176,9 @@ class CloudInventory:
         assert self.groups is not None
         if group.tpu_node:
             slice_, node = await asyncio.gather(
-                self.groups.slice_of(group), _or_error(self.tpu.find(group.tpu_node, group.zone))
+                self.groups.slice_of(group), self.tpu.find(group.tpu_node, group.zone)
             )
-            return with_node(slice_, node) if isinstance(node, Slice) else slice_
+            return with_node(slice_, node) if node else slice_
         if not group.is_tpu:
             for slice_ in (await self.slices()).slices:
                 if (slice_.source, slice_.path) == (INSTANCE_GROUP, group.path):

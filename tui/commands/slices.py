@@ -49,7 +49,7 @@ def add_command(commands: Commands) -> None:
     delete.add_argument("--queued", action="store_true", help="SLICE is the name of a queued resource: delete that")
     delete.add_argument("--force", action="store_true", help="with --queued: delete its slices too")
     add_queue_actions(actions)
-    types = actions.add("types", help="list the accelerator types and runtime versions of zones")
+    types = actions.add("types", help="list the accelerator types, runtime versions and TPU machine types of zones")
     types.set_defaults(run=list_types)
     describe = actions.add("describe", help="show everything that the API reports of a slice")
     describe.add_argument("slice", metavar="SLICE", help=SLICE)
@@ -109,7 +109,7 @@ async def change_slice(args: argparse.Namespace, operator: Operator, out: Output
 
 async def list_types(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print what every zone offers; zones that failed are reported after the others."""
-    listing = await operator.slices.offers()
+    listing = await operator.slices.offers_with_machines()
     remember_offers(operator.settings, listing.offers)
     rows = [row for offer in listing.offers for row in offer.to_json()]
     if out.as_json:
@@ -118,7 +118,8 @@ async def list_types(_args: argparse.Namespace, operator: Operator, out: Output)
         cells = [(row["zone"], row["type"], ", ".join(row["topologies"]), len(row["versions"])) for row in rows]
         out.table(("zone", "type", "topologies", "versions"), cells, right=("versions",))
         out.text()
-        out.table(("zone", "versions"), [(offer.zone, ", ".join(offer.versions)) for offer in listing.offers])
+        versions = [(offer.zone, ", ".join(offer.versions)) for offer in listing.offers if offer.versions]
+        out.table(("zone", "versions"), versions)
     for problem in listing.problems:
         out.problem(problem)
     return max((problem.exit_code for problem in listing.problems), default=0)

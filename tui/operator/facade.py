@@ -9,11 +9,11 @@ from tui.operator.connections import Connections
 
 if TYPE_CHECKING:
     from tui.operator.files import Files
-    from tui.operator.groups import Groups
     from tui.operator.keys import Keys
     from tui.operator.launches import Launches
     from tui.operator.logs import Logs
     from tui.operator.reports import Reports
+    from tui.operator.resources.groups import Groups
     from tui.operator.resources.resources import Resources
     from tui.operator.runs import Runs
     from tui.operator.slices import Slices
@@ -37,7 +37,7 @@ class Operator:
         """Slices and their workers."""
         from tui.operator.slices import Slices
 
-        return Slices(self.connections, lambda: self.groups)
+        return Slices(self.connections, lambda: self.groups.change_slice)
 
     @cached_property
     def files(self) -> Files:
@@ -84,7 +84,7 @@ class Operator:
     @cached_property
     def groups(self) -> Groups:
         """Managed instance groups: list, create, resize and delete them."""
-        from tui.operator.groups import Groups
+        from tui.operator.resources.groups import Groups
 
         return Groups(self.connections, self.resources, self.slices)
 

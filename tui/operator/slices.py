@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from tui.checks.check_row import CheckRow
 from tui.checks.slice_state import slice_rows, state_remedy
+from tui.cloud.compute.machine_offers import list_tpu_machines
+from tui.cloud.instance_groups.instance_groups import is_forbidden
 from tui.cloud.inventory import Listing
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError
 from tui.operator.connections import Connections, require_workers
 from tui.pod.creation.queued_request import QueuedListing
 from tui.pod.creation.slice_request import STARTUP_SCRIPT, CreationStep, SliceRequest, WorkerStartup
 from tui.pod.creation.startup_progress import progress_line, startup_error, waiting_line
-from tui.pod.creation.zone_offer import OfferListing
+from tui.pod.creation.zone_offer import OfferListing, ZoneOffer
 from tui.pod.slice import INSTANCE_GROUP, Slice
 from tui.pod.worker import Worker
 from tui.ssh.config.ssh_command import shell_command
@@ -27,7 +29,6 @@ from tui.ssh.startup_scripts import RENEW_INTERVAL_S, follow_startup_scripts
 from tui.ssh.sync.upload import OnSent, SyncResult, sync_tree
 
 if TYPE_CHECKING:
-    from tui.operator.groups import Groups
     from tui.ssh.exec.command import OnOutput
     from tui.ssh.fleet import Fleet
 
@@ -41,13 +42,16 @@ HOST_KEYS_TIMEOUT_S = 30.0
 EXEC_OUTPUT_BYTES = 64 * 1024 * 1024
 """Most output of all workers together that `execute` keeps in memory."""
 
+ChangeGroup = Callable[[Slice, str, bool], AsyncIterator[str]]
+"""Deletes the group that a slice is; the arguments are the slice, the action, and whether it is a dry run."""
+
 
 class Slices:
     """The slices that the settings name, and work on all workers of a slice at once."""
 
-    def __init__(self, connections: Connections, groups: Callable[[], Groups]) -> None:
+    def __init__(self, connections: Connections, change_group: Callable[[], ChangeGroup]) -> None:
         self._connections = connections
-        self._groups = groups
+        self._change_group = change_group
 
     @property
     def where(self) -> str:
@@ -172,7 +176,7 @@ class Slices:
     def change(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete, start or stop a slice; yield its progress, or with `dry_run` what would be done."""
         if slice_.source == INSTANCE_GROUP:
-            return self._groups().change_slice(slice_, action, dry_run=dry_run)
+            return self._change_group()(slice_, action, dry_run)
         api = self._tpu_api(changes=not dry_run)
         change = {"delete": api.delete, "start": api.start, "stop": api.stop}[action]
         steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)
@@ -186,6 +190,29 @@ class Slices:
         """Return the types and runtime versions of the zones, by default the configured ones, else all."""
         listing: OfferListing = await self._tpu_api(changes=False).offers(zones)
         return listing
+
+    async def offers_with_machines(self) -> OfferListing:
+        """Return what the configured zones offer, or all, with the machine types of Compute Engine that have TPUs.
+
+        Where this login may not list those, they are left out.
+        """
+        settings = self._connections.settings
+        offers, machines = await asyncio.gather(
+            self.offers(), list_tpu_machines(settings, settings.zones), return_exceptions=True
+        )
+        if isinstance(offers, BaseException):
+            raise offers
+        if isinstance(machines, TpuTuiError):
+            problems = () if is_forbidden(machines) else (machines,)
+            return replace(offers, problems=(*offers.problems, *problems))
+        if isinstance(machines, BaseException):
+            raise machines
+        zones = {offer.zone: offer for offer in offers.offers}
+        zones |= {
+            zone: replace(zones.get(zone, ZoneOffer(zone, {})), machine_types=names)
+            for zone, names in machines.items()
+        }
+        return replace(offers, offers=tuple(zones[zone] for zone in sorted(zones)))
 
     async def queued(self) -> QueuedListing:
         """Return the queued resources of every configured zone."""

@@ -24,7 +24,7 @@ DELETION_ORDER = ((QUEUED, GROUP), (SLICE,), (TEMPLATE, POLICY), (IMAGE, DISK), 
 """The kinds that are deleted together, the ones that use others first."""
 DESCRIPTION_PREFIX = "tpu-tui:"
 """Begins the description of what tpu-tui creates, where a resource has no labels."""
-_USERS = {DISK: (SLICE, QUEUED), TEMPLATE: (GROUP,), POLICY: (GROUP,), IMAGE: (TEMPLATE,)}
+_USERS = {SLICE: (GROUP,), DISK: (SLICE, QUEUED), TEMPLATE: (GROUP,), POLICY: (GROUP,), IMAGE: (TEMPLATE,)}
 """The kinds that are unused once all their users go, with the kinds of these, in the order of deletion."""
 _SLICES_WITHOUT_COST = ("CREATING", "PREEMPTED", "TERMINATED", "DELETING")
 """States in which a slice is not charged; a stopped one has disks."""

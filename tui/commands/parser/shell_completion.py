@@ -152,12 +152,12 @@ def remember_slices(settings: Settings, slices: Iterable[Slice]) -> None:
 
 def remember_offers(settings: Settings, offers: Iterable[ZoneOffer]) -> None:
     """Save the types and runtime versions just listed, for completion; a failure is ignored."""
-    rows = [row for offer in offers for row in offer.to_json()]
+    listed = [offer for offer in offers if offer.types]
     with contextlib.suppress(OSError):
         path = _cache_file(settings, "types")
         make_private(path.parent)
-        types = sorted({f"{row['type']}\n" for row in rows})
-        versions = sorted({f"{version}\n" for row in rows for version in row["versions"]})
+        types = sorted({f"{name}\n" for offer in listed for name in offer.types})
+        versions = sorted({f"{version}\n" for offer in listed for version in offer.versions})
         path.write_text("".join(types))
         _cache_file(settings, "runtimes").write_text("".join(versions))
 

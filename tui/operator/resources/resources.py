@@ -12,10 +12,18 @@ from tui.cloud.storage.bucket_lifecycle import BucketLifecycle
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.connections import Connections
 from tui.operator.resources.deletion import Deletion, DeletionStep
-from tui.operator.resources.usage import bucket_rows, disk_users, group_rows, queued_rows, runs_on, slice_rows
+from tui.operator.resources.usage import (
+    attach_groups,
+    bucket_rows,
+    disk_users,
+    group_rows,
+    queued_rows,
+    runs_on,
+    slice_rows,
+)
 from tui.operator.runs import Runs
 from tui.pod.creation.queued_request import QueuedListing
-from tui.pod.resources import GROUP, TEMPLATE, CloudResource, ResourceListing, attach_users, in_order_of_cost
+from tui.pod.resources import GROUP, QUEUED, TEMPLATE, CloudResource, ResourceListing, attach_users, in_order_of_cost
 
 if TYPE_CHECKING:
     from tui.cloud.cloud_inventory import CloudInventory
@@ -57,6 +65,7 @@ class Resources:
         is_whole = slices is not None and queued is not None and not (slices.problems or queued.problems)
         problems += (*(disks[1] if disks else ()), *of_groups.problems)
         rows = slice_rows(known, [status.run for status in statuses if not status.state.is_over])
+        rows = attach_groups(rows, of_groups.resources)
         rows += queued_rows(requests, rows, is_whole)
         rows += attach_slices(disks[0] if disks else (), disk_users(known, requests), slices_known=is_whole)
         rows += of_groups.resources
@@ -104,12 +113,16 @@ class Resources:
         return deletion.run(resources)
 
     async def _live_runs(self, resource: CloudResource) -> list[str]:
-        """Return the runs that live now on a slice, a group, or the slices of a queued resource.
+        """Return the runs that live now on a slice, a group, a TPU Node's group, or a queued resource's slices.
 
         Raises OutOfReachError where that cannot be known.
         """
-        listing = await (self._cloud().slices() if resource.kind == GROUP else self._tpu().nodes())
-        slices = [one for one in listing.slices if resource.path in (one.path, f"{one.zone}/{one.queued_resource}")]
+        listing = await (self._tpu().nodes() if resource.kind == QUEUED else self._cloud().slices())
+        slices = [
+            one
+            for one in listing.slices
+            if resource.path in (one.path, f"{one.zone}/{one.queued_resource}", f"{one.zone}/{one.tpu_node}")
+        ]
         if listing.problems and not slices:
             raise listing.problems[0]
         statuses = await asyncio.to_thread(self._runs.list_statuses)

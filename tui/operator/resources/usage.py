@@ -78,10 +78,26 @@ def group_rows(groups: Iterable[InstanceGroup], live: Sequence[Run]) -> list[Clo
 
 
 def _parts_of(group: InstanceGroup) -> tuple[str, ...]:
-    """Return the refs of a group's template and workload policy, which is in the group's region."""
+    """Return the refs of a group's template, of its workload policy, which is in its region, and of its TPU Node."""
     region = group.zone if group.is_regional else group.zone.rpartition("-")[0]
-    policy = (f"{POLICY}/{region}/{group.policy}",) if group.policy else ()
-    return ((f"{TEMPLATE}/{group.template}",) if group.template else ()) + policy
+    parts = {
+        f"{TEMPLATE}/{group.template}": group.template,
+        f"{POLICY}/{region}/{group.policy}": group.policy,
+        f"{SLICE}/{group.zone}/{group.tpu_node}": group.tpu_node,
+    }
+    return tuple(ref for ref, name in parts.items() if name)
+
+
+def attach_groups(slices: Iterable[CloudResource], groups: Iterable[CloudResource]) -> list[CloudResource]:
+    """Return the rows of slices; a TPU Node is used by the groups whose VMs drive it, too."""
+    drivers: dict[str, list[str]] = defaultdict(list)
+    for group in groups:
+        for ref in group.uses:
+            drivers[ref].append(group.path)
+    return [
+        replace(one, used_by=(*(one.used_by or ()), *drivers[one.ref])) if one.ref in drivers else one
+        for one in slices
+    ]
 
 
 def queued_rows(

@@ -11,17 +11,23 @@ from tui.errors import TpuTuiError
 
 @dataclass(frozen=True, slots=True)
 class ZoneOffer:
-    """The accelerator types of one zone, each with its topologies, and the zone's runtime versions."""
+    """The accelerator types of one zone, each with its topologies, and the zone's runtime versions.
+
+    `machine_types` are Compute Engine's with TPUs, of which instance groups are created.
+    """
 
     zone: str
     types: Mapping[str, tuple[str, ...]]
-    versions: tuple[str, ...]
+    versions: tuple[str, ...] = ()
+    machine_types: tuple[str, ...] = ()
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the rows that `slices types --json` prints (names are stable)."""
+        types = [(name, list(topologies), list(self.versions)) for name, topologies in self.types.items()]
+        machines: list[tuple[str, list[str], list[str]]] = [(name, [], []) for name in self.machine_types]
         return [
-            {"zone": self.zone, "type": name, "topologies": list(topologies), "versions": list(self.versions)}
-            for name, topologies in self.types.items()
+            {"zone": self.zone, "type": name, "topologies": topologies, "versions": versions}
+            for name, topologies, versions in (*types, *machines)
         ]
 
 

@@ -120,7 +120,7 @@ def _interface(request: GroupRequest, project: str) -> dict[str, Any]:
     if request.subnetwork:
         found["subnetwork"] = _full(request.subnetwork, f"projects/{project}/regions/{request.region}/subnetworks")
     if not request.internal_ips:
-        found["accessConfigs"] = [{"name": "External NAT", "type": "ONE_TO_ONE_NAT"}]
+        found["accessConfigs"] = [{"name": "external-nat", "type": "ONE_TO_ONE_NAT"}]
     return found
 
 
@@ -135,11 +135,11 @@ def _scope(scope: str) -> str:
 def _scheduling(request: GroupRequest) -> dict[str, Any]:
     """Return how the VMs are provisioned; those with TPUs, and those that can be taken back, do not move."""
     model = request.provisioning
-    found: dict[str, Any] = {"provisioningModel": model}
+    found: dict[str, Any] = {"provisioningModel": model, "automaticRestart": model not in (SPOT, FLEX_START)}
+    if model == SPOT:
+        found["preemptible"] = True
     if request.is_tpu or model in (SPOT, FLEX_START, RESERVATION_BOUND):
         found["onHostMaintenance"] = "TERMINATE"
-    if model in (SPOT, FLEX_START):
-        found["automaticRestart"] = False
     if model in (FLEX_START, RESERVATION_BOUND) or request.run_duration_s is not None:
         found["instanceTerminationAction"] = "DELETE"
     if request.run_duration_s is not None:

@@ -1,4 +1,7 @@
-"""The gcloud commands that create, resize and delete the same group as a request. Pure."""
+"""The gcloud commands that create, resize and delete the same group as a request. Pure.
+
+Flex-start templates need `gcloud beta`, and bulk groups `gcloud alpha` (gcloud 528).
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,9 @@ def create_group_commands(request: GroupRequest, project: str) -> list[str]:
             _command("resource-policies create workload-policy", request.name, _policy_options(request, project))
         )
     if not request.template:
-        commands.append(
-            _command("instance-templates create", request.template_name, _template_options(request, project))
-        )
+        track = "beta " if request.flex_start else ""
+        texts = _template_options(request, project)
+        commands.append(_command("instance-templates create", request.template_name, texts, track))
     track = "alpha " if request.is_bulk else ""
     commands.append(_command("instance-groups managed create", request.name, _group_options(request, project), track))
     if request.has_resize_request:

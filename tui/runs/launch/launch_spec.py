@@ -105,6 +105,11 @@ def check_spec(spec: LaunchSpec) -> None:
             f"{spec.run.slice} drives TPU Node {spec.run.tpu_node}, which PJRT cannot use",
             remedy="add --runtime xrt (torch_xla up to 2.0), or none for other libraries",
         )
+    if spec.run.tpu_node and not spec.run.node_endpoints and job.runtime == "xrt":
+        raise UsageError(
+            f"TPU Node {spec.run.tpu_node}, which {spec.run.slice} drives, does not exist",
+            remedy=f"tpu-tui slices create {spec.run.tpu_node} --architecture node makes it",
+        )
     if not spec.run.workers:
         raise UsageError(f"{spec.run.slice} has no workers to launch on")
     if job.on_failure not in ("stop", "leave"):

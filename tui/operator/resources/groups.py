@@ -14,7 +14,7 @@ from tui.operator.resources.deletion import DeletionStep
 from tui.pod.creation.slice_request import STARTUP_SCRIPT, CreationStep, SliceRequest
 from tui.pod.groups.group_checks import check_group_request
 from tui.pod.groups.group_request import GroupRequest
-from tui.pod.resources import GROUP, IMAGE, POLICY, TEMPLATE, CloudResource, describe_effect
+from tui.pod.resources import GROUP, IMAGE, POLICY, SLICE, TEMPLATE, CloudResource, describe_effect
 from tui.pod.slice import Slice
 from tui.pod.slice_commands import explain_group_stop
 
@@ -124,13 +124,17 @@ class Groups:
             for used in rows
             if group is not None and used.ref in group.uses and used not in made
         ]
+        for ref in group.uses if group is not None else ():
+            kind, _, node = ref.partition("/")
+            if kind == SLICE:
+                stays.append(f"TPU Node {node} stays: tpu-tui slices delete {node} deletes it")
         return GroupDeletion(tuple(chosen), tuple(stays))
 
     def delete(self, chosen: Sequence[CloudResource]) -> AsyncIterator[DeletionStep]:
         """Delete a group first, then what it was made of; yield the progress of each."""
         return self._resources.delete(chosen)
 
-    async def change_slice(self, slice_: Slice, action: str, *, dry_run: bool = False) -> AsyncIterator[str]:
+    async def change_slice(self, slice_: Slice, action: str, dry_run: bool) -> AsyncIterator[str]:
         """Delete the group that a slice is, with what tpu-tui made for it; yield the progress.
 
         Raises UsageError for other actions, and at the end the first problem of a deletion.
