@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tui.operator.launches import Launches
     from tui.operator.logs import Logs
     from tui.operator.reports import Reports
-    from tui.operator.resources.groups import ManagedGroups
+    from tui.operator.resources.groups import Groups
     from tui.operator.resources.resources import Resources
     from tui.operator.runs import Runs
     from tui.operator.slices import Slices
@@ -82,11 +82,11 @@ class Operator:
         return Resources(self.connections, self.runs)
 
     @cached_property
-    def groups(self) -> ManagedGroups:
+    def groups(self) -> Groups:
         """Managed instance groups: list, create, resize and delete them."""
-        from tui.operator.resources.groups import ManagedGroups
+        from tui.operator.resources.groups import Groups
 
-        return ManagedGroups(self.connections, self.resources, self.slices)
+        return Groups(self.connections, self.resources, self.slices)
 
     @cached_property
     def reports(self) -> Reports:

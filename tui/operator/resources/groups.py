@@ -1,4 +1,4 @@
-"""`ManagedGroups`: instance groups with their templates, images and policies: list, create, resize, delete."""
+"""`Groups`: instance groups with their templates, images and policies: list, create, resize, delete."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GroupDeletion:
     stays: tuple[str, ...]
 
 
-class ManagedGroups:
+class Groups:
     """The managed instance groups of the project, whether or not they are slices."""
 
     def __init__(
