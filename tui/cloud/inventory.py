@@ -65,7 +65,7 @@ def pick_slice(name: str, zone: str | None, listing: Listing) -> Slice:
         return found[0]
     if found:
         paths = ", ".join(sorted(slice_.path for slice_ in found))
-        raise UsageError(f"{name} is the name of several slices", remedy=f"name one of: {paths}")
+        raise UsageError(f"{name} exists in more than one zone", remedy=f"name one of: {paths}")
     if listing.problems:
         raise listing.problems[0]
     raise no_such_slice(name, zone, listing.slices)

@@ -1,4 +1,4 @@
-"""`Groups`: instance groups with their templates, images and policies: list, create, resize, delete."""
+"""`Groups`: managed instance groups with their templates, images and policies: list, create, resize, delete."""
 
 from __future__ import annotations
 
