@@ -34,6 +34,8 @@ _CPU_SHARE = 0.005
 """Checks that take more of a core are farther apart, up to `_MOST_STRETCHED` times, as the thresholds allow."""
 _MOST_STRETCHED = 6
 _CORE_WATCH = "tui.runs.health.core_watch"
+_LATE_PARSER = "tui.logs.dialects.names_and_values"
+"""What a line may need that the first lines do not; tpu-tui may have been replaced on disk by then."""
 
 
 class StallDetector:
@@ -76,6 +78,7 @@ class StallDetector:
         if self._cores is not None:
             return
         try:
+            await asyncio.to_thread(importlib.import_module, _LATE_PARSER)
             module = await asyncio.to_thread(importlib.import_module, _CORE_WATCH)
         except ImportError as error:
             text = f"the cores are not watched for stalls: {explain_import_error(error)}"
