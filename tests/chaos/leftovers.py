@@ -58,6 +58,7 @@ class LeftoverHunt:
 
     def __init__(self, home: Path, announced: dict[str, Any], rng: random.Random) -> None:
         self.shell = Shell(home)
+        self._errors = home / "errors"
         self.killed: Counter[str] = Counter()
         self.left = 0
         """Rounds after which something of the killed command existed."""
@@ -119,7 +120,7 @@ class LeftoverHunt:
         process = self._start_words(*delete)
         span = self._spans.get("delete")
         if span is None:
-            assert process.wait() == 0
+            assert process.wait() == 0, self._errors.read_text()
             self._spans["delete"] = time.monotonic() - began
         else:
             time.sleep(self._rng.uniform(0, span))
@@ -175,7 +176,7 @@ class LeftoverHunt:
     def _timed(self, action: str) -> float:
         """Return the seconds that a command takes when it is not killed."""
         began = time.monotonic()
-        assert self._start(action).wait() == 0
+        assert self._start(action).wait() == 0, self._errors.read_text()
         return time.monotonic() - began
 
     def _start(self, action: str) -> subprocess.Popen[bytes]:
@@ -191,5 +192,5 @@ class LeftoverHunt:
         return self._start_words(*words)
 
     def _start_words(self, *words: str) -> subprocess.Popen[bytes]:
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return self.shell.start("--profile", "local", *words, **quiet)
+        with self._errors.open("wb") as errors:
+            return self.shell.start("--profile", "local", *words, stdout=subprocess.DEVNULL, stderr=errors)
