@@ -33,6 +33,14 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
+def content_of(path: Path) -> bytes:
+    """Return what was written to the file so far: nothing while it does not exist."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
 def bare_path(directory: Path, shell: str) -> str:
     """Make a directory of the programs of coreutils, util-linux and sh only, and return it as a PATH."""
     binaries = directory / "bin"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import until
+from tests.runs.pipes import content_of, until
 from tests.runs.ssh_pod import Pod
 from tests.sshd import make_key, needs_sshd, openssh_worker
 from tui.runs.record.run_status import status_of
@@ -19,7 +19,7 @@ def test_a_host_key_that_changes_during_a_run_is_reported_and_nothing_is_sent_to
         pod = Pod([worker], tmp_path / "home")
         directory = pod.running("sh", "-c", "echo begun; sleep 1000")
         try:
-            until(lambda: directory.log_path(0).exists() and directory.log_path(0).read_bytes() == b"begun\n")
+            until(lambda: content_of(directory.log_path(0)) == b"begun\n")
             worker.stop()
             (worker.root / "host_key").unlink()
             make_key(worker.root / "host_key")

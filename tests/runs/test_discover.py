@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import tagged, until
+from tests.runs.pipes import content_of, tagged, until
 from tests.runs.ssh_pod import Pod, digest, over, unattended
 from tests.sshd import needs_sshd
 from tui.errors import UsageError
@@ -122,7 +122,7 @@ def test_a_stop_elsewhere_is_known_here_even_if_the_job_then_exits_with_0(pod: P
     here = pod.running("sh", "-c", "trap 'exit 0' TERM; echo on; sleep 1000 & wait")
     there = adopted(pod, tmp_path / "elsewhere")
     until(lambda: status_of(there).state is RunState.RUNNING)
-    until(lambda: there.log_path(2).exists() and there.log_path(2).read_bytes() == b"on\n")
+    until(lambda: content_of(there.log_path(2)) == b"on\n")
     assert [answer.confirmed for answer in pod.stop(there)] == [True] * 3
     for directory in (here, there):
         assert (over(directory).state, status_of(directory).exit_codes) == (RunState.STOPPED, (0, 0, 0))
@@ -167,7 +167,7 @@ def test_the_newest_keeper_acts_and_the_older_one_mirrors_the_restart(pod: Pod, 
     here = pod.running("sh", "-c", script, restarts=1)
     there = adopted(pod, tmp_path / "elsewhere")
     numbers = [pod.remote(here, index).parent / f"keeper-{index}" for index in range(3)]
-    until(lambda: there.log_path(2).exists() and there.log_path(2).read_bytes() == b"try 0\n")
+    until(lambda: content_of(there.log_path(2)) == b"try 0\n")
     until(lambda: all(path.exists() for path in numbers))
     for worker in pod.workers:
         (worker.home / "end").touch()

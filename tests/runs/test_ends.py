@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import tagged, until
+from tests.runs.pipes import content_of, tagged, until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
 from tui.pod.run import RunState
@@ -32,11 +32,7 @@ def resume(pod: Pod, directory: RunDirectory) -> bool:
 
 def followed(directory: RunDirectory, text: bytes = b"on\n") -> None:
     """Wait until the mirror of every worker holds its first line."""
-    until(lambda: all(_holds(directory.log_path(index), text) for index in range(3)))
-
-
-def _holds(path: Path, text: bytes) -> bool:
-    return path.exists() and path.read_bytes() == text
+    until(lambda: all(content_of(directory.log_path(index)) == text for index in range(3)))
 
 
 def test_a_run_whose_workers_are_all_unreachable_is_lost_and_names_them(pod: Pod) -> None:
@@ -229,7 +225,7 @@ def test_the_keeper_of_a_local_pods_run_stays_while_the_pod_lives(pod: Pod) -> N
 
 def test_a_full_disk_of_a_worker_is_noted_while_the_run_goes_on(pod: Pod) -> None:
     directory = pod.running("sh", "-c", "echo on; sleep 1000")
-    until(lambda: directory.log_path(2).exists() and directory.log_path(2).read_bytes() == b"on\n")
+    until(lambda: content_of(directory.log_path(2)) == b"on\n")
     full = pod.remote(directory, 2) / "full"
     (pod.remote(directory, 2) / "room").rename(full)
     until(lambda: any("is full" in note for note in status_of(directory).notes))
@@ -296,7 +292,7 @@ def test_a_keeper_that_never_knew_the_secrets_restarts_the_run_with_them(pod: Po
     assert resume(pod, directory)
     (pod.workers[0].home / "end").touch()
     until(lambda: (status_of(directory).attempt, status_of(directory).state) == (1, RunState.RUNNING))
-    until(lambda: directory.log_path(1).exists() and directory.log_path(1).read_bytes() == b"17\n")
+    until(lambda: content_of(directory.log_path(1)) == b"17\n")
     for worker in pod.workers:
         (worker.home / "end").touch()
     assert over(directory).exit_codes == (5, 5, 5)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import tagged, until
+from tests.runs.pipes import content_of, tagged, until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd, openssh_worker
 from tui.pod.run import RunState
@@ -52,7 +52,7 @@ def test_code_is_synced_and_a_run_followed_and_stopped(pod: Pod, tmp_path: Path)
     (code / "job").write_text("echo begun; sleep 1000\n")
     directory = _synced(pod, code, "sh", "job")
     until(lambda: status_of(directory).state is not RunState.PREPARING)
-    until(lambda: all(path.exists() and path.read_bytes() == b"begun\n" for path in map(directory.log_path, (0, 1))))
+    until(lambda: all(content_of(path) == b"begun\n" for path in map(directory.log_path, (0, 1))))
     assert all(answer.confirmed for answer in pod.stop(directory))
     assert over(directory).state is RunState.STOPPED
     assert not tagged(*pod.tags(directory))

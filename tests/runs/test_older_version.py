@@ -18,7 +18,7 @@ import asyncssh
 import pytest
 
 from tests.cli.commands import Shell
-from tests.runs.pipes import tagged, until
+from tests.runs.pipes import content_of, tagged, until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import OpensshWorker, needs_sshd, sshd
 from tui.pod.run import RunState
@@ -167,7 +167,7 @@ async def read_until(session: asyncssh.SSHClientProcess[bytes], word: str) -> No
 
 def is_mirrored(pod: Pod, directory: RunDirectory, lines: int) -> bool:
     paths = [directory.log_path(index) for index in range(3)]
-    return all(path.exists() and path.read_bytes().count(b"\n") == lines for path in paths)
+    return all(content_of(path).count(b"\n") == lines for path in paths)
 
 
 @needs_sshd

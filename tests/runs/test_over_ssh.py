@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import tagged, until
+from tests.runs.pipes import content_of, tagged, until
 from tests.runs.ssh_pod import SECRET, Pod, over, unattended
 from tests.sshd import needs_sshd
 from tui.errors import TpuTuiError, UsageError
@@ -58,7 +58,7 @@ def test_a_run_passes_every_phase_and_is_mirrored_exactly(pod: Pod) -> None:
 
 def test_no_secret_is_written_or_shown_anywhere(pod: Pod) -> None:
     directory = pod.running("sh", "-c", 'echo "${#MY_TOKEN}"; sleep 1000')
-    until(lambda: directory.log_path(2).exists() and directory.log_path(2).read_bytes() == b"14\n")
+    until(lambda: content_of(directory.log_path(2)) == b"14\n")
     listing = subprocess.run(["ps", "axww"], capture_output=True, text=True, check=True).stdout
     assert SECRET not in listing
     assert SECRET not in dry_run(pod.spec("true"))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.disks import NoDiskError, mounted
-from tests.runs.pipes import tagged, until
+from tests.runs.pipes import content_of, tagged, until
 from tests.runs.ssh_pod import Pod, digest, over, unattended
 from tests.runs.test_worker_disk import FILLING, written
 from tests.runs.test_worker_removed import kill_supervisors
@@ -36,7 +36,7 @@ def on_one(pod: Pod, script: str, *words: str) -> RunDirectory:
 
 
 def mirrored(directory: RunDirectory, index: int, text: bytes) -> None:
-    until(lambda: directory.log_path(index).exists() and directory.log_path(index).read_bytes() == text)
+    until(lambda: content_of(directory.log_path(index)) == text)
 
 
 @pytest.mark.parametrize("taken", ["log", "log log.keep", "../1", "../../../runs", "../../../../.tpu-tui"])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tagged, until
+from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux, tagged, until
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import MARK, OpensshWorker, needs_sshd
 from tui.pod.run import RunState
@@ -61,7 +61,7 @@ def _send(number: signal.Signals, pids: list[int]) -> None:
 def test_the_output_and_exit_of_a_job_whose_vm_is_shut_down_are_recorded(pod: Pod) -> None:
     directory = pod.running("sh", "-c", SAVING, on_failure="leave")
     remote, mirror = pod.remote(directory, 1), directory.log_path(1)
-    until(lambda: mirror.exists() and mirror.read_bytes() == b"training\n")
+    until(lambda: content_of(mirror) == b"training\n")
     shut_down(pod.workers[1])
     until(lambda: not tagged((remote / "tag").read_text().strip()))
     assert (remote / "log").read_bytes() == b"training\n" + SAVING_OUTPUT
@@ -83,7 +83,7 @@ def test_a_supervisor_that_is_terminated_waits_for_its_job(worker: PipeWorker) -
     worker.launch(run).through()
     assert (ended(worker, run)["exit"], ended(worker, run)["signal"]) == ("129", "HUP")
     worker.launch(held).through()
-    until(lambda: (worker.directory(held) / "log").read_bytes() == b"training\n")
+    until(lambda: content_of(worker.directory(held) / "log") == b"training\n")
     mark = f"HOME={worker.home}".encode()
     for number in (signal.SIGTERM, signal.SIGHUP):
         _send(number, _marked(mark))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
+from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux, until
 
 pytestmark = [needs_linux, pytest.mark.timing]
 PYTHON = sys.executable
@@ -48,7 +48,7 @@ def test_words_and_secrets_arrive_exactly_and_are_on_no_command_line(worker: Pip
     run = a_run("sh", "-c", 'printf "%s\\0" "$@" "$MY_TOKEN"; sleep 60', "sh", *words)
     worker.launch(run, {"MY_TOKEN": "hush'hush"}).through()
     wanted = b"".join(word.encode() + b"\0" for word in (*words, "hush'hush"))
-    until(lambda: (worker.directory(run) / "log").read_bytes() == wanted)
+    until(lambda: content_of(worker.directory(run) / "log") == wanted)
     listing = subprocess.run(["ps", "axww"], capture_output=True, check=True).stdout
     assert b"hush'hush" not in listing
     worker.ask("stop", run, 10, 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
+from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux, until
 from tui.runs.worker.calls import parse_outcome
 
 pytestmark = [needs_linux, pytest.mark.timing]
@@ -48,7 +48,7 @@ def _kill_leftovers() -> Iterator[None]:
 def test_a_leader_that_changed_its_limit_is_stopped(worker: PipeWorker, shell: str) -> None:
     run = a_run("sh", "-c", f"(setsid sleep {LONG} &); exec {SHED} sh -c 'echo on; {shell} {LONG}; true'")
     worker.launch(run).through()
-    until(lambda: (worker.directory(run) / "log").read_bytes() == b"on\n")
+    until(lambda: content_of(worker.directory(run) / "log") == b"on\n")
     until(lambda: len(sleeping()) == 2)
     answers = worker.ask("stop", run, 20, 0)[0]
     assert (answers[0].word, parse_outcome(answers[0]).signal) == ("stopped", "TERM"), answers

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
+from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux, until
 from tui.runs.worker.queries import RemoteState, parse_state
 
 pytestmark = [needs_linux, pytest.mark.timing]
@@ -85,7 +85,7 @@ def test_a_launch_that_is_being_undone_is_not_decided_yet(worker: PipeWorker) ->
 def test_after_a_second_stop_the_end_is_still_recorded_as_stopped(worker: PipeWorker) -> None:
     run = a_run("sh", "-c", "trap 'exit 0' TERM; echo on; sleep 1000 & wait")
     worker.launch(run).through()
-    until(lambda: (worker.directory(run) / "log").read_bytes() == b"on\n")
+    until(lambda: content_of(worker.directory(run) / "log") == b"on\n")
     for _ in range(2):
         assert worker.ask("stop", run, 10, 1)[0][0].fields["exit"] == "0"
     end = next(answer for answer in worker.ask("follow", run, 0, 10, 0)[0] if answer.word == "end")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
+from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux, tag_of, tagged, until
 from tui.pod.run import Run
 from tui.runs.worker.calls import build_call, parse_outcome
 from tui.ssh.exec.script_protocol import Answer, parse_answers
@@ -87,7 +87,7 @@ def test_a_follower_that_begins_while_its_directory_is_taken_away_sends_every_by
 ) -> None:
     run = a_run("sh", "-c", f"echo one; {WAIT}; echo two; exit 5")
     worker.launch(run).through()
-    until(lambda: (worker.directory(run) / "log").read_bytes() == b"one\n")
+    until(lambda: content_of(worker.directory(run) / "log") == b"one\n")
     strike, program = worker.home / "strike", worker.root / worker.shell / "bin" / "stat"
     strike.touch()
     real = program.resolve()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import Launch, PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
+from tests.runs.pipes import Launch, PipeWorker, a_run, content_of, ended, needs_linux, tag_of, tagged, until
 from tui.pod.run import Run
 from tui.runs.worker.calls import parse_outcome
 
@@ -89,7 +89,7 @@ def test_a_stop_is_answered_the_same_a_second_time(worker: PipeWorker) -> None:
 def test_a_process_that_handles_sigterm_has_its_grace_time(worker: PipeWorker) -> None:
     run = a_run("sh", "-c", "trap 'sleep 0.5; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     worker.launch(run).through()
-    until(lambda: (worker.directory(run) / "log").read_bytes() == b"ready\n")
+    until(lambda: content_of(worker.directory(run) / "log") == b"ready\n")
     answers, _, _ = worker.ask("stop", run, 300, 0)
     assert parse_outcome(answers[0]).exit_code == 0
     assert (worker.directory(run) / "log").read_bytes().startswith(b"ready\n")
@@ -115,7 +115,7 @@ def test_a_stop_sends_sigterm_once_to_each_process(worker: PipeWorker) -> None:
     run = a_run(PYTHON, "-c", COUNTING)
     worker.launch(run).through()
     log = worker.directory(run) / "log"
-    until(lambda: log.read_bytes().count(b"ready\n") == 13)
+    until(lambda: content_of(log).count(b"ready\n") == 13)
     assert worker.ask("stop", run, 300, 0)[0][0].word == "stopped"
     assert log.read_bytes().splitlines()[13:] == [b"answers 1"] * 13
 
@@ -140,7 +140,7 @@ def test_a_leader_that_ends_at_once_leaves_the_others_their_time_to_save(worker:
     run = a_run(PYTHON, "-c", SAVING)
     worker.launch(run).through()
     log = worker.directory(run) / "log"
-    until(lambda: log.read_bytes().count(b"ready\n") == 2)
+    until(lambda: content_of(log).count(b"ready\n") == 2)
     assert worker.ask("stop", run, 300, 0)[0][0].word == "stopped"
     assert log.read_bytes().splitlines()[2:] == [b"answers 1"] * 2
 
@@ -272,7 +272,7 @@ def test_a_process_that_forks_and_leaves_its_session_all_the_time_does_not_escap
         pytest.skip("no cgroup v2 with cgroup.kill can be made here")
     run = a_run(PYTHON, "-c", COMET, str(pause))
     worker.launch(run).through()
-    until(lambda: (worker.directory(run) / "log").read_bytes() == b"away\n")
+    until(lambda: content_of(worker.directory(run) / "log") == b"away\n")
     group = Path((worker.directory(run) / "cgroup").read_text().strip())
     assert group.is_dir()
     answers, _, _ = worker.ask("stop", run, 5, 0)
@@ -287,7 +287,7 @@ def test_a_job_of_short_lived_children_is_ended_completely(worker: PipeWorker) -
     )
     run = a_run("sh", "-c", forking)
     worker.launch(run).through()
-    until(lambda: (worker.directory(run) / "log").read_bytes() == b"away\n")
+    until(lambda: content_of(worker.directory(run) / "log") == b"away\n")
     assert worker.ask("stop", run, 5, 0)[0][0].word == "stopped"
     assert tagged(tag_of(worker, run)) == []
 
