@@ -94,8 +94,10 @@ async def test_a_group_grows_and_shrinks_and_replaces_machines(pod: ComputePod) 
     third = (await pod.stable())[2]
 
     recreated = {"instance_group_managers_recreate_instances_request_resource": named(first)}
+    pod.hosts.broken = "no room"
     await pod.call(MANAGERS, "recreate_instances", **CREW, **recreated)
     assert [one.current_action for one in await pod.managed()] == ["RECREATING", "NONE", "NONE"]
+    pod.hosts.broken = None
     assert [one.name for one in await pod.stable()] == [first.name, second.name, third.name]
     assert key_of(pod, first) != old
 
@@ -135,9 +137,11 @@ async def test_a_machine_that_fails_its_health_check_is_replaced(pod: ComputePod
     (only,) = await pod.stable()
     old = key_of(pod, only)
     assert [one.detailed_health_state for one in only.instance_health] == ["HEALTHY"]
+    pod.compute.faults.hold_operations()
     pod.compute.set_health(only.name, "UNHEALTHY")
     (sick,) = await pod.managed()
     assert (sick.current_action, sick.instance_health[0].detailed_health_state) == ("RECREATING", "UNHEALTHY")
+    pod.compute.faults.release_operations()
     await pod.stable()
     assert key_of(pod, only) != old
 
