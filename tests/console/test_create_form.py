@@ -17,7 +17,7 @@ from tui.commands.parser.parser import parse
 from tui.commands.terminal.output import Output
 from tui.console.data.create_form import FIELDS, list_choices, read_form, warn_about_offer
 from tui.console.widgets.choice_input import ChoiceInput
-from tui.pod.creation.request_checks import MAX_METADATA_VALUE_BYTES
+from tui.pod.creation.machine_checks import MAX_METADATA_VALUE_BYTES
 from tui.pod.creation.slice_request import CreationStep, SliceRequest
 from tui.pod.creation.zone_offer import ZoneOffer
 from tui.settings.command_line import create_command

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.errors import TpuTuiError
+from tui.pod.creation.machine_request import MachineRequest
 from tui.pod.creation.slice_request import QueueRequest, SliceRequest, WorkerStartup
 from tui.pod.creation.startup_journal import MOST_LINES, startup_of
 from tui.pod.creation.startup_progress import progress_line, startup_error, waiting_line
+from tui.pod.groups.group_request import GroupRequest
 
 NEW = {"LoadState": "loaded", "ActiveState": "inactive", "ExecMainCode": "0", "ExecMainStatus": "0"}
 RUNNING = {**NEW, "ActiveState": "activating"}
@@ -214,7 +216,7 @@ def test_many_different_causes_are_cut() -> None:
     assert waiting_line(several, 1).endswith("2" * 200 + "; and 6 more")
 
 
-def failure(request: SliceRequest, found: list[WorkerStartup]) -> TpuTuiError:
+def failure(request: MachineRequest, found: list[WorkerStartup]) -> TpuTuiError:
     error = startup_error(request, found)
     assert error is not None
     return error
@@ -248,3 +250,9 @@ def test_a_failure_in_the_queue_names_the_slice_and_deletes_the_request() -> Non
     assert error.sentence == "the startup script of pod failed: worker 0 of pod-1: exit code 4"
     assert "the slices stay and cost money: look with tpu-tui ssh us-a/pod-1 --worker 0 (" in error.remedy
     assert error.remedy.endswith("or delete them: tpu-tui slices delete pod --zone us-a --queued --force")
+
+
+def test_a_failure_on_a_group_deletes_the_group() -> None:
+    request = GroupRequest("crew", "us-a", size=2, machine_type="n1-standard-16", image="base")
+    remedy = failure(request, states(0, 3, name="crew")).remedy
+    assert remedy.endswith("or delete it: tpu-tui groups delete us-a/crew")

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.machine_options import add_machine_options, merge_pairs, read_metadata
+from tui.commands.machine_options import add_machine_options, make_request
 from tui.commands.parser.argument_types import given, whole
 from tui.commands.parser.commands import Commands
 from tui.commands.parser.gcloud_types import duration
@@ -20,35 +20,6 @@ if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.pod.creation.slice_request import WorkerStartup
     from tui.pod.groups.group_request import GroupRequest
-
-_SAME_NAMES = (
-    "size",
-    "template",
-    "machine_type",
-    "accelerator_type",
-    "topology",
-    "image",
-    "image_family",
-    "image_project",
-    "image_from",
-    "disk_size_gb",
-    "disk_type",
-    "network",
-    "subnetwork",
-    "internal_ips",
-    "service_account",
-    "scopes",
-    "tags",
-    "tpu_node",
-    "description",
-    "spot",
-    "reservation",
-    "flex_start",
-    "run_duration_s",
-    "valid_for_s",
-    "startup_timeout_s",
-)
-"""The arguments that `GroupRequest` takes as they are."""
 
 
 def add_create(actions: Commands) -> None:
@@ -151,14 +122,6 @@ def _request(args: argparse.Namespace, operator: Operator) -> GroupRequest:
     from tui.pod.groups.group_request import GroupRequest
 
     zone, name = operator.slices.place_of(args.group)
-    metadata, files = read_metadata(args)
     if args.detach and args.valid_for_s is not None:
         raise UsageError("--valid-for is kept by the command that waits", remedy="omit --detach or --valid-for")
-    return GroupRequest(
-        name=name,
-        zone=zone,
-        labels=merge_pairs(args.labels),
-        metadata=metadata,
-        metadata_files=files,
-        **{name: value for name in _SAME_NAMES if (value := getattr(args, name)) is not None},
-    )
+    return make_request(GroupRequest, args, name=name, zone=zone)

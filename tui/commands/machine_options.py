@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
+from typing import Any, TypeVar
 
 from tui.commands.parser.argument_types import file, given
 from tui.commands.parser.commands import Parser
 from tui.commands.parser.gcloud_types import duration, items, pairs
 from tui.errors import UsageError
-from tui.pod.creation.slice_request import STARTUP_SCRIPT
+from tui.pod.creation.machine_request import STARTUP_SCRIPT, MachineRequest
+
+Request = TypeVar("Request", bound=MachineRequest)
 
 
 def add_machine_options(parser: Parser) -> None:
@@ -41,9 +45,20 @@ def add_machine_options(parser: Parser) -> None:
     add("--description", metavar="TEXT", help="a description")
 
 
-def read_metadata(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
+def make_request(kind: type[Request], args: argparse.Namespace, **values: Any) -> Request:
+    """Return a request with the given values, and else with each argument that is called like a field.
+
+    Raises UsageError for metadata that cannot be read, or is given twice.
+    """
+    metadata, files = _read_metadata(args)
+    values |= {"labels": _merge_pairs(args.labels), "metadata": metadata, "metadata_files": files}
+    names = [field.name for field in dataclasses.fields(kind) if field.name not in values]
+    return kind(**values, **{name: value for name in names if (value := getattr(args, name, None)) is not None})
+
+
+def _read_metadata(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
     """Return the metadata, and the files that some of its values were read from. Raises UsageError."""
-    metadata, files = merge_pairs(args.metadata), merge_pairs(args.metadata_from_file)
+    metadata, files = _merge_pairs(args.metadata), _merge_pairs(args.metadata_from_file)
     if args.startup_script is not None:
         for option, pairs_given in (("--metadata", metadata), ("--metadata-from-file", files)):
             if STARTUP_SCRIPT in pairs_given:
@@ -60,7 +75,7 @@ def read_metadata(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, s
     return metadata, files
 
 
-def merge_pairs(given_pairs: list[dict[str, str]] | None) -> dict[str, str]:
+def _merge_pairs(given_pairs: list[dict[str, str]] | None) -> dict[str, str]:
     """Return the pairs of a repeated option; a later one replaces an earlier one of the same key."""
     return {key: value for one in given_pairs or () for key, value in one.items()}
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.machine_options import add_machine_options, merge_pairs, read_metadata
+from tui.commands.machine_options import add_machine_options, make_request
 from tui.commands.parser.argument_types import given, whole
 from tui.commands.parser.commands import Commands, Parser
 from tui.commands.parser.gcloud_types import disk, duration, moment
@@ -124,7 +124,7 @@ async def create_slice(args: argparse.Namespace, operator: Operator, out: Output
             out.text(in_json(sent, indent=2))
             out.text(command)
     elif out.as_json:
-        slices = [await _found(operator, f"{request.zone}/{name}") for name in request.node_ids]
+        slices = [await _found(operator, f"{request.zone}/{name}") for name in request.slice_names]
         out.document({**slices[0], "slice": args.slice, **answer, "slices": slices})
     if failure is not None:
         print_last_lines(progress.startup, out)
@@ -216,45 +216,21 @@ def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
     from tui.pod.creation.slice_request import SliceRequest
 
     zone, name = operator.slices.place_of(args.slice)
-    metadata, files = read_metadata(args)
     word = (args.type or "").lower()
     is_generation = "-" not in word
     if args.accelerator_type and word and not is_generation:
         raise UsageError("--type and --accelerator-type were both given", remedy="give one of them")
-    return SliceRequest(
+    return make_request(
+        SliceRequest,
+        args,
         name=name,
         zone=zone,
         accelerator_type=(args.accelerator_type or "").lower() or ("" if is_generation else word),
         generation=word if is_generation else "",
         topology=(args.topology or "").lower(),
-        labels=merge_pairs(args.labels),
-        metadata=metadata,
-        metadata_files=files,
         data_disks=tuple(args.data_disk or ()),
         queue=_queue(args),
-        **{name: value for name in _SAME_NAMES if (value := getattr(args, name)) is not None},
     )
-
-
-_SAME_NAMES = (
-    "architecture",
-    "runtime_version",
-    "description",
-    "network",
-    "subnetwork",
-    "internal_ips",
-    "queue_count",
-    "cidr_range",
-    "service_account",
-    "scopes",
-    "tags",
-    "spot",
-    "preemptible",
-    "reserved",
-    "secure_boot",
-    "startup_timeout_s",
-)
-"""The arguments that `SliceRequest` takes as they are."""
 
 
 def _queue(args: argparse.Namespace) -> QueueRequest | None:

@@ -17,8 +17,9 @@ from tui.cloud.instance_groups.instance_groups import is_forbidden
 from tui.cloud.inventory import Listing
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError
 from tui.operator.connections import Connections, require_workers
+from tui.pod.creation.machine_request import MachineRequest
 from tui.pod.creation.queued_request import QueuedListing
-from tui.pod.creation.slice_request import STARTUP_SCRIPT, CreationStep, SliceRequest, WorkerStartup
+from tui.pod.creation.slice_request import CreationStep, SliceRequest, WorkerStartup
 from tui.pod.creation.startup_progress import progress_line, startup_error, waiting_line
 from tui.pod.creation.zone_offer import OfferListing, ZoneOffer
 from tui.pod.slice import INSTANCE_GROUP, Slice
@@ -112,17 +113,17 @@ class Slices:
         """
         api = self._tpu_api(changes=not dry_run)
         steps: AsyncIterator[CreationStep] = api.create(request, dry_run=dry_run, waits=waits)
-        has_script = bool(request.metadata.get(STARTUP_SCRIPT))
-        return self.with_startup(steps, request) if has_script and waits and not dry_run else steps
+        follows = request.has_startup_script and waits and not dry_run
+        return self.with_startup(steps, request) if follows else steps
 
     async def with_startup(
-        self, steps: AsyncIterator[CreationStep], request: SliceRequest
+        self, steps: AsyncIterator[CreationStep], request: MachineRequest
     ) -> AsyncIterator[CreationStep]:
         """Yield the steps of a creation, and then those of the startup scripts. Raises the error of a failed one."""
         last = CreationStep("")
         async for last in steps:
             yield last
-        slices = [await self.get(f"{request.zone}/{name}") for name in request.node_ids]
+        slices = [await self.get(f"{request.zone}/{name}") for name in request.slice_names]
         fleets = {slice_.name: await self._fleet_with_host_keys(slice_) for slice_ in slices}
         clock = asyncio.get_running_loop().time
         ready_at = reported_at = checked_at = clock()

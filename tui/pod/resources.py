@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from tui.errors import TpuTuiError, UsageError, did_you_mean, near_matches
-from tui.pod.creation.slice_request import CREATED_BY
+from tui.pod.creation.machine_request import CREATED_BY
 from tui.text.timestamps import seconds_since
 
 SLICE, QUEUED, GROUP, TEMPLATE, POLICY = "slice", "queued-resource", "group", "template", "policy"

@@ -12,7 +12,7 @@ from typing import Any
 
 from tui.cloud.storage.buckets import Buckets, BucketUrl
 from tui.errors import CloudError, TpuTuiError, UsageError
-from tui.pod.creation.slice_request import CREATED_BY
+from tui.pod.creation.machine_request import CREATED_BY
 from tui.pod.resources import BUCKET, CloudResource, is_made_by_us
 
 _REQUEST = "tpu-tui-request"

@@ -78,7 +78,7 @@ def queued_resource_of(request: SliceRequest, parent: str) -> tpu_v2.QueuedResou
     assert queue is not None
     spec = tpu_v2.QueuedResource.Tpu.NodeSpec(parent=parent, node=node_of(request))
     if queue.nodes is None:
-        spec.node_id = request.node_ids[0]
+        spec.node_id = request.slice_names[0]
     else:
         spec.multislice_params = tpu_v2.QueuedResource.Tpu.NodeSpec.MultisliceParams(
             node_count=queue.nodes, node_id_prefix=queue.node_prefix

@@ -19,7 +19,8 @@ from tui.cloud.tpu.request_messages import node_of, queued_resource_of, request_
 from tui.cloud.tpu.tpu_client import ApiConnection, request_options
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError
-from tui.pod.creation.slice_request import CREATED_BY, CreationStep, SliceRequest
+from tui.pod.creation.machine_request import CREATED_BY
+from tui.pod.creation.slice_request import CreationStep, SliceRequest
 from tui.pod.slice_commands import delete_command
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class SliceCreation:
 
     async def _refuse_taken_names(self, request: SliceRequest, place: str, what: str) -> None:
         """Raise UsageError if a name is taken already, so that a later conflict can only be with this request."""
-        for name in request.node_ids:
+        for name in request.slice_names:
             if (state := await self._wait.state(f"{place}/nodes/{name}")) is not None:
                 remedy = f"choose another name, or delete it first: {delete_command(name, request.zone)}"
                 raise UsageError(what, why=f"a slice {name} exists already, and is {state}", remedy=remedy)
@@ -138,7 +139,7 @@ class SliceCreation:
                 yield line
         if not waits:
             return
-        for name in request.node_ids:
+        for name in request.slice_names:
             state = await self._wait.state(f"{place}/nodes/{name}")
             if state != "READY":
                 raise _not_ready(name, request, state)

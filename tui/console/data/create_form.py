@@ -10,8 +10,10 @@ from typing import Any
 
 from tui.pod.accelerator import TPU_API_GENERATIONS
 from tui.pod.creation.gcloud_notation import parse_disk, parse_duration, parse_items, parse_pairs
-from tui.pod.creation.request_checks import MAX_METADATA_VALUE_BYTES, list_objections
-from tui.pod.creation.slice_request import STARTUP_SCRIPT, QueueRequest, SliceRequest
+from tui.pod.creation.machine_checks import MAX_METADATA_VALUE_BYTES
+from tui.pod.creation.machine_request import STARTUP_SCRIPT
+from tui.pod.creation.request_checks import list_objections
+from tui.pod.creation.slice_request import QueueRequest, SliceRequest
 from tui.pod.creation.zone_offer import ZoneOffer
 from tui.text.numbers import parse_integer
 
@@ -143,7 +145,7 @@ def read_form(texts: Mapping[str, str], taken: Iterable[str] = ()) -> FormReadin
         name = _FIELD_OF_OPTION.get(option, option)
         if name not in missing and is_shown(name, given):
             problems.setdefault(name, f"{why}; {remedy}")
-    for path in (f"{request.zone}/{node}" for node in request.node_ids):
+    for path in (f"{request.zone}/{node}" for node in request.slice_names):
         if path in set(taken):
             problems.setdefault("name", f"a slice {path} exists already")
     return FormReading(None if missing else request, problems, missing)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tui.pod.creation.slice_request import STARTUP_SCRIPT
 from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
@@ -101,12 +100,12 @@ class CreationProgress:
     @property
     def slice_paths(self) -> tuple[str, ...]:
         """`zone/name` of the slices to create."""
-        return tuple(f"{self.request.zone}/{node}" for node in self.request.node_ids)
+        return tuple(f"{self.request.zone}/{node}" for node in self.request.slice_names)
 
     @property
     def has_script(self) -> bool:
         """Return whether the slices run a startup script."""
-        return STARTUP_SCRIPT in self.request.metadata
+        return self.request.has_startup_script
 
     @property
     def done(self) -> bool:

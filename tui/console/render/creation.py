@@ -46,7 +46,7 @@ def format_steps(progress: CreationProgress) -> str:
 
 def make_startup_rows(progress: CreationProgress) -> list[TableRow]:
     """Return a row for each worker's startup script, failed ones first; its key is (slice, worker)."""
-    several = len(progress.request.node_ids) > 1
+    several = len(progress.request.slice_names) > 1
     scripts = sorted(progress.startup, key=lambda one: (_rank(one, progress), one.slice_name, one.worker))
     rows = []
     for one in scripts:

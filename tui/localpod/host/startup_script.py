@@ -19,7 +19,7 @@ from typing import IO
 
 from tui.localpod.host.host_spec import HostSpec
 from tui.localpod.host.ssh_session import exit_code_of
-from tui.pod.creation.slice_request import STARTUP_SCRIPT
+from tui.pod.creation.machine_request import STARTUP_SCRIPT
 from tui.pod.creation.startup_journal import UNIT
 
 _SHELL = Path("/bin/bash")

@@ -11,7 +11,7 @@ from tui.cloud.compute.groups.group_resizing import GroupResizing
 from tui.errors import NoSuchResourceError, TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.operator.connections import Connections
 from tui.operator.resources.deletion import DeletionStep
-from tui.pod.creation.slice_request import STARTUP_SCRIPT, CreationStep, SliceRequest
+from tui.pod.creation.slice_request import CreationStep
 from tui.pod.groups.group_checks import check_group_request
 from tui.pod.groups.group_request import GroupRequest
 from tui.pod.resources import GROUP, IMAGE, POLICY, SLICE, TEMPLATE, CloudResource, describe_effect
@@ -71,10 +71,8 @@ class Groups:
         if not dry_run:
             self._connections.require_changes("creating groups")
         steps = self._creation().create(request, dry_run=dry_run, waits=waits)
-        if not (request.metadata.get(STARTUP_SCRIPT) and waits) or dry_run:
-            return steps
-        slice_ = SliceRequest(request.name, request.zone, startup_timeout_s=request.startup_timeout_s)
-        return self._slices.with_startup(steps, slice_)
+        follows = request.has_startup_script and waits and not dry_run
+        return self._slices.with_startup(steps, request) if follows else steps
 
     def resize(self, ref: str, size: int, *, dry_run: bool = False, waits: bool = True) -> AsyncIterator[str]:
         """Resize a group, `NAME` or `ZONE/NAME`; yield the progress until all VMs run."""

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timezone
 
-from tui.pod.creation.slice_request import STARTUP_SCRIPT, STARTUP_TIMEOUT_S, SliceRequest
+from tui.pod.creation.machine_request import STARTUP_SCRIPT, STARTUP_TIMEOUT_S
+from tui.pod.creation.slice_request import SliceRequest
 
 _TYPES_OF_GA = ("v2", "v3", "v4")
 """The generations that `--type` has outside `gcloud alpha` (gcloud 528)."""
@@ -107,7 +108,7 @@ def _queue_options(request: SliceRequest) -> Iterator[Option]:
     if queue is None:
         return
     if queue.nodes is None:
-        yield "node-id", request.node_ids[0]
+        yield "node-id", request.slice_names[0]
     else:
         yield "node-count", str(queue.nodes)
         if queue.node_prefix:

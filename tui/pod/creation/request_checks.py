@@ -1,7 +1,6 @@
 """Checks of a request for a slice before it is sent: one sentence for each refused combination. Pure.
 
-Sources: gcloud's `tpus tpu-vm create`, `tpus queued-resources create` and `tpus create`; Compute Engine
-documentation, "Requirements for labels", "Limits" of custom metadata, and "Network tags"; Cloud TPU documentation,
+Sources: gcloud's `tpus tpu-vm create`, `tpus queued-resources create` and `tpus create`; Cloud TPU documentation,
 "Attach durable block storage".
 """
 
@@ -9,26 +8,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from tui.errors import UsageError
 from tui.pod.accelerator import GENERATIONS, TPU_API_GENERATIONS, TPU_NODE_GENERATIONS, type_of_topology
+from tui.pod.creation.machine_checks import Objection, list_machine_objections
 from tui.pod.creation.slice_names import NAME_RULE, suggest_slice_name
-from tui.pod.creation.slice_request import CREATED_BY, READ_WRITE, STARTUP_SCRIPT, SliceRequest
+from tui.pod.creation.slice_request import READ_WRITE, SliceRequest
 
-MAX_LABELS = 64
-MAX_TAGS = 64
-MAX_METADATA_VALUE_BYTES = 256 * 1024
-MAX_METADATA_BYTES = 512 * 1024
-MAX_DESCRIPTION = 512
-
-_LABEL_KEY = re.compile(r"[^\W\d_A-Z][\w-]{0,62}")
-_LABEL_VALUE = re.compile(r"[\w-]{0,63}")
-_METADATA_KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_TAG = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _DISK = re.compile(r"projects/[^/]+/(?:zones/(?P<zone>[^/]+)|regions/[^/]+)/disks/[^/]+")
-_ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+")
 
 _OF_TPU_VMS = {
     "topology": "--topology",
@@ -46,9 +35,6 @@ _OF_TPU_VMS = {
 """What only TPU VMs have, by its name in `SliceRequest`."""
 _LONGEST_NODE_PREFIX = 29
 
-Objection = tuple[str, str, str]
-"""The option for which a request is refused, why, and the remedy."""
-
 
 def check_slice_request(request: SliceRequest) -> None:
     """Raise UsageError with the first reason for which a request cannot be sent."""
@@ -59,15 +45,13 @@ def check_slice_request(request: SliceRequest) -> None:
 
 def list_objections(request: SliceRequest) -> Iterator[Objection]:
     """Yield every reason for which a request cannot be sent."""
-    for checks in (_of_names, _of_type, _of_architecture, _of_price, _of_queue, _of_disks, _of_startup):
+    for checks in (_of_names, _of_type, _of_architecture, _of_price, _of_queue, _of_disks):
         yield from checks(request)
-    yield from object_to_labels(request.labels)
-    yield from object_to_metadata(request.metadata)
-    yield from object_to_machines(request.description, request.service_account, request.tags)
+    yield from list_machine_objections(request)
 
 
 def _of_names(request: SliceRequest) -> Iterator[Objection]:
-    for name in dict.fromkeys((request.name, *request.node_ids)):
+    for name in dict.fromkeys((request.name, *request.slice_names)):
         if remedy := suggest_slice_name(name):
             yield "name" if name == request.name else "node-prefix", NAME_RULE, remedy
 
@@ -174,50 +158,9 @@ def _of_queue(request: SliceRequest) -> Iterator[Objection]:
         )
 
 
-def object_to_labels(labels: Mapping[str, str]) -> Iterator[Objection]:
-    """Yield why labels cannot be sent."""
-    key, value = CREATED_BY
-    if labels.get(key, value) != value:
-        yield "labels", f"the label {key} is set by tpu-tui", "use another label"
-    if len({**labels, key: value}) > MAX_LABELS:
-        yield "labels", f"there are more than {MAX_LABELS} labels", f"{key} is one of them"
-    for key, value in labels.items():
-        if not _LABEL_KEY.fullmatch(key) or key != key.lower():
-            yield (
-                "labels",
-                f"{key!r} cannot be the key of a label",
-                "a key has up to 63 lower-case letters, digits, - and _, and begins with a letter",
-            )
-        if not _LABEL_VALUE.fullmatch(value) or value != value.lower():
-            yield (
-                "labels",
-                f"{value!r} cannot be the value of label {key}",
-                "a value has up to 63 lower-case letters, digits, - and _",
-            )
-
-
-def object_to_metadata(metadata: Mapping[str, str]) -> Iterator[Objection]:
-    """Yield why metadata cannot be sent."""
-    total = 0
-    for key, value in metadata.items():
-        option = STARTUP_SCRIPT if key == STARTUP_SCRIPT else "metadata"
-        if not _METADATA_KEY.fullmatch(key):
-            yield option, f"{key!r} cannot be a metadata key", "a key has up to 128 letters, digits, - and _"
-        size = len(value.encode())
-        total += len(key) + size
-        if size > MAX_METADATA_VALUE_BYTES:
-            yield (
-                option,
-                f"the value of metadata {key} has {size:,} bytes, and {MAX_METADATA_VALUE_BYTES:,} are allowed",
-                "put it into a bucket, and read it from there with a short script",
-            )
-    if total > MAX_METADATA_BYTES:
-        yield "metadata", f"the metadata has {total:,} bytes, and {MAX_METADATA_BYTES:,} are allowed", "shorten it"
-
-
 def _of_disks(request: SliceRequest) -> Iterator[Objection]:
     kind = request.accelerator
-    workers = (kind.workers if kind else 1) * len(request.node_ids)
+    workers = (kind.workers if kind else 1) * len(request.slice_names)
     for disk in request.data_disks:
         match = _DISK.fullmatch(disk.source)
         if match is None:
@@ -237,29 +180,3 @@ def _of_disks(request: SliceRequest) -> Iterator[Objection]:
     sources = [disk.source for disk in request.data_disks]
     if len(set(sources)) < len(sources):
         yield "data-disk", "a disk was given twice", "give each --data-disk once"
-
-
-def _of_startup(request: SliceRequest) -> Iterator[Objection]:
-    if request.startup_timeout_s <= 0:
-        yield "startup-timeout", "--startup-timeout is 0", "give a duration, e.g. 20m"
-
-
-def object_to_machines(description: str, service_account: str, tags: Sequence[str]) -> Iterator[Objection]:
-    """Yield why description, service account or tags cannot be sent."""
-    if len(description) > MAX_DESCRIPTION:
-        yield "description", f"the description has more than {MAX_DESCRIPTION} characters", "shorten it"
-    if service_account and not _ACCOUNT.fullmatch(service_account):
-        yield (
-            "service-account",
-            f"{service_account} is not an e-mail address",
-            "give the e-mail of the service account",
-        )
-    if len(tags) > MAX_TAGS:
-        yield "tags", f"there are more than {MAX_TAGS} tags", "use fewer"
-    for tag in tags:
-        if not _TAG.fullmatch(tag):
-            yield (
-                "tags",
-                f"{tag!r} cannot be a network tag",
-                "a tag has up to 63 lower-case letters, digits and dashes, begins with a letter, ends with no dash",
-            )

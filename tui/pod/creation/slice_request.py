@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from tui.pod import accelerator
 from tui.pod.accelerator import Accelerator
+from tui.pod.creation.machine_request import MachineRequest
+from tui.pod.slice_commands import delete_command
 
-CREATED_BY = ("created-by", "tpu-tui")
-"""The label of every slice that tpu-tui creates."""
 VM, NODE = "vm", "node"
 """The architectures: TPU VMs, and the TPU Node with endpoints that VMs of one's own drive."""
 READ_WRITE, READ_ONLY = "read-write", "read-only"
-STARTUP_SCRIPT = "startup-script"
-"""The metadata key of the text that every worker runs when it starts (Compute Engine, "Use startup scripts")."""
-STARTUP_TIMEOUT_S = 1200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,50 +40,26 @@ class QueueRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class SliceRequest:
-    """A slice to create. Either `accelerator_type` is set, or `generation` and `topology`.
+class SliceRequest(MachineRequest):
+    """A slice to create. Either `accelerator_type` is set, or `generation` and `topology`."""
 
-    Empty texts leave the choice to the API. `metadata_files` are the keys whose values were read from files, with
-    the files' names; their values are in `metadata`. A startup script, in the metadata too, may take
-    `startup_timeout_s` after the slice is READY.
-    """
-
-    name: str
-    zone: str
     architecture: str = VM
     accelerator_type: str = ""
     generation: str = ""
     topology: str = ""
     runtime_version: str = ""
-    description: str = ""
-    network: str = ""
-    subnetwork: str = ""
-    internal_ips: bool = False
     queue_count: int | None = None
     cidr_range: str = ""
-    service_account: str = ""
-    scopes: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    metadata_files: Mapping[str, str] = field(default_factory=dict)
     data_disks: tuple[DataDisk, ...] = ()
-    spot: bool = False
     preemptible: bool = False
     reserved: bool = False
     secure_boot: bool = False
     queue: QueueRequest | None = None
-    startup_timeout_s: float = STARTUP_TIMEOUT_S
 
     @property
     def is_tpu_node(self) -> bool:
         """Whether a TPU Node is requested, and not TPU VMs."""
         return self.architecture == NODE
-
-    @property
-    def all_labels(self) -> dict[str, str]:
-        """The labels with the one that names tpu-tui."""
-        return {**self.labels, CREATED_BY[0]: CREATED_BY[1]}
 
     @property
     def type_name(self) -> str:
@@ -101,8 +73,8 @@ class SliceRequest:
         return accelerator.parse(self.type_name)
 
     @property
-    def node_ids(self) -> tuple[str, ...]:
-        """The names of the slices to create."""
+    def slice_names(self) -> tuple[str, ...]:
+        """The names of the slices to create: several for a request in the queue with `nodes`."""
         if self.queue is None:
             return (self.name,)
         if self.queue.nodes is None:
@@ -110,9 +82,14 @@ class SliceRequest:
         return tuple(f"{self.queue.node_prefix or self.name}-{index}" for index in range(self.queue.nodes))
 
     @property
+    def delete_command(self) -> str:
+        """The command of tpu-tui that deletes the slice, or the request with its slices."""
+        return delete_command(self.name, self.zone) + ("" if self.queue is None else " --queued --force")
+
+    @property
     def summary(self) -> str:
         """What is requested, for one line: `pod: v3-32 with tpu-ubuntu2204-base in us-central1-a, spot`."""
-        several = f"{len(self.node_ids)} × " if len(self.node_ids) > 1 else ""
+        several = f"{len(self.slice_names)} × " if len(self.slice_names) > 1 else ""
         kinds = {"spot": self.spot, "preemptible": self.preemptible, "reserved": self.reserved}
         kind = "".join(f", {name}" for name, is_on in kinds.items() if is_on)
         node = " TPU Node" if self.is_tpu_node else ""

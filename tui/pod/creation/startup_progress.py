@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from tui.errors import TpuTuiError
-from tui.pod.creation.slice_request import SliceRequest, WorkerStartup
+from tui.pod.creation.machine_request import MachineRequest
+from tui.pod.creation.slice_request import WorkerStartup
 from tui.pod.creation.startup_journal import UNIT
-from tui.pod.slice_commands import delete_command
 from tui.text.durations import format_duration
 from tui.text.ranks import format_workers
 
@@ -31,7 +31,7 @@ def waiting_line(states: Sequence[WorkerStartup], elapsed_s: float) -> str:
     return f"{progress_line(states)} after {format_duration(int(elapsed_s))}; {waiting}"
 
 
-def startup_error(request: SliceRequest, states: Sequence[WorkerStartup]) -> TpuTuiError | None:
+def startup_error(request: MachineRequest, states: Sequence[WorkerStartup]) -> TpuTuiError | None:
     """Return the error that names the workers whose script failed, or did not end in time; None if all succeeded."""
     failed = [state for state in states if state.has_failed]
     named = failed or [state for state in states if not state.has_ended]
@@ -42,14 +42,13 @@ def startup_error(request: SliceRequest, states: Sequence[WorkerStartup]) -> Tpu
     return TpuTuiError(what, why=_grouped(named, states), remedy=stays(request, named[0]))
 
 
-def stays(request: SliceRequest, state: WorkerStartup) -> str:
+def stays(request: MachineRequest, state: WorkerStartup) -> str:
     """Return that the slices stay, and the commands that look at one worker's script and that delete the slices."""
     look = shlex.join(["tpu-tui", "ssh", f"{request.zone}/{state.slice_name}", "--worker", str(state.worker)])
-    delete = delete_command(request.name, request.zone) + ("" if request.queue is None else " --queued --force")
     stay, them = (
-        ("the slice stays and costs", "it") if len(request.node_ids) == 1 else ("the slices stay and cost", "them")
+        ("the slice stays and costs", "it") if len(request.slice_names) == 1 else ("the slices stay and cost", "them")
     )
-    return f"{stay} money: look with {look} (sudo journalctl -u {UNIT}), or delete {them}: {delete}"
+    return f"{stay} money: look with {look} (sudo journalctl -u {UNIT}), or delete {them}: {request.delete_command}"
 
 
 def _grouped(named: Sequence[WorkerStartup], states: Sequence[WorkerStartup]) -> str:

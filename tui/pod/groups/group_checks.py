@@ -11,12 +11,7 @@ from collections.abc import Iterator
 
 from tui.errors import UsageError
 from tui.pod.accelerator import chips_of_topology
-from tui.pod.creation.request_checks import (
-    Objection,
-    object_to_labels,
-    object_to_machines,
-    object_to_metadata,
-)
+from tui.pod.creation.machine_checks import Objection, list_machine_objections
 from tui.pod.creation.slice_names import NAME_RULE, suggest_name
 from tui.pod.groups.group_request import MACHINE_TYPES, GroupRequest
 from tui.pod.instance_group import chips_of_machine
@@ -61,9 +56,7 @@ def list_group_objections(request: GroupRequest) -> Iterator[Objection]:
     """Yield every reason for which a request cannot be sent."""
     for checks in (_to_name, _to_template, _to_image, _to_accelerator, _to_size, _to_price):
         yield from checks(request)
-    yield from object_to_labels(request.labels)
-    yield from object_to_metadata(request.all_metadata)
-    yield from object_to_machines(request.description, request.service_account, request.tags)
+    yield from list_machine_objections(request)
 
 
 def _to_name(request: GroupRequest) -> Iterator[Objection]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tui.pod import accelerator
 from tui.pod.accelerator import Accelerator
-from tui.pod.creation.slice_request import CREATED_BY, STARTUP_TIMEOUT_S
+from tui.pod.creation.machine_request import MachineRequest
 from tui.pod.instance_group import TPU_NODE_KEY, chips_of_machine, is_tpu_machine
 from tui.pod.resources import DESCRIPTION_PREFIX
 
@@ -19,18 +18,15 @@ STANDARD, SPOT, FLEX_START, RESERVATION_BOUND = "STANDARD", "SPOT", "FLEX_START"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRequest:
-    """A group to create, with what it is made of; empty texts leave the choice to the API.
+class GroupRequest(MachineRequest):
+    """A group to create, with what it is made of.
 
     Either `template` names an existing one, or the template is made from the other fields. `image_from` is the VM
     whose boot disk, `source_disk`, becomes the image. A `topology` in chips makes the group one slice: a workload
     policy connects its VMs, and they are created all at once. `run_duration_s` ends the VMs, `valid_for_s` the wait
     for capacity.
-    `metadata_files` and `startup_timeout_s` are those of `SliceRequest`.
     """
 
-    name: str
-    zone: str
     size: int | None = None
     template: str = ""
     machine_type: str = ""
@@ -43,33 +39,16 @@ class GroupRequest:
     source_disk: str = ""
     disk_size_gb: int | None = None
     disk_type: str = ""
-    network: str = ""
-    subnetwork: str = ""
-    internal_ips: bool = False
-    service_account: str = ""
-    scopes: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    metadata_files: Mapping[str, str] = field(default_factory=dict)
     tpu_node: str = ""
-    description: str = ""
-    spot: bool = False
     reservation: str = ""
     flex_start: bool = False
     run_duration_s: int | None = None
     valid_for_s: int | None = None
-    startup_timeout_s: float = STARTUP_TIMEOUT_S
 
     @property
     def region(self) -> str:
         """The zone's region."""
         return self.zone.rpartition("-")[0]
-
-    @property
-    def path(self) -> str:
-        """`zone/name`."""
-        return f"{self.zone}/{self.name}"
 
     @property
     def template_name(self) -> str:
@@ -138,13 +117,13 @@ class GroupRequest:
         return RESERVATION_BOUND if self.reservation and self.is_bulk else STANDARD
 
     @property
-    def all_labels(self) -> dict[str, str]:
-        """The labels of VMs and image with the one that names tpu-tui."""
-        return {**self.labels, CREATED_BY[0]: CREATED_BY[1]}
+    def delete_command(self) -> str:
+        """The command of tpu-tui that deletes the group with what was made for it."""
+        return f"tpu-tui groups delete {self.path}"
 
     @property
     def all_metadata(self) -> dict[str, str]:
-        """The VMs' metadata with the name of the TPU Node that they drive."""
+        """The metadata of each VM with the name of the TPU Node that it drives."""
         return {**self.metadata, **({TPU_NODE_KEY: self.tpu_node} if self.tpu_node else {})}
 
     @property

@@ -160,7 +160,7 @@ class _Steps:
         if group_in_marker(str(found.get("description", ""))) != request.path:
             raise UsageError(_what(request), why=why, remedy=otherwise)
         if kind.compare(found) != kind.compare(wanted):
-            remedy = f"{otherwise}, or delete it first: tpu-tui groups delete {request.path}"
+            remedy = f"{otherwise}, or delete it first: {request.delete_command}"
             raise UsageError(_what(request), why=f"{why} with other settings", remedy=remedy)
 
 

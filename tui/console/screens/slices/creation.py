@@ -47,7 +47,7 @@ class CreationDialog(LiveDialog[None]):
         super().__init__(classes="-scripts" if progress.has_script else "")
         self.title = f"create {progress.path}"
         self.progress = progress
-        node = (SLICE_COLUMN,) if len(progress.request.node_ids) > 1 else ()
+        node = (SLICE_COLUMN,) if len(progress.request.slice_names) > 1 else ()
         self._table = RowTable((*node, WORKER_COLUMN, STATE_COLUMN), id="startup-workers")
         self._table.stays_on_top = True
         self._log = LogPane(id="startup-log")

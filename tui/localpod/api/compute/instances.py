@@ -16,7 +16,7 @@ from tui.localpod.api.compute.machine_types import MACHINE_TYPES, OfferedMachine
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
 from tui.localpod.api.rpc_errors import ApiError
-from tui.pod.creation.slice_request import STARTUP_SCRIPT
+from tui.pod.creation.machine_request import STARTUP_SCRIPT
 
 SSH_KEYS, NO_PROJECT_KEYS = "ssh-keys", "block-project-ssh-keys"
 """Metadata keys of the SSH keys that machines accept (Compute Engine, "Add SSH keys to VMs")."""

@@ -18,7 +18,7 @@ from tui.localpod.api.resources.catalogue import check_runtime_version, no_such_
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, id_of
 from tui.pod import accelerator
-from tui.pod.creation.slice_request import STARTUP_SCRIPT
+from tui.pod.creation.machine_request import STARTUP_SCRIPT
 
 COLLECTION = "nodes"
 SSH_KEYS = "ssh-keys"
