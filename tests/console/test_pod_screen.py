@@ -39,7 +39,9 @@ from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
+from tui.runs.read.latest_figures import LatestFigures
 from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
 
 pytestmark = pytest.mark.timing
 
@@ -256,6 +258,16 @@ async def test_d_describes_the_worker_and_c_focuses_the_checks(
         assert "w-0" not in dialog_text(app)
         await pilot.press("escape", "c")
         await until(pilot, lambda: table(app, "checks").has_focus)
+
+
+def test_a_restarted_run_shows_its_newest_figures_and_why_it_was_restarted(operator: StageOperator) -> None:
+    directory = running(operator, trained=range(0, 20, 5))
+    directory.append_event("state", state="preparing", attempt=1, cause="restart 1 of 2: it was preempted")
+    waiting = tables.format_latest(status_of(directory), LatestFigures(1, 20, 0.5))
+    assert waiting.text == "restart 1 of 2: it was preempted"
+    directory.append_event("state", state="running")
+    again = tables.format_latest(status_of(directory), LatestFigures(1, 20, 0.5))
+    assert again.text == "loss 0.50000 step 20 epoch 1 · restart 1 of 2: it was preempted"
 
 
 async def test_empty_lists_show_the_next_step(own_home: Path) -> None:

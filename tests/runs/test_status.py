@@ -270,3 +270,32 @@ def test_the_duration_of_a_run_does_not_depend_on_changes_of_the_wall_clock(
         Event(shown, "state", None, {"state": "succeeded", "boot": boot, "up": up}),
     )
     assert (seen.started, seen.ended) == ("2026-11-21T10:15:00+00:00", ended)
+
+
+class TestRestart:
+    """The cause of a restart is shown while the next attempt runs; it is not the cause of that attempt's end."""
+
+    AGAIN: ClassVar[list[Event]] = [
+        event("state", state="running"),
+        event("failure", 1, cause="worker 1 exited with 3"),
+        event("state", state="preparing", attempt=1, cause="restart 1 of 2: worker 1 exited with 3"),
+        event("state", state="running"),
+    ]
+
+    def test_an_attempt_that_runs_names_the_cause_of_its_restart(self) -> None:
+        seen = status(*self.AGAIN)
+        assert seen.is_training_again
+        assert seen.cause == "restart 1 of 2: worker 1 exited with 3"
+
+    def test_a_stop_by_a_person_is_not_caused_by_the_failure_before_the_restart(self) -> None:
+        seen = status(*self.AGAIN, event("stop_requested", by="user"), event("state", state="stopped"))
+        assert (seen.state, seen.cause) == (RunState.STOPPED, None)
+
+    def test_a_failure_after_the_restart_is_the_cause(self) -> None:
+        failed = status(*self.AGAIN, event("failure", 0, cause="worker 0 exited with 5"))
+        assert not failed.is_training_again
+        assert failed.cause == "worker 0 exited with 5"
+        stopped = status(
+            *self.AGAIN, event("failure", 0, cause="worker 0 exited with 5"), event("state", state="stopped")
+        )
+        assert stopped.cause == "worker 0 exited with 5"

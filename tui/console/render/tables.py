@@ -228,12 +228,12 @@ def format_latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
 
 
 def _latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
-    if status.cause:
+    figures = str(glance or "") if status.is_training_again or not status.cause else ""
+    if status.cause and not figures:
         return Cell(escape_line(status.cause), "bad" if str(status.state) in ("failed", "lost") else "dim")
-    if glance is None:
-        return Cell("")
-    bad = glance.loss is not None and not math.isfinite(glance.loss)
-    return Cell(str(glance), "bad" if bad else "dim" if status.state.is_over else "")
+    bad = glance is not None and glance.loss is not None and not math.isfinite(glance.loss)
+    text = " · ".join(filter(None, (figures, escape_line(status.cause or ""))))
+    return Cell(text, "bad" if bad else "dim" if status.state.is_over else "")
 
 
 def make_run_row(status: RunStatus, now: float, glance: LatestFigures | None = None) -> TableRow:

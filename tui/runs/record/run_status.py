@@ -77,6 +77,11 @@ class RunStatus:
         return tuple(part.worker for part in self.workers if part.silent and not part.ended)
 
     @property
+    def is_training_again(self) -> bool:
+        """Return whether a restarted attempt runs, and none of its workers has failed."""
+        return self.state is RunState.RUNNING and self.attempt > 0 and self.first_failure is None
+
+    @property
     def is_whole(self) -> bool:
         """Return whether it is over and a keeper followed every log to its end, as far as one could."""
         return self.state.is_over and not self.is_worker_report
@@ -302,6 +307,7 @@ def _fold_state(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatu
         since = event.get("since")
         status = replace(status, started=since or event.time, begun=None if since else event)
     ended = time_of_end(status.started, status.begun, event) if state.is_over else None
-    known = None if state is RunState.SUCCEEDED else status.cause
+    has_failed = status.first_failure is not None or status.stop_requested == BY_POLICY
+    known = status.cause if not state.is_over or (has_failed and state is not RunState.SUCCEEDED) else None
     cause, remedy = event.get("cause") or known, event.get("remedy") or None
     return replace(status, state=state, ended=ended, cause=cause, remedy=remedy)
