@@ -24,10 +24,14 @@ _GLUED = b"|".join(
     for word in (b"epoch", b"ep", b"step", b"iter", b"batch")
     for line in (b"", b"_")
 )
+_SUFFIX = re.compile(rb"(?:st|nd|rd|th|m?s)\b")
+"""What may stand right behind a number: of an ordinal, or a unit of time."""
 _NUMBER = re.compile(
-    rb"(?:(?<![\w.])|(?<=loss)|" + _GLUED + rb")(?:(?<![a-z])[-+])?(?:\d{1,3}(?:,\d{3}){1,4}(?![\d,])(?:\.\d{1,20})?"
+    rb"(?:(?<![\w.])|(?<=loss)(?!\d{1,2}[ :=])|"
+    + _GLUED
+    + rb")(?:(?<![a-z])[-+])?(?:\d{1,3}(?:,\d{3}){1,4}(?![\d,])(?:\.\d{1,20})?"
     rb"|\d{1,20}(?:\.\d{1,20}|(?!,\d))(?:[eE][-+]?\d{1,3}|[kKM])?|[nN]a[nN]|NAN|[iI]nf(?:inity)?)"
-    rb"(?!(?!(?:st|nd|rd|th|m?s)\b)\w|\.\d)"
+    rb"(?!(?!" + _SUFFIX.pattern + rb")\w|\.\d)"
 )
 _NAME = re.compile(
     rb"[A-Za-z_][\w/.@-]{0,60}(?: (?:[A-Za-z_][\w/.@-]{0,60}|\([A-Za-z_][\w ]{0,30}\))){0,7}"
@@ -35,7 +39,7 @@ _NAME = re.compile(
 )
 _LONGEST_NAME = 160
 """Bytes before a number in which its name is looked for."""
-_WORD = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORD = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|(?<=[Ll]oss)_?\d{1,2}$")
 _SENTENCE_END = re.compile(rb"(?<=[A-Za-z]{5})\. ")
 _OUT_OF = re.compile(rb"\s{0,4}(?:/|of|out of)\s{0,12}$")
 _PLACE_LEAD = re.compile(rb"(?:^|[\[(<|]|\xe2[\x94-\x97].|[:>\]-] |rain(?:ing)?[ :]{1,2})\s{0,12}$")
@@ -143,7 +147,8 @@ def values_of(text: bytes) -> Iterator[Value]:
                 is_first=place == 0,
                 follows=end > 0 and _BRACKETS.match(plain, end, begin) is not None,
             )
-        end, begin = number.end(), None
+        suffix = _SUFFIX.match(plain, number.end())
+        end, begin = number.end() if suffix is None else suffix.end(), None
 
 
 def _name_before(plain: bytes, start: int, end: int) -> tuple[bytes, int]:

@@ -35,6 +35,7 @@ _TRAINING = (b"true", b"yes")
 
 _VALUE = rb"(?&NUMBER)(?=s?$)"
 _FIGURE = rb"(?:(?&NUMBER)[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"
+_LOSS_ALONE = ("loss", "loss_of_epoch")
 _MOST_BETWEEN = 2
 """Lines between a step and its loss."""
 _SECTION = 60
@@ -147,7 +148,7 @@ class StepHeader:
     def row(self, line: bytes) -> Row | None:
         """Return the step with its loss if the line has one, and no step of its own."""
         reading = read_line(line)
-        if reading is None or reading.role != "loss":
+        if reading is None or reading.role not in _LOSS_ALONE:
             return None
         loss = None if self._setting is None else _compiled(_SETTING).match(line)
         if self._setting is not None and loss is not None and loss["sign"] == self._setting["sign"]:
@@ -157,8 +158,7 @@ class StepHeader:
 
     def ends_with(self, line: bytes) -> bool:
         """Whether an evaluation begins, which does not belong to the step."""
-        reading = read_line(line)
-        return _compiled(_EVALUATES).search(line) is not None and (reading is None or reading.role != "loss")
+        return _compiled(_EVALUATES).search(line) is not None and self.row(line) is None
 
 
 class OpenHeaders:

@@ -33,7 +33,8 @@ class LineReading:
     role: str
     """`step` or `epoch` with its loss; `doubtful`: a step with parts of its loss, or an evaluation's beside it.
 
-    `loss`: one without step and epoch; `head`: a step whose loss may follow.
+    `loss`: one without step and epoch, `loss_of_epoch` if its name says that it is training's or a mean; `head`: a
+    step whose loss may follow.
     """
     text: bytes
     spans: Mapping[str, tuple[int, int]]
@@ -131,7 +132,13 @@ def _read_loss(text: bytes, values: Sequence[Value], start: int) -> tuple[str, d
     chosen = {"loss": loss} if is_whole else {}
     chosen |= {name: value for name, value in (("step", step), ("epoch", epoch)) if value is not None}
     if step is None and epoch is None:
-        return ("loss", chosen) if _loss_kind(loss.words) != "part" and not text.startswith(b"|") else None
+        if _loss_kind(loss.words) == "part" or text.startswith(b"|"):
+            return None
+        qualities = words_meaning("train") | words_meaning("mean") | words_meaning("total")
+        is_of_epoch = any(_loss_kind(value.words) == "evaluation" for value in others) or not qualities.isdisjoint(
+            loss.words
+        )
+        return "loss_of_epoch" if is_of_epoch else "loss", chosen
     if step is None:
         return ("epoch", chosen) if is_whole else None
     if not is_whole:
