@@ -47,7 +47,7 @@ COUNT = re.compile(
     rb"(?:\d{1,12}(?:,\d{3}){0,3}(?:\.0{1,6})?|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,9}(?:\.\d{1,3})?[kKM])$"
 )
 _TAG = re.compile(rb"\w[\])][\s\[(]{1,16}$")
-_COUNTED = re.compile(rb"(?:\s?/\s?\d{1,12})?(?:st|nd|rd|th)? ([A-Za-z]{3,12})(?![A-Za-z_/]|[ :=#\[(]{1,3}\d)")
+_COUNTED = re.compile(rb"(?:\s?/\s?\d{1,12})?(?:st|nd|rd|th)? {1,5}([A-Za-z]{2,12})(?![A-Za-z_/]|[ :=#\[(]{1,3}\d)")
 """What a number counts, behind it: `120 steps`, `120/391 batches`, `3rd epoch`."""
 _LOSS_OF = re.compile(rb"\s?[(\[@]\s?$")
 """What may stand between a loss and the step that it belongs to: `loss (step 3): 0.5`."""
@@ -84,7 +84,7 @@ class Value(NamedTuple):
     is_tagged: bool = False
     """Whether what names it is closed in brackets: `[base] 120/500`."""
     has_sign: bool = False
-    """Whether a sign parts it from its name: `step: 5`."""
+    """Whether a sign parts it from its name, or that is behind it: `step: 5`, `5 steps`."""
     is_first: bool = False
     """Whether no other number stands before it."""
     follows: bool = False
@@ -95,6 +95,33 @@ class Value(NamedTuple):
 def words_meaning(kind: str) -> frozenset[bytes]:
     """Return the words of names that mean something: a `step`, a `loss`, what qualifies one."""
     return read_catalogue().words[kind]
+
+
+@cache
+def _foreign() -> re.Pattern[bytes]:
+    words = sorted(read_catalogue().translations, key=len, reverse=True)
+    return re.compile(rb"(?<![A-Za-z])(" + b"|".join(words) + rb")(?:[\xd0\xd1][\x80-\xbf]){0,12}(?![A-Za-z])")
+
+
+def translate(text: bytes) -> bytes:
+    """Return a line with English words for those of other languages, as many bytes long."""
+    return _foreign().sub(_in_english, text)
+
+
+def _in_english(match: re.Match[bytes]) -> bytes:
+    english, size = read_catalogue().translations[match[1]], len(match[0])
+    if english not in _COUNTING:
+        return english.ljust(size, b"_")
+    english = english if len(english) < size else _SHORTER.get(english, english)
+    is_glued = size == _ONE_CHARACTER and match.string[match.start() - 1 : match.start()].isdigit()
+    return english.rjust(size) if is_glued else english.ljust(size)
+
+
+_ONE_CHARACTER = 3
+"""Bytes of a Chinese one."""
+_COUNTING = (b"step", b"epoch", b"th")
+_SHORTER = {b"step": b"it", b"epoch": b"ep"}
+"""What fits into the three bytes of one character."""
 
 
 def values_of(text: bytes) -> Iterator[Value]:
@@ -111,7 +138,7 @@ def values_of(text: bytes) -> Iterator[Value]:
     }
     end, begin = 0, None
     whole: tuple[bytes, ...] = ()
-    was_counted = False
+    was_counted, unit_end = False, 0
     for place, number in enumerate(numbers):
         after = numbers[place + 1] if place + 1 < len(numbers) else None
         begin = number.start() if begin is None else begin
@@ -120,7 +147,7 @@ def values_of(text: bytes) -> Iterator[Value]:
         if number.start() not in totals:
             lead = max(end, begin - _LONGEST_NAME)
             name, name_start = _name_before(plain, lead, begin)
-            unit = _unit_behind(plain, number.end())
+            unit, unit_end = _unit_behind(plain, number.end())
             is_sentence = bool(unit) and name.rpartition(b" ")[2] in words_meaning("so_far")
             of, words = _words_of(b" ".join((name, *unit)) if is_sentence else name)
             has_sign = _SIGN.search(plain, end, begin) is not None
@@ -143,12 +170,14 @@ def values_of(text: bytes) -> Iterator[Value]:
                 leads=_PLACE_LEAD.search(plain, max(0, end - 1), begin) is not None,
                 name_start=name_start,
                 is_tagged=_TAG.search(plain, end, begin) is not None,
-                has_sign=has_sign,
+                has_sign=has_sign or was_counted,
                 is_first=place == 0,
                 follows=end > 0 and _BRACKETS.match(plain, end, begin) is not None,
             )
         suffix = _SUFFIX.match(plain, number.end())
         end, begin = number.end() if suffix is None else suffix.end(), None
+        if was_counted:
+            end = max(end, unit_end)
 
 
 def _name_before(plain: bytes, start: int, end: int) -> tuple[bytes, int]:
@@ -157,14 +186,15 @@ def _name_before(plain: bytes, start: int, end: int) -> tuple[bytes, int]:
     return (b"", end) if name is None else (_SENTENCE_END.split(name[0])[-1], start + name.start())
 
 
-def _unit_behind(plain: bytes, end: int) -> tuple[bytes, ...]:
-    """Return what a number counts, if that are steps or epochs: `120/391 batches`; else nothing."""
+def _unit_behind(plain: bytes, end: int) -> tuple[tuple[bytes, ...], int]:
+    """Return what a number counts and where that ends, if it is steps or epochs: `120/391 batches`; else nothing."""
     counted = _COUNTED.match(plain, end)
     if counted is None:
-        return ()
+        return (), end
     unit = counted[1].lower()
     unit = unit[:-2] if unit.endswith(b"ches") else unit.removesuffix(b"s")
-    return (unit,) if unit in words_meaning("step") | words_meaning("epoch") else ()
+    is_count = unit in words_meaning("step") | words_meaning("epoch")
+    return ((unit,), counted.end()) if is_count else ((), end)
 
 
 def _blank(match: re.Match[bytes]) -> bytes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from tui.logs.dialects.catalogue_files import expand_parts, read_catalogue
-from tui.logs.dialects.line_values import COUNT, Value, values_of, words_meaning
+from tui.logs.dialects.line_values import COUNT, Value, translate, values_of, words_meaning
 
 _MENTIONS_LOSS = re.compile(rb"(?!.*(?:train|eval)_runtime)(?=.*(?i:loss|cost|xent|entropy|nll))")
 _BEST_TAG = re.compile(rb"[^\w\n]{0,8}(?i:new )?(?i:best)[\]*:! ]{1,4}(?=\w)")
@@ -94,6 +94,7 @@ class NamesAndValues:
 @lru_cache(maxsize=16)
 def read_line(text: bytes) -> LineReading | None:
     """Return what a line says of a training step; None if it says nothing, or does not say whose loss it prints."""
+    line, text = text, translate(text)
     head = _head().match(text)
     if head is None or _NO_RECORD.match(text):
         return None
@@ -114,7 +115,7 @@ def read_line(text: bytes) -> LineReading | None:
     if role == "step" and "doubt" in chosen:
         role = "doubtful" if spans.keys().isdisjoint(_PACES) else role
         del spans["doubt"]
-    return LineReading(role, text, spans)
+    return LineReading(role, line, spans)
 
 
 def _read_loss(text: bytes, values: Sequence[Value], start: int) -> tuple[str, dict[str, Value]] | None:
