@@ -58,8 +58,8 @@ _BRACKETS = re.compile(rb"[\s\[\](){}<>,|:.-]{1,40}$")
 _LOSS_ABOVE = re.compile(rb"(?i:loss(?:es)?)[^\w\n]{1,4}$")
 """What names the losses of training and of an evaluation behind it: `Loss: Train 0.5`."""
 _LISTED = re.compile(
-    rb"([A-Za-z_@]{1,20}(?:([/|])[A-Za-z_@]{1,20})(?:\2[A-Za-z_@]{1,20}){0,6})(?: ([Ll]oss|[Cc]ost))?\s?[\s:=\])][\s\[(]{0,4}"
-    rb"([-+\d.eE]{1,24}(?:\s{0,4}\2\s{0,4}[-+\d.eE]{1,24}){1,7})"
+    rb"([A-Za-z_@]{1,20}(?:([/|])[A-Za-z_@]{1,20})(?:\2[A-Za-z_@]{1,20}){0,6})(?: ([Ll]oss|[Cc]ost))?"
+    rb"\s?[\s:=\])][\s\[(]{0,4}([-+\d.eE]{1,24}(?:\s{0,4}\2\s{0,4}[-+\d.eE]{1,24}){1,7})"
 )
 _WITHOUT_QUOTES = bytes.maketrans(b"\"'`", b"   ")
 _WRAPPING = re.compile(

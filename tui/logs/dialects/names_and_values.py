@@ -14,14 +14,15 @@ from functools import cache, lru_cache
 from tui.logs.dialects.catalogue_files import expand_parts, read_catalogue
 from tui.logs.dialects.line_values import COUNT, Value, translate, values_of, words_meaning
 
-_MENTIONS_LOSS = re.compile(rb"(?!.*(?:train|eval)_runtime)(?=.*(?i:loss|cost|xent|entropy|nll))")
 _BEST_TAG = re.compile(rb"[^\w\n]{0,8}(?i:new )?(?i:best)[\]*:! ]{1,4}(?=\w)")
 """A line's beginning that only praises the epoch."""
 _NO_RECORD = re.compile(
-    rb".*rate ?[:=]\s{0,4}$|.{0,80}[a-z](?:Error|Exception|Warning):"
+    rb".*(?:train|eval)_runtime|.*rate ?[:=]\s{0,4}$|.{0,80}[a-z](?:Error|Exception|Warning):"
     rb"|[^:=]{0,80}\b(?i:nan|inf)\b.{0,20}\b(?:at|in|detected|found)\b|.*\{.*train_loss.*epoch.{1,4}\d{1,9}\."
+    rb"|.*\| lm loss: \d{1,3}\.\d{0,9}$"
 )
-"""A line that was cut off behind a name; what an error or a check says; Transformers' summary of the whole run."""
+"""A line that was cut off behind a name, or in Megatron's `1.5E+00`; what an error or a check says; Transformers'
+summary of the whole run."""
 _EVALUATED_BEHIND = re.compile(rb"\s?\(?(?:on|for|in) (?:the )?(?:val|test|dev|eval|held)")
 _NEUTRAL_UNIT = re.compile(rb"[ \t]{0,8}(?:$|[^\w%\s]|(?=[A-Za-z_\d+-])(?<=[ \t]))|(?=\s)")
 
@@ -102,7 +103,8 @@ def read_line(text: bytes) -> LineReading | None:
     start = 0 if lead is None else lead.end()
     values = list(values_of(text))
     spans = {name: head.span(name) for name in head.re.groupindex if head[name] is not None}
-    found = _read_loss(text, values, start) if _MENTIONS_LOSS.match(text) else _read_head(text, values)
+    names_loss = any(_loss_kind(value.words) is not None for value in values)
+    found = _read_loss(text, values, start) if names_loss else _read_head(text, values)
     if found is None:
         return None
     role, chosen = found
@@ -211,7 +213,8 @@ _SHORT = 2
 """Letters of names that are also words: a sign must stand behind them (`it: 5`)."""
 
 
-def _loss_kind(words: Sequence[bytes]) -> str | None:
+@lru_cache(maxsize=1024)
+def _loss_kind(words: tuple[bytes, ...]) -> str | None:
     """Return what kind of loss a name means: `whole`, its `mean`, a `part`, one of an `evaluation`; None if none."""
     places = [
         place
