@@ -47,7 +47,9 @@ COUNT = re.compile(
     rb"(?:\d{1,12}(?:,\d{3}){0,3}(?:\.0{1,6})?|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,9}(?:\.\d{1,3})?[kKM])$"
 )
 _TAG = re.compile(rb"\w[\])][\s\[(]{1,16}$")
-_COUNTED = re.compile(rb"(?:\s?/\s?\d{1,12})?(?:st|nd|rd|th)? {1,5}([A-Za-z]{2,12})(?![A-Za-z_/]|[ :=#\[(]{1,3}\d)")
+_COUNTED = re.compile(
+    rb"(?:\s?/\s?\d{1,12})?(?:st|nd|rd|th)? {1,5}([A-Za-z]{2,12})(?![A-Za-z_/]| \d|(?<!s)[ :=#\[(]{1,3}\d)"
+)
 """What a number counts, behind it: `120 steps`, `120/391 batches`, `3rd epoch`."""
 _LOSS_OF = re.compile(rb"\s?[(\[@]\s?$")
 """What may stand between a loss and the step that it belongs to: `loss (step 3): 0.5`."""
@@ -138,7 +140,7 @@ def values_of(text: bytes) -> Iterator[Value]:
     }
     end, begin = 0, None
     whole: tuple[bytes, ...] = ()
-    was_counted, unit_end = False, 0
+    was_counted, is_sentence, unit_end = False, False, 0
     for place, number in enumerate(numbers):
         after = numbers[place + 1] if place + 1 < len(numbers) else None
         begin = number.start() if begin is None else begin
@@ -176,7 +178,7 @@ def values_of(text: bytes) -> Iterator[Value]:
             )
         suffix = _SUFFIX.match(plain, number.end())
         end, begin = number.end() if suffix is None else suffix.end(), None
-        if was_counted:
+        if was_counted or (is_sentence and whole):
             end = max(end, unit_end)
 
 
