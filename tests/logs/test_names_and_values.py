@@ -160,7 +160,8 @@ def test_a_line_of_names_and_values_is_read(line: str, epoch: int | None, step: 
     "pace",
     [
         "elapsed time per iteration (ms): 250", "train_step_timing in s: 0.25", "time per step: 0.25s",
-        "sec/step 0.25", "time/step = 250ms", "seconds_per_step: 0.25", "ms_per_step=250", "0.25 s/it", "250 ms/batch", "4.0 it/s",
+        "sec/step 0.25", "time/step = 250ms", "seconds_per_step: 0.25", "ms_per_step=250", "0.25 s/it",
+        "250 ms/batch", "4.0 it/s",
     ],
 )  # fmt: skip
 def test_how_long_a_step_takes_is_a_rate(pace: str) -> None:
