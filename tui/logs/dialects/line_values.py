@@ -245,7 +245,8 @@ def _words_of(name: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
         return (), words
     loss = words[: -len(behind)]
     is_whole = (known | {b"cost"}).issuperset(loss) and not (b"cost" in loss and b"of" in behind)
-    return (loss, behind) if is_whole and behind[-1] in counts else ((), ())
+    is_loss = is_whole and words_meaning("no_loss").isdisjoint(behind)
+    return (loss, behind) if is_loss and behind[-1] in counts else ((), ())
 
 
 _MOST_QUALIFIERS = 2

@@ -186,6 +186,11 @@ class OpenHeaders:
         if table.is_training:
             self._opened[slot] = table, table.patience
 
+    def end_step(self, slot: int) -> None:
+        """Note that a sample came: the loss of a step above it is no longer awaited."""
+        if isinstance(self._opened.get(slot, (None,))[0], StepHeader):
+            del self._opened[slot]
+
     def take(self, slot: int, line: bytes) -> list[Row] | None:
         """Return the rows that are certain now that a line came which no dialect matches: held ones, and its own.
 

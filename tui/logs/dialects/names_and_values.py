@@ -70,11 +70,15 @@ _PACE_NAME = re.compile(
     rb"|(?:step|iter(?:ation)?|batch)[_ ]tim(?:e|ing)(?=[ _]?(?:in[ _]|[(\[])))"
     rb"(?:[ _]?(?:in[ _]|[(\[])(?P<in_milli>m)?s(?:ec(?:ond)?s?)?[)\]]?)?[^\w\n]{0,8}$"
 )
+"""How long a step takes, by its name, up to the number."""
 _BEFORE_LOSS = re.compile(rb"[^\w\n=]{1,6}(?:(?i:train(?:ing)?)[^\w\n]{0,3})?")
 _BAR_BEHIND = re.compile(rb"\] {0,4}\|")
 _PADDED = 12
+"""Bytes before a nameless step in which its bracket stands: `[    100]`."""
 _DIGITS_OF_STEP = 3
+"""From so many on, a nameless number in brackets is a step; a shorter one may be a process."""
 _HEAD_END = re.compile(rb"\d(?:th)?(?:[^\w\n]{0,60}[A-Za-z]{1,20})?[^\w\n]{0,60}$")
+"""The end of a line that says no more than its step, and other numbers by their names."""
 _MILLI_BEHIND = re.compile(rb" ?ms(?!\w)")
 _BAR_OF_EPOCHS = re.compile(rb"s/epoch|epochs?/s")
 _PACES = ("rate", "pace", "named_pace")
