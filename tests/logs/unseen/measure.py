@@ -23,7 +23,7 @@ else:
     import tomli as tomllib
 
 _DATA_DIR = Path(__file__).parent
-SETS = ("first", "november_24", "issues_november_24")
+SETS = ("first", "november_24", "issues_november_24", "renumbered_november_24")
 _FIELDS = ("epoch", "step", "loss", "rate")
 _TOLERANCE = 1e-6
 
@@ -149,7 +149,9 @@ def _all_shown(rows: Sequence[CoreRow]) -> str:
 
 def is_held_out(name: str, place: int, excerpt: dict[str, Any]) -> bool:
     """Return whether an excerpt, at a place of a set (from 1), is held out: its differences are never printed."""
-    return (name == "november_24" and place % 2 == 0) or (name == "issues_november_24" and not excerpt.get("open"))
+    if name == "issues_november_24":
+        return not excerpt.get("open")
+    return name == "renumbered_november_24" or (name == "november_24" and place % 2 == 0)
 
 
 def _report(title: str, results: Sequence[Result]) -> None:
@@ -170,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hidden = [is_held_out(name, place, excerpt) for place, excerpt in enumerate(excerpts, 1)]
         held_out, known = list(compress(results, hidden)), list(compress(results, map(not_, hidden)))
         _report(name, results)
-        if held_out:
+        if held_out and known:
             _report(f"{name}, open part", known)
             _report(f"{name}, held-out part", held_out)
         for result in known if verbose else ():
