@@ -200,7 +200,8 @@ def _counts(value: Value, kind: str, *, is_first: bool = False) -> bool:
         words.pop()
     if not words or words[-1] not in words_meaning(kind) or not words_meaning("loss").isdisjoint(words):
         return False
-    if words[-1].endswith(b"s") and (len(words) > 1 or (kind == "epoch" and value.name_start > 0)):
+    is_plural = words[-1][-1:] == b"s" and words[-1][:-1] in words_meaning(kind)
+    if is_plural and (len(words) > 1 or (kind == "epoch" and value.name_start > 0)):
         return False
     is_whole_name = is_first and len(words) == 1 < len(words[0])
     if len(words[-1]) <= _SHORT and not (value.has_sign or value.is_place or is_whole_name):
