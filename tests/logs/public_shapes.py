@@ -183,13 +183,13 @@ SAMPLES = [
         "iteration (ms): 300.2 | throughput per GPU (TFLOP/s/GPU): 123.4 | learning rate: 1.000000E-04 | global "
         "batch size:    16 | lm loss: 1.025000E+01 | loss scale: 1.0 | grad norm: 0.811 |",
         " validation loss at iteration 2 | lm loss value: 9.1E+00 | lm loss PPL: 8.0E+03 |",
-        rows=[(None, None, None, 2, 10.25, None)],
+        rows=[(None, None, None, 2, 10.25, 1000 / 300.2)],
     ),
     shape(
         "NVIDIA/NeMo 2",
         "Training epoch 0, iteration 5/99 | lr: 1e-05 | global_batch_size: 8 | global_step: 5 | "
         "reduced_train_loss: 11.03 | train_step_timing in s: 0.5 | consumed_samples: 48",
-        rows=[(None, None, 0, 5, 11.03, None)],
+        rows=[(None, None, 0, 5, 11.03, 2.0)],
     ),
     shape(
         "pytorch-tpu/fairseq#21: a line for each core",

@@ -98,6 +98,10 @@ def test_the_loss_of_a_step_in_a_heading_may_come_anywhere_in_its_section() -> N
     ]
 
 
+def test_a_step_that_gets_a_line_with_its_loss_takes_no_later_one() -> None:
+    assert rows_of(read("step 100 lr 0.1", "step 100 loss 2.5", "running loss: 2.75")) == [(None, 100, 2.5)]
+
+
 @pytest.mark.parametrize("between", ["Evaluating ...", "validation", "  val acc: 0.5"])
 def test_a_loss_after_an_evaluation_does_not_belong_to_the_step(between: str) -> None:
     assert rows_of(read("Step 100", between, "loss: 2.5")) == []

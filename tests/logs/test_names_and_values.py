@@ -71,6 +71,24 @@ READ = [
     ('Epoch 3 -> loss 0.5123', 3, None, 0.5123),
     ('Epoch 3 → Loss: 0.5123', 3, None, 0.5123),
     ("Epoch 3: {'loss': 0.5123}", 3, None, 0.5123),
+    ('epoch/step: 3/120, loss: 0.5123', 3, 120, 0.5123),
+    ('Epoch: 3 Update/Total: 120/3958 Total_Loss: 0.5123 Pose_Loss: 0.2', 3, 120, 0.5123),
+    ('120/446 (epoch 3), train_loss = 0.5123', 3, 120, 0.5123),
+    ('[3/100], [10/11], step: 120, batch_loss: 0.5123, batch_loss_c: 0.44', 3, 120, 0.5123),
+    ('[3][120] loss: 0.5123', 3, 120, 0.5123),
+    ('[ 120] | gnorm 8.33 lr 0.000125 | loss 0.5123', None, 120, 0.5123),
+    ('02:40:52 SUCCESS Step 120 | Time: 5.13s | Loss: 0.5123', None, 120, 0.5123),
+    ('Loss in epoch 3 = 0.5123', 3, None, 0.5123),
+    ('loss (epoch 3, step 120): 0.5123', 3, 120, 0.5123),
+    ('loss at step 120 of epoch 3: 0.5123', 3, 120, 0.5123),
+    ('loss after 120 iterations: 0.5123', None, 120, 0.5123),
+    ('Epoch 3 Val Loss: 0.7 Train Loss: 0.5123', 3, None, 0.5123),
+    ('3/10 epochs, 120/391 steps, loss 0.5123', 3, 120, 0.5123),
+    ('120th iteration, loss: 0.5123', None, 120, 0.5123),
+    ('[训练] 轮次: 3/10, 批次: 120/391, 训练损失: 0.5123, 学习率: 0.001', 3, 120, 0.5123),
+    ('第3轮 训练损失: 0.5123 验证损失: 0.6', 3, None, 0.5123),
+    ('에포크 3 - 손실: 0.5123 - 검증 손실: 0.6', 3, None, 0.5123),
+    ('Эпоха 3 шаг 120 потери 0.5123', 3, 120, 0.5123),
 ]  # fmt: skip
 
 NO_SAMPLES = [
@@ -90,6 +108,14 @@ NO_SAMPLES = [
     "iter 120 loss weight: 0.5",
     "step 120 eta 0.5 loss_scale 1024.0",
     "Phase: Training, Epoch: 3, Cross-Entropy: 7,081955E+12",
+    "Lowest loss in epoch 3: 0.5",
+    "cost of step 3: 0.12 USD",
+    "loss scale after step 5: 1024",
+    "Epoch 3: average loss over 100 steps: 0.5",
+    "loss in epoch 3 improved from 0.5 to 0.4",
+    "验证 轮次 3 损失 0.5",
+    "最佳损失 0.5 轮次 3",
+    "валидационные потери 0.5 эпоха 3",
 ]
 
 
@@ -113,6 +139,11 @@ BLOCKS = [
     ('Epoch 2\nTraining loss: 0.4\nValidation loss: 0.5\n', (2, None, 0.4)),
     ('Epoch 2 | time 10.1s\n\ttrain_loss 0.4\n\tval_loss 0.5', (2, None, 0.4)),
     ('Epoch 2 Average train loss 0.4\nEpoch 2 Average val loss 0.5', (2, None, 0.4)),
+    ('current step: 1th step\nbatch loss:0.5\ncurrent step: 2th step\nbatch loss:0.4', (None, 2, 0.4)),
+    ('Epoch [2/9][20/1000]\tlr: 0.1, eta: 3 days, 1:41:57\ntask: [x], loss: 0.4, cls_loss: 0.2', (2, 20, 0.4)),
+    ('epoch 2 iter 20 time 0.21\n\tloss 0.4 acc 0.5', (2, 20, 0.4)),
+    ('Epoch: 2 lr: 0.001\nbatch 20 loss 0.4', (2, 20, 0.4)),
+    ('#015Epoch 2: 100% 4/4 [00:00<00:00, 12.1it/s, loss=0.4]', (2, 4, 0.4)),
 ]  # fmt: skip
 
 
@@ -126,6 +157,28 @@ def rows_of(*lines: str) -> list[tuple[int | None, int | None, float | None]]:
 @pytest.mark.parametrize(("line", "epoch", "step", "loss"), READ)
 def test_a_line_of_names_and_values_is_read(line: str, epoch: int | None, step: int | None, loss: float) -> None:
     assert rows_of(line) == [(epoch, step, loss)]
+
+
+@pytest.mark.parametrize(
+    "pace",
+    [
+        "elapsed time per iteration (ms): 250", "train_step_timing in s: 0.25", "time per step: 0.25s",
+        "sec/step 0.25", "time/step = 250ms", "seconds_per_step: 0.25", "ms_per_step=250", "0.25 s/it",
+        "250 ms/batch", "4.0 it/s",
+    ],
+)  # fmt: skip
+def test_how_long_a_step_takes_is_a_rate(pace: str) -> None:
+    demux = Demux()
+    demux.feed(None, f"step 7 loss 0.5 {pace}\n".encode())
+    demux.finish()
+    assert [(row.step, row.loss, row.rate, row.rate_unit) for row in demux.snapshot().rows()] == [
+        (7, 0.5, 4.0, "it/s")
+    ]
+
+
+@pytest.mark.parametrize("between", ["Saving checkpoint at step 20", "Evaluating at step 20", "max_steps: 20"])
+def test_a_step_that_is_only_mentioned_has_no_loss_below_it(between: str) -> None:
+    assert rows_of(between, "loss: 0.5") == []
 
 
 @pytest.mark.parametrize("line", NO_SAMPLES)

@@ -8,8 +8,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
-from operator import not_
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,9 @@ else:
     import tomli as tomllib
 
 _DATA_DIR = Path(__file__).parent
-SETS = ("first", "november_24", "issues_november_24")
+SETS = ("first", "november_24", "issues_november_24", "renumbered_november_24", "held_out_november_24")
+HELD_OUT = {"held_out_november_24"}
+"""Sets whose differences are never printed."""
 _FIELDS = ("epoch", "step", "loss", "rate")
 _TOLERANCE = 1e-6
 
@@ -147,11 +147,6 @@ def _all_shown(rows: Sequence[CoreRow]) -> str:
     return ", ".join(map(_shown_row, rows)) or "no sample"
 
 
-def is_held_out(name: str, place: int, excerpt: dict[str, Any]) -> bool:
-    """Return whether an excerpt, at a place of a set (from 1), is held out: its differences are never printed."""
-    return (name == "november_24" and place % 2 == 0) or (name == "issues_november_24" and not excerpt.get("open"))
-
-
 def _report(title: str, results: Sequence[Result]) -> None:
     right = [result for result in results if not result.rows]
     complete = [result for result in right if not result.details]
@@ -165,15 +160,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-v", "--verbose", action="store_true", help="print what differs")
     verbose = parser.parse_args(arguments).verbose
     for name in SETS:
-        excerpts = list(load_excerpts(name))
-        results = [measure(excerpt) for excerpt in excerpts]
-        hidden = [is_held_out(name, place, excerpt) for place, excerpt in enumerate(excerpts, 1)]
-        held_out, known = list(compress(results, hidden)), list(compress(results, map(not_, hidden)))
+        results = [measure(excerpt) for excerpt in load_excerpts(name)]
         _report(name, results)
-        if held_out:
-            _report(f"{name}, open part", known)
-            _report(f"{name}, held-out part", held_out)
-        for result in known if verbose else ():
+        for result in results if verbose and name not in HELD_OUT else ():
             for sign, differences in (("-", result.rows), ("~", result.details)):
                 for difference in differences:
                     print(f"{sign} {result.name}: {difference}")

@@ -47,6 +47,9 @@ class Catalogue:
     orders: Mapping[str, tuple[bytes, ...]]
     """Words of names by what they mean, in their order."""
 
+    translations: Mapping[bytes, bytes]
+    """English words of names by those of other languages."""
+
     @cached_property
     def words(self) -> Mapping[str, frozenset[bytes]]:
         """Return the words of names by what they mean."""
@@ -60,6 +63,7 @@ def read_catalogue() -> Catalogue:
     parts: dict[bytes, bytes] = {}
     texts: dict[str, tuple[str, ...]] = {}
     words: dict[str, tuple[bytes, ...]] = {}
+    translations: dict[bytes, bytes] = {}
     for name in FILES:
         content = tomllib.loads((CATALOGUE_DIR / f"{name}.toml").read_text(encoding="utf-8"))
         defaults = {"reach": content["reach"]} if "reach" in content else {}
@@ -67,7 +71,9 @@ def read_catalogue() -> Catalogue:
         parts |= {part.encode(): join_pattern(text) for part, text in content.get("parts", {}).items()}
         texts |= {f"(?&{key})": tuple(some) for key, some in content.get("texts", {}).items()}
         words |= {key: tuple(text.encode().split()) for key, text in content.get("words", {}).items()}
-    return Catalogue(tuple(entries), parts, texts, words)
+        for english, others in content.get("translations", {}).items():
+            translations |= dict.fromkeys(others.encode().split(), english.encode())
+    return Catalogue(tuple(entries), parts, texts, words, translations)
 
 
 def join_pattern(pattern: str | list[str]) -> bytes:

@@ -12,6 +12,7 @@ from tui.logs.dialects.catalogue_files import read_catalogue
 
 _NO_FIGURES = re.compile(
     rb"^[IWEF]\d{4} {1,2}\d\d:\d\d:\d\d\.\d{1,9} {1,9}\d{1,20} [\w.]{1,80}:\d{1,6}\]"  # what glog begins lines with
+    rb"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}(?!\d)"
     rb"|\d{4}[-/.]\d\d[-/.]\d\d(?:[T_ ](?=\d))?|\d{1,4}/\d\d?/\d\d(?:\d\d)?(?![\d/])"  # dates
     rb"|(?<![\d:])\d{1,3}(?::\d\d){1,2}(?:[.,]\d{1,9})?(?![\d:])"  # clocks and spans
     rb"|\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?"  # addresses
@@ -23,17 +24,22 @@ _GLUED = b"|".join(
     for word in (b"epoch", b"ep", b"step", b"iter", b"batch")
     for line in (b"", b"_")
 )
+_SUFFIX = re.compile(rb"(?:st|nd|rd|th|m?s)\b")
+"""What may stand right behind a number: of an ordinal, or a unit of time."""
 _NUMBER = re.compile(
-    rb"(?:(?<![\w.])|(?<=loss)|" + _GLUED + rb")[-+]?(?:\d{1,3}(?:,\d{3}){1,4}(?![\d,])(?:\.\d{1,20})?"
-    rb"|\d{1,20}(?:\.\d{1,20}|(?!,\d))(?:[eE][-+]?\d{1,3}|[kKM])?|[nN]a[nN]|NAN|[iI]nf(?:inity)?)(?!\w|\.\d)"
+    rb"(?:(?<![\w.])|(?<=loss)(?!\d{1,2}[ :=])|"
+    + _GLUED
+    + rb")(?:(?<![a-z])[-+])?(?:\d{1,3}(?:,\d{3}){1,4}(?![\d,])(?:\.\d{1,20})?"
+    rb"|\d{1,20}(?:\.\d{1,20}|(?!,\d))(?:[eE][-+]?\d{1,3}|[kKM])?|[nN]a[nN]|NAN|[iI]nf(?:inity)?)"
+    rb"(?!(?!" + _SUFFIX.pattern + rb")\w|\.\d)"
 )
 _NAME = re.compile(
-    rb"[A-Za-z_][\w/.@-]{0,60}(?: (?:[A-Za-z_][\w/.@-]{0,60}|\([A-Za-z_]\w{0,20}\))){0,7}"
+    rb"[A-Za-z_][\w/.@-]{0,60}(?: (?:[A-Za-z_][\w/.@-]{0,60}|\([A-Za-z_][\w ]{0,30}\))){0,7}"
     rb"(?=(?:[^\w,;\x80-\xff]|\xef\xbc\x9a|\xe2\x86\x92){0,40}$)"
 )
 _LONGEST_NAME = 160
 """Bytes before a number in which its name is looked for."""
-_WORD = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORD = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|(?<=[Ll]oss)_?\d{1,2}$")
 _SENTENCE_END = re.compile(rb"(?<=[A-Za-z]{5})\. ")
 _OUT_OF = re.compile(rb"\s{0,4}(?:/|of|out of)\s{0,12}$")
 _PLACE_LEAD = re.compile(rb"(?:^|[\[(<|]|\xe2[\x94-\x97].|[:>\]-] |rain(?:ing)?[ :]{1,2})\s{0,12}$")
@@ -41,15 +47,21 @@ COUNT = re.compile(
     rb"(?:\d{1,12}(?:,\d{3}){0,3}(?:\.0{1,6})?|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,9}(?:\.\d{1,3})?[kKM])$"
 )
 _TAG = re.compile(rb"\w[\])][\s\[(]{1,16}$")
-_COUNTED_STEPS = re.compile(rb" (?:steps|iterations|iters|batches|updates)(?![A-Za-z])")
+_COUNTED = re.compile(
+    rb"(?:\s?/\s?\d{1,12})?(?:st|nd|rd|th)? {1,5}([A-Za-z]{2,12})(?![A-Za-z_/]| \d|(?<!s)[ :=#\[(]{1,3}\d)"
+)
+"""What a number counts, behind it: `120 steps`, `120/391 batches`, `3rd epoch`."""
+_LOSS_OF = re.compile(rb"\s?[(\[@]\s?$")
+"""What may stand between a loss and the step that it belongs to: `loss (step 3): 0.5`."""
+_ASIDE = re.compile(rb"\([^()\n]{0,40}\) ?")
 _SIGN = re.compile(rb"(?:\w[:=#.\[(]|[:=#]) {0,3}$")
 _BRACKETS = re.compile(rb"[\s\[\](){}<>,|:.-]{1,40}$")
 """What stands between an epoch and a place in it: `[3][120/391]`."""
 _LOSS_ABOVE = re.compile(rb"(?i:loss(?:es)?)[^\w\n]{1,4}$")
 """What names the losses of training and of an evaluation behind it: `Loss: Train 0.5`."""
 _LISTED = re.compile(
-    rb"([A-Za-z_@]{1,20}(?:([/|])[A-Za-z_@]{1,20})(?:\2[A-Za-z_@]{1,20}){0,6})(?: ([Ll]oss))?\s?[:=]\s{0,4}"
-    rb"([-+\d.eE]{1,24}(?:\s{0,4}\2\s{0,4}[-+\d.eE]{1,24}){1,7})"
+    rb"([A-Za-z_@]{1,20}(?:([/|])[A-Za-z_@]{1,20})(?:\2[A-Za-z_@]{1,20}){0,6})(?: ([Ll]oss|[Cc]ost))?"
+    rb"\s?[\s:=\])][\s\[(]{0,4}([-+\d.eE]{1,24}(?:\s{0,4}\2\s{0,4}[-+\d.eE]{1,24}){1,7})"
 )
 _WITHOUT_QUOTES = bytes.maketrans(b"\"'`", b"   ")
 _WRAPPING = re.compile(
@@ -74,9 +86,9 @@ class Value(NamedTuple):
     is_tagged: bool = False
     """Whether what names it is closed in brackets: `[base] 120/500`."""
     has_sign: bool = False
-    """Whether a sign parts it from its name: `step: 5`."""
-    is_counted: bool = False
-    """Whether the word behind says that it counts steps: `120 steps`."""
+    """Whether a sign parts it from its name, or that is behind it: `step: 5`, `5 steps`."""
+    is_first: bool = False
+    """Whether no other number stands before it."""
     follows: bool = False
     """Whether only brackets and the like part it from the number before."""
 
@@ -85,6 +97,33 @@ class Value(NamedTuple):
 def words_meaning(kind: str) -> frozenset[bytes]:
     """Return the words of names that mean something: a `step`, a `loss`, what qualifies one."""
     return read_catalogue().words[kind]
+
+
+@cache
+def _foreign() -> re.Pattern[bytes]:
+    words = sorted(read_catalogue().translations, key=len, reverse=True)
+    return re.compile(rb"(?<![A-Za-z])(" + b"|".join(words) + rb")(?:[\xd0\xd1][\x80-\xbf]){0,12}(?![A-Za-z])")
+
+
+def translate(text: bytes) -> bytes:
+    """Return a line with English words for those of other languages, as many bytes long."""
+    return _foreign().sub(_in_english, text)
+
+
+def _in_english(match: re.Match[bytes]) -> bytes:
+    english, size = read_catalogue().translations[match[1]], len(match[0])
+    if english not in _COUNTING:
+        return english.ljust(size, b"_")
+    english = english if len(english) < size else _SHORTER.get(english, english)
+    is_glued = size == _ONE_CHARACTER and match.string[match.start() - 1 : match.start()].isdigit()
+    return english.rjust(size) if is_glued else english.ljust(size)
+
+
+_ONE_CHARACTER = 3
+"""Bytes of a Chinese one."""
+_COUNTING = (b"step", b"epoch", b"th")
+_SHORTER = {b"step": b"it", b"epoch": b"ep"}
+"""What fits into the three bytes of one character."""
 
 
 def values_of(text: bytes) -> Iterator[Value]:
@@ -100,6 +139,8 @@ def values_of(text: bytes) -> Iterator[Value]:
         if _OUT_OF.fullmatch(plain, before.end(), number.start()) and COUNT.match(before[0])
     }
     end, begin = 0, None
+    whole: tuple[bytes, ...] = ()
+    was_counted, is_sentence, unit_end = False, False, 0
     for place, number in enumerate(numbers):
         after = numbers[place + 1] if place + 1 < len(numbers) else None
         begin = number.start() if begin is None else begin
@@ -107,27 +148,55 @@ def values_of(text: bytes) -> Iterator[Value]:
             continue
         if number.start() not in totals:
             lead = max(end, begin - _LONGEST_NAME)
-            name = _NAME.search(plain[lead:begin])
-            words = () if name is None else _words_of(_SENTENCE_END.split(name[0])[-1])
-            if (
-                name is not None
-                and words_meaning("train").issuperset(words)
-                and _LOSS_ABOVE.search(plain, end, lead + name.start())
-            ):
+            name, name_start = _name_before(plain, lead, begin)
+            unit, unit_end = _unit_behind(plain, number.end())
+            is_sentence = bool(unit) and name.rpartition(b" ")[2] in words_meaning("so_far")
+            of, words = _words_of(b" ".join((name, *unit)) if is_sentence else name)
+            has_sign = _SIGN.search(plain, end, begin) is not None
+            if words_meaning("train").issuperset(words) and words and _LOSS_ABOVE.search(plain, end, name_start):
                 words = (*words, b"loss")
+            if words and words[-1] in words_meaning("step") | words_meaning("epoch"):
+                if lead < name_start and _LOSS_OF.search(plain, lead, name_start):
+                    of = _words_of(_name_before(plain, lead, name_start)[0])[1]
+                whole = of or whole
+            else:
+                if has_sign or words == (b"is",):
+                    words = whole if words_meaning("behind").issuperset(words) else words
+                whole = ()
+            was_counted = bool(unit) and (place == 0 or was_counted) and words_meaning("so_far").issuperset(words)
             yield Value(
                 number.start(),
                 number.end(),
-                words,
+                unit if was_counted else words,
                 is_place=after is not None and after.start() in totals,
                 leads=_PLACE_LEAD.search(plain, max(0, end - 1), begin) is not None,
-                name_start=begin if name is None else lead + name.start(),
+                name_start=name_start,
                 is_tagged=_TAG.search(plain, end, begin) is not None,
-                has_sign=_SIGN.search(plain, end, begin) is not None,
-                is_counted=_COUNTED_STEPS.match(plain, number.end()) is not None,
+                has_sign=has_sign or was_counted,
+                is_first=place == 0,
                 follows=end > 0 and _BRACKETS.match(plain, end, begin) is not None,
             )
-        end, begin = number.end(), None
+        suffix = _SUFFIX.match(plain, number.end())
+        end, begin = number.end() if suffix is None else suffix.end(), None
+        if was_counted or (is_sentence and whole):
+            end = max(end, unit_end)
+
+
+def _name_before(plain: bytes, start: int, end: int) -> tuple[bytes, int]:
+    """Return the name before a number, and where it begins; without one, nothing and the end."""
+    name = _NAME.search(plain[start:end])
+    return (b"", end) if name is None else (_SENTENCE_END.split(name[0])[-1], start + name.start())
+
+
+def _unit_behind(plain: bytes, end: int) -> tuple[tuple[bytes, ...], int]:
+    """Return what a number counts and where that ends, if it is steps or epochs: `120/391 batches`; else nothing."""
+    counted = _COUNTED.match(plain, end)
+    if counted is None:
+        return (), end
+    unit = counted[1].lower()
+    unit = unit[:-2] if unit.endswith(b"ches") else unit.removesuffix(b"s")
+    is_count = unit in words_meaning("step") | words_meaning("epoch")
+    return ((unit,), counted.end()) if is_count else ((), end)
 
 
 def _blank(match: re.Match[bytes]) -> bytes:
@@ -143,29 +212,41 @@ def _listed(plain: bytes) -> Iterator[Value]:
         words = () if outer is None else _split(outer[0])[-2:]
         words = (b"loss",) if match[3] else words
         is_loss = any(b"loss" in name.lower() for name in names) or b"loss" in words
-        if is_loss and len(names) == len(places):
-            for name, (start, end) in zip(names, places, strict=True):
-                yield Value(start, end, (*_split(name), *words), name_start=match.start())
+        own = [_split(name) for name in names]
+        if not is_loss:
+            words = ()
+            counts = words_meaning("step") | words_meaning("epoch") | words_meaning("total")
+        if len(names) == len(places) and (is_loss or all(map(counts.issuperset, own))):
+            for name, (start, end) in zip(own, places, strict=True):
+                yield Value(start, end, (*name, *words), name_start=match.start())
 
 
 @lru_cache(maxsize=1024)
-def _words_of(name: bytes) -> tuple[bytes, ...]:
-    """Return the words of a name; none of a sentence with a loss in it that is no name: `loss improved from`."""
-    parts = [_split(part) for part in name.replace(b"num_updates", b"update").split(b" ")]
-    place = next(
-        (place for place in reversed(range(len(parts))) if not words_meaning("loss").isdisjoint(parts[place])), None
-    )
-    if place is not None:
-        known = words_meaning("neutral") | words_meaning("mean") | words_meaning("total")
-        behind = {word for part in parts[place + 1 :] for word in part}
-        before = [part for part in parts[:place] if not known.issuperset(part)]
-        if (
-            behind & (words_meaning("step") | words_meaning("epoch"))
-            or behind - known - words_meaning("no_loss")
-            or len(before) > 2
-        ):
-            return ()
-    return tuple(word for part in parts for word in part)
+def _words_of(name: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Return the words of a name, and before them those of the loss that it belongs to: `loss at step`.
+
+    Both are empty for a sentence with a loss in it that is no name: `loss improved from`.
+    """
+    parts = [_split(part) for part in _ASIDE.sub(b"", name.replace(b"num_updates", b"update")).split(b" ")]
+    words = tuple(word for part in parts for word in part)
+    places = [place for place, part in enumerate(parts) if not words_meaning("loss").isdisjoint(part)]
+    if not places:
+        return (), words
+    known = words_meaning("neutral") | words_meaning("mean") | words_meaning("total")
+    behind = tuple(word for part in parts[places[-1] + 1 :] for word in part)
+    if (
+        len(places) > _MOST_QUALIFIERS
+        or set(behind) - known - words_meaning("no_loss")
+        or len([part for part in parts[: places[-1]] if not known.issuperset(part)]) > _MOST_QUALIFIERS
+    ):
+        return (), ()
+    counts = words_meaning("step") | words_meaning("epoch")
+    if counts.isdisjoint(behind):
+        return (), words
+    loss = words[: -len(behind)]
+    is_whole = (known | {b"cost"}).issuperset(loss) and not (b"cost" in loss and b"of" in behind)
+    is_loss = is_whole and words_meaning("no_loss").isdisjoint(behind)
+    return (loss, behind) if is_loss and behind[-1] in counts else ((), ())
 
 
 _MOST_QUALIFIERS = 2

@@ -74,7 +74,9 @@ class Matcher:
                 continue
             if dialect.kind is Kind.SAMPLE:
                 for each in found:
-                    self.sample(stream, dialect, each.values(text), self._where(stream, each, text), now)
+                    where = self._where(stream, each, text)
+                    self._openings.end_step(where[0])
+                    self.sample(stream, dialect, each.values(text), where, now)
             elif dialect.kind is Kind.TEST:
                 for each in found:
                     self._test_row(each.values(text), self._where(stream, each, text)[0], now)

@@ -9,13 +9,14 @@ from typing import Protocol
 
 from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.dialects.dialect import Dialect, Kind, Role
+from tui.logs.dialects.names_and_values import read_line
 
 _TABLE = "table"
 _ROW = Dialect(_TABLE, Kind.SAMPLE, (), b"")
 _ROW_OF_EPOCH = Dialect(_TABLE, Kind.SAMPLE, (), b"", role=Role.EPOCH_SUMMARY)
 _BENEATH = Dialect("step above its loss", Kind.SAMPLE, (), b"")
 
-_LOSS_LINE = rb"(?&LOSS_LINE)"
+_SETTING = rb"^(?P<outer>[^\w\n]{0,60})(?&LOGGED)(?P<lead>[^\w\n]{0,60})[A-Za-z][\w /]{0,40}?\s?(?P<sign>[:=])"
 _EVALUATES = rb"(?<![A-Za-z])(?&EVALUATION)"
 
 _STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_step", "steps", "update", "batch", "#")
@@ -34,6 +35,9 @@ _TRAINING = (b"true", b"yes")
 
 _VALUE = rb"(?&NUMBER)(?=s?$)"
 _FIGURE = rb"(?:(?&NUMBER)[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"
+_LOSS_ALONE = ("loss", "loss_of_epoch")
+_MOST_BETWEEN = 2
+"""Lines between a step and its loss."""
 _SECTION = 60
 """Lines after a step that heads a section in which its loss may follow."""
 
@@ -129,28 +133,32 @@ class TableHeader:
 class StepHeader:
     """A step whose loss follows on a later line."""
 
-    def __init__(self, values: Mapping[str, bytes]) -> None:
+    def __init__(self, values: Mapping[str, bytes], line: bytes) -> None:
         self._values = values
-        self._lead = values.get("v", b"")
-        self.patience = _SECTION if _DRAWN_RULE.search(self._lead) else 2
+        self._name = line[: line.find(values["step"])].strip(b" \t:=#[(").lower()
+        self._setting = _compiled(_SETTING + rb"[ \t]{0,4}\d{1,12}\s{0,8}$").match(line)
+        self.patience = _SECTION if _DRAWN_RULE.search(line) else _MOST_BETWEEN
         self.setting: int | None = None
         """The step, if it and its loss are printed as a configuration prints its settings."""
 
+    def qualifies(self, above: StepHeader) -> bool:
+        """Whether it is a step of another kind than the one above it: `Optimizer Step: 3` below `Step 12`."""
+        return self._name != above._name and self._name.endswith(above._name)
+
     def row(self, line: bytes) -> Row | None:
-        """Return the step with its loss if the line begins with a loss."""
-        match = _compiled(_LOSS_LINE).match(line)
-        if match is None:
+        """Return the step with its loss if the line has one, and no step of its own."""
+        reading = read_line(line)
+        if reading is None or reading.role not in _LOSS_ALONE:
             return None
-        values = self._values
-        is_setting = "q" in values and not values.keys() & {"epoch", "total"}
-        if is_setting and match["q"] == values["q"] and len(match["v"]) <= len(self._lead):
-            self.setting = int(values["step"])
-        rate = {} if match["rate"] is None else {"rate": match["rate"], "unit": match["unit"]}
-        return _BENEATH, {**values, **rate, "loss": match["loss"]}
+        loss = None if self._setting is None else _compiled(_SETTING).match(line)
+        if self._setting is not None and loss is not None and loss["sign"] == self._setting["sign"]:
+            is_deeper = len(loss["outer"] + loss["lead"]) > len(self._setting["outer"] + self._setting["lead"])
+            self.setting = None if is_deeper else int(self._values["step"])
+        return _BENEATH, {**self._values, **{name: reading[name] for name in reading.spans}}
 
     def ends_with(self, line: bytes) -> bool:
         """Whether an evaluation begins, which does not belong to the step."""
-        return _compiled(_EVALUATES).search(line) is not None and _compiled(_LOSS_LINE).match(line) is None
+        return _compiled(_EVALUATES).search(line) is not None and self.row(line) is None
 
 
 class OpenHeaders:
@@ -169,12 +177,19 @@ class OpenHeaders:
     def begin(self, slot: int, header: Dialect, values: Mapping[str, bytes], line: bytes) -> None:
         """Open a header."""
         if header.name != _TABLE:
-            step = StepHeader(values)
-            self._opened[slot] = step, step.patience
+            step = StepHeader(values, line)
+            above, _left = self._opened.get(slot, (None, 0))
+            if not isinstance(above, StepHeader) or not step.qualifies(above):
+                self._opened[slot] = step, step.patience
             return
         table = TableHeader(line)
         if table.is_training:
             self._opened[slot] = table, table.patience
+
+    def end_step(self, slot: int) -> None:
+        """Note that a sample came: the loss of a step above it is no longer awaited."""
+        if isinstance(self._opened.get(slot, (None,))[0], StepHeader):
+            del self._opened[slot]
 
     def take(self, slot: int, line: bytes) -> list[Row] | None:
         """Return the rows that are certain now that a line came which no dialect matches: held ones, and its own.

@@ -28,7 +28,12 @@ _GLUED = re.compile(rb"(?<=it/s\]|s/it\])(?=[A-Z{\[\t]|(?:epoch|step|iter|train)
 
 
 def segments_of(line: bytes) -> list[bytes]:
-    """Return the successive texts of one line: redrawn ones, and text behind a progress bar."""
+    """Return the successive texts of one line: redrawn ones, and text behind a progress bar.
+
+    syslog writes a backspace, a carriage return and an escape as `#010`, `#015` and `#033`.
+    """
+    if b"#0" in line:
+        line = line.replace(b"#010", b"\b").replace(b"#015", b"\r").replace(b"#033", b"\x1b")
     segments = line.split(b"\r") if b"\r" in line else [line]
     if b"it/s]" not in line and b"s/it]" not in line:
         return segments
