@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -28,7 +29,7 @@ from tests.pods import (
 )
 from tui.localpod.cleanup.guardian import remove_profile
 from tui.localpod.cleanup.process_sweep import Mark, belongs, members, sweep
-from tui.localpod.pod import LocalPod
+from tui.localpod.pod import POD_ID_BYTES, LocalPod
 from tui.settings import load
 
 __all__ = ["local_pod", "pod_home", "small_pod"]
@@ -256,7 +257,7 @@ def _start_marked(mark: Mark, *, scrubbed: bool) -> subprocess.Popen[bytes]:
 
 @pytest.mark.parametrize("scrubbed", [True, False], ids=["by its limit", "by its environment"])
 def test_a_marked_process_is_found(scrubbed: bool) -> None:
-    own, other = Mark("00000000aaaa", "local/1", 7), Mark("00000000bbbb", "local/1", 7)
+    own, other = (Mark(secrets.token_hex(POD_ID_BYTES), "local/1", 7) for _ in range(2))  # other test runs sweep too
     process = _start_marked(own, scrubbed=scrubbed)
     try:
         wait_until(lambda: belongs(process.pid, [own]), "its environment can be read, which is empty during exec")
