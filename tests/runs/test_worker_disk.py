@@ -25,9 +25,11 @@ pytestmark = [
 ]
 DISKS = {"ext4": 120, "tmpfs": 80, "ext2": 80}
 """Megabytes of each kind of disk; on ext2 no space can be reserved ahead."""
+TOO_MUCH = 60_000, 500
+"""Writes, and lines of each, that together are more than any disk takes."""
 FILLING = f"""
 import os, sys, time
-disk, lines, code = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+disk, writes, lines, code = sys.argv[1], *map(int, sys.argv[2:])
 print("one", flush=True)
 time.sleep(0.3)
 print("two", flush=True)
@@ -35,13 +37,13 @@ sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from pathlib import Path
 from tests.runs.disks import fill
 fill(Path(disk))
-for number in range(lines): os.write(1, b"%d\\n" % number)
+for number in range(writes): os.write(1, b"%d\\n" % number * lines)
 os._exit(code)
 """
 
 
-def written(lines: int) -> bytes:
-    return b"one\ntwo\n" + b"".join(b"%d\n" % number for number in range(lines))
+def written(writes: int, lines: int = 1) -> bytes:
+    return b"one\ntwo\n" + b"".join(b"%d\n" % number * lines for number in range(writes))
 
 
 @pytest.fixture(params=DISKS)
@@ -59,22 +61,22 @@ def disk(request: pytest.FixtureRequest, worker: PipeWorker, tmp_path: Path) -> 
         worker.close()
 
 
-def filling(disk: Path, lines: int, code: int = 7) -> Run:
-    return a_run(sys.executable, "-c", FILLING, str(disk), str(lines), str(code))
+def filling(disk: Path, writes: int, lines: int = 1, code: int = 7) -> Run:
+    return a_run(sys.executable, "-c", FILLING, str(disk), str(writes), str(lines), str(code))
 
 
-@pytest.mark.parametrize("lines", [3, 300_000])
+@pytest.mark.parametrize("writes", [3, 100_000])
 def test_a_job_that_fills_the_disk_and_ends_has_its_exit_code_recorded_at_once(
-    worker: PipeWorker, disk: Path, lines: int
+    worker: PipeWorker, disk: Path, writes: int
 ) -> None:
-    run = filling(disk, lines)
+    run = filling(disk, writes)
     worker.launch(run).through()
     status = ended(worker, run)
     assert (status["exit"], status["signal"]) == ("7", "")
     log = (worker.directory(run) / "log").read_bytes()
     assert int(status["size"]) == len(log)
     if disk.name != "ext2-disk":
-        assert log == written(lines)
+        assert log == written(writes)
     answers = worker.ask("stop", run, 10, 0)[0]
     assert (answers[0].word, parse_outcome(answers[0]).exit_code) == ("stopped", 7)
 
@@ -82,15 +84,15 @@ def test_a_job_that_fills_the_disk_and_ends_has_its_exit_code_recorded_at_once(
 @pytest.mark.bash
 @pytest.mark.parametrize("disk", ["ext4", "tmpfs"], indirect=True)
 def test_a_job_held_in_its_write_is_stopped_and_its_output_is_not_lost(worker: PipeWorker, disk: Path) -> None:
-    run = filling(disk, 20_000_000)
+    run = filling(disk, *TOO_MUCH)
     worker.launch(run).through()
     directory = worker.directory(run)
     until((directory / "full").exists)
     answers = worker.ask("stop", run, 10, 0)[0]
     assert (answers[0].word, parse_outcome(answers[0]).signal) == ("stopped", "TERM"), answers
     log = (directory / "log").read_bytes()
-    assert int(ended(worker, run)["size"]) == len(log) > 32 << 20
-    assert written(20_000_000).startswith(log)
+    assert int(ended(worker, run)["size"]) == len(log) > 31 << 20
+    assert written(*TOO_MUCH).startswith(log)
     assert not tagged(tag_of(worker, run))
 
 
@@ -102,7 +104,7 @@ def bytes_in_pipe(pid: int) -> int:
 
 @pytest.mark.parametrize("disk", ["ext4", "tmpfs"], indirect=True)
 def test_output_that_a_killed_job_left_in_the_pipe_of_a_full_disk_is_not_lost(worker: PipeWorker, disk: Path) -> None:
-    run = filling(disk, 20_000_000)
+    run = filling(disk, *TOO_MUCH)
     pid = int(worker.launch(run).through())
     until((worker.directory(run) / "full").exists)
     until(lambda: bytes_in_pipe(pid) > 0)
@@ -112,20 +114,20 @@ def test_output_that_a_killed_job_left_in_the_pipe_of_a_full_disk_is_not_lost(wo
     assert (status["exit"], status["signal"]) == ("137", "KILL")
     log = (worker.directory(run) / "log").read_bytes()
     assert len(log) >= before + in_pipe > before > 31 << 20
-    assert written(20_000_000).startswith(log)
+    assert written(*TOO_MUCH).startswith(log)
 
 
 @pytest.mark.parametrize("disk", ["ext4", "tmpfs", "ext2"], indirect=True)
 def test_a_job_goes_on_when_there_is_room_again(worker: PipeWorker, disk: Path) -> None:
-    run = filling(disk, 6_000_000, 0)
+    run = filling(disk, 18_000, 500, 0)
     worker.launch(run).through()
     until((worker.directory(run) / "full").exists)
     (disk / "ballast").unlink()
     assert ended(worker, run)["exit"] == "0"
     log = (worker.directory(run) / "log").read_bytes()
-    assert log.endswith(b"\n5999999\n")
+    assert log.endswith(b"\n17999\n")
     if disk.name != "ext2-disk":
-        assert log == written(6_000_000)
+        assert log == written(18_000, 500)
 
 
 def test_a_launch_on_a_disk_without_room_is_refused(worker: PipeWorker, disk: Path) -> None:
