@@ -44,9 +44,6 @@ _ROOM = {
 }
 _FOR_A_PERSON = (Reason.HOST_KEY_CHANGED, Reason.HOST_KEY_UNKNOWN, Reason.DENIED)
 """Why a worker that was lost does not come back by itself."""
-SHORT_LOG_PAUSE_S = 30.0
-"""Seconds between two looks at a log that is shorter than its mirror while its job lives."""
-
 EMPTY_SESSION_PAUSE_S = 1.0
 """Least seconds between the beginnings of two sessions of which the first brought nothing."""
 
@@ -140,6 +137,8 @@ class Follower:
                 await self._copy(process, rest, goal)
                 if goal is not None:
                     return None
+            else:
+                await self._record_short_log(head)
             return await self._judge(head, await trailer)
         except channel_errors() as error:
             raise _broken(self.worker, error) from error
@@ -210,12 +209,6 @@ class Follower:
 
     async def _judge(self, head: Answer, trailer: list[Answer]) -> WorkerOutcome | None:
         """Return the outcome that a session's last answers mean; None: open another one."""
-        if head.word == "short":
-            same_boot = head.word_at(1) == head.word_at(2)
-            why = "the job or another program there cut it short" if same_boot else "a power loss there?"
-            ends, held = self._size_in(head), self._mirror.size
-            text = f"its log ends at byte {ends}, before the mirror's {held} ({why}): the mirror is kept"
-            await self._record_once(text)
         for answer in trailer:
             size = answer.number("size")
             complete = size is not None and (size == self._mirror.size or head.word == "short")
@@ -225,8 +218,6 @@ class Follower:
                 if answer.name("boot") != answer.name("was"):
                     await self._record_once("the machine was rebooted; how its part of the run ended is not recorded")
                 return WorkerOutcome(answer.number("code", MOST_EXIT_CODE), size=self._mirror.size, recorded=False)
-        if head.word == "short":
-            await asyncio.sleep(SHORT_LOG_PAUSE_S)
         return None
 
     async def _trailer(self, process: asyncssh.SSHClientProcess[bytes], made: Call) -> list[Answer]:
@@ -249,6 +240,12 @@ class Follower:
     def _report_ending(self, outcome: WorkerOutcome) -> None:
         if self._ending is not None and outcome.exit_code is not None:
             self._ending(outcome)
+
+    async def _record_short_log(self, head: Answer) -> None:
+        same_boot = head.word_at(1) == head.word_at(2)
+        why = "the job or another program there cut it short" if same_boot else "a power loss there?"
+        ends, held = self._size_in(head), self._mirror.size
+        await self._record_once(f"its log ends at byte {ends}, before the mirror's {held} ({why}): the mirror is kept")
 
     async def _record_room(self, word: str) -> None:
         """Record a change of the room on the disk, once however often the follower reconnects."""

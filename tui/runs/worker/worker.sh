@@ -905,13 +905,17 @@ report_changes() {
   done
 }
 
-# Send attempt $3's log from byte $1 on, for at most $2 seconds, looking for more every $tt_pace.
+# Send attempt $3's log from byte $1 on, for at most $2 seconds, looking for more every $tt_pace. A log that is shorter
+# sends nothing: until the job ends, or 30 seconds have passed and it may have grown again.
 follow() {
   open_record "$3" || { say norun; exit 4; }
   enter "$3"
   tt_size=$(log_size)
   if [ "$tt_size" -lt "$1" ]; then
     say "short $tt_size $tt_boot $tt_was"
+    report_changes &
+    timeout 30 flock -s 8
+    kill "$!" 2>/dev/null
     ! is_free || report_end "$3"
     exit 5
   fi
