@@ -244,8 +244,8 @@ class Follower:
     async def _record_short_log(self, head: Answer) -> None:
         same_boot = head.word_at(1) == head.word_at(2)
         why = "the job or another program there cut it short" if same_boot else "a power loss there?"
-        ends, held = self._size_in(head), self._mirror.size
-        await self._record_once(f"its log ends at byte {ends}, before the mirror's {held} ({why}): the mirror is kept")
+        place = f"byte {self._size_in(head)}, before the mirror's {self._mirror.size}"
+        await self._record_once(f"its log ends at {place} ({why}): the mirror is kept")
 
     async def _record_room(self, word: str) -> None:
         """Record a change of the room on the disk, once however often the follower reconnects."""

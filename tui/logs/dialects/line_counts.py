@@ -1,0 +1,133 @@
+"""Steps and epochs of a line: the numbers that count, by their names or their places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from tui.logs.dialects.catalogue_files import read_catalogue
+from tui.logs.dialects.line_values import COUNT, Value, words_meaning
+
+_BEFORE_LOSS = re.compile(rb"[^\w\n=]{1,6}(?:(?i:train(?:ing)?)[^\w\n]{0,3})?")
+_BAR_BEHIND = re.compile(rb"\] {0,4}\|")
+_PADDED = 12
+"""Bytes before a nameless step in which its bracket stands: `[    100]`."""
+_DIGITS_OF_STEP = 3
+"""From so many on, a nameless number in brackets is a step; a shorter one may be a process."""
+_BAR_OF_EPOCHS = re.compile(rb"s/epoch|epochs?/s")
+
+
+def is_count(value: Value, kind: str, *, is_first: bool = False) -> bool:
+    """Whether a number is a step or an epoch by its name; `is_first` if the name begins what the line says."""
+    words = list(value.words)
+    while len(words) > 1 and words[-1] in words_meaning("behind"):
+        words.pop()
+    if not words or words[-1] not in words_meaning(kind) or not words_meaning("loss").isdisjoint(words):
+        return False
+    is_plural = words[-1][-1:] == b"s" and words[-1][:-1] in words_meaning(kind)
+    if is_plural and (len(words) > 1 or (kind == "epoch" and value.name_start > 0)):
+        return False
+    is_whole_name = is_first and len(words) == 1 < len(words[0])
+    if len(words[-1]) <= _SHORT and not (value.has_sign or value.is_place or is_whole_name):
+        return False
+    others = set(words[:-1]) - words_meaning("neutral") - words_meaning("counting")
+    foreign = words_meaning("no_count") | words_meaning("evaluated")
+    return not others or (is_first and len(others) <= _MOST_OWN_WORDS and foreign.isdisjoint(others))
+
+
+_MOST_OWN_WORDS = 4
+"""Words that only this program knows before a step: `SimCLR SupCon Step 20`."""
+
+_SHORT = 2
+"""Letters of names that are also words: a sign must stand behind them (`it: 5`)."""
+
+
+def choose_count(text: bytes, values: Sequence[Value], kind: str, start: int) -> Value | None:
+    """Return the number of the step or the epoch by its name, the best-known first.
+
+    `start` is where the line's own words begin.
+    """
+    order = read_catalogue().orders[kind]
+    named = [
+        value
+        for value in values
+        if is_count(value, kind, is_first=value.is_first or value.name_start <= start)
+        and (
+            COUNT.match(text[value.start : value.end])
+            or (kind == "epoch" and b"-" not in text[value.start : value.end])
+        )
+    ]
+    return min(named, key=lambda value: _rank(value, order), default=None)
+
+
+def _rank(value: Value, order: Sequence[bytes]) -> tuple[bool, int]:
+    places = (place for place, word in enumerate(order) if word in value.words)
+    return b"global" not in value.words, next(places, len(order))
+
+
+def choose_place(
+    text: bytes, values: Sequence[Value], epoch: Value | None, loss: Value, start: int
+) -> tuple[Value | None, Value | None]:
+    """Return step and epoch of a line that does not name its step: the last two places before the loss.
+
+    A place right before the epoch's name only repeats the epoch, unless that stands in brackets.
+    """
+    for place, value in reversed(list(enumerate(values))):
+        if value.end > loss.start or not value.is_place or value is epoch or is_count(value, "epoch"):
+            continue
+        before = values[place - 1] if place and value.follows else None
+        if not (value.leads or (before is not None and (before is epoch or before.leads))):
+            continue
+        if not (value.is_tagged or words_meaning("neutral").issuperset(value.words)):
+            continue
+        if _BAR_OF_EPOCHS.search(text):
+            return None, value
+        after = values[place + 1] if place + 1 < len(values) else None
+        if after is not None and after is epoch and not after.is_place:
+            if text[after.name_start - 1 : after.name_start] not in (b"(", b"["):
+                return None, epoch
+            before = None
+        is_epoch = epoch is None and before is not None and (before.is_place or before.leads)
+        return value, before if is_epoch else epoch
+    return (None, epoch) if epoch is not None else _choose_nameless(text, values, loss, start)
+
+
+def begins_with_places(values: Sequence[Value]) -> bool:
+    """Whether two places stand first, the epoch's and the one in it: `[3/10][20/391]`."""
+    return (
+        len(values) > 1
+        and all(value.is_place and words_meaning("neutral").issuperset(value.words) for value in values[:2])
+        and values[0].leads
+        and values[1].follows
+    )
+
+
+def _choose_nameless(
+    text: bytes, values: Sequence[Value], loss: Value, start: int
+) -> tuple[Value | None, Value | None]:
+    """Return step and epoch of a line that begins with one or two numbers that nothing names.
+
+    One alone must stand in brackets, or right before the loss; two must do both or the latter.
+    """
+    first, second = (*values, None, None)[:2]
+    if first is None or not first.leads or first.end > loss.start:
+        return None, None
+    if first.name_start >= start and not words_meaning("neutral").issuperset(first.words):
+        return None, None
+    gap = text[first.end : loss.name_start]
+    if first.words == (b"train",) and gap.startswith((b",", b":", b";", b"|")):
+        return None, first
+    if second is not None and second.follows and not second.words and second.end < loss.start:
+        return (second, first) if _BEFORE_LOSS.fullmatch(text, second.end, loss.name_start) else (None, None)
+    lead = text[max(0, first.start - _PADDED) : first.start]
+    is_padded = b"[ " in lead or first.end - first.start >= _DIGITS_OF_STEP
+    is_step = (b"[" in lead and gap.startswith(b"]") and (is_padded or _BAR_BEHIND.match(gap))) or (
+        text[loss.start - 1 : loss.start] != b"=" and _BEFORE_LOSS.fullmatch(gap)
+    )
+    if (
+        is_step
+        and b"train" in text[first.end : loss.start].lower()
+        and b"/" not in text[loss.name_start : loss.start]
+    ):
+        return None, first
+    return (first, None) if is_step else (None, None)

@@ -1,0 +1,117 @@
+"""Losses of a line: which number is the training loss, by its name and what stands beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from tui.logs.dialects.catalogue_files import expand_parts
+from tui.logs.dialects.line_values import Value, words_meaning
+
+_BEST_TAG = re.compile(rb"[^\w\n]{0,8}(?i:new )?(?i:best)[\]*:! ]{1,4}(?=\w)")
+"""A line's beginning that only praises the epoch."""
+_EVALUATED_BEHIND = re.compile(rb"\s?\(?(?:on|for|in) (?:the )?(?:val|test|dev|eval|held)")
+_NEUTRAL_UNIT = re.compile(rb"[ \t]{0,8}(?:$|[^\w%\s]|(?=[A-Za-z_\d+-])(?<=[ \t]))|(?=\s)")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingLoss:
+    """The training loss of a line.
+
+    `is_whole` is False if several parts are printed and their sum is not. `is_before_evaluation` if an evaluation's
+    loss stands right behind it.
+    """
+
+    value: Value
+    is_whole: bool
+    is_before_evaluation: bool
+
+
+@cache
+def evaluation_pattern() -> re.Pattern[bytes]:
+    """Return the pattern of a word that means an evaluation."""
+    return re.compile(expand_parts(b"(?<![A-Za-z])(?&EVALUATION)"))
+
+
+@lru_cache(maxsize=1024)
+def loss_kind(words: tuple[bytes, ...]) -> str | None:
+    """Return what kind of loss a name means: `whole`, its `mean`, a `part`, one of an `evaluation`; None if none."""
+    places = [
+        place
+        for place, word in enumerate(words)
+        if word in words_meaning("loss") or (word == b"entropy" and words[place - 1 : place] == (b"cross",))
+    ]
+    if not places or any(word in words_meaning("no_loss") for word in words[places[-1] + 1 :]):
+        return None
+    qualities = {word for place, word in enumerate(words) if place not in places and word != b"cross"}
+    if qualities & words_meaning("evaluated"):
+        return "evaluation"
+    if len(words) - 1 - places[-1] > _MOST_BEHIND:
+        return None
+    is_part = bool(qualities - words_meaning("neutral") - words_meaning("mean") - words_meaning("total"))
+    if words[places[-1]] == b"cost" and (is_part or not qualities.isdisjoint(_PER_BATCH)):
+        return None
+    if is_part:
+        return "part"
+    if qualities & words_meaning("mean"):
+        return "mean"
+    return "total" if qualities & words_meaning("total") else "whole"
+
+
+_PER_BATCH = (b"batch", b"step", b"iter", b"iteration", b"train")
+"""Before `cost` they mean how long something takes."""
+
+_MOST_BEHIND = 3
+"""Words behind `loss` in its name: `loss of the batch`."""
+
+
+def choose_loss(text: bytes, values: Sequence[Value]) -> TrainingLoss | None:
+    """Return the training loss; None if it is not certain."""
+    found: dict[str, list[Value]] = {}
+    kinds = [loss_kind(value.words) for value in values]
+    named = any(kind is not None and b"cost" not in value.words for kind, value in zip(kinds, values, strict=True))
+    for kind, value in zip(kinds, values, strict=True):
+        if kind is not None and _is_figure(text, value) and not (named and b"cost" in value.words):
+            found.setdefault(kind, []).append(value)
+    for kind in ("total", "whole", "mean", "part"):
+        losses = found.get(kind, [])
+        if losses:
+            loss = _main(losses) if kind == "part" else losses[0]
+            is_whole = loss is not None
+            if loss is None and len({each.words for each in losses}) > 1:
+                loss = losses[0]
+            if loss is None or not _is_training(text, values, loss):
+                return None
+            behind = values.index(loss) + 1
+            is_evaluated = "evaluation" in kinds[behind : behind + 1]
+            return TrainingLoss(loss, is_whole, is_evaluated and b"=" not in text[loss.start - 2 : loss.start])
+    return None
+
+
+def _main(parts: Sequence[Value]) -> Value | None:
+    """Return the one of several losses that alone is a model's own; None if more could be."""
+    if len({part.words for part in parts}) == 1:
+        return parts[0] if words_meaning("partial").isdisjoint(parts[0].words) else None
+    main = [part for part in parts if words_meaning("auxiliary").isdisjoint(part.words)]
+    return main[0] if len({part.words for part in main}) == 1 else None
+
+
+def _is_figure(text: bytes, value: Value) -> bool:
+    """Whether a number can be a loss: no place, no percentage, nothing with a unit behind it."""
+    return not value.is_place and _NEUTRAL_UNIT.match(text, value.end) is not None
+
+
+def _is_training(text: bytes, values: Sequence[Value], loss: Value) -> bool:
+    """Whether nothing before a loss, or right behind it, says that it is an evaluation's."""
+    if _EVALUATED_BEHIND.match(text, loss.end):
+        return False
+    start = 0
+    if not words_meaning("train").isdisjoint(loss.words):
+        if tag := _BEST_TAG.match(text):
+            start = tag.end()
+        for value in values:
+            if value.end < loss.start and not words_meaning("evaluated").isdisjoint(value.words):
+                text = text[: value.name_start].ljust(value.end) + text[value.end :]
+    return evaluation_pattern().search(text, start, max(start, loss.name_start)) is None
