@@ -10,7 +10,7 @@ from tests.cli.commands import Shell
 from tests.logs.shapes import training
 from tui.cli import main
 from tui.pod.job_options import JobOptions
-from tui.pod.run import Run
+from tui.pod.run import LAST_WORDS, Run
 from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
 
@@ -25,14 +25,19 @@ def create_run(shell: Shell, run: str, zone: str | None = None) -> RunDirectory:
     return directory
 
 
-def test_runs_shows_the_newest_figures_and_why_a_run_failed(shell: Shell) -> None:
+def test_runs_shows_the_newest_figures_and_why_a_run_failed_or_was_restarted(shell: Shell) -> None:
     create_run(shell, "goes-20260102-000000-aaaa")
+    again = create_run(shell, "more-20260103-000000-cccc")
+    cause = "restart 1 of 3: worker 0 ended by SIGKILL"
+    again.append_event("state", state="preparing", attempt=1, cause=f"{cause}{LAST_WORDS}| its last line")
+    again.append_event("state", state="running")
     failed = create_run(shell, "fell-20260101-000000-bbbb")
     failed.append_event("state", state="failed", cause="worker 1 ended with exit code 7")
 
     answer = shell.call("runs", "--offline")
 
-    goes, fell = answer.out.splitlines()[-2:]
+    more, goes, fell = answer.out.splitlines()[-3:]
+    assert more.endswith(f"loss 1.50000 step 30 epoch 2 · {cause}")
     assert goes.startswith("goes-")
     assert "loss 1.50000 step 30 epoch 2" in goes
     assert "worker 1 ended with exit code 7" in fell

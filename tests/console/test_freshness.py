@@ -15,6 +15,7 @@ from tui.console.screens.run import RunScreen
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.errors import TpuTuiError
 from tui.operator import run_events
+from tui.pod.run import LAST_WORDS
 from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus
 from tui.runs.record.run_directory import RunDirectory
 
@@ -150,11 +151,13 @@ async def test_between_two_attempts_no_core_trains_and_none_is_behind(operator: 
         cores = app.screen.query_one(CoreTableWidget)
         await until(pilot, lambda: "straggler: core 13" in trouble(app))
         assert "ex/s" in headline(app)
-        directory.append_event("restart", attempt=2, of=3, cause="worker 1 exited with 1")
-        directory.append_event("state", state="preparing", cause=None)
+        cause = "restart 1 of 3: worker 1 exited with 1"
+        directory.append_event("state", state="preparing", attempt=1, cause=f"{cause}{LAST_WORDS}what it printed")
         await until(pilot, lambda: shown(cores).count("· launching") == cores.size.height - 1)
         assert "straggler" not in trouble(app)
         assert "ex/s" not in headline(app)
         assert "0 of 32 cores" in headline(app)
-        directory.append_event("state", state="running", cause=None)
-        await until(pilot, lambda: "· launching" not in shown(cores))
+        assert "what it printed" in trouble(app)
+        directory.append_event("state", state="running")
+        await until(pilot, lambda: "· launching" not in shown(cores) and "what it printed" not in trouble(app))
+        assert cause in trouble(app)

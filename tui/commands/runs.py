@@ -11,7 +11,6 @@ from tui.commands.runs_delete import add_delete_options, delete_parser
 from tui.commands.terminal.os_errors import by_this_machine
 from tui.commands.terminal.output import Output, format_moment, to_the_second
 from tui.errors import TpuTuiError, UsageError
-from tui.pod.run import LAST_WORDS
 
 if TYPE_CHECKING:
     from tui.operator import NoRecordError, Operator, RunStatus
@@ -106,11 +105,10 @@ def _print_runs(
 
 
 def _row(status: RunStatus, operator: Operator, *, with_figures: bool) -> tuple[Any, ...]:
-    from tui.reports.findings import marks_of_run
+    from tui.reports.findings import marks_of_run, shown_figures
 
-    cause = (status.cause or "").partition(LAST_WORDS)[0]
     figures = operator.runs.latest_figures(status) if with_figures else None
-    latest = cause or str(figures or "")
+    news = (marks_of_run(status, figures), shown_figures(status, figures), status.short_cause)
     return (
         status.run.id,
         status.run.slice,
@@ -119,7 +117,7 @@ def _row(status: RunStatus, operator: Operator, *, with_figures: bool) -> tuple[
         to_the_second(status.started),
         to_the_second(status.ended),
         describe_keeper(status),
-        " · ".join(filter(None, (marks_of_run(status, figures), latest))) or None,
+        " · ".join(filter(None, news)) or None,
     )
 
 

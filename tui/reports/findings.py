@@ -158,6 +158,11 @@ def marks_of_run(status: RunStatus, figures: LatestFigures | None) -> str:
     return marks(found)
 
 
+def shown_figures(status: RunStatus, figures: LatestFigures | None) -> str:
+    """Return a run's newest figures; none where its cause says more: it waits, is stopped, or has ended."""
+    return str(figures or "") if status.is_training_again or not status.cause else ""
+
+
 def place_of(finding: Finding) -> str:
     """Return `core 37 (worker 4, 127.0.4.5)`, as far as known."""
     named = "the job" if finding.core is None else f"core {finding.core}"

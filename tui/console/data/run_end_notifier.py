@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tui.pod.run import LAST_WORDS, RunState
+from tui.pod.run import RunState
 
 if TYPE_CHECKING:
     from tui.operator import RunStatus
@@ -27,5 +27,5 @@ class RunEndNotifier:
 
 def format_run_end(status: RunStatus) -> str:
     """Return one line on how a run ended."""
-    cause = (status.cause or "").partition(LAST_WORDS)[0]
+    cause = status.short_cause
     return f"{status.run.id} {status.state}" + (f": {cause}" if cause else "")

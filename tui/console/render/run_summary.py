@@ -24,7 +24,7 @@ from tui.console.render.tables import format_exit_codes, get_run_seconds
 from tui.console.widgets.problem_panel import Problem, make_problem
 from tui.console.widgets.tables.table_columns import Cell
 from tui.logs.snapshot import UNKNOWN, CoreState
-from tui.pod.run import LAST_WORDS, RunState
+from tui.pod.run import RunState
 from tui.reports.rates import rate_in_short
 from tui.reports.status import missing_of_run
 from tui.text.durations import format_elapsed
@@ -216,7 +216,7 @@ def _alone(run_id: str, *, attends: bool, reads: bool) -> tuple[str, str]:
 def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     if status.cause:
-        cause = status.cause.partition(LAST_WORDS)[0] if is_quoted else status.cause
+        cause = status.short_cause if is_quoted or status.is_training_again else status.cause
         where = "" if status.first_failure is None else f"worker {status.first_failure}"
         own = cause if cause.startswith(where) else f"{where}: {cause}"
         if is_quoted:

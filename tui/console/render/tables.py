@@ -14,7 +14,7 @@ from tui.console.widgets.tables.table_columns import Cell, Column
 from tui.operator import LEGEND, exit_summary, was_stopped_on_purpose
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
-from tui.reports.findings import marks_of_run
+from tui.reports.findings import marks_of_run, shown_figures
 from tui.text.durations import format_elapsed
 from tui.text.ranks import format_ranks
 from tui.text.timestamps import parse_time
@@ -228,7 +228,7 @@ def format_latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
 
 
 def _latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
-    figures = str(glance or "") if status.is_training_again or not status.cause else ""
+    figures = shown_figures(status, glance)
     if status.cause and not figures:
         return Cell(escape_line(status.cause), "bad" if str(status.state) in ("failed", "lost") else "dim")
     bad = glance is not None and glance.loss is not None and not math.isfinite(glance.loss)

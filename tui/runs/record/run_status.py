@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
-from tui.pod.run import Run, RunState
+from tui.pod.run import LAST_WORDS, Run, RunState
 from tui.runs.failure_rules import WorkerOutcome, final_state, first_failure
 from tui.runs.record.boot_clock import time_of_end
 from tui.runs.record.event_log import Event
@@ -80,6 +80,11 @@ class RunStatus:
     def is_training_again(self) -> bool:
         """Return whether a restarted attempt runs, and none of its workers has failed."""
         return self.state is RunState.RUNNING and self.attempt > 0 and self.first_failure is None
+
+    @property
+    def short_cause(self) -> str:
+        """Return the cause without the last lines of a log; empty if there is none."""
+        return (self.cause or "").partition(LAST_WORDS)[0]
 
     @property
     def is_whole(self) -> bool:
