@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,16 @@ def test_a_run_whose_directory_was_renamed_is_not_imported_a_second_time(tmp_pat
     import_run(found, tmp_path).path.rename(tmp_path / "own")
     assert import_run(found, tmp_path).path == tmp_path / "own"
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
+
+
+def test_commands_that_find_a_run_at_the_same_moment_import_it_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as together:
+        for _ in range(25):
+            run = Run(make_run_id("found"), "pod", JobOptions(("true",)), (Worker(0),))
+            found = FoundRun(run, {0: RemoteState.RUNNING})
+            made = list(together.map(lambda found: import_run(found, tmp_path), [found] * 8))
+            assert {directory.path for directory in made} == {tmp_path / run.id}
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 @needs_pod

@@ -16,7 +16,7 @@ from tui.pod.run import Run, RunState, is_run_id
 from tui.runs.follow.sync_from_workers import record_worker_answers
 from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.event_log import EARLIER_ATTEMPTS
-from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_directory import RunDirectory, RunExistsError
 from tui.runs.record.run_index import find_by_record
 from tui.runs.record.run_status import STOP_REQUESTED, status_of
 from tui.runs.worker.calls import build_call
@@ -176,9 +176,11 @@ def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) 
     if directory := _known_here(found.run.id, runs_home):
         record_worker_answers(directory, found.answers)
         return directory
-    directory = RunDirectory.create(
-        runs_home, replace(found.run, profile=profile, job=replace(found.run.job, on_end=()))
-    )
+    run = replace(found.run, profile=profile, job=replace(found.run.job, on_end=()))
+    try:
+        directory = RunDirectory.create(runs_home, run)
+    except RunExistsError:  # another command has found it at the same moment
+        return RunDirectory.open(runs_home / run.id)
     directory.append_event("state", state=str(RunState.PREPARING), cause=None)
     if found.run.job.on_end:
         actions = ", ".join(found.run.job.on_end)

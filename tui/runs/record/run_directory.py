@@ -59,6 +59,10 @@ def _to_lines(document: Mapping[str, Any]) -> bytes:
     )
 
 
+class RunExistsError(UsageError):
+    """There is a directory of that run already."""
+
+
 class RunDirectory:
     """One run's directory: `<home>/runs/<run-id>`, 0700, its files 0600."""
 
@@ -92,26 +96,26 @@ class RunDirectory:
 
     @classmethod
     def create(cls, home_runs: Path, run: Run) -> RunDirectory:
-        """Make the directory and write run.json (secret values masked). Raises UsageError when the run exists.
+        """Make the directory and write run.json (secret values masked), in one step for all that look for runs.
 
-        Raises OSError, and leaves nothing behind, where there is no room.
+        Raises RunExistsError when the run exists, and OSError where there is no room; then it leaves nothing behind.
         """
         path = home_runs / run.id
         make_private(home_runs)
+        unnamed = cls(home_runs / f".new-{run.id}-{os.urandom(4).hex()}", run)
+        unnamed.path.mkdir(mode=0o700)
         try:
-            path.mkdir(mode=0o700)
-        except FileExistsError:
-            raise UsageError(f"cannot make run {run.id}", why=f"{path} exists already") from None
-        directory = cls(path, run.without_secrets())
-        try:
-            directory._write_record(run)
-            directory.reserve_space()
+            unnamed._write_record(run)
+            unnamed.reserve_space()
             for name in (EVENTS_FILE, ARRIVALS_FILE):
-                os.close(os.open(path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+                os.close(os.open(unnamed.path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+            unnamed.path.rename(path)
         except OSError:
-            shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(unnamed.path, ignore_errors=True)
+            if path.exists():
+                raise RunExistsError(f"cannot make run {run.id}", why=f"{path} exists already") from None
             raise
-        return directory
+        return cls(path, run.without_secrets())
 
     def update_run(self, run: Run) -> None:
         """Replace run.json, when more is known of the run (the hash of its code)."""
