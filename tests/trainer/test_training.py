@@ -17,10 +17,9 @@ import pytest
 
 pytestmark = pytest.mark.timing
 
-for package in ("torch", "torch_xla", "torchvision", "webdataset"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
+from tests.trainer.conftest import Pod, Worker, children, proc_file, skip_without_packages
 
-from tests.trainer.conftest import Pod, Worker, children, proc_file
+skip_without_packages()
 
 TRAINING = re.compile(
     r"\| Training Device=xla:0/(\d+) Epoch=(\d+) Step=(\d+) Loss=([\d.]+) "

@@ -9,11 +9,10 @@ from statistics import fmean
 
 import pytest
 
-for package in ("torch", "torch_xla", "torchvision", "webdataset"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
-
 from tests.trainer import layouts
-from tests.trainer.conftest import Pod, Worker
+from tests.trainer.conftest import Pod, Worker, skip_without_packages
+
+skip_without_packages()
 
 GLOBAL_BATCH = 16
 STEPS = 6

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-for package in ("torch", "torch_xla", "torchvision", "webdataset"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
-
 from tests.trainer import layouts
-from tests.trainer.conftest import Pod, is_alive
+from tests.trainer.conftest import Pod, is_alive, skip_without_packages
+
+skip_without_packages()
 
 TINY = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--classes", "10", "--image-size", "32"]
 FOR_EVER = ["--epochs", "100000", "--shuffle-buffer", "1"]
