@@ -28,7 +28,7 @@ CONTEXT = multiprocessing.get_context("forkserver")
 def start_server() -> None:
     """Start the server that forks workers and the loaders of tests in this process: PyTorch is loaded once."""
     prepare_environment(os.environ)
-    CONTEXT.set_forkserver_preload(["trainer.train.loop"])
+    CONTEXT.set_forkserver_preload(["tests.trainer.preloaded"])
     forkserver.ensure_running()
 
 
