@@ -66,7 +66,9 @@ def test_sigterm_ends_a_training_that_hangs_before_its_first_step(pod: Pod, shap
         os.kill(pod.pid(worker), signal.SIGTERM)
     ended = pod.wait()
     assert [worker.exit_code for worker in ended] == [143, 143], ended
-    assert {worker.err for worker in ended} == {"Stopping on SIGTERM before the first step.\n"}
+    printed = {worker.err for worker in ended}
+    stopping = "Stopping on SIGTERM before the first step.\n"
+    assert printed in ({stopping}, {stopping, ""})  # a rank that loses the other while it is to stop prints nothing
     pod.await_that(lambda: not any(map(is_alive, commands(log))))
 
 
