@@ -66,10 +66,13 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
 
 
 def read_command_line() -> TrainConfig:
-    """Return the run that sys.argv asks for; exit after `--help`, or after reporting a wrong argument."""
+    """Return the run that sys.argv asks for; exit after `--help`, or after reporting what is wrong or missing."""
     prepare_environment(os.environ)
     try:
-        return parse(sys.argv[1:], os.environ)
+        config = parse(sys.argv[1:], os.environ)
+        if config.replicas.device == "TPU":
+            _require_tpu()
+        return config
     except ConfigError as error:
         print_once(str(error), os.environ)
         sys.exit(REFUSED)
@@ -78,9 +81,21 @@ def read_command_line() -> TrainConfig:
 def prepare_environment(environ: MutableMapping[str, str]) -> None:
     """Set what PyTorch/XLA reads when it is imported: the device (TPU where there is one), and a quiet log."""
     if not environ.get("PJRT_DEVICE", "").strip():
-        there = any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
-        environ["PJRT_DEVICE"] = "TPU" if there else "CPU"
+        environ["PJRT_DEVICE"] = "TPU" if _is_there_a_tpu() else "CPU"
     environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else the end of another rank prints 40 lines of C++ frames
+
+
+def _is_there_a_tpu() -> bool:
+    return any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
+
+
+def _require_tpu() -> None:
+    if not _is_there_a_tpu():
+        raise ConfigError(
+            "There is no TPU on this machine, and PJRT_DEVICE is TPU",
+            why="neither /dev/accel* nor /dev/vfio/* exists",
+            remedy="Run on a TPU VM, or set PJRT_DEVICE=CPU",
+        )
 
 
 class _OptionParser(argparse.ArgumentParser):

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,13 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents and "training" in item.path.name:
             item.add_marker(pytest.mark.timeout(DEADLINE + 20))
+
+
+def skip_without_packages() -> None:
+    """Skip a module's tests without a package that trainings need; PyTorch/XLA is loaded in their processes only."""
+    for package in ("torch", "torch_xla", "torchvision", "webdataset"):
+        if find_spec(package) is None:
+            pytest.skip(f"{package} is not installed", allow_module_level=True)
 
 
 @dataclass
@@ -170,11 +178,9 @@ def _server() -> None:
 
 @pytest.fixture
 def own_loaders() -> Iterator[None]:
-    """Restart the fork server, so that loader processes get this test's environment and outputs."""
-    layouts.stop_server()
-    yield
-    layouts.stop_server()
-    layouts.start_server()
+    """Have loader processes forked with this test's environment and outputs."""
+    with layouts.another_server():
+        yield
 
 
 def free_port() -> int:

@@ -5,6 +5,7 @@ They run what `python -m trainer.train` runs, each with its own session, environ
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -12,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -27,14 +28,23 @@ CONTEXT = multiprocessing.get_context("forkserver")
 def start_server() -> None:
     """Start the server that forks workers and the loaders of tests in this process: PyTorch is loaded once."""
     prepare_environment(os.environ)
-    CONTEXT.set_forkserver_preload(["trainer.train.loop"])
+    CONTEXT.set_forkserver_preload(["tests.trainer.preloaded"])
     forkserver.ensure_running()
 
 
-def stop_server() -> None:
-    """Stop the fork server; the next process that is started starts another one."""
+@contextlib.contextmanager
+def another_server() -> Iterator[None]:
+    """Fork loaders from another server meanwhile, which gets this process's present environment and outputs."""
+    server = forkserver._forkserver
+    before = dict(vars(server))
+    vars(server).update(vars(forkserver.ForkServer()))
     loader_processes._context = None
-    forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        server._stop()  # type: ignore[attr-defined]
+        vars(server).update(before)
+        loader_processes._context = None
 
 
 DEFAULT_ACTION = 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -184,6 +185,16 @@ def test_the_command_answers_before_torch_is_loaded(arguments: list[str], code: 
     )
     assert ran.returncode == code, ran.stderr
     assert "torch was imported" not in ran.stderr
+
+
+def test_a_missing_tpu_is_reported_before_torch_is_loaded() -> None:
+    if any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*")):
+        pytest.skip("there is a TPU here")
+    environ = {**os.environ, "PJRT_DEVICE": "TPU"}
+    command = [sys.executable, "-m", "trainer.train", *FAKE]
+    ended = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert re.fullmatch(r"There is no TPU on this machine[^\n]*\n", ended.stderr)
 
 
 def test_a_run_prints_at_once_that_it_is_loading_and_ctrl_c_then_ends_it_without_a_traceback(tmp_path: Path) -> None:

@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-for package in ("torch", "torch_xla", "torchvision", "webdataset"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
-
-from tests.trainer.conftest import Pod
+from tests.trainer.conftest import Pod, skip_without_packages
 from trainer.distributed.failures import compare_settings, list_settings
 from trainer.errors import TrainerError
 from trainer.options import parse
+
+skip_without_packages()
 
 FAKE = ["--fake-data", "--image-size", "32"]
 

@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-transforms = pytest.importorskip("torchvision.transforms", reason="torchvision is not installed")
 
 from trainer.data import image_decode
 from trainer.shards import photo_like
@@ -82,6 +81,7 @@ def ks_distance(first: list[float], second: list[float]) -> float:
 
 @pytest.mark.parametrize(("width", "height"), [(256, 256), (500, 375), (300, 900), (1000, 120)])
 def test_the_random_crop_is_distributed_as_torchvisions(width: int, height: int) -> None:
+    transforms = pytest.importorskip("torchvision.transforms", reason="torchvision is not installed")
     torch.manual_seed(3)
     shape = torch.empty(3, height, width, dtype=torch.uint8)
     own = [image_decode.random_box(width, height, random.Random(seed)) for seed in range(DRAWS)]

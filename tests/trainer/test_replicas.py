@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-for package in ("torch", "torch_xla"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
-
 from tests.trainer import collectives
-from tests.trainer.conftest import Pod
+from tests.trainer.conftest import Pod, skip_without_packages
+
+skip_without_packages()
 
 
 def test_gradients_of_any_shape_become_their_means_and_one_vote_stops_all(pod: Pod) -> None:

@@ -44,6 +44,13 @@ def start_holder(out: str) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.fixture
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for the end of a process that holds a lock."""
+    monkeypatch.setattr(shard_lock, "HOLDER_END_TIMEOUT_S", 0.0)
+
+
+@pytest.mark.usefixtures("no_patience")
 def test_shards_are_not_made_where_a_living_process_makes_some_but_can_be_after_it_is_killed(tmp_path: Path) -> None:
     source = sources.shapes(8, 4, 16, seed=1)
     out = tmp_path / "out"
@@ -62,11 +69,9 @@ def test_shards_are_not_made_where_a_living_process_makes_some_but_can_be_after_
     assert not (out / LOCK_NAME).exists()
 
 
-def test_of_many_threads_that_begin_at_once_one_holds_the_lock_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_patience")
+def test_of_many_threads_that_begin_at_once_one_holds_the_lock_at_a_time(tmp_path: Path) -> None:
     """Each release removes the lock file, which another thread may just have opened."""
-    monkeypatch.setattr(shard_lock, "HOLDER_END_TIMEOUT_S", 0.0)
     inside, most, refused, held = 0, 0, 0, 0
     counting = threading.Lock()
 

@@ -72,11 +72,11 @@ def test_repeat_takes_each_sample_that_many_times_spread_over_the_shards(tmp_pat
 
 
 def test_a_number_of_samples_takes_each_image_equally_often_or_once_more(tmp_path: Path) -> None:
-    """As the blog's training set of 1,280,000 CIFAR images in 640 shards, with a thousandth of the samples."""
-    source = sources.shapes(50, 10, 16, seed=1)
-    made = make(source, tmp_path, per_shard=2, repeat={"val": 5}, samples={"train": 1280})
-    assert [shard.samples for shard in made.splits["train"]] == [2] * 640
-    assert made.splits["train"][-1].name == "shapes-train-000639.tar"
+    """As the blog's training set of 1,280,000 CIFAR images in 640 shards, with a ten thousandth of the samples."""
+    source = sources.shapes(5, 10, 16, seed=1)
+    made = make(source, tmp_path, per_shard=2, repeat={"val": 5}, samples={"train": 128})
+    assert [shard.samples for shard in made.splits["train"]] == [2] * 64
+    assert made.splits["train"][-1].name == "shapes-train-000063.tar"
     assert sum(shard.samples for shard in made.splits["val"]) == 50
     read = [s["ppm"].tobytes() for s in samples_of(tmp_path, made, "train")]  # type: ignore[attr-defined]
     assert {read.count(content) for content in read} == {25, 26}

@@ -7,8 +7,6 @@ import random
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +17,9 @@ import pytest
 
 pytestmark = pytest.mark.timing
 
-for package in ("torch", "torch_xla", "torchvision", "webdataset"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
+from tests.trainer.conftest import Pod, Worker, children, proc_file, skip_without_packages
 
-from tests.trainer.conftest import ROOT, Pod, Worker, children, proc_file
+skip_without_packages()
 
 TRAINING = re.compile(
     r"\| Training Device=xla:0/(\d+) Epoch=(\d+) Step=(\d+) Loss=([\d.]+) "
@@ -214,17 +211,6 @@ def test_workers_that_do_not_join_are_named(pod: Pod) -> None:
     [worker] = pod.run([*TINY, "--fake-data", "--timeout", "1"], TPU_TUI_WORKERS="3")
     assert worker.exit_code == 75
     assert "2 of 3 ranks did not come within 1 s: missing from worker 1, 2" in worker.err
-
-
-def test_a_missing_tpu_is_reported() -> None:
-    if any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*")):
-        pytest.skip("there is a TPU here")
-    environ = {**os.environ, "PJRT_DEVICE": "TPU"}
-    command = [sys.executable, "-m", "trainer.train", "--fake-data"]
-    ended = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
-    assert ended.returncode == 2
-    assert ended.stderr.splitlines()[-1].startswith("There is no TPU on this machine")
-    assert ended.stdout.splitlines() == ["==> Loading PyTorch and PyTorch/XLA .."]
 
 
 def test_the_coordinators_port_may_be_in_use_on_another_address() -> None:

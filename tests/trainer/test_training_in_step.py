@@ -9,11 +9,10 @@ from statistics import fmean
 
 import pytest
 
-for package in ("torch", "torch_xla", "torchvision", "webdataset"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
-
 from tests.trainer import layouts
-from tests.trainer.conftest import Pod, Worker
+from tests.trainer.conftest import Pod, Worker, skip_without_packages
+
+skip_without_packages()
 
 GLOBAL_BATCH = 16
 STEPS = 6
@@ -31,7 +30,7 @@ def test_the_same_global_batch_gives_the_same_loss_and_one_set_of_parameters_how
     pods: Callable[[], Pod],
 ) -> None:
     curves = {}
-    for workers, cores in ((1, 1), (1, 4), (4, 1), (4, 2)):
+    for workers, cores in ((1, 1), (1, 4), (2, 1), (2, 2)):
         world = workers * cores
         batch = ["--batch-size", str(GLOBAL_BATCH // world), "--learning-rate", "3", "--momentum", "0.5"]
         fake = ["--fake-data", "--image-size", "32", "--steps-per-epoch", str(STEPS), "--warmup-epochs", "0.5"]

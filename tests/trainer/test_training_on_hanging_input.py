@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-for package in ("torch", "torch_xla", "torchvision", "webdataset"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
-
 from tests.trainer import layouts
-from tests.trainer.conftest import Pod, is_alive
+from tests.trainer.conftest import Pod, is_alive, skip_without_packages
+
+skip_without_packages()
 
 TINY = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--classes", "10", "--image-size", "32"]
 FOR_EVER = ["--epochs", "100000", "--shuffle-buffer", "1"]
@@ -67,7 +66,9 @@ def test_sigterm_ends_a_training_that_hangs_before_its_first_step(pod: Pod, shap
         os.kill(pod.pid(worker), signal.SIGTERM)
     ended = pod.wait()
     assert [worker.exit_code for worker in ended] == [143, 143], ended
-    assert {worker.err for worker in ended} == {"Stopping on SIGTERM before the first step.\n"}
+    printed = {worker.err for worker in ended}
+    stopping = "Stopping on SIGTERM before the first step.\n"
+    assert printed in ({stopping}, {stopping, ""})  # a rank that loses the other while it is to stop prints nothing
     pod.await_that(lambda: not any(map(is_alive, commands(log))))
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-for package in ("torch", "torch_xla", "torchvision", "webdataset"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
+from tests.trainer.conftest import Pod, skip_without_packages
 
-from tests.trainer.conftest import Pod
+skip_without_packages()
 
 SEED, BATCH, SIZE, CLASSES = 5, 16, 32, 10
 LOSS = re.compile(r"\| Training Device=xla:0/0 Epoch=1 Step=\d+ Loss=([\d.]+) .*")

@@ -16,14 +16,13 @@ from typing import Any
 
 import pytest
 
-for package in ("torch", "torch_xla", "torchvision", "webdataset"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
-
 from tests.trainer import layouts
-from tests.trainer.conftest import Pod
+from tests.trainer.conftest import Pod, skip_without_packages
 from trainer.checkpoint.store import checksum_of
 from trainer.data import pipeline
 from trainer.storage import objects
+
+skip_without_packages()
 
 STEP = re.compile(r"\| Training Device=xla:0/\d+ Epoch=(\d+) Step=(\d+) .*")
 TINY = ["--model", "tiny-batchnorm", "--batch-size", "8", "--log-steps", "1", "--timeout", "60"]
@@ -188,7 +187,7 @@ def test_a_bucket_that_takes_no_checkpoint_is_named_before_the_other_ranks_time_
     place = f"gs://trainer-test/{tmp_path.name}"
     proxy = stuck_proxy("checkpoint-000001.pt", 20_000)
     fake = ["--fake-data", "--image-size", "32", "--epochs", "1", "--steps-per-epoch", "2", "--checkpoint-dir", place]
-    [worker] = pod.run([*TINY, *fake, "--timeout", "30"], cores=2, STORAGE_EMULATOR_HOST=proxy.url)
+    [worker] = pod.run([*TINY, *fake, "--timeout", "15"], cores=2, STORAGE_EMULATOR_HOST=proxy.url)
     assert worker.exit_code == 2, worker
     assert f"Cloud Storage does not serve {place}/checkpoint-000001.pt: " in worker.err
     assert "Check the network and the bucket." in worker.err

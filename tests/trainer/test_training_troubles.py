@@ -14,11 +14,10 @@ import pytest
 
 pytestmark = pytest.mark.timing
 
-for package in ("torch", "torch_xla", "torchvision", "webdataset"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
-
 from tests.trainer import collectives, layouts
-from tests.trainer.conftest import Pod, Worker
+from tests.trainer.conftest import Pod, Worker, skip_without_packages
+
+skip_without_packages()
 
 TINY = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--timeout", "60"]
 FOR_EVER = ["--epochs", "100000", "--steps-per-epoch", "2"]
@@ -170,7 +169,7 @@ def test_a_training_without_a_reader_of_its_log_saves_and_ends(pod: Pod, shapes:
     "when", ["coming up", "Compiling the training step for xla:0/1", "Compiling the evaluation for xla:0/1"]
 )
 def test_when_a_rank_dies_its_worker_reports_it_and_the_others_end(pod: Pod, shapes: str, when: str) -> None:
-    timeout = ["--timeout", "5"] if when == "coming up" else []
+    timeout = ["--timeout", "2"] if when == "coming up" else []
     pod.start([*TINY, "--data", shapes, *FOR_EVER, *timeout], workers=2)
     if when != "coming up":
         pod.await_text(1, when)
@@ -182,7 +181,7 @@ def test_when_a_rank_dies_its_worker_reports_it_and_the_others_end(pod: Pod, sha
     assert other.exit_code == 75, other
     reported = r"Rank 1 \(worker 1, core 0\) ended or froze: "
     if when == "coming up":
-        reported += "|1 of 2 ranks did not come within 5 s: missing from worker 1|Another rank ended or froze"
+        reported += "|1 of 2 ranks did not come within 2 s: missing from worker 1|Another rank ended or froze"
     assert re.match(rf"Rank 0 \(worker 0, core 0\): ({reported})", the_only_sentence([other]))
 
 
@@ -206,7 +205,7 @@ def test_a_living_rank_that_falls_behind_is_named(pod: Pod, shapes: str, tmp_pat
     reported = f"read -r _ _ _ reader _ < /proc/$PPID/stat; echo $reader >> {log}"
     hang = f"[ $reader != $(head -n 1 {log}) ] && exec sleep 1000"  # all but rank 0, which counts the samples
     shards = f"pipe:{reported}; {hang}; cat {shapes}/shapes-train-{{000000..000007}}.tar"
-    options = ["--classes", "10", "--image-size", "32", "--shuffle-buffer", "1", "--timeout", "10"]
+    options = ["--classes", "10", "--image-size", "32", "--shuffle-buffer", "1", "--timeout", "5"]
     workers = pod.run([*TINY, *options, "--train-shards", shards], workers=2)
     assert [worker.exit_code for worker in workers] == [75, 75], workers
     assert re.search(

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import signal
 
-import pytest
+from tests.trainer.conftest import Pod, children, command_line, is_alive, skip_without_packages
 
-for package in ("torch", "torch_xla", "torchvision", "webdataset"):
-    pytest.importorskip(package, reason=f"{package} is not installed")
-
-from tests.trainer.conftest import Pod, children, command_line, is_alive
+skip_without_packages()
 
 OPTIONS = ["--model", "tiny", "--batch-size", "8", "--log-steps", "1", "--epochs", "100000", "--loader-workers", "1"]
 

@@ -17,7 +17,6 @@ from functools import partial
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from multiprocessing.synchronize import Lock
-from pathlib import Path
 
 import torch
 import torch_xla
@@ -54,7 +53,7 @@ def launch(train: Train, config: TrainConfig) -> int:
     """Run `train` on every core of this worker; returns the exit code."""
     try:
         if config.replicas.device == "TPU":
-            _require_tpu()
+            _require_libtpu()
         if config.loader_workers and not config.data.fake:
             loader_processes.start_forkserver(bucket=config.data.in_bucket)
         return (TpuLauncher if config.replicas.device == "TPU" else _CpuLauncher)(train, config).run()
@@ -65,14 +64,7 @@ def launch(train: Train, config: TrainConfig) -> int:
 # --- TPU ----------------------------------------------------------------------------------------------------------
 
 
-def _require_tpu() -> None:
-    devices = [*Path("/dev").glob("accel*"), *Path("/dev/vfio").glob("[0-9]*")]
-    if not devices:
-        raise TrainerError(
-            "There is no TPU on this machine, and PJRT_DEVICE is TPU",
-            why="neither /dev/accel* nor /dev/vfio/* exists",
-            remedy="Run on a TPU VM, or set PJRT_DEVICE=CPU",
-        )
+def _require_libtpu() -> None:
     if not {"TPU_LIBRARY_PATH", "PTXLA_TPU_LIBRARY_PATH"} & os.environ.keys():  # torch_xla sets the latter itself
         raise TrainerError(
             "There is a TPU, but no libtpu to drive it", remedy="Install it with: pip install 'tpu-tui[tpu]'"
