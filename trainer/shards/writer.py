@@ -14,7 +14,6 @@ import io
 import json
 import multiprocessing
 import signal
-import tarfile
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -87,14 +86,12 @@ class Job:
 
 def shard_bytes(samples: Sequence[ImageSample], first_key: int) -> bytes:
     """Return a shard's bytes; its times and owners are fixed, so that equal samples give equal bytes."""
+    import webdataset as wds  # here, for it loads PyTorch: neither --help nor a refusal should wait for that
+
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:  # webdataset's own writer would load PyTorch
+    with wds.TarWriter(stream, user="root", group="root", mtime=0, encoder=False) as writer:
         for key, sample in enumerate(samples, first_key):
-            for field, content in sorted({"cls": b"%d" % sample.label, sample.extension: sample.content}.items()):
-                member = tarfile.TarInfo(f"{KEY % key}.{field}")
-                member.size, member.mode = len(content), 0o444
-                member.uname = member.gname = "root"
-                archive.addfile(member, io.BytesIO(content))
+            writer.write({"__key__": KEY % key, "cls": b"%d" % sample.label, sample.extension: sample.content})
     return stream.getvalue()
 
 
@@ -111,6 +108,8 @@ def write_shards(job: Job, tasks: Sequence[Task], processes: int) -> Generator[W
     if processes <= 1 or len(tasks) <= 1:
         yield from map(job.write, tasks)
         return
+    import webdataset  # noqa: F401  # once, and not in each of the processes that are forked here
+
     context = multiprocessing.get_context("fork")
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(min(processes, len(tasks)), context, _begin, (job,)) as pool:
