@@ -13,9 +13,9 @@ from tests.cli.commands import DEADLINE, Answer, Shell
 from tests.sshd import needs_sshd, openssh_worker
 
 pytestmark = [needs_sshd, pytest.mark.timing]
-WORKERS = 72
-"""More workers than the low limit has open files for, logs included."""
-LOW, RAISABLE = "ulimit -n 64", "ulimit -Sn 64; ulimit -Hn 4096"
+WORKERS = 40
+"""More workers than the low limit has connections for, and than the lowest has open files for."""
+LOWEST, LOW, RAISABLE = "ulimit -n 36", "ulimit -n 64", "ulimit -Sn 64; ulimit -Hn 4096"
 
 
 class Big:
@@ -55,7 +55,7 @@ def test_a_soft_limit_is_raised_as_far_as_needed(big: Big) -> None:
     answer = big.run(RAISABLE, "launch", "lab", "--name", "many", "--skip-checks", "--", "echo", "here")
     assert answer.code == 0, answer.errors
     assert "Traceback" not in answer.errors
-    logs = big.run(LOW, "logs", "many", "--offline")
+    logs = big.run(LOWEST, "logs", "many", "--offline")
     assert (logs.code, logs.raw.count(b"here\n")) == (0, WORKERS), logs.errors
 
 

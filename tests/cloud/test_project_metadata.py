@@ -35,10 +35,11 @@ async def test_a_projects_metadata_is_read(compute: tuple[ComputeService, str], 
 
 
 async def test_metadata_that_may_not_or_cannot_be_read_is_unknown(
-    compute: tuple[ComputeService, str], tmp_path: Path
+    compute: tuple[ComputeService, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, url = compute
     service.denied.add("compute.projects.get")
     assert await project_metadata(Settings(home=tmp_path, project="local", endpoints={"compute": url})) is None
+    monkeypatch.setattr("tui.cloud.compute.project_metadata.TIMEOUT_S", 0.5)
     nowhere = {"compute": "http://127.0.0.1:1"}
     assert await project_metadata(Settings(home=tmp_path, project="local", endpoints=nowhere)) is None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from dataclasses import replace
 
 import pytest
@@ -25,8 +26,10 @@ NOW = 1_790_000_000.0
 
 
 def abandon(directory: RunDirectory) -> None:
-    """Make a run look as if its keeper had ended: its file exists, and no process holds the lock."""
-    (directory.path / KEEPER_FILE).write_text("1 0 here")
+    """Make a run look as if its keeper had ended a minute ago: its file exists, and no process holds the lock."""
+    file = directory.path / KEEPER_FILE
+    file.write_text("1 0 here")
+    os.utime(file, (time.time() - 60,) * 2)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,7 @@ async def test_a_read_only_console_copies_the_logs_of_an_unattended_run(
         assert "cannot reach worker 2" not in trouble(app)
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, RunScreen))
-        await until(pilot, lambda: not app.tasks.running("keep up "))
+        await until(pilot, lambda: not app.tasks.running("catch up "))
 
 
 async def test_an_unattended_run_of_the_list_gets_one_keeper_at_a_time(
@@ -119,7 +122,6 @@ async def test_an_unattended_run_of_the_list_gets_one_keeper_at_a_time(
     directory, over = running(operator), running(operator, id="other-20261121-080000-c3d4")
     for left in (directory, over):
         abandon(left)
-        os.utime(left.path / KEEPER_FILE, (NOW, NOW))
     over.append_event("state", state="stopped")
     app = ConsoleApp(operator)
     clock = [1000.0]

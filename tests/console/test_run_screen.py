@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from tui.console.widgets.problem_panel import ProblemPanel
 from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.logs.saved_log import open_log
+from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.run_directory import RunDirectory
 
 pytestmark = pytest.mark.timing
@@ -362,7 +364,7 @@ def _long_run(operator: StageOperator) -> RunDirectory:
     """Make a run whose logs take many steps to read: the first half of each holds no training lines."""
     directory = running(operator, trained=range(0, 20, 5))
     for worker in range(4):
-        write(directory, worker, b"chatter about nothing in particular\n" * 250_000)
+        write(directory, worker, b"chatter about nothing in particular\n" * 60_000)
     train(directory, range(500, 520, 5))
     return directory
 
@@ -381,8 +383,15 @@ def test_figures_are_current_once_the_logs_are_read_to_their_ends(operator: Stag
 
 
 async def test_while_logs_are_read_the_headline_shows_the_progress_and_no_old_figures(
-    operator: StageOperator,
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    read, may_go_on = RunReader.poll, asyncio.Event()
+
+    def read_half(reader: RunReader, budget_bytes: int) -> bool:
+        """Read as usual, but wait in the middle of the logs."""
+        return read(reader, budget_bytes) if may_go_on.is_set() or reader.progress() < 0.5 else True
+
+    monkeypatch.setattr(RunReader, "poll", read_half)
     directory = _long_run(operator)
     directory.append_event("stop_requested", by="user")
     directory.append_event("state", state="stopped")
@@ -391,8 +400,12 @@ async def test_while_logs_are_read_the_headline_shows_the_progress_and_no_old_fi
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         assert isinstance(app.screen, RunScreen)
+        await until(pilot, lambda: re.search(r"reading [5-9]\d %", headline(app)))
+        await until(pilot, lambda: "· reading " in str(app.screen.query_one("#pane-loss").border_title))
         while not app.screen.feed.caught_up:
             seen.append((headline(app), trouble(app), str(app.screen.query_one("#pane-loss").border_title)))
+            if len(seen) > 1:
+                may_go_on.set()
             await pilot.pause(0.01)
         await until(pilot, lambda: "step 515" in headline(app).splitlines()[1])
         await until(pilot, lambda: "reading" not in headline(app))

@@ -1,4 +1,4 @@
-"""Tests of the real gcloud against the service, if installed: 16 calls; `make gcloud` runs the whole matrix."""
+"""Tests of the real gcloud against the service, if installed: 18 calls; `make gcloud` runs the whole matrix."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ class Run:
     async def json(self, *words: str) -> Any:
         return await self.gcloud.json(*words)
 
+    def settings(self, home: Path) -> Settings:
+        """Return the settings of tpu-tui for the service."""
+        endpoints = {"tpu": f"127.0.0.1:{self.service.grpc_port}"}
+        return Settings(home=home, project="local", zones=("local-a",), endpoints=endpoints, token=self.service.token)
+
 
 @asynccontextmanager
 async def gcloud(config: Path) -> AsyncIterator[Run]:
@@ -55,11 +60,10 @@ async def test_gcloud_lists_creates_describes_changes_and_deletes_a_slice(tmp_pa
         await run.service.add_slice("local", 4, 8)
         assert [row["acceleratorType"] for row in await run.json(*VM, "list")] == ["v3-32"]
         await run.json(*VM, "create", "made", *NEW, "--labels=team=vision")
-        made = await run.json(*VM, "describe", "made")
-        assert (made["state"], made["labels"]) == ("READY", {"team": "vision"})
-        assert made["networkEndpoints"][0]["accessConfig"]["externalIp"]
         await run.json(*VM, "update", "made", "--update-labels=stage=test")
-        assert (await run.json(*VM, "describe", "made"))["labels"] == {"team": "vision", "stage": "test"}
+        made = await run.json(*VM, "describe", "made")
+        assert (made["state"], made["labels"]) == ("READY", {"team": "vision", "stage": "test"})
+        assert made["networkEndpoints"][0]["accessConfig"]["externalIp"]
         await run.json(*VM, "delete", "made")
         assert run.hosts.running() == ["local"]
         code, _, errors = await run(*VM, "describe", "made")
@@ -80,8 +84,10 @@ async def test_gcloud_queues_several_slices_and_deletes_them_by_force(tmp_path: 
         await run.json(*QUEUED, "create", "pair", *wanted)
         assert [row["name"].rpartition("/")[2] for row in await run.json(*QUEUED, "list")] == ["pair"]
         await run.json(*QUEUED, "delete", "pair", "--force")
-        assert await run.json(*QUEUED, "list") == []
+        api = TpuApi(run.settings(tmp_path))
+        assert (await api.queued_requests()).requests == ()
         assert run.hosts.running() == []
+        await api.close()
 
 
 async def test_gcloud_reports_an_unknown_zone_and_lists_the_known_ones(tmp_path: Path) -> None:
@@ -128,9 +134,7 @@ async def test_the_gcloud_command_of_a_request_makes_the_same_slice(
         queue=queue,
     )
     async with gcloud(tmp_path) as run:
-        endpoints = {"tpu": f"127.0.0.1:{run.service.grpc_port}"}
-        settings = Settings(home=tmp_path, project="local", endpoints=endpoints, token=run.service.token)
-        api = TpuApi(settings)
+        api = TpuApi(run.settings(tmp_path))
         _ = [step async for step in api.create(request)]
         own_node = await api.describe(await api.get("pod", "local-a"))
         removal = api.delete("local-a", "pod") if queue is None else api.delete_queued("local-a", "pod", force=True)
@@ -181,5 +185,5 @@ async def test_gcloud_and_tpu_tui_agree_on_disks_and_images_that_cost_money(tmp_
 
         _ = [line for one in (disk, *await resource_api.images()) async for line in resource_api.delete(one)]
         assert await run.json("compute", "disks", "list") == []
-        assert await run.json("compute", "images", "list", "--no-standard-images") == []
+        assert await resource_api.images() == []
     await compute.close()

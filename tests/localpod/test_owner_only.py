@@ -78,11 +78,18 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture
-def up(pod_home: Path) -> Iterator[PodProcess]:
-    """Start a pod of two workers, as `local up` runs one."""
-    with pod_process_in(pod_home, workers=2) as made:
+@pytest.fixture(scope="module")
+def pod_of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodProcess]:
+    """Run a pod of two workers for the tests of this module, as `local up` runs one."""
+    with pod_process_in(tmp_path_factory.mktemp("home"), workers=2) as made:
         yield made
+
+
+@pytest.fixture
+def up(pod_of_two: PodProcess, monkeypatch: pytest.MonkeyPatch) -> PodProcess:
+    """Return the pod, whose home is that of the test."""
+    monkeypatch.setenv("TPU_TUI_HOME", str(pod_of_two.home))
+    return pod_of_two
 
 
 def pod_id(up: PodProcess) -> str:
@@ -288,6 +295,8 @@ async def test_the_storage_client_needs_only_the_environment_variable(
         client = storage.Client(project="local")
         blob = client.bucket("tpu-tui-local").blob("large.bin", chunk_size=1 << 20)
         blob.upload_from_string(data)
-        return bytes(blob.download_as_bytes())
+        downloaded = bytes(blob.download_as_bytes())
+        blob.delete()
+        return downloaded
 
     assert await asyncio.to_thread(upload_and_download) == data

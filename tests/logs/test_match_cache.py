@@ -98,7 +98,8 @@ def test_a_log_is_read_equally_with_and_without_the_cache(
     assert states[0] == states[1]
 
 
-def test_the_cache_stays_small_when_every_line_has_a_new_shape() -> None:
+def test_the_cache_stays_small_when_every_line_has_a_new_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(match_cache, "MOST_SHAPES", 256)
     reader = DialectReader(BUILT_IN)
     for number in range(3 * match_cache.MOST_SHAPES):
         name = "".join(chr(ord("a") + int(digit)) for digit in str(number))

@@ -33,4 +33,5 @@ MISSED = {
 
 def test_every_public_excerpt_is_read_correctly_except_for_the_known_ones() -> None:
     excerpts = (excerpt for name in SETS if name not in HELD_OUT for excerpt in load_excerpts(name))
-    assert {result.name for result in map(measure, excerpts) if result.rows} == MISSED
+    results = [measure(excerpt, with_details=False) for excerpt in excerpts]
+    assert {result.name for result in results if result.rows} == MISSED

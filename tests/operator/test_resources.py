@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.conftest import a_request
+from tests.localpod.api_clients import PLACE
 from tests.operator.conftest import Project
 from tui.errors import UsageError
+from tui.localpod.api import rpc_errors
 from tui.localpod.api.compute.documents import DISKS
-from tui.localpod.api.faults import FOREVER
 from tui.operator import Operator
 from tui.pod.creation.slice_request import DataDisk, QueueRequest
 from tui.pod.resources import find_unused
@@ -37,7 +38,7 @@ async def test_apis_that_fail_are_problems_and_the_rest_is_listed(project: Proje
 async def test_while_slices_are_unknown_no_disk_counts_as_unused(project: Project) -> None:
     project.compute.store.insert(DISKS, "zones/local-a", {"name": "data", "labels": OWN})
     assert [one.name for one in find_unused((await project.operator.resources.list_all()).resources)] == ["data"]
-    project.service.faults.unavailable["local-a"] = FOREVER
+    project.service.faults.refusals["ListNodes"] = [rpc_errors.permission_denied("tpu.nodes.list", PLACE)]
 
     listing = await project.operator.resources.list_all()
 

@@ -80,7 +80,7 @@ async def test_a_timeout_keeps_the_output_so_far_and_ends_the_command(sshd: Star
     pid = server.home / "pid"
     async with Fleet([server.worker], server.access()) as fleet:
         await fleet.connect(0)
-        done = await fleet.run(0, f"echo $$ >{pid}; echo early; exec sleep 1000", timeout=5.0)
+        done = await fleet.run(0, f"echo $$ >{pid}; echo early; exec sleep 1000", timeout=3.0)
         assert done == CommandResult(0, None, None, b"early\n", b"", True)
         await _until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
         assert (await fleet.run(0, "true")).ok
@@ -248,10 +248,10 @@ async def test_a_connection_that_died_unnoticed_is_made_again_before_a_command(s
 async def test_silent_workers_delay_the_others_only_briefly(sshd: Start) -> None:
     server = sshd()
     with silent_port() as port:
-        silent = [replace(server.worker, index=i, port=port) for i in range(1, 5)]
+        silent = [replace(server.worker, index=i, port=port) for i in range(1, 3)]
         access = server.access(handshakes=1, connect_timeout=60)
         async with Fleet([*silent, server.worker], access) as fleet:
-            async for row in fleet.run_all([1, 2, 3, 4, 0], "true"):
+            async for row in fleet.run_all([1, 2, 0], "true"):
                 assert isinstance(row, CommandResult)
                 assert row.worker == 0
                 break
@@ -261,10 +261,10 @@ async def test_frozen_workers_delay_the_others_only_briefly(sshd: Start) -> None
     """The kernel of a frozen worker accepts the connection, and no process sends an SSH greeting."""
     server = sshd()
     with socket.create_server(("127.0.0.1", 0)) as frozen:
-        silent = [replace(server.worker, index=i, port=frozen.getsockname()[1]) for i in range(1, 5)]
+        silent = [replace(server.worker, index=i, port=frozen.getsockname()[1]) for i in range(1, 3)]
         access = server.access(handshakes=1, login_timeout=60)
         async with Fleet([*silent, server.worker], access) as fleet:
-            async for row in fleet.run_all([1, 2, 3, 4, 0], "true"):
+            async for row in fleet.run_all([1, 2, 0], "true"):
                 assert isinstance(row, CommandResult)
                 assert row.worker == 0
                 break

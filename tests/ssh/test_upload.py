@@ -240,7 +240,7 @@ async def test_a_shell_that_prints_without_end_is_named(
 async def test_a_worker_that_stops_reading_the_code_is_named(
     sshd: Start, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.ssh.sync.upload.TIMEOUTS", UploadTimeouts(progress_s=2.0))
+    monkeypatch.setattr("tui.ssh.sync.upload.TIMEOUTS", UploadTimeouts(progress_s=1.0, complaint_s=0.5))
     server = sshd()
     stuck = server.root / "stuck"
     stuck.mkdir()
@@ -249,7 +249,7 @@ async def test_a_worker_that_stops_reading_the_code_is_named(
     (server.home / ".bashrc").write_text(f"PATH={stuck}:$PATH\n")
     (source / "a").write_bytes(random.Random(1).randbytes(8_000_000))
     error = await _error_of(server, source)
-    assert "no progress for 2 s" in error.why
+    assert "no progress for 1 s" in error.why
 
 
 @pytest.mark.parametrize(("now", "why"), [(b"short", "became shorter"), (b"y" * 90_000, "not what was sent")])

@@ -38,7 +38,10 @@ REACH_TIMEOUT_S = 10.0
 FIRST_STARTUP_REPORT_S, LONGEST_STARTUP_REPORT_S = 15.0, 120.0
 """When what startup scripts wait for is reported while none of them ends; the intervals double."""
 STATE_INTERVAL_S = 10.0
-"""How often the state of a slice is read while its startup script runs: it may be preempted, or deleted."""
+"""How often the state of a slice is read while its startup script runs: it may be preempted, or deleted.
+
+It is also read as soon as a worker does not answer any more.
+"""
 HOST_KEYS_TIMEOUT_S = 30.0
 EXEC_OUTPUT_BYTES = 64 * 1024 * 1024
 """Most output of all workers together that `execute` keeps in memory."""
@@ -140,8 +143,9 @@ class Slices:
                 if text or now != states:
                     elapsed_s = last.elapsed_s + clock() - ready_at
                     yield CreationStep(text, last.operation, elapsed_s, startup=now)
+                lost = any(old.is_reachable and not new.is_reachable for old, new in zip(states, now, strict=False))
                 states = now
-                if clock() - checked_at >= STATE_INTERVAL_S:
+                if lost or clock() - checked_at >= STATE_INTERVAL_S:
                     checked_at = clock()
                     await self._require_slices(slices, states)
         if error := startup_error(request, states):

@@ -80,9 +80,10 @@ async def follow_startup_scripts(
         while True:
             known = states[name, index]
             try:
-                now = await read_startup(fleets[name], known)
+                now = replace(await read_startup(fleets[name], known), is_reachable=True)
             except TpuTuiError as error:
-                now = replace(known, detail=f"{error.what}: {error.why}" if error.why else error.what)
+                detail = f"{error.what}: {error.why}" if error.why else error.what
+                now = replace(known, detail=detail, is_reachable=False)
             is_settled = now.exit_code is not None or now == before
             # An end without an exit code is read twice: a worker that shuts down kills its script.
             states[name, index] = replace(now, has_ended=now.has_ended and is_settled)

@@ -102,6 +102,7 @@ class WorkerStartup:
 
     `exit_code` is None until the script has ended, and for one that ended without an exit code (a signal, a runner
     that failed); `detail` says what it waits for, or why it failed; `lines` are the last lines of its output.
+    `is_reachable` says whether the worker answered the last time.
     """
 
     slice_name: str
@@ -110,6 +111,7 @@ class WorkerStartup:
     detail: str = ""
     lines: tuple[str, ...] = ()
     has_ended: bool = False
+    is_reachable: bool = False
 
     @property
     def has_failed(self) -> bool:

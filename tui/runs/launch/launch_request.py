@@ -65,7 +65,7 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
         slice_created=slice_.created,
         cores_per_worker=slice_.cores_per_worker,
         run_root=settings.run_root,
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        created=datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         spot=_spot(slice_),
         versions={"tpu-tui": __version__, **({"runtime": slice_.runtime_version} if slice_.runtime_version else {})},
     )
