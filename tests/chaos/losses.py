@@ -76,7 +76,7 @@ def full_disk(lines: tuple[int, int]) -> Callable[[Pod, random.Random, Path], No
         victim, code, count = rng.randrange(len(pod.workers)), rng.randrange(1, 100), rng.randint(*lines)
         with small_root(pod, victim, rng.choice(("ext4", "tmpfs")), root) as disk:
             script = f'[ "$TPU_TUI_WORKER" = {victim} ] || exec sleep 1000; exec "$@"'
-            words = (sys.executable, "-c", FILLING, str(disk), str(count), str(code))
+            words = (sys.executable, "-c", FILLING, str(disk), str(count), "1", str(code))
             directory = pod.launch("sh", "-c", script, "sh", *words)
             status = over(directory, END_TIMEOUT_S)
             codes = [143] * len(pod.workers)

@@ -55,8 +55,8 @@ def test_a_live_run_whose_log_was_cut_short_has_not_ended(worker: PipeWorker) ->
     log = worker.directory(run) / "log"
     until(lambda: log.stat().st_size == 10)
     os.truncate(log, 0)
-    answers, _, _ = worker.ask("follow", run, 10, 5, 0)
-    assert [answer.word for answer in answers] == ["short"]
+    answers, _, _ = worker.ask("follow", run, 10, 1, 0)
+    assert [answer.word for answer in answers] == ["short", "room"]
     (worker.home / "end").touch()
     ended(worker, run)
     answers, _, _ = worker.ask("follow", run, 10, 5, 0)

@@ -18,12 +18,11 @@ from tui.ssh import errors
 from tui.ssh.exec.command import OUTPUT_LIMIT, OnOutput, OutputBudget, RunningCommand
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.exec.port_probe import PortState, classify_port
+from tui.ssh.stream_limits import STREAM_WINDOW
 
 if TYPE_CHECKING:
     from tui.ssh.transport.client_callbacks import LoginClient
 
-STREAM_WINDOW = 256 * 1024
-"""Bytes a worker may send ahead of the reader of `process`; bounds memory and keeps workers from starving others."""
 OPEN_ATTEMPTS = 4
 REMOTE_MARGIN_S = 2
 """Seconds after this machine's timeout when the worker ends a command by itself."""

@@ -23,6 +23,7 @@ from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import FOLLOW_TIMEOUT_S, MOST_EXIT_CODE, build_call, parse_outcome, poll_interval_s
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.exec.script_protocol import Answer, Call, channel_errors, parse_answers, parse_line
+from tui.ssh.stream_limits import READ_BYTES
 from tui.text.durations import format_duration
 from tui.text.printable import one_line
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from tui.runs.launch.worker_session import WorkerSession
     from tui.ssh.fleet import Fleet
 
-READ_BYTES = 256 * 1024
-"""Bytes taken from a connection at once; with SSH's window this bounds the memory a worker can cost."""
 MAX_CHATTER_BYTES = 1024 * 1024
 """Bytes that start-up files may print before the log begins."""
 MAX_TRAILER_BYTES = 64 * 1024
@@ -225,7 +224,7 @@ class Follower:
         answers: list[Answer] = []
         rest = b""
         with suppress(*channel_errors()):
-            while data := await process.stderr.read(MAX_TRAILER_BYTES):
+            while data := await process.stderr.read(READ_BYTES):
                 lines, newline, rest = (rest + data).rpartition(b"\n")
                 rest = rest[-MAX_TRAILER_BYTES:]
                 for answer in parse_answers(made.nonce, lines) if newline else []:

@@ -914,7 +914,9 @@ follow() {
   if [ "$tt_size" -lt "$1" ]; then
     say "short $tt_size $tt_boot $tt_was"
     report_changes &
-    timeout 30 flock -s 8
+    tt_v=30
+    [ "$2" -gt "$tt_v" ] || tt_v=$2
+    timeout "$tt_v" flock -s 8
     kill "$!" 2>/dev/null
     ! is_free || report_end "$3"
     exit 5

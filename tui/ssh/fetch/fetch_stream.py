@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tui.errors import WorkerError
 from tui.ssh.errors import quote_remote
 from tui.ssh.exec.script_protocol import START_UP_FILES, Answer, Call, channel_errors, parse_line
+from tui.ssh.stream_limits import READ_BYTES
 
 if TYPE_CHECKING:
     import asyncssh
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     Process: TypeAlias = asyncssh.SSHClientProcess[bytes]
 
 SCRIPT = Path(__file__).with_name("fetch.sh")
-BLOCK_BYTES = 1 << 16
 _MAX_LINE_BYTES = 1 << 16
 _MAX_RECORD_BYTES = 1 << 14
 """Longest record of a listing: a path has up to 4096 bytes."""
@@ -123,7 +123,7 @@ class FetchStream:
     async def _fill(self) -> None:
         """Wait for more bytes; unlike `wait_for` of Python 3.11, `wait` never swallows a cancellation."""
         assert self._process is not None
-        reading = asyncio.ensure_future(self._process.stdout.read(BLOCK_BYTES))
+        reading = asyncio.ensure_future(self._process.stdout.read(READ_BYTES))
         try:
             done, _ = await asyncio.wait({reading}, timeout=self._within_s)
             if not done:

@@ -20,7 +20,8 @@ from tui.aio.timeouts import within
 from tui.errors import WorkerError
 from tui.ssh.errors import quote_remote
 from tui.ssh.exec.script_protocol import START_UP_FILES, Answer, Call, channel_errors, load_script, parse_line
-from tui.ssh.sync.bundle import BLOCK_BYTES, Bundle, read_bundle
+from tui.ssh.stream_limits import READ_BYTES
+from tui.ssh.sync.bundle import Bundle, read_bundle
 
 if TYPE_CHECKING:
     import asyncssh
@@ -226,7 +227,7 @@ def _install_call(hash_: str, run_root: str) -> Call:
 async def _read_tail(process: Process) -> bytes:
     """Return the end of what the worker's programs write to standard error."""
     tail = b""
-    while block := await process.stderr.read(BLOCK_BYTES):
+    while block := await process.stderr.read(READ_BYTES):
         tail = (tail + block)[-_STDERR_TAIL_BYTES:]
     return tail
 
