@@ -170,13 +170,13 @@ class WorkerConnection:
             channel.close()
             self._slots.give()
 
-    async def process(self, command: str, *, window: int = STREAM_WINDOW) -> asyncssh.SSHClientProcess[bytes]:
+    async def process(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
         """Start a command whose streams the caller reads and writes, as bytes; its slot is freed when it closes.
 
-        The caller must `close()` it, or read both streams to their end.
+        The caller must `close()` it, or read both streams to their end, `READ_BYTES` of `stream_limits` at once.
         """
         process: asyncssh.SSHClientProcess[bytes] = await self._open(
-            lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=window)
+            lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=STREAM_WINDOW)
         )
         self._watch(process)
         return process
