@@ -17,9 +17,11 @@ def descendants(pid: int) -> list[int]:
 
 
 def servers(pid: int) -> list[int]:
-    """Return the servers that fork loaders, without the loaders, which have the same command line."""
-    own = [each for each in descendants(pid) if b"trainer.data.pipeline" in command_line(each)]
-    return [each for each in own if each not in [child for server in own for child in children(server)]]
+    """Return the servers that fork loaders; the loaders below them, which come and go, have the same command line."""
+    found: list[int] = []
+    for child in children(pid):
+        found += [child] if b"trainer.data.pipeline" in command_line(child) else servers(child)
+    return found
 
 
 def test_the_ranks_of_a_worker_share_what_forks_their_loaders(pod: Pod, shapes: str) -> None:
