@@ -20,9 +20,11 @@ from tests.runs.test_worker_disk import FILLING, written
 from tests.runs.test_worker_removed import kill_supervisors
 from tests.sshd import needs_sshd
 from tui.pod.run import RunState
+from tui.runs.follow.catch_up import catch_up
+from tui.runs.keeper.start import ensure_keeper
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import STOP_REQUESTED, status_of
-from tui.runs.worker.stop import StopAnswer, stop_worker
+from tui.runs.worker.stop import StopAnswer, parts_of, stop_worker
 from tui.ssh.fleet import Fleet
 
 pytestmark = [needs_sshd, pytest.mark.timing]
@@ -72,8 +74,6 @@ def orphan(pod: Pod, directory: RunDirectory) -> None:
 
 
 def stop_one(pod: Pod, directory: RunDirectory) -> StopAnswer:
-    from tui.runs.worker.stop import parts_of
-
     async def ask() -> StopAnswer:
         async with Fleet(directory.run.workers, pod.access) as fleet:
             part = parts_of(directory).get(1)
@@ -158,14 +158,31 @@ def test_a_failure_is_acted_on_while_the_worker_cleans_up_after_its_job(pod: Pod
     unattended(directory)
 
 
-def test_a_log_that_its_job_cut_short_is_noted(pod: Pod) -> None:
+def cut_short(pod: Pod) -> RunDirectory:
+    """Return a run without a keeper whose job on worker 1 cut its log short and goes on."""
     directory = on_one(pod, f"echo 123456789; sleep 1; : >{HERE}/log; echo after; exec sleep 1000")
     mirrored(directory, 1, b"123456789\nafter\n")
     kill_keeper(directory)
-    from tui.runs.keeper.start import ensure_keeper
+    return directory
 
+
+def test_a_log_that_its_job_cut_short_is_noted(pod: Pod) -> None:
+    directory = cut_short(pod)
     asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
     until(lambda: any("cut it short" in note for note in status_of(directory).notes))
     assert all(answer.confirmed for answer in pod.stop(directory))
     assert over(directory, 90).state is RunState.STOPPED
     assert directory.log_path(1).read_bytes() == b"123456789\nafter\n"
+
+
+def test_catching_up_with_a_log_cut_short_does_not_wait_and_notes_it_once(pod: Pod) -> None:
+    directory = cut_short(pod)
+
+    async def catch_up_twice() -> None:
+        async with Fleet(directory.run.workers, pod.access) as fleet:
+            await catch_up(directory, fleet, timeout=20)
+            await catch_up(directory, fleet, timeout=20)
+
+    asyncio.run(catch_up_twice())
+    assert sum("cut it short" in note for note in status_of(directory).notes) == 1
+    assert all(answer.confirmed for answer in pod.stop(directory))

@@ -132,13 +132,10 @@ class Follower:
                 ran = status_of(self.directory).state is RunState.RUNNING
                 return WorkerOutcome(None, size=self._mirror.size, recorded=False, absent=not ran, removed=ran)
             if head.word == "log":
-                goal = self._size_in(head) if to_present else None
-                await self._copy(process, rest, goal)
-                if goal is not None:
-                    return None
+                await self._copy(process, rest, self._size_in(head) if to_present else None)
             else:
                 await self._record_short_log(head)
-            return await self._judge(head, await trailer)
+            return None if to_present else await self._judge(head, await trailer)
         except channel_errors() as error:
             raise _broken(self.worker, error) from error
         finally:
@@ -243,8 +240,10 @@ class Follower:
     async def _record_short_log(self, head: Answer) -> None:
         same_boot = head.word_at(1) == head.word_at(2)
         why = "the job or another program there cut it short" if same_boot else "a power loss there?"
-        place = f"byte {self._size_in(head)}, before the mirror's {self._mirror.size}"
-        await self._record_once(f"its log ends at {place} ({why}): the mirror is kept")
+        text = f"its log is shorter than the {self._mirror.size} bytes of the mirror ({why}): the mirror is kept"
+        # A console that may not start a keeper catches up every few seconds, each time with a new follower.
+        if f"worker {self.worker}: {text}" not in status_of(self.directory).notes:
+            await self._record_once(text)
 
     async def _record_room(self, word: str) -> None:
         """Record a change of the room on the disk, once however often the follower reconnects."""
