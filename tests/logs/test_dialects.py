@@ -78,9 +78,37 @@ class TestOtherTrainers:
         row = only(line)
         assert (row.epoch, row.step, row.loss) == (1, None, 0.9528)
 
-    def test_hugging_face_glued_to_a_bar_does_not_take_the_bars_step(self) -> None:
-        row = only(" 33%|███▎      | 509/1524 [2:02:21<3:44:26, 13.27s/it]{'loss': 0.5, 'epoch': 1.0}")
-        assert (row.step, row.loss) == (None, 0.5)
+    def test_hugging_face_takes_the_step_of_the_bar_below(self) -> None:
+        row = only(
+            " 33%|███▎      | 508/1524 [2:02:08<3:44:26, 13.27s/it]{'loss': 0.5, 'epoch': 1.0}",
+            " " * 60,
+            " 33%|███▎      | 510/1524 [2:02:21<3:44:26, 13.27s/it]",
+        )
+        assert (row.epoch, row.step, row.loss, row.rate) == (1, 510, 0.5, pytest.approx(1 / 13.27))
+
+    def test_hugging_face_takes_no_step_of_another_bar(self) -> None:
+        row = only(
+            " 33%|███▎      | 508/1524 [2:02:08<3:44:26, 13.27s/it]",
+            "{'loss': 0.5, 'epoch': 1.0}",
+            " 50%|█████     | 5/10 [00:01<00:01,  5.00it/s]",
+        )
+        assert (row.epoch, row.step, row.loss) == (1, None, 0.5)
+
+    def test_hugging_face_losses_from_a_buffer_take_no_step_of_a_bar(self) -> None:
+        bar = " 33%|███▎      | {}/1524 [2:02:08<3:44:26, 13.27s/it]"
+        losses = [f"{{'loss': 0.{number}, 'epoch': 1.0}}" for number in range(1, 10)]
+        snapshot = read(bar.format(500), *losses, bar.format(600), "{'loss': 0.01, 'epoch': 1.0}", bar.format(601))
+        (row,) = snapshot.rows()
+        assert (snapshot.samples, row.step, row.loss) == (10, None, 0.01)
+
+    def test_the_last_loss_of_hugging_face_takes_the_step_of_a_bar_that_is_drawn_at_each(self) -> None:
+        bar = " 33%|███▎      | {}/1524 [2:02:08<3:44:26, 13.27s/it]"
+        loss = "{'loss': 0.5, 'epoch': 1.0}"
+        demux = Demux()
+        demux.feed(None, "\n".join([bar.format(500), loss, bar.format(500), bar.format(510), loss, ""]).encode())
+        assert [row.step for row in demux.snapshot().rows()] == [500]
+        demux.finish()
+        assert [row.step for row in demux.snapshot().rows()] == [510]
 
     def test_hugging_face_evaluation_is_no_sample(self) -> None:
         assert (

@@ -80,6 +80,13 @@ def test_two_unrelated_lines_may_come_between_a_step_and_its_loss_in_any_block(h
 CONFIGURATION = ("lr: 0.1", "step: 100", "loss: 0.5", "batch: 32")
 
 
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_the_loss_of_a_step_may_be_the_last_entry_of_a_dictionary(quote: str) -> None:
+    entries = [f"     'metric_{number}': 2.5," for number in range(20)]
+    lines = ["train | step: 140 | output:", "    {'lr': 0.01,", *entries, "     'training_loss': 0.5}"]
+    assert rows_of(read(*(line.replace("'", quote) for line in lines))) == [(None, 140, 0.5)]
+
+
 def test_the_step_of_a_configuration_is_no_sample_however_often_it_is_printed() -> None:
     assert rows_of(read(*CONFIGURATION * 3)) == []
 

@@ -7,11 +7,16 @@ from itertools import product
 import pytest
 
 from tui.logs.demux import Demux
-from tui.logs.dialects.names_and_values import read_line
+from tui.logs.dialects.grammar.names_and_values import read_line
 
 pytestmark = pytest.mark.py310
 
 READ = [
+    ('epoch 3, phase train, step 120, loss_train, 0.5123', 3, 120, 0.5123),
+    ('Step, 120, Loss, 0.5123, Acc, 0.81', None, 120, 0.5123),
+    ('{"metric": "train/loss", "value": 0.5123, "step": 120}', None, 120, 0.5123),
+    ('{"name": "loss", "data": {"epoch": 3.01, "step": 120, "value": 0.5123}}', 3, 120, 0.5123),
+    ('step=120 name=loss value=0.5123', None, 120, 0.5123),
     ('Epoch 3 | Batch 120/391 | Loss 0.5123 | Acc 81.2', 3, 120, 0.5123),
     ('epoch=3 step=120 train_loss=0.5123 val_loss=0.6123', 3, 120, 0.5123),
     ('step 120 - loss: 0.5123 - lr: 1e-4 - tok/s: 12345', None, 120, 0.5123),
@@ -92,6 +97,9 @@ READ = [
 ]  # fmt: skip
 
 NO_SAMPLES = [
+    "epoch 3, step 120, val_loss, 0.5123",
+    '{"metric": "val_loss", "value": 0.5123, "step": 120}',
+    '{"metric": "accuracy", "value": 0.5123, "step": 120, "best": "loss"}',
     "Test Epoch 3: loss 0.5123",
     "Eval step 120 loss 0.5123",
     "validation loss at step 120: 0.5123",

@@ -89,6 +89,7 @@ class SingleLineReader:
         if self._exports is not None and stream.slot is None:
             self._read_export(stream, self._exports.finish(), now, UNKNOWN)
             self._read_entries(stream, self._chronology.finish(), now)
+        self._matcher.finish(stream)
         stream.end_line()
 
     def line_owner(self, numbers: list[int], stream: Stream, *, xla_dist: bool) -> LineOwner:

@@ -21,8 +21,16 @@ else:
     import tomli as tomllib
 
 _DATA_DIR = Path(__file__).parent
-SETS = ("first", "november_24", "issues_november_24", "renumbered_november_24", "held_out_november_24")
-HELD_OUT = {"held_out_november_24"}
+SETS = (
+    "first",
+    "november_24",
+    "issues_november_24",
+    "renumbered_november_24",
+    "held_out_november_24",
+    "renumbered_november_28",
+    "held_out_november_28",
+)
+HELD_OUT = {"held_out_november_24", "held_out_november_28"}
 """Sets whose differences are never printed."""
 _FIELDS = ("epoch", "step", "loss", "rate")
 _TOLERANCE = 1e-6

@@ -14,6 +14,7 @@ from tui.logs.dialects.match_cache import GLUED_WITHIN, DialectMatch, DialectRea
 from tui.logs.dialects.multiline import OpenHeaders
 from tui.logs.dialects.rates import kind_of, number, rate_of
 from tui.logs.dialects.registry import TRAINING, Dialect, Kind
+from tui.logs.dialects.step_bars import HeldSample, StepBars
 from tui.logs.dialects.training_or_eval import TrainingStage
 from tui.logs.files.line_assembler import Stream
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
@@ -34,6 +35,7 @@ class Matcher:
         self._reader = DialectReader(dialects)
         self._stage = TrainingStage()
         self._openings = OpenHeaders()
+        self._bars = StepBars()
 
     @property
     def has_open_header(self) -> bool:
@@ -43,6 +45,10 @@ class Matcher:
     def restart(self) -> None:
         """Note that the job was started again."""
         self._stage.restart()
+
+    def finish(self, stream: Stream) -> None:
+        """Record what waited for a line that will not come."""
+        self._record(stream, self._bars.finish())
 
     def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
         """Try all dialects on a line's own text, without prefixes of tools; a profile's on the whole line."""
@@ -76,7 +82,10 @@ class Matcher:
                 for each in found:
                     where = self._where(stream, each, text)
                     self._openings.end_step(where[0])
-                    self.sample(stream, dialect, each.values(text), where, now)
+                    self._add(stream, HeldSample(dialect, each.values(text), where, now))
+            elif dialect.kind is Kind.BAR:
+                slot = self._where(stream, found[-1], text)[0]
+                self._record(stream, self._bars.draw(slot, found[-1].values(text)))
             elif dialect.kind is Kind.TEST:
                 for each in found:
                     self._test_row(each.values(text), self._where(stream, each, text)[0], now)
@@ -96,6 +105,15 @@ class Matcher:
                 self._note_facts(found[-1].values(text))
         if self._openings.any and not reading.found:
             self._take_beneath(stream, own_text, now)
+
+    def _add(self, stream: Stream, sample: HeldSample) -> None:
+        """Record a sample, or hold it while a bar may show its step."""
+        waits = sample.dialect.role is Role.BESIDE_BAR and "step" not in sample.values
+        self._record(stream, self._bars.add_sample(sample) if waits else [sample])
+
+    def _record(self, stream: Stream, samples: Sequence[HeldSample]) -> None:
+        for sample in samples:
+            self.sample(stream, *sample)
 
     def _section(self, slot: int, trains: bool) -> None:
         """Note that a worker's next lines are training's, or an evaluation's."""

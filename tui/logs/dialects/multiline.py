@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.dialects.dialect import Dialect, Kind, Role
-from tui.logs.dialects.names_and_values import read_line
+from tui.logs.dialects.grammar.names_and_values import read_line
 
 _TABLE = "table"
 _ROW = Dialect(_TABLE, Kind.SAMPLE, (), b"")
@@ -45,7 +45,11 @@ _DRAWN_RULE = re.compile(rb"[=#*_-]{3}|(?:\xe2[\x94\x95][\x80-\xbf]){3}")
 _LED = re.compile(rb"[^|\n]{0,80}\d\d:\d\d:\d\d[^|\n]{0,60}\|")
 """A logger's prefix before the lines of a table."""
 
-_RULE = re.compile(rb"(?:[\s+=-]|\xe2[\x94\x95][\x80-\xbf]){0,400}$")
+_PASSED_OVER = re.compile(
+    rb"(?:[\s+=-]|\xe2[\x94\x95][\x80-\xbf]){0,400}$"
+    rb"|[ \t]{0,40}[{(]?['\"][\w./ -]{1,80}['\"]: ?[^{}\n]{1,80},\s{0,4}$"
+)
+"""Lines that do not end a header: a table's rule, and the other entries of a dictionary."""
 _DRAWN = re.compile(rb"\xe2\x94[\x82\x83]")
 
 
@@ -209,7 +213,9 @@ class OpenHeaders:
                 return self._going_up(slot, opened.setting, row)
             self._opened[slot] = opened, opened.patience
             return [row] if row[1] else []
-        if left > 0 or _RULE.match(line):
+        if _PASSED_OVER.match(line):
+            return None
+        if left > 0:
             self._opened[slot] = opened, left - 1
         else:
             del self._opened[slot]

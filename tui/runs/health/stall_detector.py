@@ -34,7 +34,7 @@ _CPU_SHARE = 0.005
 """Checks that take more of a core are farther apart, up to `_MOST_STRETCHED` times, as the thresholds allow."""
 _MOST_STRETCHED = 6
 _CORE_WATCH = "tui.runs.health.core_watch"
-_LATE_PARSER = "tui.logs.dialects.names_and_values"
+_LATE_PARSER = "tui.logs.dialects.grammar.names_and_values"
 """What a line may need that the first lines do not; tpu-tui may have been replaced on disk by then."""
 
 

@@ -43,7 +43,7 @@ REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
 _SSH_MODULES = ("tui.ssh.connection", "tui.ssh.transport.login")
 _IAP_MODULES = ("tui.ssh.transport.iap_tunnel", "aiohttp")
 _REPORT_MODULES = (
-    "tui.logs.dialects.names_and_values",
+    "tui.logs.dialects.grammar.names_and_values",
     "tui.logs.dialects.user_dialects",
     "tui.operator.facade",
     "tui.operator.logs",

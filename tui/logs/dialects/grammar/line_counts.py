@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from tui.logs.dialects.catalogue_files import read_catalogue
-from tui.logs.dialects.line_values import COUNT, Value, words_meaning
+from tui.logs.dialects.grammar.line_values import COUNT, Value, words_meaning
 
 _BEFORE_LOSS = re.compile(rb"[^\w\n=]{1,6}(?:(?i:train(?:ing)?)[^\w\n]{0,3})?")
 _BAR_BEHIND = re.compile(rb"\] {0,4}\|")

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from tui.logs.dialects.catalogue_files import expand_parts
-from tui.logs.dialects.line_counts import begins_with_places, choose_count, choose_place, is_count
-from tui.logs.dialects.line_losses import choose_loss, evaluation_pattern, loss_kind
-from tui.logs.dialects.line_values import Value, translate, values_of, words_meaning
+from tui.logs.dialects.grammar.line_counts import begins_with_places, choose_count, choose_place, is_count
+from tui.logs.dialects.grammar.line_losses import choose_loss, evaluation_pattern, loss_kind
+from tui.logs.dialects.grammar.line_values import Value, translate, values_of, words_meaning
 
 _NO_RECORD = re.compile(
     rb".*(?:train|eval)_runtime|.*rate ?[:=]\s{0,4}$|.{0,80}[a-z](?:Error|Exception|Warning):"

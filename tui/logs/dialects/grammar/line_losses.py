@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from tui.logs.dialects.catalogue_files import expand_parts
-from tui.logs.dialects.line_values import Value, words_meaning
+from tui.logs.dialects.grammar.line_values import Value, words_meaning
 
 _BEST_TAG = re.compile(rb"[^\w\n]{0,8}(?i:new )?(?i:best)[\]*:! ]{1,4}(?=\w)")
 """A line's beginning that only praises the epoch."""

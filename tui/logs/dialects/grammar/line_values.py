@@ -37,6 +37,10 @@ _NAME = re.compile(
     rb"[A-Za-z_][\w/.@-]{0,60}(?: (?:[A-Za-z_][\w/.@-]{0,60}|\([A-Za-z_][\w ]{0,30}\))){0,7}"
     rb"(?=(?:[^\w,;\x80-\xff]|\xef\xbc\x9a|\xe2\x86\x92){0,40}$)"
 )
+_LISTED_NAME = re.compile(rb"(?:^|, )([A-Za-z_][\w/.@-]{0,60}), {0,4}$")
+"""The name of a number behind a comma: `loss_train, 0.658`."""
+_METRIC = re.compile(rb"(?<![A-Za-z_])(?:name|key|metric|tag) ?[:=] {0,4}([A-Za-z_][\w/.@-]{0,60})")
+"""The name of what a line calls a value: `name=loss value=0.5`."""
 _LONGEST_NAME = 160
 """Bytes before a number in which its name is looked for."""
 _WORD = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|(?<=[Ll]oss)_?\d{1,2}$")
@@ -152,6 +156,8 @@ def values_of(text: bytes) -> Iterator[Value]:
             unit, unit_end = _unit_behind(plain, number.end())
             is_sentence = bool(unit) and name.rpartition(b" ")[2] in words_meaning("so_far")
             of, words = _words_of(b" ".join((name, *unit)) if is_sentence else name)
+            if name.rpartition(b" ")[2] == b"value" and (metric := _METRIC.search(plain)):
+                of, words = _words_of(metric[1])
             has_sign = _SIGN.search(plain, end, begin) is not None
             if words_meaning("train").issuperset(words) and words and _LOSS_ABOVE.search(plain, end, name_start):
                 words = (*words, b"loss")
@@ -184,8 +190,12 @@ def values_of(text: bytes) -> Iterator[Value]:
 
 def _name_before(plain: bytes, start: int, end: int) -> tuple[bytes, int]:
     """Return the name before a number, and where it begins; without one, nothing and the end."""
-    name = _NAME.search(plain[start:end])
-    return (b"", end) if name is None else (_SENTENCE_END.split(name[0])[-1], start + name.start())
+    between = plain[start:end]
+    if name := _NAME.search(between):
+        return _SENTENCE_END.split(name[0])[-1], start + name.start()
+    if name := _LISTED_NAME.search(between):
+        return name[1], start + name.start(1)
+    return b"", end
 
 
 def _unit_behind(plain: bytes, end: int) -> tuple[tuple[bytes, ...], int]:

@@ -1,0 +1,1 @@
+"""The general grammar of names and values, by which homemade lines are read."""
