@@ -406,6 +406,18 @@ class TestStates:
             rates.append(demux.snapshot(now=1001.0).rate_total)
         assert rates == [300.0, 200.0, 100.0, 300.0]
 
+    def test_the_step_and_loss_of_the_run_are_those_of_the_cores_that_go_on(self) -> None:
+        demux = Demux()
+        for core, step, loss in ((0, 25, "6.0"), (1, 90, "2.0")):
+            demux.feed(core, f"{training(core=core, step=step, loss=loss)}\n".encode(), now=1000.0)
+        demux.end(0)
+        snapshot = demux.snapshot(now=1001.0)
+        assert (snapshot.median_step, snapshot.loss_spread) == (90, (2.0, 2.0, 2.0))
+        assert [row.lag for row in snapshot.rows()] == [65, 0]
+        demux.end(1)
+        snapshot = demux.snapshot(now=1001.0)
+        assert (snapshot.median_step, snapshot.loss_spread) == (25, (4.0, 2.0, 6.0))
+
     def test_the_jobs_last_line_ends_a_saved_log(self) -> None:
         assert only(training(), "Total Train Time: 0:41:25").state == "ended"
 

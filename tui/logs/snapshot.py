@@ -176,8 +176,10 @@ class Snapshot:
 
     @property
     def loss_spread(self) -> Spread | None:
-        """Return the loss over the cores that have a number; None when none has."""
-        values = self.loss[~np.isnan(self.loss)]
+        """Return the loss over the cores that go on, or over all that ended; None where none has a number."""
+        has_loss = ~np.isnan(self.loss)
+        goes_on = has_loss & (self.state != CoreState.ENDED)
+        values = self.loss[goes_on if goes_on.any() else has_loss]
         if not len(values):
             return None
         return Spread(float(np.median(values)), float(values.min()), float(values.max()))

@@ -57,13 +57,13 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     sampled = _sampled(state, rows)
     position = _positions(table, np.where(epoch == UNKNOWN, wraps, epoch), columns["step"])
     position[~sampled | (columns["step"] == UNKNOWN)] = np.nan
-    lag, middle = _lags(position)
+    ended = np.array([slot.ended for slot in state.sources], bool)[slots]
+    counting = sampled & ~ended if (sampled & ~ended).any() else sampled
+    lag, middle = _lags(position, counting)
     if state.epochs.offset is not None:
         epoch = np.where((epoch == UNKNOWN) & sampled, wraps + state.epochs.offset, epoch)
-    ended = np.array([slot.ended for slot in state.sources], bool)[slots]
     usual = _usual(state, rows, now)
     late = behind(lag, usual, table.smallest_step, state.thresholds) & (not partial)
-    counting = sampled & ~ended if (sampled & ~ended).any() else sampled
     pace, slow = paces(table.recent, rows, columns["rate_kind"], counting, state.thresholds)
     slow &= sampled & (not partial)
     silent = _silent(state, rows, now, usual)
@@ -215,10 +215,14 @@ def _positions(table: CoreTable, epochs: Ints, steps: Ints) -> Floats:
     return position
 
 
-def _lags(position: Floats) -> tuple[Floats, int | None]:
-    """Return the steps behind the median core, and its row; of two in the middle, the one further back."""
-    order = np.argsort(position, kind="stable")
-    known = int(np.count_nonzero(~np.isnan(position)))
+def _lags(position: Floats, counting: Bools) -> tuple[Floats, int | None]:
+    """Return the steps behind the median core, and its row; of two in the middle, the one further back.
+
+    Only cores that are `counting` can be the median: those that have not ended, unless all have.
+    """
+    counted = np.where(counting, position, np.nan)
+    order = np.argsort(counted, kind="stable")
+    known = int(np.count_nonzero(~np.isnan(counted)))
     if not known:
         return np.full(len(position), np.nan), None
     middle = int(order[(known - 1) // 2])
