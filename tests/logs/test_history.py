@@ -104,5 +104,15 @@ class TestThePod:
         assert not np.isnan(pod.rate_total[1:]).any()
         assert pod.rate_total[-1] == 10.0
 
+    def test_a_core_that_ended_long_ago_is_in_no_later_median(self) -> None:
+        rows = [0, 1, 0, 1] + [0] * 20
+        losses = [9.0 if row else 1.0 for row in rows]
+        history = filled(rows, losses)
+        pod = history.pod(np.arange(2))
+        assert (pod.loss_median[3], pod.loss_max[3]) == (5.0, 9.0)
+        assert (pod.loss_median[-1], pod.loss_min[-1], pod.loss_max[-1]) == (1.0, 1.0, 1.0)
+        medians = history.loss_medians(np.arange(2))
+        assert medians[~np.isnan(medians)][-1] == 1.0
+
     def test_no_cores_make_an_empty_series(self) -> None:
         assert len(History().pod(np.zeros(0, np.int64)).time) == 0

@@ -6,7 +6,7 @@ import itertools
 import mmap
 from typing import Any, NamedTuple
 
-from tui.logs._compat_numpy import Floats, Ints, np, npt, places_of
+from tui.logs._compat_numpy import Bools, Floats, Ints, np, npt, places_of
 from tui.logs.history.grid import BUCKETS, SeriesGrid
 from tui.logs.history.grouping import MOST_ROWS, RowGroups, ends_of
 from tui.logs.history.time_axis import Clocks, SeriesAxis
@@ -18,7 +18,7 @@ _ROWS_AT_ONCE = 1024
 """Rows whose cells are moved together; a copy of them takes memory while they are."""
 
 _STILL_THERE = 3
-"""After its newest sample a core's rate counts for this many times the longest pause between two of its samples."""
+"""After its newest sample a core counts for this many times the longest pause between two of its samples."""
 
 _EMPTY = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 """A cell without a sample: two NaNs of a kind that no parsed number gives."""
@@ -30,9 +30,9 @@ class PodSeries(NamedTuple):
     """The whole pod over its run, a point for each moment that is kept; oldest first.
 
     `loss_median`, `loss_min` and `loss_max` are over each core's newest loss at `time`, `rate_total` is the sum of
-    their newest rates, or their median where rates do not add up (see `Snapshot.rates_add`). `time` in seconds
-    (UTC, or the log's own clock taken as such; NaN unknown); `step` and `epoch` are those of the core that had come
-    furthest (-1 unknown).
+    their newest rates, or their median where rates do not add up (see `Snapshot.rates_add`). A core counts until it
+    is silent for much longer than its samples have ever been apart. `time` in seconds (UTC, or the log's own clock
+    taken as such; NaN unknown); `step` and `epoch` are those of the core that had come furthest (-1 unknown).
     """
 
     time: Floats
@@ -199,7 +199,8 @@ class History:
         """Return the median of some rows' newest losses at the end of each cell, by cell; NaN where none is used."""
         medians, used = np.full(BUCKETS, np.nan), self._grid.used
         rows = rows[self.counts[rows] > 0]
-        medians[used] = median_of(np.ascontiguousarray(self._newest_values(rows, used)[:, :, 0]))
+        values = self._newest_values(rows, used)
+        medians[used] = median_of(_losses_of(values, self._counted(rows, used)))
         return medians
 
     def loss_deviations(self, row: int, medians: Floats) -> Floats:
@@ -237,7 +238,8 @@ class History:
             # All cores' first samples came at once: that is one moment, not a curve.
             used = used[-1:]
         values = self._newest_values(rows, used)
-        loss = np.ascontiguousarray(values[:, :, 0])
+        counted = self._counted(rows, used)
+        loss = _losses_of(values, counted)
         return PodSeries(
             began=self._axis.origin,
             time=np.array(self._grid.time)[used],
@@ -246,33 +248,39 @@ class History:
             loss_median=median_of(loss),
             loss_min=np.fmin.reduce(loss, axis=1, initial=np.nan).astype(np.float64),
             loss_max=np.fmax.reduce(loss, axis=1, initial=np.nan).astype(np.float64),
-            rate_total=self._rate_total(rows, used, values[:, :, 1], rates_add),
+            rate_total=_rate_total(values[:, :, 1], counted, rates_add),
         )
 
-    def _rate_total(self, rows: Ints, used: Ints, rate: Trail, adds: bool) -> Floats:
-        """Return the sum of the cores' newest rates in each cell; NaN where only some have printed one so far.
-
-        Where rates do not add up it is their median.
-
-        A core adds nothing once it is silent for much longer than its samples have ever been apart.
-        """
+    def _counted(self, rows: Ints, used: Ints) -> Bools:
+        """Return whether each row counts at the end of each cell, by cell and row."""
         last, apart = np.full(len(rows), -1), np.zeros(len(rows), np.int64)
-        total, known = np.full(len(used), np.nan), np.zeros(len(used), np.int64)
-        newest = np.searchsorted(used, self._last[rows])
         for place, cell in enumerate(used.tolist()):
             full = self._cells[rows, cell] != _EMPTY
             np.copyto(apart, np.maximum(apart, place - last), where=full & (last >= 0))
             last[full] = place
         apart[apart == 0] = apart.max(initial=0) or len(used)
-        for place in range(len(used)):
-            counted = ~np.isnan(rate[place]) & (place <= newest + _STILL_THERE * apart)
-            known[place] = np.count_nonzero(counted)
-            if known[place]:
-                rates = rate[place][counted].astype(np.float64)
-                total[place] = rates.sum() if adds else np.median(rates)
-        begins = int(np.argmin(np.append(np.diff(known) > 0, False))) if len(used) else 0
-        total[:begins] = np.nan
-        return total
+        counted: Bools = np.arange(len(used))[:, None] <= last + _STILL_THERE * apart
+        return counted
+
+
+def _losses_of(values: Trail, counted: Bools) -> Trail:
+    """Return the losses of `_newest_values`, NaN for cores that do not count."""
+    return np.where(counted, values[:, :, 0], np.float32(np.nan))
+
+
+def _rate_total(rate: Trail, counted: Bools, adds: bool) -> Floats:
+    """Return the sum of the cores' newest rates in each cell; NaN where only some have printed one so far.
+
+    Where rates do not add up it is their median.
+    """
+    counted = counted & ~np.isnan(rate)
+    total, known = np.full(len(rate), np.nan), np.count_nonzero(counted, axis=1)
+    for place in places_of(known > 0).tolist():
+        rates = rate[place][counted[place]].astype(np.float64)
+        total[place] = rates.sum() if adds else np.median(rates)
+    begins = int(np.argmin(np.append(np.diff(known) > 0, False))) if len(rate) else 0
+    total[:begins] = np.nan
+    return total
 
 
 def median_of(values: Trail | Floats) -> Floats:
