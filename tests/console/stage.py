@@ -11,6 +11,7 @@ from typing import Any
 
 from tests import run_records
 from tui.checks.check_row import CheckRow
+from tui.cloud.inventory import Listing
 from tui.errors import CloudError, TpuTuiError
 from tui.operator import LaunchRequest, Operator
 from tui.operator.launches import Launches
@@ -21,14 +22,6 @@ from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
 from tui.settings import Settings
-
-
-@dataclass(frozen=True)
-class Listed:
-    """The answer of an inventory."""
-
-    slices: tuple[Slice, ...]
-    problems: tuple[TpuTuiError, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +71,7 @@ class StageOperator(Operator):
         self.slices = StageSlices(self)
         self.launches = StageLaunches(self)
         self.runs = StageRuns(self)
-        self.listed = Listed(slices)
+        self.listed = Listing(slices)
         self.rows: list[CheckRow] = []
         self.answers: list[Answered] = []
         self.release: asyncio.Event | None = None

@@ -19,7 +19,6 @@ from tests.console.driving import (
     until,
 )
 from tests.console.stage import (
-    Listed,
     StageOperator,
     a_slice,
     make_run,
@@ -27,6 +26,7 @@ from tests.console.stage import (
     unreachable,
 )
 from tui.checks.check_row import CheckRow
+from tui.cloud.inventory import Listing
 from tui.console.actions.command_palette import list_entries
 from tui.console.app import ConsoleApp
 from tui.console.data.pollers import FIRST_RUNS_COUNT
@@ -154,18 +154,20 @@ async def test_without_a_list_of_slices_the_first_commands_and_the_whole_error_a
         await until(pilot, lambda: problem.region.height > 1)
         assert "gcloud auth application-default login" in shown(table(app, "slices"))
         assert not app.screen.query_one("#pane-checks").region
-        operator.listed = Listed((a_slice(),))
+        operator.listed = Listing((a_slice(),))
         app.pollers.refresh()
         await until(pilot, lambda: "my-tpu" in shown(table(app, "slices")))
         await until(pilot, lambda: size == SMALL or app.screen.query_one("#pane-checks").region)
 
 
-async def test_a_partial_answer_shows_its_slices_and_its_errors(operator: StageOperator) -> None:
-    operator.listed = Listed((a_slice(),), (unreachable(),))
+async def test_a_partial_answer_shows_its_slices_its_errors_and_what_it_lacks(operator: StageOperator) -> None:
+    operator.listed = Listing((a_slice(),), (unreachable(),), ("instance groups are not shown",))
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: "my-tpu" in shown(table(app, "slices")))
         assert "did not answer" in str(app.screen.query_one("#pane-slices .problem", Static).content)
+        subtitle = str(app.screen.query_one("#pane-slices", Pane).border_subtitle)
+        assert subtitle == "1 slice · instance groups are not shown"
 
 
 async def test_keys_work_while_a_source_hangs(operator: StageOperator) -> None:

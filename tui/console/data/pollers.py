@@ -90,7 +90,7 @@ class Pollers:
             self.store.set_busy(SLICES, "" if self.store.get(SLICES).at else "listing…")
             try:
                 listing = await self.operator.slices.list_all()
-                self.store.put(SLICES, listing.slices, listing.problems)
+                self.store.put(SLICES, listing.slices, listing.problems, notes=listing.notes)
                 pause = SLICES_INTERVAL_S
             except Exception as error:
                 self.store.fail(SLICES, to_problem(error, "listing the slices"))

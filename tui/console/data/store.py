@@ -28,6 +28,8 @@ class SourceReading(Generic[Value]):
     problems: tuple[TpuTuiError, ...] = ()
     busy: str = ""
     """What the source is doing right now, as text; empty when it is idle."""
+    notes: tuple[str, ...] = ()
+    """What the answer lacks, which is no failure."""
     revision: int = 0
 
     def age(self, now: float) -> float | None:
@@ -50,10 +52,16 @@ class Store:
         self._readings[source] = replace(reading, revision=self.get(source).revision + 1)
 
     def put(
-        self, source: DataSource[Value], value: Value, problems: tuple[TpuTuiError, ...] = (), *, busy: str = ""
+        self,
+        source: DataSource[Value],
+        value: Value,
+        problems: tuple[TpuTuiError, ...] = (),
+        *,
+        busy: str = "",
+        notes: tuple[str, ...] = (),
     ) -> None:
         """Store a source's answer."""
-        self._set(source, SourceReading(value, self.clock(), problems, busy))
+        self._set(source, SourceReading(value, self.clock(), problems, busy, notes))
 
     def fail(self, source: DataSource[Any], problem: TpuTuiError) -> None:
         """Store a source's failure. The old value stays, with its age."""

@@ -94,12 +94,12 @@ class Pane(Vertical):
             self._label.set_class(bool(text), "-shown")
 
     def show_reading(self, reading: SourceReading[Any], now: float, note: str = "") -> None:
-        """Show a source's problems, what it is doing, and the age of an old answer."""
+        """Show a source's problems and notes, what it is doing, and the age of an old answer."""
         shown = [str(problem) for problem in reading.problems[:MAX_PROBLEMS]]
         more = len(reading.problems) - len(shown)
         self.set_problem("\n".join(shown + ([f"and {more} more problems"] if more > 0 else [])))
         age = reading.age(now)
-        parts = [note] if note else []
+        parts = [*filter(None, (note,)), *reading.notes]
         if age is not None and age > STALE_AFTER_S:
             parts.append(f"{format_elapsed(age)} old")
         if reading.busy:
