@@ -45,10 +45,11 @@ class Matcher:
     def restart(self) -> None:
         """Note that the job was started again."""
         self._stage.restart()
+        self._bars = StepBars()
 
     def finish(self, stream: Stream) -> None:
         """Record what waited for a line that will not come."""
-        self._record(stream, self._bars.finish())
+        self._record(stream, self._bars.finish(stream.slot))
 
     def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
         """Try all dialects on a line's own text, without prefixes of tools; a profile's on the whole line."""

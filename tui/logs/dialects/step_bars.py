@@ -68,10 +68,10 @@ class StepBars:
         bar.is_steady = is_same and above["step"] == values["step"]
         return [held.beside(values) if is_same else held]
 
-    def finish(self) -> list[HeldSample]:
-        """Return all held samples: no bar will be drawn any more."""
+    def finish(self, slot: int | None) -> list[HeldSample]:
+        """Return the held sample of a worker, or of all: no bar of theirs will be drawn any more."""
         released = []
-        for bar in self._bars.values():
+        for bar in self._bars.values() if slot is None else filter(None, [self._bars.get(slot)]):
             if bar.held is not None:
                 released.append(bar.held.beside(bar.drawn) if bar.is_steady else bar.held)
                 bar.held = None
