@@ -71,7 +71,7 @@ async def take(pod: dict[str, Any], directory: Path) -> None:
     async for answer in operator.runs.stop(run, grace=5.0):
         print(f"worker {answer.worker}: stopped {answer.confirmed}")
     rehearsal = (*demo.rehearsal_command(), *FAILURE)
-    request = LaunchRequest(slice_, JobOptions(rehearsal, runtime="cpu"), name="resnet", look=False)
+    request = LaunchRequest(slice_, JobOptions(rehearsal, runtime="cpu"), name="resnet", preflight=False)
     run = await operator.launches.start(await operator.launches.plan(request))
     await wait_for_end(operator, run)
     await show(operator, run, {"failure": ""}, directory)

@@ -193,7 +193,7 @@ def main() -> None:
     try:
         with servers_with_devices(root, options.workers) as servers:
             pod, checking = Pod(servers, root / "home"), Pod(servers, root / "home")
-            checking.look = (
+            checking.preflight = (
                 Preflight()
             )  # as launches of the command have it; failures of `phases` come after the checks
             acts: dict[str, Callable[[float], str]] = {

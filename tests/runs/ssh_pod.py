@@ -36,7 +36,7 @@ class Pod:
         self.access = workers[0].access()
         self.launched: list[RunDirectory] = []
         self.timeouts = BRISK
-        self.look: Preflight | None = None
+        self.preflight: Preflight | None = None
 
     @property
     def launch_workers(self) -> tuple[Worker, ...]:
@@ -47,7 +47,9 @@ class Pod:
         workers = self.launch_workers
         values: dict[str, object] = {"runtime": "none", "grace": 1.0, "lease": 3.0, **fields}
         run = make_run(make_run_id("ssh"), "ssh", argv, workers, env={"MY_TOKEN": SECRET}, **values)
-        return LaunchSpec(run, {"MY_TOKEN": SECRET}, self.access, keeper_timeouts=self.timeouts, look=self.look)
+        return LaunchSpec(
+            run, {"MY_TOKEN": SECRET}, self.access, keeper_timeouts=self.timeouts, preflight=self.preflight
+        )
 
     def launch(self, *argv: str, **fields: object) -> RunDirectory:
         spec = self.spec(*argv, **fields)

@@ -336,21 +336,21 @@ async def test_a_launch_that_fails_because_of_a_stop_counts_as_stopped(
 class _CutGang(Gang):
     """A launch in which the session of worker 1 ends right after its checks."""
 
-    async def _look(self) -> None:
-        await super()._look()
-        checked = self.fronts[1].process
+    async def _run_preflight(self) -> None:
+        await super()._run_preflight()
+        checked = self.sessions[1].process
         checked.stdin.write_eof()
         await checked.wait_closed()
 
 
 async def test_a_launch_whose_session_ended_after_its_checks_opens_another(pod: Pod) -> None:
-    spec = replace(pod.spec("sleep", "1000"), look=Preflight())
+    spec = replace(pod.spec("sleep", "1000"), preflight=Preflight())
     directory = RunDirectory.create(pod.home / "runs", spec.run)
     async with Fleet(pod.launch_workers, pod.access) as fleet:
         gang = _CutGang(directory, spec, fleet)
         await gang.run()
         assert set((await query_states(spec.run, fleet)).values()) == {RemoteState.RUNNING}
-        await asyncio.gather(*(front.close(0.1) for front in gang.fronts.values()))
+        await asyncio.gather(*(session.close(0.1) for session in gang.sessions.values()))
 
 
 def test_a_job_that_cannot_run_is_refused_before_there_is_a_keeper(pod: Pod) -> None:

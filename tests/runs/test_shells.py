@@ -51,7 +51,7 @@ def talkative_pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
         start_up.write_text(f"{text}\necho again >>{worker.home}/{STARTED}\n")
         subprocess.run(["chown", "-R", user, str(worker.home)], check=True)
         pod = Pod([worker], root / "here")
-        pod.look = Preflight()
+        pod.preflight = Preflight()
         assert pwd.getpwnam(user).pw_shell == program
         yield pod
         pod.end_runs()

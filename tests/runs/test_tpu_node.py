@@ -60,7 +60,7 @@ async def test_a_tpu_node_is_trained_on_from_the_vms_of_its_group(pod_home: Path
             assert (node.instance_group, node.workers, len(node.node_endpoints)) == ("users", (), 4)
 
             job = JobOptions(JOB, runtime="xrt", env={"OUT": str(tmp_path)})
-            spec = await operator.launches.plan(LaunchRequest(node, job, look=True))
+            spec = await operator.launches.plan(LaunchRequest(node, job, preflight=True))
             directory = await operator.launches.start(spec)
             await until(lambda: status_of(directory).state.is_over, "it is over", ENOUGH_S)
             assert status_of(directory).state.value == "succeeded"

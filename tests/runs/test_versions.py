@@ -88,12 +88,12 @@ def interpreter(tmp_path: Path) -> str:
 
 @needs_sshd
 @pytest.mark.parametrize(
-    "look", [Preflight(versions=True), Preflight(), None], ids=["asked", "not asked", "no checks"]
+    "preflight", [Preflight(versions=True), Preflight(), None], ids=["asked", "not asked", "no checks"]
 )
 def test_a_launch_records_the_versions_that_the_jobs_interpreter_has(
-    pod: Pod, interpreter: str, look: Preflight | None
+    pod: Pod, interpreter: str, preflight: Preflight | None
 ) -> None:
-    pod.look = look
+    pod.preflight = preflight
     directory = pod.running(interpreter, "-c", "import time; print('on', flush=True); time.sleep(1000)")
     until(lambda: status_of(directory).versions)
     assert status_document(status_of(directory), None)["versions"] == {"runtime": None, **XLA}

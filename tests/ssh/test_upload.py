@@ -258,13 +258,13 @@ async def test_a_file_that_changes_during_the_upload_is_refused(
 ) -> None:
     server = sshd()
     (source / "a").write_bytes(b"x" * 90_000)
-    parcel = read_bundle(source)
+    bundle = read_bundle(source)
     (source / "a").write_bytes(now)
     async with Fleet([server.worker], server.access()) as fleet:
-        (error,) = [row async for row in send_bundle(fleet, [0], parcel)]
+        (error,) = [row async for row in send_bundle(fleet, [0], bundle)]
         assert isinstance(error, WorkerError)
         assert why in error.why
-        assert not (server.home / ".tpu-tui/code" / parcel.tree.hash).exists()
+        assert not (server.home / ".tpu-tui/code" / bundle.tree.hash).exists()
         (result,) = await _sync(fleet, source)
     assert not result.skipped
 

@@ -107,7 +107,7 @@ async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) 
         job=job,
         name=name,
         sync=args.sync,
-        look=not args.skip_checks,
+        preflight=not args.skip_checks,
         timeouts=timeouts,
     )
     spec = await operator.launches.plan(request)
@@ -125,7 +125,7 @@ async def start(request: LaunchRequest, spec: LaunchSpec, operator: Operator, ou
     """Start what was planned, and follow it unless detached; return the exit code."""
     if spec.note:
         out.note(spec.note)
-    if request.look and any("gs://" in text for text in (*request.job.argv, *request.job.env.values())):
+    if request.preflight and any("gs://" in text for text in (*request.job.argv, *request.job.env.values())):
         await _check_buckets(request, operator, out)
     directory = await _launched(spec, operator, out)
     answer = {

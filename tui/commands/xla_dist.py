@@ -48,7 +48,7 @@ async def run_xla_dist(args: argparse.Namespace, operator: Operator, out: Output
     if not args.argv:
         raise UsageError("no command to launch", remedy="tpu-tui xla_dist --tpu=SLICE -- COMMAND …")
     job = job_options(args, _RUNTIME)
-    request = LaunchRequest(slice_=await operator.slices.get(args.slice), job=job, look=True)
+    request = LaunchRequest(slice_=await operator.slices.get(args.slice), job=job, preflight=True)
     spec = await operator.launches.plan(request)
     line = launch_command(operator.settings, args.slice, job)
     for note in _differences(args, job):

@@ -43,7 +43,7 @@ class Launches:
             request.sync,
             keeper_timeouts=KeeperTimeouts.from_thresholds(settings.thresholds),
             timeouts=request.timeouts,
-            look=make_preflight(request, settings) if request.look else None,
+            preflight=make_preflight(request, settings) if request.preflight else None,
         )
         check_spec(spec)
         return spec

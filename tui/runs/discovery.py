@@ -276,12 +276,12 @@ async def delete_on_workers(run: Run, fleet: Fleet) -> AsyncIterator[DeleteAnswe
 
 
 async def _delete_on(run: Run, fleet: Fleet, index: int) -> DeleteAnswer:
-    made = build_call("delete", run.id, index, run_root=run.run_root)
+    call = build_call("delete", run.id, index, run_root=run.run_root)
     try:
-        done = await fleet.run(index, made.command, input=made.input, timeout=QUERY_TIMEOUT_S)
+        done = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
     except TpuTuiError as error:
         return DeleteAnswer(index, False, error.what + (f": {error.why}" if error.why else ""))
-    for answer in parse_answers(made.nonce, done.stdout):
+    for answer in parse_answers(call.nonce, done.stdout):
         if answer.word in ("deleted", "alive"):
             return DeleteAnswer(index, answer.word == "deleted", answer.text)
     return DeleteAnswer(index, False, no_answer_error(index, "no answer", done.stderr, done.exit_code).why)

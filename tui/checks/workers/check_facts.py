@@ -150,20 +150,20 @@ async def ask_facts(index: int, ask: Ask, query: FactsQuery) -> Facts:
 
     Raises WorkerError when it cannot be reached or its answer is incomplete.
     """
-    made = make_call(query)
+    call = make_call(query)
     sent = time.time()
-    answers = await ask(index, made)
+    answers = await ask(index, call)
     return facts_from(index, answers, sent, time.time())
 
 
 def ask_over_sessions(fleet: Fleet) -> Ask:
     """Return a function that makes each call in a session of its own."""
 
-    async def ask(index: int, made: Call) -> list[Answer]:
-        done = await fleet.run(index, made.command, input=made.input, timeout=ASK_TIMEOUT)
+    async def ask(index: int, call: Call) -> list[Answer]:
+        done = await fleet.run(index, call.command, input=call.input, timeout=ASK_TIMEOUT)
         if done.timed_out:
             raise late_error(index)
-        answers = parse_answers(made.nonce, done.stdout)
+        answers = parse_answers(call.nonce, done.stdout)
         if not any(answer.word == END for answer in answers):
             raise no_answer_error(index, SILENT, done.stderr, done.exit_code, done.stdout)
         return answers

@@ -216,32 +216,32 @@ def format_keeper_cell(status: RunStatus, now: float) -> Cell:
     return Cell("none" if since is None else f"none, {format_elapsed(now - since)}", "bad")
 
 
-def format_latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
+def format_latest(status: RunStatus, latest: LatestFigures | None) -> Cell:
     """Return the news of a run: problems of its cores, why it ended, or its newest figures.
 
     A rehearsal is named as such.
     """
-    news, marked = _latest(status, glance), marks_of_run(status, glance)
+    news, marked = _latest(status, latest), marks_of_run(status, latest)
     rehearsal = "rehearsal" if status.run.is_rehearsal else ""
     tone = "bad" if marked.startswith("nan") else "warn" if marked and not status.state.is_over else news.tone
     return Cell(" · ".join(filter(None, (marked, news.text, rehearsal))), tone)
 
 
-def _latest(status: RunStatus, glance: LatestFigures | None) -> Cell:
-    figures = shown_figures(status, glance)
+def _latest(status: RunStatus, latest: LatestFigures | None) -> Cell:
+    figures = shown_figures(status, latest)
     if status.cause and not figures:
         return Cell(escape_line(status.cause), "bad" if str(status.state) in ("failed", "lost") else "dim")
-    bad = glance is not None and glance.loss is not None and not math.isfinite(glance.loss)
+    bad = latest is not None and latest.loss is not None and not math.isfinite(latest.loss)
     text = " · ".join(filter(None, (figures, escape_line(status.cause or ""))))
     return Cell(text, "bad" if bad else "dim" if status.state.is_over else "")
 
 
-def make_run_row(status: RunStatus, now: float, glance: LatestFigures | None = None) -> TableRow:
+def make_run_row(status: RunStatus, now: float, latest: LatestFigures | None = None) -> TableRow:
     """Return the row of a run, with its newest figures if they were read."""
     seconds = get_run_seconds(status, now)
     program, *arguments = status.run.job.argv or ("",)
     command = " ".join([program.rpartition("/")[2], *arguments])
-    news = format_latest(status, glance)
+    news = format_latest(status, latest)
     return TableRow(
         status.run.id,
         (

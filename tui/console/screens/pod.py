@@ -210,13 +210,13 @@ class PodScreen(MainScreen):
         reading = replace(reading, problems=reading.problems + looked.problems)
         self._panes["runs"].show_reading(reading, now, " · ".join(filter(None, (count, hidden))))
 
-    def _run_row(self, status: RunStatus, moment: float, glance: LatestFigures | None) -> TableRow:
+    def _run_row(self, status: RunStatus, moment: float, latest: LatestFigures | None) -> TableRow:
         """Return a run's row. The row of an ended run is made once: no clock changes it."""
         known = self._run_rows.get(status.run.id)
-        if known is not None and known[0] is status and known[1] == glance and status.ended is not None:
+        if known is not None and known[0] is status and known[1] == latest and status.ended is not None:
             return known[2]
-        row = tables.make_run_row(status, moment, glance)
-        self._run_rows[status.run.id] = status, glance, row
+        row = tables.make_run_row(status, moment, latest)
+        self._run_rows[status.run.id] = status, latest, row
         return row
 
     # --- what keys act on -----------------------------------------------------------------------------------------

@@ -51,8 +51,8 @@ class Follower:
     """One worker's log of one attempt, followed to its end.
 
     `reachability` learns when the worker answers and is lost, and limits how long it is tried; `reached` is called
-    whenever it answers, `ending` when the job has ended and what it left behind has not. `front` is the session that
-    launched the job: it sends the log from its first byte on.
+    whenever it answers, `ending` when the job has ended and what it left behind has not. `launch_session` launched
+    the job and sends the log from its first byte on.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Follower:
         reachability: Reachability | None = None,
         reached: Callable[[], Awaitable[None]] | None = None,
         ending: Callable[[WorkerOutcome], None] | None = None,
-        front: WorkerSession | None = None,
+        launch_session: WorkerSession | None = None,
     ) -> None:
         self.directory = directory
         self.fleet = fleet
@@ -74,7 +74,7 @@ class Follower:
         self.reachability = reachability or Reachability(KeeperTimeouts())
         self._reached = reached
         self._ending = ending
-        self._front = front
+        self._launch_session = launch_session
         self._mirror = Mirror(directory, worker)
         self._waits: Iterator[float] = backoff()
         self._room = "room"
@@ -123,10 +123,10 @@ class Follower:
 
     async def _once(self, to_present: bool = False) -> WorkerOutcome | None:
         """Mirror what the log has grown by in one session; return the outcome when that is all there will be."""
-        process, made = await self._session()
-        trailer = asyncio.ensure_future(self._trailer(process, made))
+        process, call = await self._session()
+        trailer = asyncio.ensure_future(self._trailer(process, call))
         try:
-            head, rest = await self._head(process, made)
+            head, rest = await self._head(process, call)
             await self._link_restored()
             if head.word == "norun":
                 ran = status_of(self.directory).state is RunState.RUNNING
@@ -151,24 +151,24 @@ class Follower:
 
     async def _session(self) -> tuple[asyncssh.SSHClientProcess[bytes], Call]:
         """Open a session that sends the log from the mirror's end on: at first the launch's own, if any."""
-        front, self._front = self._front, None
-        if front is not None:
+        launch_session, self._launch_session = self._launch_session, None
+        if launch_session is not None:
             if not self._mirror.size:
-                return front.process, front.made
-            front.process.close()
+                return launch_session.process, launch_session.call
+            launch_session.process.close()
         run = self.directory.run
         numbers = (self._mirror.size, FOLLOW_TIMEOUT_S, self.attempt)
         pace = poll_interval_s(len(run.workers))
-        made = build_call("follow", run.id, self.worker, *numbers, run_root=run.run_root, pace=pace)
-        process = await self.fleet.process(self.worker, made.command)
+        call = build_call("follow", run.id, self.worker, *numbers, run_root=run.run_root, pace=pace)
+        process = await self.fleet.process(self.worker, call.command)
         try:
-            process.stdin.write(made.input)
+            process.stdin.write(call.input)
         except channel_errors() as error:
             process.close()
             raise _broken(self.worker, error) from error
-        return process, made
+        return process, call
 
-    async def _head(self, process: asyncssh.SSHClientProcess[bytes], made: Call) -> tuple[Answer, bytes]:
+    async def _head(self, process: asyncssh.SSHClientProcess[bytes], call: Call) -> tuple[Answer, bytes]:
         """Return the answer before the bytes, and the bytes that came along; skip what start-up files print."""
         seen = b""
         skipped = 0
@@ -180,7 +180,7 @@ class Follower:
                     raise WorkerError("the follower did not start", worker=self.worker, why=one_line(seen[-200:]))
                 seen += data
                 continue
-            answer = parse_line(made.nonce, line)
+            answer = parse_line(call.nonce, line)
             if answer is not None and answer.word in ("log", "short", "norun"):
                 return answer, rest
             skipped += len(line)
@@ -216,7 +216,7 @@ class Follower:
                 return WorkerOutcome(answer.number("code", MOST_EXIT_CODE), size=self._mirror.size, recorded=False)
         return None
 
-    async def _trailer(self, process: asyncssh.SSHClientProcess[bytes], made: Call) -> list[Answer]:
+    async def _trailer(self, process: asyncssh.SSHClientProcess[bytes], call: Call) -> list[Answer]:
         """Collect the answers beside the log; a full disk is recorded at once."""
         answers: list[Answer] = []
         rest = b""
@@ -224,7 +224,7 @@ class Follower:
             while data := await process.stderr.read(READ_BYTES):
                 lines, newline, rest = (rest + data).rpartition(b"\n")
                 rest = rest[-MAX_TRAILER_BYTES:]
-                for answer in parse_answers(made.nonce, lines) if newline else []:
+                for answer in parse_answers(call.nonce, lines) if newline else []:
                     if answer.word in _ROOM:
                         await self._record_room(answer.word)
                     elif answer.word == "ending":

@@ -97,7 +97,7 @@ def _load_modules(run: Run, document: Mapping[str, Any]) -> None:
 def _late_modules(run: Run, document: Mapping[str, Any]) -> Iterator[str]:
     spec = document.get("spec") or {}
     access = (spec or document).get("access", {})
-    if spec.get("look"):
+    if spec.get("preflight"):
         yield "tui.runs.launch.preflight"
     if access.get("route") == "iap":
         yield from _IAP_MODULES

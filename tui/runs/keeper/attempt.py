@@ -163,7 +163,7 @@ class Attempt:
             reachability=self.reachability,
             reached=lambda: self._on_reached(index),
             ending=lambda outcome: self._on_ending(index, outcome),
-            front=self.starter.fronts.get(index),
+            launch_session=self.starter.sessions.get(index),
         )
         outcome = await follower.run()
         if outcome.unreachable is not None:

@@ -64,7 +64,7 @@ class AttemptStarter:
         self.leadership = leadership
         self.spec = spec
         self.attempt = attempt
-        self.fronts: dict[int, WorkerSession] = {}
+        self.sessions: dict[int, WorkerSession] = {}
         """The sessions of a successful launch: each continues with its worker's log."""
 
     async def launch(self) -> AttemptResult | None:
@@ -103,9 +103,9 @@ class AttemptStarter:
         finally:
             launching.cancel()
             stop.cancel()
-        self.fronts = gang.fronts
+        self.sessions = gang.sessions
         if gang.keeper:
-            self.leadership.mark_announced(gang.fronts)
+            self.leadership.mark_announced(gang.sessions)
         await record(self.directory, "state", state=str(RunState.RUNNING), cause=None)
         return None
 

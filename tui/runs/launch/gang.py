@@ -1,6 +1,6 @@
 """The gang launch: connect, check, prepare, sync, one barrier, start, confirm; it ends up everywhere or nowhere.
 
-Each worker has a front: one SSH session that stays open until the launch is decided. What a front's worker does
+Each worker has one SSH session, which stays open until the launch is decided. What its worker does
 without the launcher is in worker.sh: unconfirmed jobs end themselves, at once when their connection closes.
 """
 
@@ -70,7 +70,7 @@ def launch_call(
 class Gang:
     """One launch over a fleet. `run` returns when every worker runs; else it raises, with nothing left undecided.
 
-    The fronts of a launch that came about stay open, each with its worker's log to follow.
+    The sessions of a launch that came about stay open, each with its worker's log to follow.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class Gang:
         self.again = again
         self.keeper = keeper if attempt == 0 else 0
         self.fleet = fleet
-        self.fronts: dict[int, WorkerSession] = {}
+        self.sessions: dict[int, WorkerSession] = {}
         self.passed_barrier = False
         self._tags: dict[str, str] = {}
-        self._parcel: Bundle | None = None
+        self._bundle: Bundle | None = None
         self._record = b""
         self._lost: asyncio.Future[TpuTuiError] = asyncio.get_running_loop().create_future()
 
@@ -109,18 +109,20 @@ class Gang:
         timeouts = self.spec.timeouts
         try:
             await self._each("connect", self._connect, timeouts.connect)
-            await self._look()
+            await self._run_preflight()
             await self._read_tree()
             await self._each("prepare", self._prepare, timeouts.prepare)
             if self.spec.sync is not None:
                 await self._each("sync", self._sync, timeouts.sync)
             self._barrier()
             await self._each("start", self._started, self._word_timeout)
-            for front in self.fronts.values():
-                front.send(b"ok!")
+            for session in self.sessions.values():
+                session.send(b"ok!")
             await self._each("confirm", self._confirmed, self._word_timeout)
         except BaseException:
-            await asyncio.gather(*(front.close(self.spec.keeper_timeouts.answer) for front in self.fronts.values()))
+            await asyncio.gather(
+                *(session.close(self.spec.keeper_timeouts.answer) for session in self.sessions.values())
+            )
             raise
 
     @property
@@ -131,36 +133,36 @@ class Gang:
         await self.fleet.connect(worker.index)
         return ""
 
-    async def _look(self) -> None:
+    async def _run_preflight(self) -> None:
         """Check the workers before anything is left on them, if the spec asks for it; once per run."""
-        if self.spec.look is not None and self.attempt == 0:
+        if self.spec.preflight is not None and self.attempt == 0:
             from tui.runs.launch.preflight import run_preflight
 
             self._phase_of_all("check", "started")
-            await run_preflight(self.directory, self.spec, self.spec.look, self.fleet, self._ask)
+            await run_preflight(self.directory, self.spec, self.spec.preflight, self.fleet, self._ask)
             self._phase_of_all("check", "done")
 
-    async def _ask(self, index: int, made: Call) -> list[Answer]:
+    async def _ask(self, index: int, call: Call) -> list[Answer]:
         """Make a check's call in the session that the worker's launch goes on in."""
-        front = WorkerSession(self.fleet.workers[index], await self.fleet.process(index, made.command_of_two))
+        session = WorkerSession(self.fleet.workers[index], await self.fleet.process(index, call.command_of_two))
         try:
-            answers = await front.answers_to(made)
+            answers = await session.answers_to(call)
         except BaseException:
-            front.process.close()
+            session.process.close()
             raise
-        self.fronts[index] = front
+        self.sessions[index] = session
         return answers
 
     async def _read_tree(self) -> None:
         """Read the tree to sync, once, and note its hash in run.json here and on every worker."""
         if self.spec.sync is not None:
-            self._parcel = await asyncio.to_thread(read_bundle, self.spec.sync)
-            self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._parcel.tree.hash))
+            self._bundle = await asyncio.to_thread(read_bundle, self.spec.sync)
+            self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._bundle.tree.hash))
             self.directory.update_run(self.spec.run)
         self._record = to_bytes(self.spec.run.to_json())
 
     async def _prepare(self, worker: Worker) -> str:
-        made = launch_call(
+        call = launch_call(
             self.spec,
             worker,
             self._record,
@@ -169,16 +171,16 @@ class Gang:
             again=self.again,
             keeper=self.keeper,
         )
-        front = self.fronts.get(worker.index)
-        if front is None or front.has_ended:
-            front = self.fronts[worker.index] = WorkerSession(
-                worker, await self.fleet.process(worker.index, made.command)
+        session = self.sessions.get(worker.index)
+        if session is None or session.has_ended:
+            session = self.sessions[worker.index] = WorkerSession(
+                worker, await self.fleet.process(worker.index, call.command)
             )
-        front.begin(made)
+        session.begin(call)
         first, then = ("armed", "started") if self.spec.sync is None else ("prepared", "armed")
-        self._note_tag(worker, await front.expect(first))
-        front.read_ahead(then, self._lose)
-        for text in front.notes:
+        self._note_tag(worker, await session.expect(first))
+        session.read_ahead(then, self._report_loss)
+        for text in session.notes:
             self.directory.append_event("note", worker=worker.index, text=text)
         return ""
 
@@ -190,16 +192,16 @@ class Gang:
         return code_directory(self.spec.run.run_root, self.spec.run.code_hash)
 
     async def _sync(self, worker: Worker) -> str:
-        assert self._parcel is not None
+        assert self._bundle is not None
         detail = ""
-        async for result in send_bundle(self.fleet, [worker.index], self._parcel, run_root=self.spec.run.run_root):
+        async for result in send_bundle(self.fleet, [worker.index], self._bundle, run_root=self.spec.run.run_root):
             if isinstance(result, TpuTuiError):
                 raise result
             detail = "there already" if result.skipped else f"{result.bytes} bytes"
-        front = self.fronts[worker.index]
-        front.send(b"chk")
-        self._note_tag(worker, await front.expect("armed"))
-        front.read_ahead("started", self._lose)
+        session = self.sessions[worker.index]
+        session.send(b"chk")
+        self._note_tag(worker, await session.expect("armed"))
+        session.read_ahead("started", self._report_loss)
         return detail
 
     def _note_tag(self, worker: Worker, answer: Answer) -> None:
@@ -213,22 +215,22 @@ class Gang:
         self._phase_of_all("barrier", "done")
         self.directory.append_event(TAGS, tags=self._tags)
         self.passed_barrier = True
-        for front in self.fronts.values():
-            front.send(b"go!")
+        for session in self.sessions.values():
+            session.send(b"go!")
 
     async def _started(self, worker: Worker) -> str:
-        front = self.fronts[worker.index]
-        answer = await front.expect("started")
-        front.read_ahead("running", self._lose)
+        session = self.sessions[worker.index]
+        answer = await session.expect("started")
+        session.read_ahead("running", self._report_loss)
         return f"pid {answer.text}"
 
     async def _confirmed(self, worker: Worker) -> str:
-        await self.fronts[worker.index].expect("running")
+        await self.sessions[worker.index].expect("running")
         return ""
 
-    def _lose(self, front: WorkerSession, error: TpuTuiError) -> None:
+    def _report_loss(self, session: WorkerSession, error: TpuTuiError) -> None:
         """Note that a waiting worker was lost: the launch has failed."""
-        self._failed(front.worker, "confirm" if self.passed_barrier else "barrier", error)
+        self._failed(session.worker, "confirm" if self.passed_barrier else "barrier", error)
         if not self._lost.done():
             self._lost.set_result(error)
 

@@ -29,7 +29,7 @@ class LaunchRequest:
     job: JobOptions
     name: str | None = None
     sync: Path | None = None
-    look: bool = False
+    preflight: bool = False
     """Whether the keeper checks the workers first, and does not launch where a check fails."""
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 

@@ -57,7 +57,7 @@ class LaunchSpec:
     access: Access = field(repr=False)
     sync: Path | None = None
     keeper_timeouts: KeeperTimeouts = field(default_factory=KeeperTimeouts)
-    look: Preflight | None = None
+    preflight: Preflight | None = None
     """How the workers are checked before the launch; None: they are not."""
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
@@ -75,7 +75,7 @@ class LaunchSpec:
             "sync": str(self.sync.absolute()) if self.sync else None,  # the keeper runs in another directory
             "patience": self.keeper_timeouts.to_json(),
             "timeouts": self.timeouts.to_json(),
-            "look": asdict(self.look) if self.look else None,
+            "preflight": asdict(self.preflight) if self.preflight else None,
         }
 
     @classmethod
@@ -89,7 +89,7 @@ class LaunchSpec:
             sync=Path(sync) if sync else None,
             keeper_timeouts=KeeperTimeouts(**document.get("patience", {})),
             timeouts=PhaseTimeouts(**document.get("timeouts", {})),
-            look=Preflight(**document["look"]) if document.get("look") else None,
+            preflight=Preflight(**document["preflight"]) if document.get("preflight") else None,
         )
 
 

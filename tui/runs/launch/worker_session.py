@@ -1,4 +1,4 @@
-"""A launch's front: one worker's SSH session that stays open until the launch is decided, then follows the log."""
+"""One worker's SSH session of a launch, which stays open until the launch is decided and then follows the log."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class WorkerSession:
     It is opened with the launch's command, or with a check's (`Call.command_of_two`) that the launch comes after.
     """
 
-    made: Call
+    call: Call
     """The call that was made last, without what was sent for it."""
 
     def __init__(self, worker: Worker, process: asyncssh.SSHClientProcess[bytes]) -> None:
@@ -70,10 +70,10 @@ class WorkerSession:
         """Return whether the session is known to be over."""
         return self.process.is_closing() or self.process.stdout.at_eof()
 
-    async def answers_to(self, made: Call) -> list[Answer]:
+    async def answers_to(self, call: Call) -> list[Answer]:
         """Make a check's call: its answers. Raises WorkerError where it does not come to its end in time."""
         self._has_queried = True
-        self._make(made, made.input)
+        self._send_call(call, call.input)
         answers: list[Answer] = []
 
         async def read_answers() -> None:
@@ -86,12 +86,12 @@ class WorkerSession:
             raise late_error(self.worker.index) from error
         return answers
 
-    def begin(self, made: Call) -> None:
+    def begin(self, call: Call) -> None:
         """Make the launch's call."""
-        self._make(made, made.next_input if self._has_queried else made.input)
+        self._send_call(call, call.next_input if self._has_queried else call.input)
 
-    def _make(self, made: Call, sent: bytes) -> None:
-        self.made = replace(made, script=b"", data=b"")
+    def _send_call(self, call: Call, sent: bytes) -> None:
+        self.call = replace(call, script=b"", data=b"")
         try:
             self.process.stdin.write(sent)
         except BrokenPipeError:
@@ -143,7 +143,7 @@ class WorkerSession:
                 raise self._broken(error) from error
             if not line:
                 raise await self._ended(lacking)
-            answer = parse_line(self.made.nonce, line[:_MAX_LINE_BYTES])
+            answer = parse_line(self.call.nonce, line[:_MAX_LINE_BYTES])
             if answer is not None:
                 return answer
             self._last_output = line[:_MAX_LINE_BYTES]

@@ -77,9 +77,9 @@ async def remote_state(run: Run, fleet: Fleet, index: int, attempt: int = 0) -> 
 
 async def query_status(run: Run, fleet: Fleet, index: int) -> Answer | None:
     """Return one worker's answer about the run, None where it does not know the run. Raises WorkerError."""
-    made = build_call("status", run.id, index, run_root=run.run_root)
-    done = await fleet.run(index, made.command, input=made.input, timeout=QUERY_TIMEOUT_S)
-    for answer in parse_answers(made.nonce, done.stdout):
+    call = build_call("status", run.id, index, run_root=run.run_root)
+    done = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
+    for answer in parse_answers(call.nonce, done.stdout):
         if answer.word in ("norun", "status"):
             return answer if answer.word == "status" else None
     raise no_answer_error(index, "no answer about the run", done.stderr, done.exit_code)
@@ -101,9 +101,9 @@ async def list_runs(fleet: Fleet, index: int, run_root: str) -> dict[str, Remote
 
 async def list_run_answers(fleet: Fleet, index: int, run_root: str) -> dict[str, Answer]:
     """Return one worker's answer about each run that it knows, by id. Raises WorkerError."""
-    made = build_call("list", make_run_id("list"), index, run_root=run_root)
-    done = await fleet.run(index, made.command, input=made.input, timeout=QUERY_TIMEOUT_S)
-    listed = parse_listing(made.nonce, index, done.stdout)
+    call = build_call("list", make_run_id("list"), index, run_root=run_root)
+    done = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
+    listed = parse_listing(call.nonce, index, done.stdout)
     if listed is None:
         raise no_answer_error(index, "cannot list the runs there", done.stderr, done.exit_code)
     return listed
@@ -122,10 +122,10 @@ def parse_listing(nonce: str, index: int, output: bytes) -> dict[str, Answer] | 
 
 async def read_record(fleet: Fleet, index: int, run_id: str, run_root: str) -> Run:
     """Read the run.json of a run from a worker. Raises WorkerError when it has none."""
-    made = build_call("show", run_id, index, run_root=run_root)
-    done = await fleet.run(index, made.command, input=made.input, timeout=QUERY_TIMEOUT_S)
+    call = build_call("show", run_id, index, run_root=run_root)
+    done = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
     try:
-        return parse_record(made.nonce, run_id, done.stdout)
+        return parse_record(call.nonce, run_id, done.stdout)
     except ValueError as error:
         raise WorkerError(f"cannot read the record of {run_id}", worker=index, why=str(error)) from error
 

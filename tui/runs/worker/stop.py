@@ -187,12 +187,12 @@ async def stop_worker(
     """
     tag = int(part.tag) if part is not None and part.tag else 0
     numbers = (max(0, round(grace * _TENTHS)), int(for_good), tag)
-    made = build_call("stop", run.id, index, *numbers, run_root=run.run_root)
+    call = build_call("stop", run.id, index, *numbers, run_root=run.run_root)
     try:
-        done = await fleet.run(index, made.command, input=made.input, timeout=grace + STOP_TIMEOUT_S)
+        done = await fleet.run(index, call.command, input=call.input, timeout=grace + STOP_TIMEOUT_S)
     except TpuTuiError as error:
         return StopAnswer(index, False, None, f"not reached: {error.what}" + (f": {error.why}" if error.why else ""))
-    for answer in parse_answers(made.nonce, done.stdout):
+    for answer in parse_answers(call.nonce, done.stdout):
         if answer.word in ("stopped", "unconfirmed"):
             return _answer_of(index, answer, part)
     if done.timed_out:
