@@ -72,11 +72,11 @@ class DataConfig:
         size = self.image_size
         fits = size is None or LARGEST_STRIDE <= size <= LARGEST_SIDE
         _require(fits, f"--image-size must lie between {LARGEST_STRIDE} and {LARGEST_SIDE}")
-        some = self.classes is None or 2 <= self.classes <= MOST_CLASSES
-        _require(some, f"--classes must lie between 2 and {MOST_CLASSES}")
+        classes_fit = self.classes is None or 2 <= self.classes <= MOST_CLASSES
+        _require(classes_fit, f"--classes must lie between 2 and {MOST_CLASSES}")
         _require(self.shuffle_buffer >= 1, "--shuffle-buffer must be at least 1")
-        few = self.loader_workers is None or 0 <= self.loader_workers <= MOST_LOADERS
-        _require(few, f"--loader-workers must lie between 0 and {MOST_LOADERS}")
+        loaders_fit = self.loader_workers is None or 0 <= self.loader_workers <= MOST_LOADERS
+        _require(loaders_fit, f"--loader-workers must lie between 0 and {MOST_LOADERS}")
         _require(self.keep >= 0, "--keep-samples must not be negative")
         _require(self.on_bad_shard in BAD_SHARD_POLICIES, "--on-bad-shard must be stop or skip")
 

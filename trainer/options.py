@@ -46,14 +46,14 @@ GIVEN = "(default: %(default)s)"
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
     """Return the run that command line and environment ask for; raise ConfigError, or SystemExit for `--help`."""
     parser, fields = _parser()
-    given = vars(parser.parse_args(arguments))
+    values = vars(parser.parse_args(arguments))
     for option, field in fields.items():
-        if given[field] == "":
+        if values[field] == "":
             raise ConfigError(f"{option} is empty", remedy="Perhaps a variable is not set in your shell")
-        if option in PLACES and given[field] is not None:
-            given[field] = normalise(given[field])
+        if option in PLACES and values[field] is not None:
+            values[field] = normalise(values[field])
     parts: dict[str, dict[str, Any]] = {section: {} for section in ("", *SECTIONS)}
-    for field, value in given.items():
+    for field, value in values.items():
         section, _, name = field.rpartition(".")
         parts[section][name] = value
     return TrainConfig(
@@ -161,9 +161,11 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, str]]:
     step("--steps-per-epoch", "steps_per_epoch", int, "N", "end each epoch after N steps")
     step("--seed", "seed", int, "SEED", f"of parameters and the order of samples {GIVEN}")
 
-    place = partial(add, group := parser.add_argument_group("replicas"))
-    place("--num-cores", "replicas.num_cores", int, "N", "replicas on this worker (CPU; default: TPU_TUI_CORES or 1)")
-    place("--timeout", "replicas.timeout", float, "S", "seconds to wait for other workers (CPU; default: 300)")
+    replicas = partial(add, group := parser.add_argument_group("replicas"))
+    replicas(
+        "--num-cores", "replicas.num_cores", int, "N", "replicas on this worker (CPU; default: TPU_TUI_CORES or 1)"
+    )
+    replicas("--timeout", "replicas.timeout", float, "S", "seconds to wait for other workers (CPU; default: 300)")
     add_flag(group, "--no-memory-check", "memory_check", "start even if memory may not suffice (CPU)", "store_false")
 
     keep = partial(add, parser.add_argument_group("checkpoints"))

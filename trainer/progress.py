@@ -111,13 +111,13 @@ class WaitTimer:
         """Yield the same items, adding up the time until each comes."""
         iterator = iter(items)
         while True:
-            began = self._clock()
+            started_at = self._clock()
             try:
                 item = next(iterator)
             except StopIteration:
                 return
             finally:
-                self.seconds += self._clock() - began
+                self.seconds += self._clock() - started_at
             yield item
 
 

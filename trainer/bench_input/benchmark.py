@@ -89,17 +89,17 @@ def _run(row: Row, material: Material, emulator: str | None, cores: Cores, answe
         if material.loaders:
             loader_processes.wait_until_ready()
         epoch = row(material)
-        began, cpu = time.perf_counter(), _cpu_seconds()
+        started_at, cpu = time.perf_counter(), _cpu_seconds()
         samples = epoch()
-        answer.send((samples, time.perf_counter() - began, _cpu_seconds() - cpu))
+        answer.send((samples, time.perf_counter() - started_at, _cpu_seconds() - cpu))
     except Exception as error:  # a peer that fails does not end the other rows
         answer.send(f"{type(error).__name__}: {error}")
 
 
 def _cpu_seconds() -> float:
     """Return the CPU time of this process and of the loader processes that it has waited for."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def drop_page_cache(directory: Path) -> None:
@@ -116,26 +116,26 @@ def drop_page_cache(directory: Path) -> None:
 def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
     """Return all rows in the order of the table."""
     lacks = "" if store else "fake-gcs-server is not installed"
-    found = [Case(FILES, rows.from_files), Case(SHARDED, rows.from_shards)]
-    found += [Case(STREAMED, rows.from_bucket, delay, missing=lacks) for delay in (0.0, DELAY_MS)]
-    found += [Case(SINGLE, rows.from_single_objects, delay, missing=lacks) for delay in (0.0, DELAY_MS)]
+    listed = [Case(FILES, rows.from_files), Case(SHARDED, rows.from_shards)]
+    listed += [Case(STREAMED, rows.from_bucket, delay, missing=lacks) for delay in (0.0, DELAY_MS)]
+    listed += [Case(SINGLE, rows.from_single_objects, delay, missing=lacks) for delay in (0.0, DELAY_MS)]
     hurried = f"{SINGLE}, {rows.MANY_AT_ONCE} requests at once"
-    found.append(Case(hurried, rows.from_many_single_objects, DELAY_MS, missing=lacks))
+    listed.append(Case(hurried, rows.from_many_single_objects, DELAY_MS, missing=lacks))
     if cold:
-        where = "" if hasattr(os, "posix_fadvise") else "this system cannot empty its page cache"
-        found += [
-            Case(FILES, rows.from_files, cold=True, missing=where),
-            Case(SHARDED, rows.from_shards, cold=True, missing=where),
-            Case(STREAMED, rows.from_bucket, DELAY_MS, cold=True, missing=where or lacks),
+        reason = "" if hasattr(os, "posix_fadvise") else "this system cannot empty its page cache"
+        listed += [
+            Case(FILES, rows.from_files, cold=True, missing=reason),
+            Case(SHARDED, rows.from_shards, cold=True, missing=reason),
+            Case(STREAMED, rows.from_bucket, DELAY_MS, cold=True, missing=reason or lacks),
         ]
-    found = [replace(case, apart=True) for case in found]
-    return found + (peer_cases(lacks) if with_peers else [])
+    listed = [replace(case, apart=True) for case in listed]
+    return listed + (peer_cases(lacks) if with_peers else [])
 
 
 def peer_cases(lacks: str) -> list[Case]:
     """Return the rows of other loaders, mostly over local data, and of B, C and A' on all cores."""
     loaders = f"{peers.WORKERS} workers"
-    found = [
+    listed = [
         Case(f"{SHARDED}, all cores", rows.from_shards),
         Case(f"{STREAMED}, all cores", rows.from_bucket, DELAY_MS, missing=lacks),
         Case(f"{SINGLE}, all cores", rows.from_single_objects, DELAY_MS, missing=lacks),
@@ -148,19 +148,19 @@ def peer_cases(lacks: str) -> list[Case]:
         ("mosaicml-streaming", "streaming", peers.streaming),
     ):
         missing = "" if peers.installed(module) else f"{name} is not installed"
-        found.append(Case(f"{name}, {loaders}", row, missing=missing))
-    return found
+        listed.append(Case(f"{name}, {loaders}", row, missing=missing))
+    return listed
 
 
 def select_cases(chosen: Sequence[Case], names: str) -> list[Case]:
     """Return the cases whose label contains one of these words (`A,B,C`, `cold`, `litdata`); raise TrainerError."""
-    wanted = [name.strip().lower() for name in names.split(",")]
-    words = {case.label: set(re.split(r"[^\w']+", case.label.lower())) for case in chosen}
-    for name in wanted:
-        if not any(name in each for each in words.values()):
-            known = ", ".join(dict.fromkeys(case.name for case in chosen))
-            raise TrainerError(f"There is no row {name}", remedy=f"Name a word of a row: {known}")
-    return [case for case in chosen if words[case.label] & set(wanted)]
+    terms = [name.strip().lower() for name in names.split(",")]
+    words_by_label = {case.label: set(re.split(r"[^\w']+", case.label.lower())) for case in chosen}
+    for name in terms:
+        if not any(name in words for words in words_by_label.values()):
+            choices = ", ".join(dict.fromkeys(case.name for case in chosen))
+            raise TrainerError(f"There is no row {name}", remedy=f"Name a word of a row: {choices}")
+    return [case for case in chosen if words_by_label[case.label] & set(terms)]
 
 
 # --- the experiment -------------------------------------------------------------------------------------------------
@@ -171,9 +171,9 @@ def experiment(
 ) -> Results:
     """Measure every case once a round; every other round runs in reverse, so that no case always follows another."""
     results = {case.label: Measurement(failure=case.missing) for case in chosen}
-    beside, every = split_cores()[0], available()
+    beside, all_cores = split_cores()[0], available()
     with contextlib.suppress(TrainerError):  # loads the code, which the first row would pay for
-        measure(chosen[0].row, material, None, every)
+        measure(chosen[0].row, material, None, all_cores)
     for number in range(rounds):
         for case in chosen[:: -1 if number % 2 else 1]:
             result = results[case.label]
@@ -184,7 +184,7 @@ def experiment(
                     drop_page_cache(directory)
             try:
                 address = None if case.delay is None else addresses[case.delay]
-                rate, cpu = measure(case.row, case.material or material, address, beside if case.apart else every)
+                rate, cpu = measure(case.row, case.material or material, address, beside if case.apart else all_cores)
             except TrainerError as error:
                 result.failure = error.why
                 continue
@@ -209,35 +209,35 @@ def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measu
             raise TrainerError("There is nothing to sweep over", why="fake-gcs-server is not installed")
         source = image_folder.folder(material.files, 0.0, 1)
         chosen = {
-            (what, value): Case(
-                f"{what} {value}",
+            (variable, value): Case(
+                f"{variable} {value}",
                 rows.from_bucket,
                 DELAY_MS,
                 apart=True,
-                material=_variant(material, source, what, value),
+                material=_variant(material, source, variable, value),
             )
-            for what, values in SWEPT.items()
+            for variable, values in SWEPT.items()
             for value in values
-            if what == "loader workers" or value <= material.images  # otherwise there are too few images
+            if variable == "loader workers" or value <= material.images  # otherwise there are too few images
         }
         results = experiment(material, addresses, None, list(chosen.values()), rounds)
-    found: dict[str, dict[int, Measurement]] = {what: {} for what in SWEPT}
-    for (what, value), case in chosen.items():
-        found[what][value] = results[case.label]
-    return found
+    measurements: dict[str, dict[int, Measurement]] = {variable: {} for variable in SWEPT}
+    for (variable, value), case in chosen.items():
+        measurements[variable][value] = results[case.label]
+    return measurements
 
 
-def _variant(material: Material, source: sources.ImageSource, what: str, value: int) -> Material:
-    if what == "batch":
+def _variant(material: Material, source: sources.ImageSource, variable: str, value: int) -> Material:
+    if variable == "batch":
         return replace(material, batch=value)
-    if what == "loader workers":
+    if variable == "loader workers":
         return replace(material, loaders=value)
     # Shards of other sizes hold the same images; another number of shards of one size holds fewer or more of them.
-    per_shard = value if what == "samples per shard" else max(1, material.images // max(SWEPT[what]))
+    per_shard = value if variable == "samples per shard" else max(1, material.images // max(SWEPT[variable]))
     count, sample_at = source.splits["train"]
-    taken = count if what == "samples per shard" else min(count, per_shard * value)
-    part = sources.ImageSource(source.name, source.classes, None, {"train": (taken, sample_at)})
-    bucket = f"{material.bucket}/{what.replace(' ', '-')}-{value}"
+    sample_count = count if variable == "samples per shard" else min(count, per_shard * value)
+    part = sources.ImageSource(source.name, source.classes, None, {"train": (sample_count, sample_at)})
+    bucket = f"{material.bucket}/{variable.replace(' ', '-')}-{value}"
     out = f"{bucket}/shards"
     command.make(part, out, samples_per_shard=per_shard, repeat={}, seed=1, overwrite=True, notify=lambda _: None)
     return replace(material, bucket=bucket)
@@ -251,9 +251,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             signal.signal(number, _interrupt)
     try:
         if options.sweep:
-            found = sweep(options, options.rounds)
-            rates = {what: {v: m.rates for v, m in values.items()} for what, values in found.items()}
-            write = [json.dumps(rates, indent=1)] if options.json else sweep_table(found)
+            measurements = sweep(options, options.rounds)
+            rates = {
+                variable: {value: measurement.rates for value, measurement in values.items()}
+                for variable, values in measurements.items()
+            }
+            write = [json.dumps(rates, indent=1)] if options.json else sweep_table(measurements)
         else:
             with lay_out(options) as (material, addresses, store_files):
                 chosen = cases(cold=not options.warm_only, with_peers=not options.no_peers, store=bool(addresses))

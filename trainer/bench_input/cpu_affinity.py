@@ -26,11 +26,11 @@ def split_cores() -> tuple[Cores, Cores]:
 
     They are the same where there is one core, or no way to choose cores (macOS).
     """
-    every = available()
-    if len(every) < 2 or not hasattr(os, "sched_setaffinity"):
-        return every, every
-    stores = frozenset({max(every)})
-    return every - stores, stores
+    cores = available()
+    if len(cores) < 2 or not hasattr(os, "sched_setaffinity"):
+        return cores, cores
+    stores = frozenset({max(cores)})
+    return cores - stores, stores
 
 
 def keep_to(cores: Cores) -> None:

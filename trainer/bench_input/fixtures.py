@@ -96,8 +96,8 @@ def _check(options: argparse.Namespace, files: Path, count: int) -> None:
     if count < options.batch:
         why, remedy = f"there are {format_count(count, 'image')}", "Give a smaller --batch, or more --images"
         raise TrainerError(f"Not even one batch of {options.batch} can be made", why=why, remedy=remedy)
-    found = list(files.glob("*/*"))
-    if len(found) != count or any(path.suffix.lower() not in (".jpg", ".jpeg") for path in found):
+    paths = list(files.glob("*/*"))
+    if len(paths) != count or any(path.suffix.lower() not in (".jpg", ".jpeg") for path in paths):
         why = "not every row can read other files, or folders in folders"
         remedy = "Give one that holds JPEGs in class folders, and nothing else"
         raise TrainerError(f"Rows cannot be compared over {files}", why=why, remedy=remedy)

@@ -46,9 +46,9 @@ class _Connection:
         self._end()
 
     def _end(self) -> None:
-        for each in (self._client, self._server):
+        for connection in (self._client, self._server):
             with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 def _moved(source: socket.socket, target: socket.socket) -> Iterator[int]:
@@ -63,9 +63,9 @@ def _moved(source: socket.socket, target: socket.socket) -> Iterator[int]:
         fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, CHUNK)  # the default is 64 KiB
     try:
         while amount := os.splice(source.fileno(), into, CHUNK):
-            left = amount
-            while left:
-                left -= os.splice(out, target.fileno(), left)
+            remaining = amount
+            while remaining:
+                remaining -= os.splice(out, target.fileno(), remaining)
             yield amount
     finally:
         os.close(out)
@@ -110,8 +110,8 @@ def _main(server: str, milliseconds: str) -> None:
     host, _, port = server.rpartition(":")
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     print(listener.getsockname()[1], flush=True)
-    where = listener, (host, int(port)), float(milliseconds) / 1000
-    threading.Thread(target=serve, args=where, daemon=True).start()
+    arguments = listener, (host, int(port)), float(milliseconds) / 1000
+    threading.Thread(target=serve, args=arguments, daemon=True).start()
     sys.stdin.read()
 
 

@@ -25,8 +25,10 @@ def binary() -> Path | None:
     """Return the server's program for this machine; None where the package is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
     name = f"fake-gcs-server-{platform.system().lower()}-{MACHINES.get(platform.machine(), platform.machine())}"
-    places = (Path(place) for place in (spec.submodule_search_locations or ())) if spec else iter(())
-    return next((found for place in places for found in place.glob(f"vendor/fake-gcs-server/bin/{name}*")), None)
+    directories = (Path(location) for location in (spec.submodule_search_locations or ())) if spec else iter(())
+    return next(
+        (path for directory in directories for path in directory.glob(f"vendor/fake-gcs-server/bin/{name}*")), None
+    )
 
 
 @contextlib.contextmanager
@@ -42,10 +44,10 @@ def running(directory: Path, bucket: str) -> Iterator[str]:
     for _ in range(TRIES):
         port = _free_port()
         url = f"http://127.0.0.1:{port}"
-        place = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-external-url", url]
+        address = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-external-url", url]
         keep = ["-backend", "filesystem", "-filesystem-root", str(directory)]
         null = subprocess.DEVNULL
-        command = [str(program), *place, *keep, "-log-level", "error"]
+        command = [str(program), *address, *keep, "-log-level", "error"]
         with subprocess.Popen(command, stdin=null, stdout=null, stderr=null, preexec_fn=die_with_parent) as server:
             try:
                 if _answers(url, server):

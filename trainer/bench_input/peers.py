@@ -75,8 +75,8 @@ def streaming(material: Material) -> Epoch:
             sample = super().__getitem__(index)
             return transform(_opened(sample["image"])), sample["label"]
 
-    where = str(_written(material, "mds", _write_mds))
-    return _loaded(material, MdsImages(local=where, shuffle=True, batch_size=material.batch))
+    directory = str(_written(material, "mds", _write_mds))
+    return _loaded(material, MdsImages(local=directory, shuffle=True, batch_size=material.batch))
 
 
 def write_formats(material: Material, wanted: Sequence[Row]) -> None:

@@ -54,7 +54,9 @@ def from_files(material: Material) -> Epoch:
     paths = sorted(material.files.glob("*/*"))
     labels = {name: number for number, name in enumerate(sorted({path.parent.name for path in paths}))}
     random.Random(1).shuffle(paths)
-    return lambda: _count_samples(material, (_sample(str(p), p.read_bytes(), labels[p.parent.name]) for p in paths))
+    return lambda: _count_samples(
+        material, (_sample(str(path), path.read_bytes(), labels[path.parent.name]) for path in paths)
+    )
 
 
 def from_shards(material: Material) -> Epoch:
@@ -87,8 +89,8 @@ def _epoch(material: Material, directory: str) -> Epoch:
         ),
         optimizer=OptimizerConfig(batch_size=material.batch),
     )
-    found = pipeline.find(config, 1)
-    return lambda: sum(len(labels) for _, labels in pipeline.train_epoch(config, found, 0, 1, 1)[1])
+    dataset = pipeline.find(config, 1)
+    return lambda: sum(len(labels) for _, labels in pipeline.train_epoch(config, dataset, 0, 1, 1)[1])
 
 
 def _singly(material: Material, at_once: int) -> Epoch:
@@ -114,5 +116,5 @@ def _count_samples(material: Material, samples: Iterable[Sample]) -> int:
     return sum(int((labels != pipeline.PADDING).sum()) for _, labels in batches)
 
 
-def _sample(where: str, content: bytes, label: int) -> dict[str, Any]:
-    return {"__key__": where, "__url__": where, "jpg": content, "cls": str(label).encode()}
+def _sample(name: str, content: bytes, label: int) -> dict[str, Any]:
+    return {"__key__": name, "__url__": name, "jpg": content, "cls": str(label).encode()}

@@ -45,7 +45,7 @@ class Measurement:
 
     def ratio(self, base: Measurement | None) -> float | None:
         """Return the median over the rounds of this rate divided by the other one."""
-        pairs = [own / other for own, other in zip(self.rates, base.rates if base else [], strict=False)]
+        pairs = [rate / base_rate for rate, base_rate in zip(self.rates, base.rates if base else [], strict=False)]
         return median(pairs) if pairs else None
 
 
@@ -54,17 +54,19 @@ Results = dict[str, Measurement]
 
 def table(material: Material, chosen: Sequence[Case], results: Results) -> list[str]:
     """Format rates, CPU times and ratios as lines: first relative to A, then relative to plain webdataset."""
-    own, stores = split_cores()
-    every = available()
-    if own == every:
+    row_cores, stores = split_cores()
+    all_cores = available()
+    if row_cores == all_cores:
         heading = "All rows, and the object store, on the same cores:"
     else:
-        heading = f"On {len(own)} of {len(every)} cores; the object store and the network have {len(stores)}:"
+        heading = (
+            f"On {len(row_cores)} of {len(all_cores)} cores; the object store and the network have {len(stores)}:"
+        )
     about = f"{material.images} images, batches of {material.batch} at {material.size} pixels"
     lines = [f"{about}, {material.loaders} loader processes"]
     for apart, title, short, row in (
         (True, heading, "A", rows.from_files),
-        (False, f"On {len(every)} cores, compared with webdataset + PIL (wds):", "wds", peers.plain_webdataset),
+        (False, f"On {len(all_cores)} cores, compared with webdataset + PIL (wds):", "wds", peers.plain_webdataset),
     ):
         block = [case for case in chosen if case.apart is apart]
         if block:
@@ -109,9 +111,9 @@ def summary(chosen: Sequence[Case], results: Results) -> list[str]:
     """Return the ratios that the experiment is about, one per line."""
 
     def result(row: Row, delay: float | None = None, *, cold: bool = False, apart: bool = True) -> Measurement | None:
-        wanted = row, delay, cold, apart
-        found = (results[each.label] for each in chosen if (each.row, each.delay, each.cold, each.apart) == wanted)
-        return next(found, None)
+        key = row, delay, cold, apart
+        matches = (results[case.label] for case in chosen if (case.row, case.delay, case.cold, case.apart) == key)
+        return next(matches, None)
 
     delay = f"at {DELAY_MS:g} ms"
     local, remote = result(rows.from_shards), result(rows.from_bucket, DELAY_MS)
@@ -127,25 +129,31 @@ def summary(chosen: Sequence[Case], results: Results) -> list[str]:
             result(peers.plain_webdataset, apart=False),
         ),
     }
-    shown = {name: (own, base) for name, (own, base) in pairs.items() if own and base and own.rates and base.rates}
-    return ["", *(f"{name}: {_factor(own.ratio(base), 1)}" for name, (own, base) in shown.items())]
+    measured = {
+        name: (measurement, base)
+        for name, (measurement, base) in pairs.items()
+        if measurement and base and measurement.rates and base.rates
+    }
+    return ["", *(f"{name}: {_factor(measurement.ratio(base), 1)}" for name, (measurement, base) in measured.items())]
 
 
 def sweep_table(found: dict[str, dict[int, Measurement]]) -> list[str]:
     """Return a line per value, the fastest marked, and a last line with the best of each variable."""
     lines = [f"C, shards from the bucket at {DELAY_MS:g} ms, one variable at a time"]
     best = {}
-    for what, by_value in found.items():
+    for variable, by_value in found.items():
         rates = {value: median(result.rates) for value, result in by_value.items() if result.rates}
         if rates:
-            best[what] = max(rates, key=lambda value: rates[value])
+            best[variable] = max(rates, key=lambda value: rates[value])
         for value, result in by_value.items():
-            label = f"{what:18} {value:6}"
+            label = f"{variable:18} {value:6}"
             if value in rates:
-                lines.append(f"{label} {rates[value]:9,.0f} samples/s{'  <- best' if value == best[what] else ''}")
+                lines.append(
+                    f"{label} {rates[value]:9,.0f} samples/s{'  <- best' if value == best[variable] else ''}"
+                )
             else:
                 lines += wrapped(label, f"not measured: {' '.join(result.failure.split())}")
-    named = ", ".join(f"{what} {value}" for what, value in best.items())
+    named = ", ".join(f"{variable} {value}" for variable, value in best.items())
     return [*lines, "", f"Best: {named or 'nothing could be measured'}"]
 
 

@@ -67,21 +67,21 @@ class Resumption:
                 if newest is None:
                     return None
                 pointer, state = newest
-            place = keep.directory or "."
+            directory = keep.directory or "."
             if keep.resume not in RESUME_WORDS:
-                place = objects.parent(keep.resume) if store.is_checkpoint_file(keep.resume) else keep.resume
-            return _Found(pointer, objects.join(place, pointer.file), state.integers, state.random)
+                directory = objects.parent(keep.resume) if store.is_checkpoint_file(keep.resume) else keep.resume
+            return _Found(pointer, objects.join(directory, pointer.file), state.integers, state.random)
 
-        found = self._replicas.broadcast_result(find)
+        checkpoint = self._replicas.broadcast_result(find)
         position = Position()
-        if found is not None:
-            self._restore(found, state)
-            position = self._saved = self._settled(found)
+        if checkpoint is not None:
+            self._restore(checkpoint, state)
+            position = self._saved = self._settled(checkpoint)
         self.best = position.best
 
         def keeper() -> None:
             assert keep.directory is not None
-            pointer = None if found is None else found.pointer
+            pointer = None if checkpoint is None else checkpoint.pointer
             patience = self._config.replicas.timeout / 3
             self._keeper = CheckpointStore(
                 keep.directory, self._identity, pointer, patience=min(UPLOAD_TIMEOUT_S, patience)
@@ -98,8 +98,8 @@ class Resumption:
 
     def due(self, step: int) -> bool:
         """Return whether `--checkpoint-steps` asks for a checkpoint after so many steps of the whole run."""
-        every = self._config.checkpoint.steps
-        return every is not None and step % every == 0
+        interval = self._config.checkpoint.steps
+        return interval is not None and step % interval == 0
 
     def save(self, epoch: int, step: int, *, best: bool = False) -> None:
         """Save the run as it is after `step` steps of an epoch, unless that is saved already; raise TrainerError."""
@@ -117,8 +117,8 @@ class Resumption:
                 raise TrainerError(
                     "The training diverged", why=f"epoch {epoch} after step {step} is not saved", remedy=CALMER
                 )
-            where = self._keeper.save(state, position, best=best)
-            write_line(f"Saved Model Checkpoint file {where} at epoch {epoch} after step {step}.")
+            path = self._keeper.save(state, position, best=best)
+            write_line(f"Saved Model Checkpoint file {path} at epoch {epoch} after step {step}.")
 
         self._replicas.broadcast_result(write)
 
@@ -136,10 +136,10 @@ class Resumption:
         return {name: buffer for name, buffer in buffers.items() if buffer is not None}
 
     @torch.no_grad()
-    def _restore(self, found: _Found, state: State | None) -> None:
+    def _restore(self, checkpoint: _Found, state: State | None) -> None:
         """Send rank 0's tensors to all replicas, which may not see the directory they were read from."""
-        own = self._model.state_dict()
-        targets = {MODEL + name: value for name, value in own.items() if value.is_floating_point()}
+        own_state = self._model.state_dict()
+        targets = {MODEL + name: value for name, value in own_state.items() if value.is_floating_point()}
         targets.update({MOMENTUM + name: buffer for name, buffer in self._momentum().items()})
         saved = {} if state is None else state.floats
 
@@ -148,7 +148,7 @@ class Resumption:
             if missing or any(saved[name].shape != targets[name].shape for name in targets if name in saved):
                 why = f"it lacks {missing[0]}" if missing else "its shapes differ"
                 remedy = "Give another --resume, or --resume no"
-                raise TrainerError(f"Checkpoint {found.where} does not fit the model", why=why, remedy=remedy)
+                raise TrainerError(f"Checkpoint {checkpoint.where} does not fit the model", why=why, remedy=remedy)
             return torch.cat([saved.get(name, torch.zeros(targets[name].shape)).reshape(-1) for name in targets])
 
         size = sum(value.numel() for value in targets.values())
@@ -163,28 +163,28 @@ class Resumption:
             targets.values(), torch.split(flat, [t.numel() for t in targets.values()]), strict=True
         ):
             target.copy_(part.view_as(target).to(target.device))
-        for name, number in found.integers.items():
-            own[name].fill_(number)
+        for name, number in checkpoint.integers.items():
+            own_state[name].fill_(number)
         torch_xla.sync()
-        if len(found.random) == self._replicas.world:
-            host, device = found.random[self._replicas.rank]
+        if len(checkpoint.random) == self._replicas.world:
+            host, device = checkpoint.random[self._replicas.rank]
             torch.set_rng_state(host)
             xm.set_rng_state(device)
 
-    def _settled(self, found: _Found) -> Position:
+    def _settled(self, checkpoint: _Found) -> Position:
         """Return where to continue; an epoch whose samples now come in another order begins anew."""
-        position, note = found.pointer.position, ""
-        why = self._other_order(found.pointer.identity, position)
+        position, note = checkpoint.pointer.position, ""
+        why = self._other_order(checkpoint.pointer.identity, position)
         if position.step and why:
-            done = "step done in it is" if position.step == 1 else f"{position.step} steps done in it are"
-            note = f", from the epoch's beginning: the {done} repeated, because {why}"
+            steps = "step done in it is" if position.step == 1 else f"{position.step} steps done in it are"
+            note = f", from the epoch's beginning: the {steps} repeated, because {why}"
             position = Position(position.epoch, 0, position.best)
-        elif found.pointer.identity.plan != self._identity.plan:
+        elif checkpoint.pointer.identity.plan != self._identity.plan:
             note = f"; {OTHERS}"
         if self._replicas.rank == 0:
-            where = f"epoch {position.epoch} after step {position.step}"
-            done = "; nothing is left to train" if position.epoch > self._config.optimizer.epochs else ""
-            write_line(f"Resumed from {found.where} at {where}{note}{done}")
+            progress = f"epoch {position.epoch} after step {position.step}"
+            ending = "; nothing is left to train" if position.epoch > self._config.optimizer.epochs else ""
+            write_line(f"Resumed from {checkpoint.where} at {progress}{note}{ending}")
         return position
 
     def _other_order(self, saved: Identity, position: Position) -> str:
@@ -219,7 +219,7 @@ def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
     prints = replicas.gather(fingerprint(model))
 
     def compare() -> None:
-        odd = [rank for rank, each in enumerate(prints) if each != prints[0]]
+        odd = [rank for rank, digest in enumerate(prints) if digest != prints[0]]
         if odd:
             what = f"The parameters of ranks {odd} differ from rank 0's"
             remedy = "Resume from an earlier checkpoint with --resume; if it happens again, replace those machines"

@@ -97,16 +97,16 @@ class Pointer:
         Pointers of early versions have no checksum.
         """
         loaded: dict[str, Any] = json.loads(text)
-        known = {"schema", *(each.name for each in dataclasses.fields(cls))}
+        field_names = {"schema", *(field_.name for field_ in dataclasses.fields(cls))}
         checksum = loaded.pop("checksum", None)
         # Newer trainers write one too, so an unknown field without a checksum is a damaged name.
-        if checksum != checksum_of(loaded) if checksum is not None else not known.issuperset(loaded):
+        if checksum != checksum_of(loaded) if checksum is not None else not field_names.issuperset(loaded):
             raise ValueError("its pointer's checksum is wrong")
         what = f"Checkpoint {where}"
         check_schema(what, loaded.pop("schema"), SCHEMA, BEGIN_ELSEWHERE)
         parts = ((cls, loaded), (Position, loaded["position"]), (Identity, loaded["identity"]))
         for kind, part in parts:
-            check_fields(what, part, [each.name for each in dataclasses.fields(kind)], BEGIN_ELSEWHERE)
+            check_fields(what, part, [field_.name for field_ in dataclasses.fields(kind)], BEGIN_ELSEWHERE)
         if not NAME.fullmatch(loaded["file"]):
             raise ValueError(f"it points at {loaded['file']!r}")
         return cls(
@@ -143,7 +143,7 @@ def load(where: str, pointer: Pointer) -> State:
     loaded = torch.load(io.BytesIO(content), weights_only=True)
     what = f"Checkpoint {objects.join(where, pointer.file)}"
     check_schema(what, loaded.pop("schema"), SCHEMA, BEGIN_ELSEWHERE)
-    check_fields(what, loaded, [each.name for each in dataclasses.fields(State)], BEGIN_ELSEWHERE)
+    check_fields(what, loaded, [field_.name for field_ in dataclasses.fields(State)], BEGIN_ELSEWHERE)
     state = State(**loaded)
     if state.diverged:
         raise ValueError("the training had diverged")
@@ -183,15 +183,15 @@ def is_checkpoint_file(path: str) -> bool:
 def load_named(path: str, identity: Identity) -> tuple[Pointer, State]:
     """Load the checkpoint at a path (.pt, .json, best.json), or the newest of a directory; raise TrainerError."""
     if not is_checkpoint_file(path):
-        found = find_newest(path, identity)
-        if found is None:
+        newest = find_newest(path, identity)
+        if newest is None:
             raise TrainerError(f"There is no whole checkpoint in {path}", remedy=RESUME_OTHERWISE)
-        return found
-    where, file = objects.parent(path), path.rpartition("/")[2]
+        return newest
+    directory, file = objects.parent(path), path.rpartition("/")[2]
     try:
-        pointer = _pointer(where, re.sub(r"\.pt$", ".json", file))
+        pointer = _pointer(directory, re.sub(r"\.pt$", ".json", file))
         _refuse_another_model(path, pointer.identity, identity)
-        return pointer, load(where, pointer)
+        return pointer, load(directory, pointer)
     except DAMAGED as error:
         raise TrainerError(f"Cannot resume from {path}", why=_why(error), remedy=RESUME_OTHERWISE) from error
     except TrainerError as error:
@@ -248,8 +248,8 @@ class CheckpointStore:
         digest = hashlib.sha256(content).hexdigest()
         pointer = Pointer(f"{name}.pt", len(content), digest, self.run, position, self._identity)
         objects.write(objects.join(self._where, pointer.file), content, new=True, patience=self._patience)
-        for each in ([BEST] if best else []) + [f"{name}.json"]:
-            objects.write(objects.join(self._where, each), pointer.to_json(), patience=self._patience)
+        for pointer_name in ([BEST] if best else []) + [f"{name}.json"]:
+            objects.write(objects.join(self._where, pointer_name), pointer.to_json(), patience=self._patience)
         return pointer
 
     def _give_way(self) -> None:
@@ -290,23 +290,23 @@ class CheckpointStore:
         return pointer if pointer.run == self.run else None
 
 
-def _refuse_another_model(path: str, saved: Identity, wanted: Identity) -> None:
-    if (saved.model, saved.classes) != (wanted.model, wanted.classes):
+def _refuse_another_model(path: str, saved: Identity, expected: Identity) -> None:
+    if (saved.model, saved.classes) != (expected.model, expected.classes):
         raise TrainerError(
             f"Checkpoint {path} is of another model",
-            why=f"{saved.model} for {saved.classes} classes, not {wanted.model} for {wanted.classes}",
+            why=f"{saved.model} for {saved.classes} classes, not {expected.model} for {expected.classes}",
             remedy="Give another --checkpoint-dir, or --resume no",
         )
 
 
-def _pointer(where: str, name: str) -> Pointer:
-    path = objects.join(where, name)
+def _pointer(directory: str, name: str) -> Pointer:
+    path = objects.join(directory, name)
     return Pointer.from_json(objects.read(path), path)
 
 
-def _names(where: str) -> set[tuple[int, str]]:
-    found = map(NAME.fullmatch, objects.list_names(where) if objects.is_directory(where) else [])
-    return {(int(match[1]), match[2]) for match in found if match}
+def _names(directory: str) -> set[tuple[int, str]]:
+    matches = map(NAME.fullmatch, objects.list_names(directory) if objects.is_directory(directory) else [])
+    return {(int(match[1]), match[2]) for match in matches if match}
 
 
 def _first_free(names: set[tuple[int, str]]) -> int:

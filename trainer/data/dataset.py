@@ -111,7 +111,7 @@ def count_loaders(config: TrainConfig, train: ShardSet, world: int) -> int:
 
 def _in_directory(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest | None]:
     assert data.directory is not None
-    where = objects.join(data.directory, MANIFEST)
+    path = objects.join(data.directory, MANIFEST)
     present = objects.list_names(data.directory)  # raises for a missing bucket or directory
     if MANIFEST not in present:
         raise TrainerError(
@@ -119,11 +119,11 @@ def _in_directory(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest
             why=f"{UNFINISHED} says that its shards were never finished" if UNFINISHED in present else "",
             remedy="Make shards there with python -m trainer.shards, or name them with --train-shards",
         )
-    manifest = Manifest.from_json(objects.read(where), where)
+    manifest = Manifest.from_json(objects.read(path), path)
     skip = data.skips_bad_shards
     train, val = (_from_manifest(data.directory, set(present), manifest, name, skip) for name in ("train", "val"))
     if train is None:
-        raise TrainerError(f"{where} lists no training shards")
+        raise TrainerError(f"{path} lists no training shards")
     return train, val, manifest
 
 
@@ -162,13 +162,13 @@ def expand(pattern: str, skip_missing: bool = False) -> tuple[str, ...]:
     With `skip_missing` one is enough; the reader of each missing shard reports it later.
     """
     try:
-        named = list(braceexpand(pattern))
+        names = list(braceexpand(pattern))
     except ValueError as error:
         raise TrainerError(
             f"{pattern} is not a pattern of shards", why=str(error), remedy="Write NAME-{000000..000639}.tar"
         ) from error
     names_in = functools.cache(objects.list_names)
-    urls = [url for each in named for url in _expand_wildcards(each, names_in)]
+    urls = [url for name in names for url in _expand_wildcards(name, names_in)]
     plain = [url for url in urls if not is_pipe(url)]
     if any(objects.is_bucket(url) and "/" not in url.removeprefix(BUCKET) for url in plain):
         raise TrainerError(f"{pattern} names a bucket and no shards", remedy="Write gs://BUCKET/*.tar")
@@ -195,7 +195,7 @@ def _expand_wildcards(url: str, names_in: Callable[[str], list[str]]) -> list[st
             f"{url} has * or ? in the name of a directory",
             remedy="Write directories in braces: /data/{a,b}/*.tar",
         )
-    return [objects.join(directory, each) for each in names_in(directory) if fnmatch(each, name)]
+    return [objects.join(directory, entry) for entry in names_in(directory) if fnmatch(entry, name)]
 
 
 def _name(url: str) -> str:
@@ -204,12 +204,12 @@ def _name(url: str) -> str:
 
 def _find_manifests(urls: Iterable[str]) -> dict[str, Manifest]:
     """Read the manifest of each directory that has one; names may be the same in several directories."""
-    found = {}
+    manifests = {}
     for directory in dict.fromkeys(objects.parent(url) for url in urls if not is_pipe(url)):
-        where = objects.join(directory, MANIFEST)
-        if objects.exists(where):
-            found[directory] = Manifest.from_json(objects.read(where), where)
-    return found
+        path = objects.join(directory, MANIFEST)
+        if objects.exists(path):
+            manifests[directory] = Manifest.from_json(objects.read(path), path)
+    return manifests
 
 
 def _with_counts(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_bad: bool) -> ShardSet:
@@ -220,9 +220,9 @@ def _with_counts(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_
         for shards in manifest.splits.values()
         for shard in shards
     }
-    known = [listed.get(objects.join(objects.parent(url), _name(url))) for url in urls]
-    counts = _count_all([url for url, shard in zip(urls, known, strict=True) if shard is None], skip_bad)
-    rows = ((url, shard.samples if shard else counts[url], shard) for url, shard in zip(urls, known, strict=True))
+    entries = [listed.get(objects.join(objects.parent(url), _name(url))) for url in urls]
+    counts = _count_all([url for url, shard in zip(urls, entries, strict=True) if shard is None], skip_bad)
+    rows = ((url, shard.samples if shard else counts[url], shard) for url, shard in zip(urls, entries, strict=True))
     return ShardSet.of((url, count, shard) for url, count, shard in rows if count is not None)
 
 
@@ -232,7 +232,7 @@ def _count_all(urls: list[str], skip_bad: bool) -> dict[str, int | None]:
     counts: dict[str, int | None] = {}
     last_report = time.monotonic()
     with ThreadPoolExecutor(COUNTED_AT_ONCE, thread_name_prefix="count") as pool:
-        for url, count in zip(urls, pool.map(lambda each: _count(each, skip_bad), urls), strict=True):
+        for url, count in zip(urls, pool.map(lambda url: _count(url, skip_bad), urls), strict=True):
             counts[url] = count
             if time.monotonic() - last_report > COUNT_REPORT_INTERVAL_S:
                 last_report = time.monotonic()
@@ -257,11 +257,11 @@ def _count(url: str, skip_bad: bool) -> int | None:
 
 def _check_same_classes(manifests: Mapping[str, Manifest]) -> None:
     first = next(iter(manifests), "")
-    for place, manifest in manifests.items():
+    for directory, manifest in manifests.items():
         if manifest.classes != manifests[first].classes:
             odd = sorted(set(manifest.classes) ^ set(manifests[first].classes))
             raise TrainerError(
-                f"The shards in {first} and in {place} have different classes",
+                f"The shards in {first} and in {directory} have different classes",
                 why=", ".join(odd[:5]) if odd else "they are the same, but in another order",
                 remedy="Make both with one run of python -m trainer.shards",
             )

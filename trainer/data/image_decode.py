@@ -82,8 +82,8 @@ def open_picture(content: bytes) -> Picture:
                 return Picture(width, height, content, None)
         except ValueError:
             pass  # something about it is unusual; OpenCV may know it
-    found = decode_plain_ppms([content])
-    pixels = _by_opencv(content) if found is None else found[0]
+    decoded = decode_plain_ppms([content])
+    pixels = _by_opencv(content) if decoded is None else decoded[0]
     return Picture(pixels.shape[1], pixels.shape[0], None, pixels)
 
 
@@ -166,9 +166,9 @@ def shift_into(rows: Pixels, images: Pixels, rng: random.Random) -> None:
     count, size, edge = len(images), images.shape[1], CROP_MARGIN
     bordered = np.zeros((count, size + 2 * edge, size + 2 * edge, 3), np.uint8)
     bordered[:, edge:-edge, edge:-edge] = images
-    shifted, places = np.empty((count, size, size, 3), np.uint8), 2 * edge + 1
+    shifted, positions = np.empty((count, size, size, 3), np.uint8), 2 * edge + 1
     for out, image in zip(shifted, bordered, strict=True):
-        top, left = int(rng.random() * places), int(rng.random() * places)
+        top, left = int(rng.random() * positions), int(rng.random() * positions)
         part = image[top : top + size, left : left + size]
         if rng.random() < 0.5:
             cv2.flip(part, 1, out)

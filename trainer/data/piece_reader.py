@@ -93,8 +93,12 @@ class PieceReader:
 
     def _pieces_of_others(self, pieces: Sequence[ShardPiece]) -> list[ShardPiece]:
         """Return the shards that other loaders and ranks read, for a loader that can read none of its shards."""
-        own = {piece.shard for piece in pieces}
-        return [ShardPiece(number, 0, count) for number, count in enumerate(self._shards.counts) if number not in own]
+        own_shards = {piece.shard for piece in pieces}
+        return [
+            ShardPiece(number, 0, count)
+            for number, count in enumerate(self._shards.counts)
+            if number not in own_shards
+        ]
 
     def _cut(self, piece: ShardPiece, samples: Iterator[Sample]) -> Iterator[Sample]:
         """Yield the piece's own samples of a shard; raise TrainerError where the shard holds fewer or more."""
@@ -110,7 +114,7 @@ class PieceReader:
         if self._shards.is_listed(piece.shard) and piece.stop == count and next(samples, None) is not None:
             raise self._miscounted(piece.shard, f"more than {count} samples")
 
-    def _miscounted(self, shard: int, found: str) -> TrainerError:
+    def _miscounted(self, shard: int, contents: str) -> TrainerError:
         source = "its manifest says" if self._shards.is_listed(shard) else "when it was counted it held"
         why = f"{source} {self._shards.counts[shard]}"
-        return TrainerError(f"Shard {self._shards.urls[shard]} holds {found}", why=why, remedy=MAKE_AGAIN)
+        return TrainerError(f"Shard {self._shards.urls[shard]} holds {contents}", why=why, remedy=MAKE_AGAIN)

@@ -131,12 +131,12 @@ def evaluation(
     )
 
     def padded() -> Iterator[Batch | Future[Batch]]:
-        came = 0
-        with contextlib.closing(_read(share, reader, batching, processes)) as own:
-            for each in own:
-                came += 1
-                yield each
-        for _ in range(share.batches - came):
+        count = 0
+        with contextlib.closing(_read(share, reader, batching, processes)) as batches:
+            for item in batches:
+                count += 1
+                yield item
+        for _ in range(share.batches - count):
             yield batching.empty()
 
     return share.batches, BatchQueue(padded, is_stopping)
@@ -154,16 +154,16 @@ def _read(
     loaders = len(share.loaders)
     pipelines = []
     for number, pieces in enumerate(share.loaders):
-        own = replace(batching, seed=f"{batching.seed} {number}")
-        place = own.size * (first // loaders + (number < first % loaders))
-        initial, rng = max(1, buffer // INITIAL_FILL), random.Random(own.seed)
+        loader_batching = replace(batching, seed=f"{batching.seed} {number}")
+        place = loader_batching.size * (first // loaders + (number < first % loaders))
+        initial, rng = max(1, buffer // INITIAL_FILL), random.Random(loader_batching.seed)
         pipelines.append(
             wds.DataPipeline(
                 partial(iter, pieces),
                 reader,
                 wds.filters.shuffle(buffer, initial=initial, rng=rng) if buffer else None,
                 wds.filters.slice(place, None),
-                partial(own.decode, place=place),
+                partial(loader_batching.decode, place=place),
             )
         )
     if processes:
@@ -186,9 +186,9 @@ class LoaderPipelines(IterableDataset[Any]):
         """Run this process's pipeline. The first process takes the loader whose turn batch `first` is."""
         worker = get_worker_info()
         assert worker is not None
-        own = self._pipelines[(worker.id + self._first) % len(self._pipelines)]
+        pipeline = self._pipelines[(worker.id + self._first) % len(self._pipelines)]
         try:
-            with contextlib.closing(own):
-                yield from in_order(iter(own))
+            with contextlib.closing(pipeline):
+                yield from in_order(iter(pipeline))
         except TrainerError as error:
             yield error

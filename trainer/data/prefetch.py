@@ -63,14 +63,14 @@ class BatchQueue(Generic[T]):
     def __next__(self) -> T:
         """Return the next item, or raise the error that ended them; raise StopIteration early as for `__init__`."""
         self.start()
-        met = None if self._ended else self._take()
-        if met is None:
+        entry = None if self._ended else self._take()
+        if entry is None:
             self._ended = True
             raise StopIteration
         try:
-            if isinstance(met, BaseException):
-                raise met
-            return met[0].result() if isinstance(met[0], Future) else met[0]
+            if isinstance(entry, BaseException):
+                raise entry
+            return entry[0].result() if isinstance(entry[0], Future) else entry[0]
         except BaseException:
             self._ended = True
             self._stop_filling()

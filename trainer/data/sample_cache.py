@@ -35,12 +35,12 @@ class SampleCache:
 
     def record(self, url: str, count: int, samples: Iterator[Sample]) -> Iterator[Sample]:
         """Yield the samples of a shard, and hold them when all `count` have come."""
-        seen: list[Sample] = []
+        collected: list[Sample] = []
         for sample in samples:
             if not self._is_full:
-                seen.append(sample)
-                if len(seen) == count:  # the caller may stop at the last one
-                    self._store(url, seen)
+                collected.append(sample)
+                if len(collected) == count:  # the caller may stop at the last one
+                    self._store(url, collected)
             yield sample
 
     def _store(self, url: str, samples: list[Sample]) -> None:

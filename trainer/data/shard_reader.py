@@ -91,17 +91,17 @@ class _ShardPrefetcher:
         if shard.size is None or objects.is_local(shard.url):
             return _samples(shard.url, start_thread(partial(_content, shard, verify), "map").result)
         arriving = _ArrivingShard(shard, shard.size, verify)
-        self._arriving = [each for each in self._arriving if not each.has_ended] + [arriving]
+        self._arriving = [pending for pending in self._arriving if not pending.has_ended] + [arriving]
         thread = threading.Thread(target=arriving.fetch, args=(self._last,), name="fetch", daemon=True)
-        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
+        self._threads = [running for running in self._threads if running.is_alive()] + [thread]
         thread.start()
         self._last = arriving.has_started
         return _samples(shard.url, lambda: ForwardBytes(arriving.parts()))
 
     def close(self) -> None:
         """Abandon the shards that will not be read."""
-        for each in self._arriving:
-            each.abandon()
+        for shard in self._arriving:
+            shard.abandon()
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -156,20 +156,20 @@ class _ArrivingShard:
 
     def _take(self, stream: ObjectStream) -> None:
         digest = hashlib.sha256()
-        fetched, held = 0, []
+        fetched, parts = 0, []
         while fetched < self._size:
             part = stream.read(PART_BYTES)
             _check_size(self._shard, stream.size)
             fetched += len(part)
             if self._verify:
                 digest.update(part)
-                held.append(part)
+                parts.append(part)
             else:
                 self._came.put(part)
             self.has_started.set()
         if self._verify:
             _check_digest(self._shard, digest.hexdigest())
-        for part in held:
+        for part in parts:
             self._came.put(part)
 
 

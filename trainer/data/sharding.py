@@ -56,8 +56,8 @@ def train_share(
 ) -> Share:
     """Return a rank's share of a training epoch, in whole batches; `limit` ends the epoch early."""
     batches, _ = train_batches(sum(counts), world, batch)
-    own = batches if limit is None else min(batches, limit)
-    return _share(counts, order, rank * batches * batch, own * batch, own, batch, loaders)
+    rank_batches = batches if limit is None else min(batches, limit)
+    return _share(counts, order, rank * batches * batch, rank_batches * batch, rank_batches, batch, loaders)
 
 
 def evaluation_share(
@@ -76,12 +76,12 @@ def evaluation_share(
 def _share(
     counts: Sequence[int], order: Sequence[int], start: int, samples: int, batches: int, batch: int, loaders: int
 ) -> Share:
-    own = -(-samples // batch)
+    filled_batches = -(-samples // batch)
     pieces = []
     begin = 0
     for loader in range(max(1, loaders)):
-        whole = own // max(1, loaders) + (loader < own % max(1, loaders))
-        end = min(begin + whole * batch, samples)
+        loader_batches = filled_batches // max(1, loaders) + (loader < filled_batches % max(1, loaders))
+        end = min(begin + loader_batches * batch, samples)
         pieces.append(cut(counts, order, start + begin, start + end))
         begin = end
     return Share(batches=batches, samples=samples, loaders=tuple(pieces))

@@ -58,9 +58,9 @@ class ForwardBytes:
         self._parts = parts
         self._part, self._begins = b"", 0  # the current one, and its offset in the file
 
-    def __getitem__(self, wanted: slice) -> bytes:
+    def __getitem__(self, span: slice) -> bytes:
         """Return these bytes, fewer where the file ends; wait until they have come."""
-        start, stop = wanted.start, wanted.stop
+        start, stop = span.start, span.stop
         if stop <= self._begins + len(self._part):  # four times per sample, and nearly always
             return self._part[start - self._begins : stop - self._begins]
         while self._begins + len(self._part) <= start and self._next():
@@ -160,7 +160,7 @@ def read_files(content: Content) -> Iterator[tuple[str, bytes]]:
             yield _text(name), data
             continue
         if kind == RECORDS:
-            if any(word in data for word in DECISIVE):
+            if any(marker in data for marker in DECISIVE):
                 records.update(_records(data))
         elif kind in LONG_NAMES:
             records[LONG_NAMES[kind]] = data
@@ -179,15 +179,15 @@ def read_files(content: Content) -> Iterator[tuple[str, bytes]]:
 
 def _records(data: bytes) -> dict[str, bytes]:
     """Parse POSIX's records, each `LENGTH KEY=VALUE` and a newline; raise ValueError."""
-    found = {}
+    records = {}
     while data:
         length, _, _ = data.partition(b" ")
         if int(length) <= len(length):
             raise ValueError("an extended header is damaged")
         key, _, value = data[len(length) + 1 : int(length) - 1].partition(b"=")
-        found[key.decode()] = value
+        records[key.decode()] = value
         data = data[int(length) :]
-    return found
+    return records
 
 
 def _join(prefix: bytes, name: bytes) -> bytes:

@@ -101,7 +101,7 @@ def _place(environ: Mapping[str, str]) -> tuple[int, int, Address | None]:
     """Return this worker, how many there are, and worker 0's address; 0, 1, None for a bad environment."""
     try:
         worker, workers = (
-            int(environ.get(name, "") or own) for name, own in (("TPU_TUI_WORKER", 0), ("TPU_TUI_WORKERS", 1))
+            int(environ.get(name, "") or default) for name, default in (("TPU_TUI_WORKER", 0), ("TPU_TUI_WORKERS", 1))
         )
         host, _, port = environ.get("TPU_TUI_COORDINATOR", "").strip().rpartition(":")
         return worker, workers, (host.strip("[]"), int(port)) if host else None
@@ -114,8 +114,8 @@ def _serve_reason(sentence: str, address: Address, others: int) -> None:
     with contextlib.suppress(OSError):  # not this machine's address, or taken: then each worker prints it
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         with socket.create_server(address, family=family, backlog=others) as listener:
-            while others and (left := deadline - time.monotonic()) > 0:
-                listener.settimeout(left)
+            while others and (remaining := deadline - time.monotonic()) > 0:
+                listener.settimeout(remaining)
                 caller, _ = listener.accept()
                 with caller:
                     caller.sendall(MARK + sentence.encode())
@@ -125,9 +125,9 @@ def _serve_reason(sentence: str, address: Address, others: int) -> None:
 def _reason_of_worker_0(address: Address) -> str:
     """Return why worker 0 does not start; empty where it starts, or gives no reason."""
     deadline = time.monotonic() + MEETING_TIMEOUT_S
-    while (left := deadline - time.monotonic()) > 0:
+    while (remaining := deadline - time.monotonic()) > 0:
         with contextlib.suppress(OSError):
-            return read_reason(address, left)
+            return read_reason(address, remaining)
         time.sleep(MEETING_POLL_S)
     return ""
 
@@ -178,7 +178,7 @@ def _fields(config: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         if not isinstance(value, dict):
             yield name, value
         elif name != PLACE:
-            yield from ((f"{name}.{field}", each) for field, each in value.items())
+            yield from ((f"{name}.{field}", setting) for field, setting in value.items())
 
 
 def _option(field: str) -> str:
@@ -188,10 +188,12 @@ def _option(field: str) -> str:
 def compare_settings(settings_by_worker: Sequence[tuple[int, Mapping[str, object]]]) -> None:
     """Raise TrainerError for the first worker whose settings differ from those of the first in the list."""
     _, first = settings_by_worker[0]
-    for worker, own in settings_by_worker:
-        odd = [option for option in sorted({*own, *first}) if own.get(option) != first.get(option)]
+    for worker, settings in settings_by_worker:
+        odd = [option for option in sorted({*settings, *first}) if settings.get(option) != first.get(option)]
         if odd:
-            differences = [f"{each} is {_value(own.get(each))} instead of {_value(first.get(each))}" for each in odd]
+            differences = [
+                f"{option} is {_value(settings.get(option))} instead of {_value(first.get(option))}" for option in odd
+            ]
             raise TrainerError(
                 f"Worker {worker} was started with different arguments than worker 0",
                 why=", ".join(differences),
@@ -242,10 +244,10 @@ class FailureRecord:
         self._store_is_lost = False  # it has ended with rank 0, or does not answer a question
         self._settled = threading.Event()  # nothing more can be learned
         try:
-            own = store.clone()  # type: ignore[attr-defined]  # its own connection, which waiting keeps busy
+            connection = store.clone()  # type: ignore[attr-defined]  # its own connection, which waiting keeps busy
         except RuntimeError as error:
             raise PartnerLostError("Worker 0's rank 0 ended", why=str(error).splitlines()[0]) from error
-        threading.Thread(target=self._listen, args=(own,), name="failure record", daemon=True).start()
+        threading.Thread(target=self._listen, args=(connection,), name="failure record", daemon=True).start()
 
     @property
     def is_settled(self) -> bool:
@@ -275,16 +277,16 @@ class FailureRecord:
         ranks = failure.reporting or failure.silent or failure.behind
         if not ranks:
             return lost
-        names, where = format_ranks(ranks, self._cores), f"See the last lines of worker {ranks[0] // self._cores}"
+        names, hint = format_ranks(ranks, self._cores), f"See the last lines of worker {ranks[0] // self._cores}"
         if failure.reporting:
-            return PartnerLostError(f"{names} ended, and has reported why", remedy=where)
+            return PartnerLostError(f"{names} ended, and has reported why", remedy=hint)
         if failure.silent:
-            remedy = f"{where}, and check whether that machine still answers"
+            remedy = f"{hint}, and check whether that machine still answers"
             return PartnerLostError(f"{names} ended or froze", why=lost.why, remedy=remedy)
         if ranks == (self._rank,):
             remedy = "Check whether its input hangs, or its machine is much slower"
             return PartnerLostError("The others ended, since this rank did not reach the next step", remedy=remedy)
-        remedy = f"{where}, and check whether its input hangs"
+        remedy = f"{hint}, and check whether its input hangs"
         return PartnerLostError(f"{names} fell behind the others", why=lost.why, remedy=remedy)
 
     def find(self, stopping: Callable[[], bool]) -> Failure:
@@ -313,10 +315,10 @@ class FailureRecord:
 
     def _call_roll(self) -> None:
         """Call the roll unless another rank has; watch whether the store still answers until the record is read."""
-        own = str(self._rank)
+        rank = str(self._rank)
         try:
             self._store_is_lost = True  # until it answers
-            is_first = self._store.compare_set(CALL, "", own) == own.encode()
+            is_first = self._store.compare_set(CALL, "", rank) == rank.encode()
             self._store_is_lost = False
             if is_first:
                 self._write(self._count_answers())
@@ -329,18 +331,18 @@ class FailureRecord:
             self._settled.set()
 
     def _count_answers(self) -> Failure:
-        came: dict[int, int] = {}
+        answers: dict[int, int] = {}
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
-        while len(came) < self._world and time.monotonic() < deadline:
+        while len(answers) < self._world and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL_S)
-            due = [rank for rank in range(self._world) if rank not in came]
-            came |= {
+            unanswered = [rank for rank in range(self._world) if rank not in answers]
+            answers |= {
                 rank: int(self._store.get(_answer_key(rank)))
-                for rank in due
+                for rank in unanswered
                 if self._store.check([_answer_key(rank)])
             }
-        silent = tuple(rank for rank in range(self._world) if rank not in came)
-        behind = tuple(rank for rank, entered in came.items() if entered < max(came.values()))
+        silent = tuple(rank for rank in range(self._world) if rank not in answers)
+        behind = tuple(rank for rank, entered in answers.items() if entered < max(answers.values()))
         return Failure(silent=silent, behind=() if silent else behind)
 
     def _write(self, failure: Failure) -> Failure:

@@ -99,8 +99,8 @@ class TpuLauncher:
         except BrokenProcessPool:
             if not self._code.value and not self._stopping.requested:
                 self._code.value = 128 + signal.SIGKILL
-                where = f"A rank of worker {self._config.replicas.worker}"
-                write_line(f"{where} {_cause(-signal.SIGKILL)}.", descriptor=2)
+                name = f"A rank of worker {self._config.replicas.worker}"
+                write_line(f"{name} {_cause(-signal.SIGKILL)}.", descriptor=2)
             return self._code.value or STOPPED
         return 0
 
@@ -161,9 +161,9 @@ class _CpuLauncher:
 
     def __init__(self, train: Train, config: TrainConfig) -> None:
         self._config = config
-        place = config.replicas
-        address = place.coordinator or ("127.0.0.1", 0)
-        listener = listen(address) if place.worker == 0 else None
+        replica_config = config.replicas
+        address = replica_config.coordinator or ("127.0.0.1", 0)
+        listener = listen(address) if replica_config.worker == 0 else None
         if listener is not None:
             address = (address[0], listener.getsockname()[1])
         context = multiprocessing.get_context("fork")
@@ -173,7 +173,7 @@ class _CpuLauncher:
                 target=_run_cpu_rank,
                 args=(train, config, core, address, listener, os.getpid(), report_lock),
             )
-            for core in range(place.cores)
+            for core in range(replica_config.cores)
         ]
         self._listener = listener
         self._kill_at: float | None = None
@@ -196,7 +196,7 @@ class _CpuLauncher:
             ended = [rank for rank in alive if not rank.is_alive()]
             alive = [rank for rank in alive if rank not in ended]
             # Ranks that ended because of another one come last: the cause may have ended at the same moment.
-            for rank in sorted(ended, key=lambda each: each.exitcode == PARTNER_LOST):
+            for rank in sorted(ended, key=lambda process: process.exitcode == PARTNER_LOST):
                 self._judge(rank)
             if self._kill_at is not None and time.monotonic() > self._kill_at:
                 for rank in alive:
@@ -227,8 +227,8 @@ class _CpuLauncher:
         self._code = code if code > 0 else 128 - code
         others = "; ending this worker's others" if self._kill_at is None and len(self._ranks) > 1 else ""
         if code not in (REFUSED, PARTNER_LOST, BELOW_TARGET, STOPPED):
-            place = self._config.replicas
-            who = format_ranks((place.rank(self._ranks.index(rank)),), place.cores)
+            replica_config = self._config.replicas
+            who = format_ranks((replica_config.rank(self._ranks.index(rank)),), replica_config.cores)
             write_line(f"{who} {_cause(code)}{others}.", descriptor=2)
         self._end()
 
@@ -236,8 +236,8 @@ class _CpuLauncher:
 def _announce_ctrl_c(config: TrainConfig, *, again: bool) -> bool:
     """Print what Ctrl-C does; return whether to end at once, which the second one asks for."""
     first = "at the next step" if config.checkpoint.directory is None else "at the next step, saving first"
-    what = "Ending at once" if again else f"Stopping {first}; Ctrl-C again ends at once"
-    write_line(f"{what}.", descriptor=2)
+    notice = "Ending at once" if again else f"Stopping {first}; Ctrl-C again ends at once"
+    write_line(f"{notice}.", descriptor=2)
     return again
 
 
@@ -272,14 +272,14 @@ def _run_cpu_rank(
             stopping.receive(_grace_period(config))
 
     await_signals(on_signal)
-    place = config.replicas
+    replica_config = config.replicas
     torch.set_num_threads(1)  # the cores are the replicas'
 
     def join() -> Replicas:
-        store = join_ranks(place, core, address, listener if core == 0 else None, lambda: stopping.requested)
-        return GlooReplicas(place, core, store)
+        store = join_ranks(replica_config, core, address, listener if core == 0 else None, lambda: stopping.requested)
+        return GlooReplicas(replica_config, core, store)
 
-    who = f"{format_ranks((place.rank(core),), place.cores)}: "
+    who = f"{format_ranks((replica_config.rank(core),), replica_config.cores)}: "
     code = _run_rank(train, config, stopping, join, report_lock, who)
     if code:
         sys.exit(code)
@@ -327,7 +327,7 @@ def _run_rank(
     except TrainerError as error:
         code = report(error, debug=config.debug, may_report=is_first)
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not any(words in str(error) for words in OUT_OF_MEMORY):
+        if not isinstance(error, MemoryError) and not any(phrase in str(error) for phrase in OUT_OF_MEMORY):
             raise
         no_memory = TrainerError("Out of memory", why=str(error).splitlines()[0], remedy=LESS_MEMORY)
         no_memory.__cause__ = error

@@ -131,18 +131,18 @@ def _connect_store(
 def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str, int]) -> None:
     """Count this rank in; raise TrainerError if it is not one that rank 0 expects."""
     rank, (host, port) = place.rank(core), address
-    own, there = _slice(place), store.get(SLICE_KEY).decode()
-    run, _, shape = there.partition(SEPARATOR)
+    own_slice, expected = _slice(place), store.get(SLICE_KEY).decode()
+    run, _, shape = expected.partition(SEPARATOR)
     if run != place.run:
         raise TrainerError(
             f"Another run has its coordinator at {host}:{port}",
             why=f"it is {run or 'one without a name'}",
             remedy="Stop it, or set TPU_TUI_COORDINATOR to a free port on every worker",
         )
-    if own != there:
+    if own_slice != expected:
         raise _refuse_rank(
             store,
-            f"Worker {place.worker} expects {own.partition(SEPARATOR)[2]}",
+            f"Worker {place.worker} expects {own_slice.partition(SEPARATOR)[2]}",
             why=f"worker 0 expects {shape}",
             remedy="Set TPU_TUI_WORKERS and TPU_TUI_CORES alike on all workers, and give all the same --num-cores",
         )
@@ -157,8 +157,8 @@ def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str
 
 def _refuse_rank(store: TCPStore, what: str, *, why: str, remedy: str) -> TrainerError:
     """End the wait of all ranks for those that can never come; return an error that one of them reports."""
-    own = secrets.token_hex(8)
-    has_ended_it = store.compare_set(JOINED_KEY, "", own).decode() in (own, ALL)
+    token = secrets.token_hex(8)
+    has_ended_it = store.compare_set(JOINED_KEY, "", token).decode() in (token, ALL)
     return TrainerError(what, why=why, remedy=remedy) if has_ended_it else ReportedElsewhereError(what)
 
 
@@ -196,14 +196,14 @@ def interface_towards(host: str, port: int) -> str | None:
             probe.connect((host, port))  # sends nothing: asks the routing table
         except OSError:
             return None
-        own = probe.getsockname()[0]
+        own_address = probe.getsockname()[0]
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(probe.fileno(), GET_INTERFACE_ADDRESS, struct.pack("256s", name.encode()[:15]))
             except OSError:
                 continue  # has no IPv4 address
             address = socket.inet_ntoa(answer[20:24])
-            if address == own or (own.startswith("127.") and address == "127.0.0.1"):
+            if address == own_address or (own_address.startswith("127.") and address == "127.0.0.1"):
                 return name
     return None
 

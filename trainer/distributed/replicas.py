@@ -187,15 +187,15 @@ class GlooReplicas(Replicas):
         # Runs forward and backward, with all that they leave (loss, running statistics), and waits for them. So is
         # the bucket free: the step before, which may still have been reading it, made what this one started from.
         torch_xla.sync(wait=True)
-        *places, vote = self._places([p.shape for p in parameters])
-        for gradient, place in zip([p.grad for p in parameters if p.grad is not None], places, strict=True):
-            place.copy_(_on_host(gradient))
+        *views, vote = self._places([p.shape for p in parameters])
+        for gradient, view in zip([p.grad for p in parameters if p.grad is not None], views, strict=True):
+            view.copy_(_on_host(gradient))
         vote.fill_(float(stop))
         with self._together():
             dist.all_reduce(self._bucket)
         votes = float(vote)
         self._bucket.div_(self.world)
-        for p, mean in zip(parameters, places, strict=True):
+        for p, mean in zip(parameters, views, strict=True):
             p.grad = dlpack.from_dlpack(mean)
         return Verdict.STOP_SKIPPING_STEP if votes >= ABSENT else Verdict(votes > 0)
 
@@ -217,10 +217,10 @@ class GlooReplicas(Replicas):
 
     def gather(self, thing: T) -> list[T]:
         """Gather with gloo, pickled."""
-        things: list[Any] = [None] * self.world
+        gathered: list[Any] = [None] * self.world
         with self._together():
-            dist.all_gather_object(things, thing)
-        return things
+            dist.all_gather_object(gathered, thing)
+        return gathered
 
     def broadcast(self, thing: T) -> T:
         """Broadcast with gloo, pickled."""
@@ -283,7 +283,7 @@ class XlaReplicas(Replicas):
         row = torch.zeros(_padded(int(longest.item())), dtype=torch.uint8)
         row[: content.numel()] = content
         rows = xm.all_gather(row.to(self.device)).cpu().view(self.world, -1)
-        return [pickle.loads(each.numpy().tobytes()) for each in rows]
+        return [pickle.loads(part.numpy().tobytes()) for part in rows]
 
     def broadcast(self, thing: T) -> T:
         """Broadcast through the devices: pickled, and summed with the zeros of all others."""

@@ -61,7 +61,7 @@ def block_signals() -> Collection[signal.Signals]:
     `nohup` and a shell's `&` do.
     """
     stops = {signal.SIGTERM}
-    stops |= {each for each in (signal.SIGHUP, signal.SIGINT) if signal.getsignal(each) != signal.SIG_IGN}
+    stops |= {number for number in (signal.SIGHUP, signal.SIGINT) if signal.getsignal(number) != signal.SIG_IGN}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     return stops
 

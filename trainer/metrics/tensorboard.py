@@ -71,26 +71,26 @@ class EventFile:
             write_line(f"TensorBoard events were lost: they could not be uploaded to {self._where}.", descriptor=2)
         self._close_files()
 
-    def _begin(self, where: str, first_step: int) -> None:
+    def _begin(self, logdir: str, first_step: int) -> None:
         try:
             from tensorboardX.proto.event_pb2 import SessionLog
             from tensorboardX.record_writer import RecordWriter
         except ImportError as error:
             remedy = "Install it with: pip install tensorboardX, or leave --logdir out"
             raise TrainerError("--logdir needs tensorboardX", why=str(error), remedy=remedy) from error
-        if objects.is_bucket(where):
-            objects.list_names(where)  # without a network this fails sooner than the upload
+        if objects.is_bucket(logdir):
+            objects.list_names(logdir)  # without a network this fails sooner than the upload
         try:
             with contextlib.ExitStack() as stack:
-                if objects.is_bucket(where):
+                if objects.is_bucket(logdir):
                     directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                 else:
-                    directory = Path(where)
+                    directory = Path(logdir)
                     directory.mkdir(parents=True, exist_ok=True)
                 name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}"
                 self._path = directory / name
                 self._writer = RecordWriter(str(self._path))
-                if objects.is_bucket(where):
+                if objects.is_bucket(logdir):
                     self._unlinked = self._path.open("rb")
             self._write(file_version=FILE_VERSION)
             self._write(step=first_step, session_log=SessionLog(status=SessionLog.START))
@@ -98,7 +98,7 @@ class EventFile:
         except OSError as error:
             self._close_files()
             why, remedy = error.strerror or str(error), "Give another --logdir"
-            raise TrainerError(f"Cannot write to {where}", why=why, remedy=remedy) from error
+            raise TrainerError(f"Cannot write to {logdir}", why=why, remedy=remedy) from error
         except TrainerError:
             self._close_files()
             raise

@@ -23,8 +23,8 @@ def learning_rate(config: OptimizerConfig, world: int, step: int, steps_per_epoc
     if (step + 1) / steps_per_epoch < config.warmup_epochs:
         rate = peak * (step + 1) / steps_per_epoch / config.warmup_epochs
     elif config.epochs > config.warmup_epochs:
-        done = (step / steps_per_epoch - config.warmup_epochs) / (config.epochs - config.warmup_epochs)
-        rate = peak * 0.5 * (1 + math.cos(math.pi * min(1.0, max(0.0, done))))
+        fraction = (step / steps_per_epoch - config.warmup_epochs) / (config.epochs - config.warmup_epochs)
+        rate = peak * 0.5 * (1 + math.cos(math.pi * min(1.0, max(0.0, fraction))))
     # PyTorch/XLA makes a factor of 1 a constant of the graph, and would compile another graph for that step.
     return ALMOST_ONE if rate == 1 else rate
 

@@ -37,10 +37,10 @@ class Compilation:
         self._runs[what] += 1
         if self._runs[what] == 1:
             write_line(f"Compiling the {what} for {self._label}, once; this can take a minute ...")
-            began = time.monotonic()
+            started_at = time.monotonic()
             yield
             xm.wait_device_ops()
-            write_line(f"Compiled the {what} for {self._label} in {time.monotonic() - began:.1f} s")
+            write_line(f"Compiled the {what} for {self._label} in {time.monotonic() - started_at:.1f} s")
             return
         before = count_compilations()
         yield
@@ -51,12 +51,12 @@ class Compilation:
 
     def metrics_line(self, epoch: int) -> str:
         """Return the line of what XLA has counted so far in this process."""
-        _, took = _metric("CompileTime")
-        _, sent = _metric("TransferToDeviceTime")
+        _, compile_ns = _metric("CompileTime")
+        _, transfer_ns = _metric("TransferToDeviceTime")
         return (
             f"Epoch {epoch} metrics of {self._label}: {count_compilations()} graphs compiled "
-            f"in {took / NANOSECONDS:.1f} s, {self.late} after step {SETTLED}; "
-            f"{sent / NANOSECONDS:.1f} s of transfers to the device"
+            f"in {compile_ns / NANOSECONDS:.1f} s, {self.late} after step {SETTLED}; "
+            f"{transfer_ns / NANOSECONDS:.1f} s of transfers to the device"
         )
 
     def serve_profiler(self, port: int) -> None:
@@ -83,13 +83,13 @@ def use_compilation_cache(directory: str) -> None:
     with _CACHING:
         if CACHE_PATH in os.environ:
             return
-        own = Path(directory).expanduser() / f"process-{os.environ.get('PJRT_LOCAL_PROCESS_RANK', '0')}"
+        path = Path(directory).expanduser() / f"process-{os.environ.get('PJRT_LOCAL_PROCESS_RANK', '0')}"
         try:
-            own.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            write_line(f"Compiled graphs are not kept for the next run: {own}: {error.strerror}", descriptor=2)
+            write_line(f"Compiled graphs are not kept for the next run: {path}: {error.strerror}", descriptor=2)
             return
-        xr.initialize_cache(str(own))
+        xr.initialize_cache(str(path))
 
 
 def count_compilations() -> int:
@@ -98,5 +98,5 @@ def count_compilations() -> int:
 
 
 def _metric(name: str) -> tuple[int, float]:
-    found = metrics.metric_data(name)  # type: ignore[no-untyped-call]
-    return (0, 0.0) if found is None else (int(found[0]), float(found[1]))
+    metric = metrics.metric_data(name)  # type: ignore[no-untyped-call]
+    return (0, 0.0) if metric is None else (int(metric[0]), float(metric[1]))

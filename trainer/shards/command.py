@@ -132,11 +132,11 @@ def make(
     }
     own_names = re.compile(rf"{re.escape(source.name)}-(train|val)-\d{{6}}\.tar")
     writes = re.compile(rf"{own_names.pattern}|{re.escape(MANIFEST)}|{re.escape(UNFINISHED)}")
-    known = {task.name for task in tasks}
+    names = {task.name for task in tasks}
     with hold_lock(out) as verify_lock:
         objects.remove_temp_files(out, writes)
         progress = _begin_or_resume(WriteProgress(out, made_from), overwrite)
-        progress.done = {name: each for name, each in progress.done.items() if name in known}
+        progress.done = {name: written for name, written in progress.done.items() if name in names}
         for text in source.notes:
             shown.note(text)
         try:
@@ -151,7 +151,7 @@ def make(
         manifest = _manifest(source, seed, splits)
         verify_lock()
         objects.write(objects.join(out, MANIFEST), manifest.to_json().encode())
-        _tidy(out, own_names, known)
+        _tidy(out, own_names, names)
     return manifest
 
 
@@ -172,15 +172,15 @@ def _orders(
         raise TrainerError("--samples-per-shard must be at least 1")
     if any(times < 1 for times in repeat.values()):
         raise TrainerError("--repeat must be at least 1")
-    wanted = samples or {}
-    if any(number < 1 for number in wanted.values()):
+    targets = samples or {}
+    if any(number < 1 for number in targets.values()):
         raise TrainerError("--samples must be at least 1")
     orders = {}
     for split, (count, _) in source.splits.items():
         shuffling = random.Random(f"{seed} {split}")
-        if split in wanted and count:
-            order = list(range(count)) * (wanted[split] // count)
-            order += shuffling.sample(range(count), wanted[split] % count)
+        if split in targets and count:
+            order = list(range(count)) * (targets[split] // count)
+            order += shuffling.sample(range(count), targets[split] % count)
         else:
             order = list(range(count)) * repeat.get(split, 1)
         shuffling.shuffle(order)
@@ -217,9 +217,9 @@ def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> WriteProgress:
 
 
 def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: WriteProgress, shown: Lines) -> None:
-    due = [task for task in tasks if task.name not in progress.done]
+    pending = [task for task in tasks if task.name not in progress.done]
     try:
-        with contextlib.closing(writer.write_shards(job, due, workers)) as ready:
+        with contextlib.closing(writer.write_shards(job, pending, workers)) as ready:
             for written in ready:
                 progress.add(written)
                 shown.add(written, len(progress.done))
@@ -239,10 +239,10 @@ def _manifest(source: ImageSource, seed: int, splits: dict[str, tuple[Shard, ...
     return Manifest(source.name, source.classes, source.image_size, seed, splits)
 
 
-def _tidy(out: str, own_names: re.Pattern[str], known: set[str]) -> None:
+def _tidy(out: str, own_names: re.Pattern[str], names: set[str]) -> None:
     """Remove the list of what is done, and the surplus shards of an overwritten, larger set."""
     for present in objects.list_names(out):
-        if present == UNFINISHED or (own_names.fullmatch(present) and present not in known):
+        if present == UNFINISHED or (own_names.fullmatch(present) and present not in names):
             objects.delete(objects.join(out, present))
 
 
@@ -287,15 +287,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _interrupt(number: int, _: object) -> NoReturn:
     """Stop in an orderly way on the first signal; let the next one end the process at once."""
-    for each in STOPS:
-        signal.signal(each, signal.SIG_DFL)
+    for stop in STOPS:
+        signal.signal(stop, signal.SIG_DFL)
     raise KeyboardInterrupt(number)
 
 
 def _format_split(out: str, manifest: Manifest, split: str, shards: Sequence[Shard]) -> str:
     total = sum(shard.samples for shard in shards)
-    where = pattern(out, manifest.name, split, len(shards))
-    return f"{split}: {total} samples of {len(manifest.classes)} classes in {len(shards)} shards: {where}"
+    location = pattern(out, manifest.name, split, len(shards))
+    return f"{split}: {total} samples of {len(manifest.classes)} classes in {len(shards)} shards: {location}"
 
 
 def _source(options: argparse.Namespace) -> ImageSource:
@@ -339,17 +339,17 @@ def _parser() -> argparse.ArgumentParser:
     shapes.add_argument("--train", type=int, default=8192, help="samples (default: %(default)s)")
     shapes.add_argument("--val", type=int, default=1024)
     shapes.add_argument("--size", type=int, default=32, help="pixels per side")
-    for each in (cifar, classes, shapes):
-        each.add_argument("--out", required=True, help="directory, or gs://bucket/prefix")
-        each.add_argument("--samples-per-shard", type=int, default=2000)
-        size = each.add_mutually_exclusive_group()
+    for command in (cifar, classes, shapes):
+        command.add_argument("--out", required=True, help="directory, or gs://bucket/prefix")
+        command.add_argument("--samples-per-shard", type=int, default=2000)
+        size = command.add_mutually_exclusive_group()
         size.add_argument("--repeat", type=int, default=1, help="times that each training sample is taken")
         size.add_argument("--samples", type=int, metavar="N", help="training samples in all, repeated as necessary")
-        each.add_argument("--val-repeat", type=int, default=1)
-        each.add_argument("--seed", type=int, default=42)
-        each.add_argument("--overwrite", action="store_true", help="replace what --out holds")
-        each.add_argument("--workers", type=int, default=_cores(), help="writing processes (default: %(default)s)")
-        each.add_argument(
+        command.add_argument("--val-repeat", type=int, default=1)
+        command.add_argument("--seed", type=int, default=42)
+        command.add_argument("--overwrite", action="store_true", help="replace what --out holds")
+        command.add_argument("--workers", type=int, default=_cores(), help="writing processes (default: %(default)s)")
+        command.add_argument(
             "--on-bad-image",
             choices=("stop", "skip"),
             default="stop",

@@ -60,8 +60,8 @@ def folder(directory: Path, val_fraction: float, seed: int) -> ImageSource:
         _check_same(training, classes, validation, val_classes)
     else:
         random.Random(seed).shuffle(train)
-        held = round(len(train) * val_fraction)
-        train, val = train[held:], train[:held]
+        val_count = round(len(train) * val_fraction)
+        train, val = train[val_count:], train[:val_count]
         if not train:
             raise TrainerError(
                 f"--val-fraction {val_fraction:g} leaves no image to train on", remedy="Give a smaller one"
@@ -91,14 +91,14 @@ def _class_folders(directory: Path) -> tuple[list[_File], tuple[str, ...], int]:
     folders = sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
     files: list[_File] = []
     others = 0
-    for label, each in enumerate(folders):
-        found = [path for path in _below(each) if not path.name.startswith(".")]
-        images = [file for path in found if (file := _image(path, label)) is not None]
-        others += len(found) - len(images)
-        if not images and found:
-            raise TrainerError(f"The class folder {each} holds no images", why=f"but e.g. {found[0].name}")
+    for label, class_folder in enumerate(folders):
+        paths = [path for path in _below(class_folder) if not path.name.startswith(".")]
+        images = [file for path in paths if (file := _image(path, label)) is not None]
+        others += len(paths) - len(images)
+        if not images and paths:
+            raise TrainerError(f"The class folder {class_folder} holds no images", why=f"but e.g. {paths[0].name}")
         if not images:
-            raise TrainerError(f"The class folder {each} is empty", remedy="Remove it, or put images there")
+            raise TrainerError(f"The class folder {class_folder} is empty", remedy="Remove it, or put images there")
         files += images
     if not files:
         raise TrainerError(
@@ -126,10 +126,10 @@ def _below(directory: Path) -> list[Path]:
         raise TrainerError(f"Cannot read {error.filename}", why=error.strerror or str(error)) from error
 
     def walk() -> Iterator[Path]:
-        been = {_identity_of(above) for above in directory.resolve().parents}
+        visited = {_identity_of(ancestor) for ancestor in directory.resolve().parents}
         for parent, folders, names in os.walk(directory, onerror=refuse, followlinks=True):
-            been.add(_identity_of(Path(parent)))
-            folders[:] = [name for name in sorted(folders) if _identity_of(Path(parent, name)) not in been]
+            visited.add(_identity_of(Path(parent)))
+            folders[:] = [name for name in sorted(folders) if _identity_of(Path(parent, name)) not in visited]
             yield from (Path(parent) / name for name in names)
 
     return sorted(walk())
@@ -142,7 +142,9 @@ def _identity_of(directory: Path) -> tuple[int, int]:
 
 def _identity(directory: Path, train: list[_File], val: list[_File]) -> str:
     """Return a digest that changes when a file or the split changes."""
-    files = [(str(f.path.relative_to(directory)), f.size, f.changed) for part in (train, val) for f in part]
+    files = [
+        (str(file.path.relative_to(directory)), file.size, file.changed) for part in (train, val) for file in part
+    ]
     return hashlib.sha256(repr((len(train), files)).encode()).hexdigest()
 
 

@@ -60,7 +60,8 @@ class Manifest:
                 seed=int(loaded["seed"]),
                 splits={
                     split: tuple(
-                        Shard(str(s["name"]), int(s["samples"]), int(s["size"]), str(s["sha256"])) for s in shards
+                        Shard(str(shard["name"]), int(shard["samples"]), int(shard["size"]), str(shard["sha256"]))
+                        for shard in shards
                     )
                     for split, shards in loaded["splits"].items()
                 },

@@ -94,13 +94,13 @@ def _try_lock(file: IO[str]) -> bool:
 def _lock_bucket(out: str) -> Iterator[Verify]:
     url = objects.join(out, LOCK_NAME)
     try:  # of several processes, one succeeds in creating the object, or in replacing a dead process's
-        own = objects.upload(url, _describe_holder().encode(), replaces=_abandoned_generation(out, url))
+        own_generation = objects.upload(url, _describe_holder().encode(), replaces=_abandoned_generation(out, url))
     except objects.TakenError:
         raise _busy_error(out, "another process") from None
 
     def is_held() -> bool:
-        there = objects.find_object(url)
-        return there is not None and there.generation == own
+        lock = objects.find_object(url)
+        return lock is not None and lock.generation == own_generation
 
     def verify() -> None:
         if not is_held():
@@ -115,21 +115,21 @@ def _lock_bucket(out: str) -> Iterator[Verify]:
     finally:
         with contextlib.suppress(TrainerError):
             if is_held():
-                objects.delete(url, own, patience=RELEASE_TIMEOUT_S)
+                objects.delete(url, own_generation, patience=RELEASE_TIMEOUT_S)
 
 
 def _abandoned_generation(out: str, url: str) -> int:
     """Return the generation that a dead process left, 0 where there is none; raise TrainerError otherwise."""
-    there = objects.find_object(url)
+    lock = objects.find_object(url)
     try:
-        holder = objects.read(url).decode("utf-8", "replace").strip() if there else ""
+        holder = objects.read(url).decode("utf-8", "replace").strip() if lock else ""
     except objects.MissingError:
-        there = None
-    if there is None:
+        lock = None
+    if lock is None:
         return 0
     if not _has_ended(holder):
         raise _busy_error(out, holder, f"Wait for it or end it. If it has ended: gcloud storage rm {url}")
-    return there.generation
+    return lock.generation
 
 
 def _has_ended(holder: str) -> bool:

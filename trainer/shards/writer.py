@@ -32,7 +32,7 @@ from trainer.storage import objects
 
 KEY = "%07d"  # seven digits, as in PyTorch/XLA's WebDataset tutorial
 SCHEMA = 1  # of the list of finished shards
-SHARD_FIELDS = tuple(each.name for each in fields(Shard))
+SHARD_FIELDS = tuple(shard_field.name for shard_field in fields(Shard))
 SAVE_INTERVAL_S = 0.1  # seconds
 BUCKET_SAVE_INTERVAL_S = 1.0  # Cloud Storage takes one new version of an object per second
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -133,7 +133,7 @@ def write_shards(job: Job, tasks: Sequence[Task], processes: int) -> Generator[W
 @contextlib.contextmanager
 def defer_signals(numbers: Sequence[signal.Signals]) -> Iterator[None]:
     """Delay signals while processes are forked: Python discards what a handler raises there."""
-    handlers = {number: found for number in numbers if callable(found := signal.getsignal(number))}
+    handlers = {number: current for number in numbers if callable(current := signal.getsignal(number))}
     if threading.current_thread() is not threading.main_thread():
         handlers = {}  # handlers run in the main thread only
     received: list[int] = []
@@ -187,7 +187,7 @@ class WriteProgress:
 
     def save(self, patience: float | None = None) -> None:
         """Write the list; `patience` is the same as for `objects.write`."""
-        done = [asdict(each) for each in self.done.values()]
+        done = [asdict(written) for written in self.done.values()]
         content = {"schema": SCHEMA, "made_from": self.made_from, "done": done}
         objects.write(self.url, (json.dumps(content, indent=1) + "\n").encode(), patience=patience)
         self._saved_at = time.monotonic()
@@ -197,10 +197,13 @@ class WriteProgress:
         try:
             fields = json.loads(objects.read(self.url))
             check_schema(self.url, fields["schema"], SCHEMA, "start over with --overwrite")
-            for each in fields["done"]:
-                check_fields(self.url, each["shard"], SHARD_FIELDS, "start over with --overwrite")
+            for entry in fields["done"]:
+                check_fields(self.url, entry["shard"], SHARD_FIELDS, "start over with --overwrite")
             before = dict(fields["made_from"])
-            listed = [WrittenShard(Shard(**d["shard"]), d["crc32c"], tuple(d["skipped"])) for d in fields["done"]]
+            listed = [
+                WrittenShard(Shard(**entry["shard"]), entry["crc32c"], tuple(entry["skipped"]))
+                for entry in fields["done"]
+            ]
         except (ValueError, KeyError, TypeError) as error:
             raise TrainerError(
                 f"{self.url} cannot be read", why=str(error), remedy="Start over with --overwrite"
@@ -213,8 +216,8 @@ class WriteProgress:
                 remedy="Repeat those arguments to resume, or give another --out or --overwrite",
             )
         with ThreadPoolExecutor(VERIFIED_AT_ONCE, thread_name_prefix="verify") as pool:
-            whole = pool.map(lambda each: _is_whole(self.out, each), listed)
-            self.done = {each.shard.name: each for each, ok in zip(listed, whole, strict=True) if ok}
+            whole = pool.map(lambda written: _is_whole(self.out, written), listed)
+            self.done = {written.shard.name: written for written, ok in zip(listed, whole, strict=True) if ok}
         return self
 
 
@@ -222,8 +225,8 @@ def _is_whole(out: str, written: WrittenShard) -> bool:
     """Return whether a shard is there as it was written; Cloud Storage computes its objects' checksums itself."""
     url, expected = objects.join(out, written.shard.name), (written.shard.size, written.crc32c)
     if objects.is_bucket(url):
-        there = objects.find_object(url)
-        return there is not None and (there.size, there.crc32c) == expected
+        stored = objects.find_object(url)
+        return stored is not None and (stored.size, stored.crc32c) == expected
     if not objects.exists(url):
         return False
     content = objects.read(url)

@@ -190,11 +190,11 @@ def upload(url: str, content: bytes, replaces: int | None = None, patience: floa
                 if_generation_match=replaces,
             )
         except PreconditionFailed as error:
-            there = find_object(url, FIRST_RETRY_S if patience is None else patience)
+            existing = find_object(url, FIRST_RETRY_S if patience is None else patience)
             # If only the answer was lost, the object is the one that was sent before.
-            if there is None or there.metadata != blob.metadata:
+            if existing is None or existing.metadata != blob.metadata:
                 raise TakenError(f"There is {url} already") from error
-            return there.generation
+            return existing.generation
         return int(blob.generation)
 
 

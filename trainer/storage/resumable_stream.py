@@ -74,8 +74,8 @@ class ObjectStream(io.RawIOBase):
         problem = ""
         for attempt in range(ATTEMPTS):
             if attempt:
-                own = FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
-                self._abandoned.wait(max(own, self._server_pause))
+                pause = FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
+                self._abandoned.wait(max(pause, self._server_pause))
             self._server_pause = 0.0
             try:
                 if self._response is None and not self._abandoned.is_set():
@@ -84,8 +84,8 @@ class ObjectStream(io.RawIOBase):
                     raise TrainerError(f"{self._name} is not read any more")
                 if self._response is not None:
                     # Take what has come: waiting for all of it would lose that if the connection breaks.
-                    left = (self._size or 0) - self._offset  # a broken proxy may send more
-                    content: bytes = self._response.raw.read1(min(most, left), decode_content=False)
+                    remaining = (self._size or 0) - self._offset  # a broken proxy may send more
+                    content: bytes = self._response.raw.read1(min(most, remaining), decode_content=False)
                     if content or not self._size:
                         self._offset += len(content)
                         return content

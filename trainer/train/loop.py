@@ -31,7 +31,7 @@ from trainer.train.setup import TrainingRun, start
 
 def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
     """Run one replica from start to end; return its exit code. Raise StoppedError once a stopped run is saved."""
-    began = time.monotonic()
+    started_at = time.monotonic()
     run = start(replicas, config, stopping)  # finds the data, builds the model, resumes from a checkpoint
     stopping.is_training = True
     slice_rate = 0.0
@@ -48,7 +48,7 @@ def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
     verify_in_step(run.model, replicas)  # nothing else would show that a replica fell out of step
     run.events.close()
     if run.leads:
-        for line in progress.total_lines(time.monotonic() - began, run.resumption.best, slice_rate):
+        for line in progress.total_lines(time.monotonic() - started_at, run.resumption.best, slice_rate):
             write_line(line)
     return _judge_accuracy(run)
 
@@ -61,7 +61,7 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
     run.model.train()
     if run.leads:
         write_line(progress.train_begin_line(epoch, datetime.now()))
-    began = time.monotonic()
+    started_at = time.monotonic()
     tracker = RateTracker()
     waiting = WaitTimer()
 
@@ -98,7 +98,7 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
     if done < steps:
         _stop_without_batch(run, epoch, done)
 
-    took = time.monotonic() - began
+    took = time.monotonic() - started_at
     slice_rate = float(replicas.total(torch.tensor([tracker.global_rate()])).item())  # the sum over all cores
     waits = replicas.gather(waiting.seconds)
     if run.leads:
@@ -124,8 +124,8 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
         for step, (images, labels) in enumerate(batches):
             with run.compilation.of("evaluation"):
                 with _precision(run.config):
-                    chosen = run.model(images.to(replicas.device)).argmax(dim=1)
-                correct += (chosen == labels.to(replicas.device)).sum()  # padding equals no class
+                    predicted = run.model(images.to(replicas.device)).argmax(dim=1)
+                correct += (predicted == labels.to(replicas.device)).sum()  # padding equals no class
                 samples += int((labels != pipeline.PADDING).sum())
                 torch_xla.sync()  # one graph per batch, rather than a single one for all batches
             if step % run.config.log_steps == 0 and samples:
@@ -133,8 +133,8 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
                 write_line(progress.test_line(replicas.label, epoch, step, accuracy, datetime.now()))
             if run.stopping.requested:
                 break
-    mine = torch.tensor([int(correct.item()), samples, run.stopping.requested], dtype=torch.float32)
-    hits, total, stop = replicas.total(mine).tolist()
+    counts = torch.tensor([int(correct.item()), samples, run.stopping.requested], dtype=torch.float32)
+    hits, total, stop = replicas.total(counts).tolist()
     if stop:
         _stop(run, f"in the evaluation of epoch {epoch}", epoch, run.resumption.steps)
     if not total:
@@ -142,8 +142,8 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
         raise _untested(epoch) if run.leads else ReportedElsewhereError("There is no accuracy")
     reduced = float(100 * hits / total)
     if run.leads:
-        own = 100 * float(mine[0]) / max(1, samples)
-        write_line(progress.test_end_line(epoch, reduced, own, samples, datetime.now()))
+        own_accuracy = 100 * float(counts[0]) / max(1, samples)
+        write_line(progress.test_end_line(epoch, reduced, own_accuracy, samples, datetime.now()))
     run.events.add(epoch * run.resumption.steps, test_accuracy=reduced)
     return reduced
 
@@ -175,20 +175,20 @@ def _stop_without_batch(run: TrainingRun, epoch: int, done: int) -> NoReturn:
     _stop(run, f"at epoch {epoch} step {done}", epoch, done)
 
 
-def _stop(run: TrainingRun, where: str, epoch: int, step: int) -> NoReturn:
+def _stop(run: TrainingRun, position: str, epoch: int, step: int) -> NoReturn:
     """Save the run and end it; all replicas come here at the same step."""
     diverged = next(filter(None, run.replicas.gather(run.diverged)), "")
     if diverged:
         error = TrainerError("The training diverged", why=diverged, remedy=CALMER)
         raise error if run.leads else ReportedElsewhereError(error.what)
     if run.replicas.core == 0:
-        write_line(f"Stopping on SIGTERM {where}")
+        write_line(f"Stopping on SIGTERM {position}")
         if run.stopping.requested and not run.stopping.received:
-            write_line(f"Stopping {where}, because the log's reader has gone.", descriptor=2)
+            write_line(f"Stopping {position}, because the log's reader has gone.", descriptor=2)
     run.stopping.received = True
     run.resumption.save(epoch, step)
     run.events.close()
-    raise StoppedError(f"Stopped {where}")
+    raise StoppedError(f"Stopped {position}")
 
 
 def _untested(epoch: int) -> TrainerError:
@@ -204,6 +204,6 @@ def _judge_accuracy(run: TrainingRun) -> int:
     if target is None or (best is not None and best >= target):
         return 0
     if run.leads:
-        reached = f"Max Accuracy {best or 0.0:.2f}% is below the target of {target:g}%"
-        write_line(f"{reached}. Train longer, or try another learning rate.", descriptor=2)
+        problem = f"Max Accuracy {best or 0.0:.2f}% is below the target of {target:g}%"
+        write_line(f"{problem}. Train longer, or try another learning rate.", descriptor=2)
     return BELOW_TARGET

@@ -62,24 +62,26 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
     if replicas.rank == 0:
         write_line("==> Preparing data..")
     replicas.check_same_config(config)
-    found = replicas.broadcast_slow_result(lambda: pipeline.find(config, replicas.world), config.replicas.timeout / 3)
-    model = resnet.build(config.model, found.classes, config.seed)
+    dataset = replicas.broadcast_slow_result(
+        lambda: pipeline.find(config, replicas.world), config.replicas.timeout / 3
+    )
+    model = resnet.build(config.model, dataset.classes, config.seed)
     parameters = sum(p.numel() for p in model.parameters())
     if config.memory_check and config.replicas.device == "CPU":
         machines = replicas.gather(memory_check.read_machine_memory())
-        each = memory_check.estimate_replica_mib(
-            config.model, parameters, config.optimizer.batch_size, found.image_size
+        replica_mib = memory_check.estimate_replica_mib(
+            config.model, parameters, config.optimizer.batch_size, dataset.image_size
         )
-        replicas.broadcast_result(lambda: memory_check.check_memory(machines, each))
+        replicas.broadcast_result(lambda: memory_check.check_memory(machines, replica_mib))
     model.to(replicas.device)
     optimizer = sgd(model, config.optimizer)
     torch_xla.sync()  # puts parameters and momentum on the device, which the first step's graph would do otherwise
     if replicas.rank == 0:
-        _introduce(replicas, config, found, parameters)
-    resumption = Resumption(replicas, config, found, model, optimizer)
+        _introduce(replicas, config, dataset, parameters)
+    resumption = Resumption(replicas, config, dataset, model, optimizer)
     position = resumption.resume()
-    done = (position.epoch - 1) * resumption.steps + position.step
-    events = replicas.on_rank_zero(lambda: EventFile(config.logdir, done), otherwise=EventFile(None))
+    first_step = (position.epoch - 1) * resumption.steps + position.step
+    events = replicas.on_rank_zero(lambda: EventFile(config.logdir, first_step), otherwise=EventFile(None))
     compilation = Compilation(replicas.label)
     if config.profiler_port is not None:
         compilation.serve_profiler(config.profiler_port)
@@ -89,13 +91,13 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
         return replicas.have_others_given_up or (stopping.requested and replicas.can_skip_step)
 
     def read_epoch(epoch: int, first: int) -> BatchQueue[Batch]:
-        return pipeline.train_epoch(config, found, replicas.rank, replicas.world, epoch, first, cache, gives_up)[1]
+        return pipeline.train_epoch(config, dataset, replicas.rank, replicas.world, epoch, first, cache, gives_up)[1]
 
     return TrainingRun(
         replicas,
         config,
         stopping,
-        found,
+        dataset,
         model,
         optimizer,
         resumption,
@@ -108,20 +110,20 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
     )
 
 
-def _introduce(replicas: Replicas, config: TrainConfig, found: Dataset, parameters: int) -> None:
+def _introduce(replicas: Replicas, config: TrainConfig, dataset: Dataset, parameters: int) -> None:
     batch = config.optimizer.batch_size
     write_line(
-        f"{config.model}, {parameters / 1e6:.1f} M parameters, {found.image_size}x{found.image_size} pixels, "
-        f"{found.classes} classes, batch {batch} on {every_core(replicas.world)}, "
+        f"{config.model}, {parameters / 1e6:.1f} M parameters, {dataset.image_size}x{dataset.image_size} pixels, "
+        f"{dataset.classes} classes, batch {batch} on {every_core(replicas.world)}, "
         f"{format_count(config.optimizer.epochs, 'epoch')}"
     )
-    if found.train is None:
+    if dataset.train is None:
         write_line("Fake data: one made-up batch, repeated")
         return
-    steps = pipeline.steps_an_epoch(config, found, replicas.world)
-    dropped = found.train.samples - steps * replicas.world * batch
-    val = f"; {found.val.samples} for validation" if found.val else ""
+    steps = pipeline.steps_an_epoch(config, dataset, replicas.world)
+    dropped = dataset.train.samples - steps * replicas.world * batch
+    val = f"; {dataset.val.samples} for validation" if dataset.val else ""
     write_line(
-        f"{found.train.samples} training samples in {len(found.train.urls)} shards: {steps} steps an epoch, "
+        f"{dataset.train.samples} training samples in {len(dataset.train.urls)} shards: {steps} steps an epoch, "
         f"{dropped} samples dropped{val}"
     )

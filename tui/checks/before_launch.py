@@ -74,8 +74,8 @@ async def before_launch(
         yield _advisory(row)
     async for row in gather_rows([of_worker(worker.index) for worker in slice_.workers]):
         yield row
-    known = sorted(collected, key=lambda facts: facts.worker)
-    for row in (*(version_rows(known) if job else ()), *clock_rows(known, limits)):
+    all_facts = sorted(collected, key=lambda facts: facts.worker)
+    for row in (*(version_rows(all_facts) if job else ()), *clock_rows(all_facts, limits)):
         yield row
 
 

@@ -22,8 +22,8 @@ _SHELL = re.compile(r"[$*?\[\]~\\]")
 
 def named_ranges(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the ranges of objects in a command's words, without repetitions, in order."""
-    found = (match[0] for text in texts for match in _SHARDS.finditer(text))
-    return tuple(dict.fromkeys(one for one in found if not _SHELL.search(one)))
+    ranges = (match[0] for text in texts for match in _SHARDS.finditer(text))
+    return tuple(dict.fromkeys(shards for shards in ranges if not _SHELL.search(shards)))
 
 
 def first_and_last(shards: str) -> tuple[str, str]:
@@ -39,11 +39,11 @@ async def check_inputs(argv: Iterable[str], env: Mapping[str, str], buckets: Buc
 async def _check(shards: str, buckets: Buckets) -> CheckRow:
     addresses = [parse_url(address) for address in dict.fromkeys(first_and_last(shards))]
     try:
-        there = await asyncio.gather(*(buckets.exists(address) for address in addresses))
+        answers = await asyncio.gather(*(buckets.exists(address) for address in addresses))
     except TpuTuiError as error:
         status = "unknown" if isinstance(error, CloudError) else "fail"
         return error_row("data", status, error)
-    missing = [str(address) for address, found in zip(addresses, there, strict=True) if not found]
+    missing = [str(address) for address, exists in zip(addresses, answers, strict=True) if not exists]
     shown = one_line(shards)
     if not missing:
         return make_row("data", "pass", f"{shown}: the first and the last exist")

@@ -53,20 +53,20 @@ def named_buckets(argv: Iterable[str], env: Mapping[str, str]) -> tuple[str, ...
 def region_row(bucket: str, place: BucketPlace, slice_: Slice) -> CheckRow:
     """Return how a bucket's location fits the slice's zone."""
     region = region_of(slice_.zone)
-    where = f"gs://{bucket} is in {place.location}"
+    finding = f"gs://{bucket} is in {place.location}"
     if region is None:
-        return _row("unknown", f"{where}; the slice's region is unknown")
+        return _row("unknown", f"{finding}; the slice's region is unknown")
     if place.location == region:
-        return _row("pass", f"{where}, as is the slice")
+        return _row("pass", f"{finding}, as is the slice")
     regions = place.regions or DUAL_REGIONS.get(place.location, ())
     remedy = f"gcloud storage buckets create gs://NAME --location={region.lower()}, and copy the data there"
     if region in regions:
-        detail = f"{where}, which includes {region} and {' and '.join(other for other in regions if other != region)}"
+        detail = f"{finding}, which includes {region} and {' and '.join(name for name in regions if name != region)}"
         return _row("warn", f"{detail}: a bucket in one region is faster and cheaper", remedy)
     if not regions and _within(region, place.location):
-        return _row("warn", f"{where}, a multi-region around {region}: a regional bucket is faster", remedy)
+        return _row("warn", f"{finding}, a multi-region around {region}: a regional bucket is faster", remedy)
     slow = "every read crosses regions, which is slow, is billed per GiB and keeps the cores waiting"
-    return _row("fail", f"{where}, the slice in {region}: {slow}", remedy)
+    return _row("fail", f"{finding}, the slice in {region}: {slow}", remedy)
 
 
 def _within(region: str, continent: str) -> bool:
@@ -88,8 +88,8 @@ async def check_launch(
     A missing bucket fails. A bucket whose location cannot be read is unknown, and so is a name that only the
     worker's shell expands.
     """
-    places = asyncio.gather(*(_check(name, slice_, buckets) for name in named_buckets(argv, env)))
-    rows, inputs = await asyncio.gather(places, check_inputs(argv, env, buckets))
+    bucket_checks = asyncio.gather(*(_check(name, slice_, buckets) for name in named_buckets(argv, env)))
+    rows, inputs = await asyncio.gather(bucket_checks, check_inputs(argv, env, buckets))
     return [*rows, *inputs]
 
 

@@ -29,7 +29,7 @@ class CheckRow:
 
     @property
     def hinders(self) -> bool:
-        """Whether it is a reason not to launch; warnings and unknown findings are not."""
+        """Return whether it is a reason not to launch; warnings and unknown findings are not."""
         return self.status == "fail"
 
     def to_json(self) -> dict[str, Any]:

@@ -42,8 +42,8 @@ class CheckFinding:
     @property
     def sentence(self) -> str:
         """The workers, the check and the finding."""
-        where = f"{self.where}: " if self.where else ""
-        return f"{where}{self.check}: {self.detail}"
+        prefix = f"{self.where}: " if self.where else ""
+        return f"{prefix}{self.check}: {self.detail}"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Digest:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed; findings may be unknown."""
+        """Return whether nothing failed; findings may be unknown."""
         return not self.counts["fail"]
 
     @property
@@ -74,8 +74,8 @@ def _in_words(status: str, count: int) -> str:
 def digest(rows: Sequence[CheckRow]) -> Digest:
     """Group rows into findings; can be called repeatedly while rows arrive."""
     pairs = [row for row in rows if row.check == "ports" and row.peer is not None]
-    others = [row for row in rows if not (row.check == "ports" and row.peer is not None)]
-    findings = [*_grouped(others), *_port_findings(pairs)]
+    other_rows = [row for row in rows if not (row.check == "ports" and row.peer is not None)]
+    findings = [*_grouped(other_rows), *_port_findings(pairs)]
     findings.sort(key=lambda finding: SEVERITY.get(finding.status, 0))
     counted = Counter(finding.status for finding in findings)
     matrices = tuple(matrix for matrix in port_matrices(rows) if matrix.filtered or matrix.unknown)
@@ -87,8 +87,8 @@ def _grouped(rows: Iterable[CheckRow]) -> list[CheckFinding]:
     groups: dict[tuple[str, ...], list[CheckRow]] = {}
     for row in rows:
         passed = row.status == "pass" and row.worker is not None
-        words = () if passed else (_shape(row.detail), row.remedy or "")
-        groups.setdefault((row.status, row.check, *words), []).append(row)
+        texts = () if passed else (_shape(row.detail), row.remedy or "")
+        groups.setdefault((row.status, row.check, *texts), []).append(row)
     return [_finding(group) for group in groups.values()]
 
 
@@ -126,8 +126,8 @@ def _in_ranges(details: Sequence[str]) -> str:
 
 
 def _one_of(names: Sequence[str]) -> str:
-    others = len({*names}) - 1
-    return f"{names[0]} and {others} more" if others else names[0]
+    more = len({*names}) - 1
+    return f"{names[0]} and {more} more" if more else names[0]
 
 
 def _range(numbers: Collection[str]) -> str:
@@ -136,20 +136,20 @@ def _range(numbers: Collection[str]) -> str:
 
 
 def _port_findings(pairs: Sequence[CheckRow]) -> list[CheckFinding]:
-    tried = Counter(row.port for row in pairs)
+    totals = Counter(row.port for row in pairs)
     troubled: dict[tuple[str, int | None, str, str | None], list[CheckRow]] = {}
     for row in pairs:
         if row.status != "pass":
             troubled.setdefault((row.status, row.port, row.detail, row.remedy), []).append(row)
-    found = [
-        CheckFinding(status, "ports", (), f"tcp:{port} {_pairs(group, tried[port])}: {detail}", remedy, len(group))
+    findings = [
+        CheckFinding(status, "ports", (), f"tcp:{port} {_pairs(group, totals[port])}: {detail}", remedy, len(group))
         for (status, port, detail, remedy), group in troubled.items()
     ]
     through = Counter(row.port for row in pairs if row.status == "pass")
     by_share: dict[tuple[int, int], list[int]] = {}
     for port, count in sorted(through.items(), key=lambda item: item[0] or 0):
-        by_share.setdefault((count, tried[port]), []).append(port or 0)
-    return found + [
+        by_share.setdefault((count, totals[port]), []).append(port or 0)
+    return findings + [
         CheckFinding(
             "pass", "ports", (), f"tcp:{','.join(map(str, ports))} {_share(*share)} get through", None, share[0]
         )

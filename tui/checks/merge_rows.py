@@ -17,7 +17,7 @@ async def gather_rows(work: Sequence[Callable[[Report], Awaitable[None]]]) -> As
 
     async def do_all() -> None:
         try:
-            await asyncio.gather(*(one(rows.put_nowait) for one in work))
+            await asyncio.gather(*(check(rows.put_nowait) for check in work))
         finally:
             rows.put_nowait(None)
 

@@ -45,10 +45,10 @@ async def check_ports(
     slice_: Slice, fleet: Fleet, ports: Sequence[int] = (), *, usual: bool = True
 ) -> AsyncIterator[CheckRow]:
     """Yield a row for each worker, peer and port (`ports`, and if `usual` the default ones) as answers arrive."""
-    wanted = (*DEFAULT_PORTS, *ports) if usual else ports
+    all_ports = (*DEFAULT_PORTS, *ports) if usual else ports
     for row in scope_rows(slice_):
         yield row
-    async for row in gather_rows([_of_worker(worker.index, slice_, fleet, wanted) for worker in slice_.workers]):
+    async for row in gather_rows([_of_worker(worker.index, slice_, fleet, all_ports) for worker in slice_.workers]):
         yield row
 
 
@@ -67,8 +67,8 @@ def scope_rows(slice_: Slice) -> list[CheckRow]:
         return [make_row("ports", "pass", "one worker: no ports between workers are needed", worker=0)]
     if count <= FULL_MATRIX_WORKERS:
         return []
-    tried = sum(len(list(peers_of(worker.index, count))) for worker in slice_.workers)
-    detail = f"sampled: worker 0 with all others and each with the next, {tried} of {count * (count - 1)} pairs"
+    probed = sum(len(list(peers_of(worker.index, count))) for worker in slice_.workers)
+    detail = f"sampled: worker 0 with all others and each with the next, {probed} of {count * (count - 1)} pairs"
     return [make_row("ports", "pass", detail)]
 
 
@@ -101,7 +101,7 @@ async def rows_to_coordinator(
 
 
 async def _rows(
-    index: int, peers: Sequence[Worker], wanted: Sequence[int], slice_: Slice, fleet: Fleet
+    index: int, peers: Sequence[Worker], ports: Sequence[int], slice_: Slice, fleet: Fleet
 ) -> AsyncIterator[CheckRow]:
     if not peers:
         return
@@ -117,7 +117,7 @@ async def _rows(
         async with slots:
             return peer, port, await _probe(index, peer, port, fleet)
 
-    tasks = [asyncio.ensure_future(probe(peer, port)) for peer in peers for port in wanted]
+    tasks = [asyncio.ensure_future(probe(peer, port)) for peer in peers for port in ports]
     try:
         for task in asyncio.as_completed(tasks):
             peer, port, answer = await task

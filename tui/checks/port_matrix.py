@@ -41,19 +41,19 @@ class Matrix:
         if apart:
             heads = [" " * (width + 1) + " ".join(names)]
         else:
-            heads = [" " * (width + 1) + "".join(name[place] for name in names) for place in range(width)]
-        lines = [self._line(place, width, shown, width if apart else 0) for place in range(shown)]
+            heads = [" " * (width + 1) + "".join(name[digit] for name in names) for digit in range(width)]
+        lines = [self._line(row, width, shown, width if apart else 0) for row in range(shown)]
         left_out = [f"and {len(self.workers) - shown} more workers"] if shown < len(self.workers) else []
         return [*heads, *lines, *left_out]
 
-    def _line(self, place: int, width: int, shown: int, cell_width: int) -> str:
-        signs = (self._sign(place, other) for other in range(shown))
+    def _line(self, row: int, width: int, shown: int, cell_width: int) -> str:
+        signs = (self._sign(row, column) for column in range(shown))
         between = " " if cell_width else ""
-        return f"{self.workers[place]:>{width}} " + between.join(f"{sign:>{cell_width}}" for sign in signs)
+        return f"{self.workers[row]:>{width}} " + between.join(f"{sign:>{cell_width}}" for sign in signs)
 
-    def _sign(self, place: int, other: int) -> str:
-        tried = is_tried(self.workers[place], self.workers[other], len(self.workers))
-        return SIGNS[self.cells[place][other]] if tried else " "
+    def _sign(self, row: int, column: int) -> str:
+        is_probed = is_tried(self.workers[row], self.workers[column], len(self.workers))
+        return SIGNS[self.cells[row][column]] if is_probed else " "
 
 
 def port_matrices(rows: Iterable[CheckRow]) -> list[Matrix]:
@@ -67,18 +67,18 @@ def port_matrices(rows: Iterable[CheckRow]) -> list[Matrix]:
         if row.peer is not None and row.port is not None:
             workers.add(row.peer)
             by_port.setdefault(row.port, {})[row.worker, row.peer] = row.state
-    found = [_matrix(port, pairs, workers) for port, pairs in by_port.items()]
-    return sorted(found, key=lambda matrix: (-matrix.filtered, -matrix.unknown, matrix.port))
+    matrices = [_matrix(port, pairs, workers) for port, pairs in by_port.items()]
+    return sorted(matrices, key=lambda matrix: (-matrix.filtered, -matrix.unknown, matrix.port))
 
 
 def _matrix(port: int, pairs: dict[tuple[int, int], str | None], workers: set[int]) -> Matrix:
-    bad = dict.fromkeys(workers, 0)
+    filtered = dict.fromkeys(workers, 0)
     for pair, state in pairs.items():
         if state == "filtered":
             for worker in pair:
-                bad[worker] += 1
-    order = tuple(sorted(workers, key=lambda worker: (-bad[worker], worker)))
-    cells = tuple(tuple(pairs.get((one, other)) for other in order) for one in order)
+                filtered[worker] += 1
+    order = tuple(sorted(workers, key=lambda worker: (-filtered[worker], worker)))
+    cells = tuple(tuple(pairs.get((source, target)) for target in order) for source in order)
     return Matrix(
         port,
         order,

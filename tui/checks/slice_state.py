@@ -102,8 +102,8 @@ def node_remedy(slice_: Slice) -> str:
 
 
 def _symptom_row(symptom: Symptom, workers: int) -> CheckRow:
-    number = _LAST_NUMBER.search(symptom.worker_id)
-    index = parse_integer(number[1], workers - 1) if number else None
+    match = _LAST_NUMBER.search(symptom.worker_id)
+    index = parse_integer(match[1], workers - 1) if match else None
     named = "" if index is not None or not symptom.worker_id else f" on {one_line(symptom.worker_id)}"
     since = f", {symptom.create_time}" if symptom.create_time else ""
     detail = f"{symptom.symptom_type}{named}{since}: {one_line(symptom.details)}"

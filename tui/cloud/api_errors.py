@@ -144,37 +144,37 @@ def _token(request: ApiRequest, text: str) -> TpuTuiError:
 
 
 def _permission_in(text: str) -> str:
-    found = _PERMISSION.search(text)
-    return f" (missing: {found[1]})" if found else ""
+    match = _PERMISSION.search(text)
+    return f" (missing: {match[1]})" if match else ""
 
 
-def _unreachable(error: exceptions.GoogleAPICallError, request: ApiRequest, tried: float) -> TpuTuiError:
-    where = f" at {request.endpoint}" if request.endpoint else ""
+def _unreachable(error: exceptions.GoogleAPICallError, request: ApiRequest, tried_s: float) -> TpuTuiError:
+    address = f" at {request.endpoint}" if request.endpoint else ""
     remedy = "check the network, and https://status.cloud.google.com"
     if request.endpoint:
         remedy = "check that the local pod is up; tpu-tui local up starts one"
-    why = f"{request.api}{where} is down or cannot be reached (tried for {tried:.0f} s): {first_line(error)}"
+    why = f"{request.api}{address} is down or cannot be reached (tried for {tried_s:.0f} s): {first_line(error)}"
     return CloudError(request.what, why=why, remedy=remedy)
 
 
-def _too_late(_error: exceptions.GoogleAPICallError, request: ApiRequest, tried: float) -> TpuTuiError:
-    return CloudError(request.what, why=f"{request.api} did not answer within {tried:.0f} s", remedy="try again")
+def _too_late(_error: exceptions.GoogleAPICallError, request: ApiRequest, tried_s: float) -> TpuTuiError:
+    return CloudError(request.what, why=f"{request.api} did not answer within {tried_s:.0f} s", remedy="try again")
 
 
 _NOT_THE_OWNER = ("CREDENTIALS_MISSING", "ACCESS_TOKEN_TYPE_UNSUPPORTED")
 """Why a local pod refuses a token: there is none, or it is another pod's."""
 
 
-def _unauthenticated(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried: float) -> TpuTuiError:
+def _unauthenticated(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried_s: float) -> TpuTuiError:
     if request.endpoint and error.reason in _NOT_THE_OWNER:
-        which = "no token" if error.reason == _NOT_THE_OWNER[0] else "a different token"
-        why = f"the local pod at {request.endpoint} answers only its owner, and the profile has {which}"
+        token = "no token" if error.reason == _NOT_THE_OWNER[0] else "a different token"
+        why = f"the local pod at {request.endpoint} answers only its owner, and the profile has {token}"
         remedy = "stop that pod and start one with tpu-tui local up, or add its token to the profile (token = …)"
         return CloudError(request.what, why=why, remedy=remedy)
     return CloudError(request.what, why="the access token is expired, revoked or invalid", remedy=LOGIN)
 
 
-def _forbidden(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried: float) -> TpuTuiError:
+def _forbidden(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried_s: float) -> TpuTuiError:
     text = first_line(error)
     if error.reason == "CONSUMER_QUOTA_PROJECT_REQUIRED" or "requires a quota project" in text:
         return CloudError(
@@ -216,22 +216,22 @@ def _forbidden(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried
 _ANOTHER_PROJECT = "choose another project with --project (gcloud projects list shows yours)"
 
 
-def _not_found(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried: float) -> TpuTuiError:
+def _not_found(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried_s: float) -> TpuTuiError:
     return UsageError(request.what, why=first_line(error))
 
 
-def _in_the_wrong_state(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried: float) -> TpuTuiError:
+def _in_the_wrong_state(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried_s: float) -> TpuTuiError:
     return UsageError(request.what, why=first_line(error).rstrip("."), remedy="tpu-tui slices shows its state")
 
 
-def _exists(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried: float) -> TpuTuiError:
+def _exists(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried_s: float) -> TpuTuiError:
     return UsageError(request.what, why=first_line(error), remedy="choose another name, or delete that one first")
 
 
 _TRY_AGAIN = "try again; https://status.cloud.google.com lists known problems"
 
 
-def _exhausted(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried: float) -> TpuTuiError:
+def _exhausted(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried_s: float) -> TpuTuiError:
     text = first_line(error)
     if _is_rate_limit(error):
         return CloudError(

@@ -47,20 +47,20 @@ class CloudInventory:
             tpu = Listing(problems=(tpu,))
         if isinstance(groups, TpuTuiError):
             groups = GroupListing(problems=(groups,))
-        nodes = {(one.zone, one.name): one for one in tpu.slices if one.is_tpu_node}
+        nodes = {(node.zone, node.name): node for node in tpu.slices if node.is_tpu_node}
         paired = pair_nodes(groups.groups, [*nodes.values()])
-        found = (
+        listing = (
             Listing() if self.groups is None else await self.groups.slices_of(replace(groups, groups=tuple(paired)))
         )
-        slices = [_with_its_node(slice_, nodes) for slice_ in found.slices]
-        drivers = {(one.zone, one.tpu_node): one.name for one in slices if one.tpu_node}
+        slices = [_with_its_node(slice_, nodes) for slice_ in listing.slices]
+        drivers = {(slice_.zone, slice_.tpu_node): slice_.name for slice_ in slices if slice_.tpu_node}
         rows = [
-            replace(one, instance_group=drivers.get((one.zone, one.name))) if one.is_tpu_node else one
-            for one in tpu.slices
+            replace(row, instance_group=drivers.get((row.zone, row.name))) if row.is_tpu_node else row
+            for row in tpu.slices
         ]
         return Listing(
-            tuple(sorted((*rows, *slices), key=lambda one: (one.zone or "", one.name))),
-            (*tpu.problems, *found.problems),
+            tuple(sorted((*rows, *slices), key=lambda slice_: (slice_.zone or "", slice_.name))),
+            (*tpu.problems, *listing.problems),
             (self._note,) if self._note else (),
         )
 
@@ -96,9 +96,9 @@ class CloudInventory:
         if isinstance(group, TpuTuiError):
             raise group if isinstance(tpu, UsageError) and not isinstance(group, UsageError) else tpu
         if isinstance(tpu, UsageError) and self.groups is not None:
-            known = await self.slices()
-            if any(one.source == INSTANCE_GROUP for one in known.slices):
-                raise no_such_slice(name, zone, known.slices)
+            listing = await self.slices()
+            if any(slice_.source == INSTANCE_GROUP for slice_ in listing.slices):
+                raise no_such_slice(name, zone, listing.slices)
         raise tpu
 
     async def find(self, name: str, zone: str) -> Slice | None:
@@ -164,10 +164,10 @@ class CloudInventory:
     async def _pick(self, name: str) -> Slice:
         """Find a slice by its name in the configured zones."""
         listing = await self.slices()
-        found = [one for one in listing.slices if one.name == name]
-        driving = [one for one in found if not one.is_tpu_node]
-        has_groups = any(one.source == INSTANCE_GROUP for one in listing.slices)
-        if not (found or has_groups or listing.problems) and self.tpu.has_zones:
+        matches = [slice_ for slice_ in listing.slices if slice_.name == name]
+        driving = [slice_ for slice_ in matches if not slice_.is_tpu_node]
+        has_groups = any(slice_.source == INSTANCE_GROUP for slice_ in listing.slices)
+        if not (matches or has_groups or listing.problems) and self.tpu.has_zones:
             return await self.tpu.get(name, None)  # raises an error that names other zones
         return pick_slice(name, None, replace(listing, slices=tuple(driving)) if driving else listing)
 
@@ -190,7 +190,7 @@ class CloudInventory:
         if not slice_.is_tpu_node or self.groups is None:
             return slice_
         return next(
-            (one for one in (await self.slices()).slices if one.path == slice_.path and one.is_tpu_node), slice_
+            (row for row in (await self.slices()).slices if row.path == slice_.path and row.is_tpu_node), slice_
         )
 
 

@@ -75,7 +75,7 @@ def find_credentials(environ: Mapping[str, str] | None = None) -> FoundCredentia
     raise _none_found(directory)
 
 
-def _from_file(path: Path, what: str) -> FoundCredentials:
+def _from_file(path: Path, source: str) -> FoundCredentials:
     import google.auth
     from google.auth.exceptions import GoogleAuthError
 
@@ -86,7 +86,7 @@ def _from_file(path: Path, what: str) -> FoundCredentials:
             credentials, project = load(str(path), scopes=_SCOPES)
     except (GoogleAuthError, OSError, ValueError, AttributeError, TypeError) as error:
         why = " ".join(str(error.args[0] if error.args else error).split())
-        raise CloudError(f"{what} cannot be used", why=f"{path}: {why}", remedy=LOGIN) from None
+        raise CloudError(f"{source} cannot be used", why=f"{path}: {why}", remedy=LOGIN) from None
     return FoundCredentials(credentials, project or getattr(credentials, "quota_project_id", None))
 
 

@@ -41,7 +41,7 @@ class HostsFile:
 
     async def find(self, name: str, zone: str) -> Slice | None:  # noqa: ARG002
         """Return the file's slice if it has this name."""
-        return next((one for one in (await self.slices()).slices if one.name == name), None)
+        return next((slice_ for slice_ in (await self.slices()).slices if slice_.name == name), None)
 
     async def host_keys(self, slice_: Slice) -> Slice:
         """Return the slice unchanged: a hosts file contains no host keys."""
@@ -86,9 +86,9 @@ def read_hosts(path: Path) -> Slice:
         worker = _worker(len(workers), entry, f"{path}, line {number}")
         first = lines.setdefault((_dns_name(worker.internal_ip or worker.hostname or ""), worker.port), number)
         if first != number:
-            where = f"{path}, lines {first} and {number}"
+            positions = f"{path}, lines {first} and {number}"
             raise UsageError(
-                f"{entry!r} is named twice", why=where, remedy="remove one line: a machine is one worker"
+                f"{entry!r} is named twice", why=positions, remedy="remove one line: a machine is one worker"
             )
         workers.append(worker)
     if not workers:
@@ -119,14 +119,14 @@ def _text(path: Path) -> str:
         raise UsageError("the hosts file cannot be read", why=f"{path}: {error.strerror}") from None
 
 
-def _worker(index: int, entry: str, where: str) -> Worker:
+def _worker(index: int, entry: str, position: str) -> Worker:
     user, at, address = entry.rpartition("@")
     if at and not _USER.fullmatch(user):
-        raise _invalid_line(entry, where)
-    host, port = _host_and_port(address, entry, where)
+        raise _invalid_line(entry, position)
+    host, port = _host_and_port(address, entry, position)
     is_address = _is_ip(host)
     if not is_address and not _HOST.fullmatch(host):
-        raise _invalid_line(entry, where)
+        raise _invalid_line(entry, position)
     return Worker(
         index=index,
         hostname=None if is_address else host,
@@ -136,25 +136,25 @@ def _worker(index: int, entry: str, where: str) -> Worker:
     )
 
 
-def _host_and_port(address: str, entry: str, where: str) -> tuple[str, int]:
+def _host_and_port(address: str, entry: str, position: str) -> tuple[str, int]:
     if address.startswith("["):
         host, bracket, rest = address[1:].partition("]")
         if not bracket or not _is_ip(host) or (rest and not rest.startswith(":")):
-            raise _invalid_line(entry, where)
-        return host, _port(rest[1:], entry, where) if rest else SSH_PORT
+            raise _invalid_line(entry, position)
+        return host, _port(rest[1:], entry, position) if rest else SSH_PORT
     if address.count(":") > 1:
         if not _is_ip(address):
-            raise _invalid_line(entry, where)
+            raise _invalid_line(entry, position)
         return address, SSH_PORT
     host, colon, port = address.partition(":")
-    return host, _port(port, entry, where) if colon else SSH_PORT
+    return host, _port(port, entry, position) if colon else SSH_PORT
 
 
-def _port(text: str, entry: str, where: str) -> int:
+def _port(text: str, entry: str, position: str) -> int:
     port = parse_integer(text, MOST_PORT)
     if not port:
         raise UsageError(
-            f"no valid port in {_shown(entry)}", why=where, remedy=f"a port is a number from 1 to {MOST_PORT}"
+            f"no valid port in {_shown(entry)}", why=position, remedy=f"a port is a number from 1 to {MOST_PORT}"
         )
     return port
 
@@ -171,5 +171,5 @@ def _shown(entry: str) -> str:
     return repr(entry) if len(entry) <= _ENTRY_SHOWN else f"{entry[:_ENTRY_SHOWN]!r}…"
 
 
-def _invalid_line(entry: str, where: str) -> UsageError:
-    return UsageError(f"not a worker: {_shown(entry)}", why=where, remedy=f"write {_FORM}")
+def _invalid_line(entry: str, position: str) -> UsageError:
+    return UsageError(f"not a worker: {_shown(entry)}", why=position, remedy=f"write {_FORM}")

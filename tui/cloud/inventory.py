@@ -60,11 +60,11 @@ class Inventory(Protocol):
 
 def pick_slice(name: str, zone: str | None, listing: Listing) -> Slice:
     """Return the one slice of that name. Raises UsageError for none or several, or a problem that may hide it."""
-    found = [slice_ for slice_ in listing.slices if slice_.name == name and zone in (None, slice_.zone)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        paths = ", ".join(sorted(slice_.path for slice_ in found))
+    matches = [slice_ for slice_ in listing.slices if slice_.name == name and zone in (None, slice_.zone)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        paths = ", ".join(sorted(slice_.path for slice_ in matches))
         raise UsageError(f"{name} exists in more than one zone", remedy=f"name one of: {paths}")
     if listing.problems:
         raise listing.problems[0]
@@ -73,10 +73,10 @@ def pick_slice(name: str, zone: str | None, listing: Listing) -> Slice:
 
 def no_such_slice(name: str, zone: str | None, known: Sequence[Slice]) -> UsageError:
     """Return the error for a slice that does not exist, with the near matches."""
-    where = f" in {zone}" if zone else ""
+    in_zone = f" in {zone}" if zone else ""
     elsewhere = [slice_.path for slice_ in known if slice_.name == name]
     if elsewhere:
-        return UsageError(f"no such slice{where}: {name}", remedy=f"it is in another zone: {', '.join(elsewhere)}")
+        return UsageError(f"no such slice{in_zone}: {name}", remedy=f"it is in another zone: {', '.join(elsewhere)}")
     near = near_matches(name, (slice_.name for slice_ in known))
     if near:
         remedy = did_you_mean(near)
@@ -87,4 +87,4 @@ def no_such_slice(name: str, zone: str | None, known: Sequence[Slice]) -> UsageE
         )
     else:
         remedy = "there are no slices; create one with tpu-tui slices create"
-    return UsageError(f"no such slice{where}: {name}", remedy=remedy)
+    return UsageError(f"no such slice{in_zone}: {name}", remedy=remedy)

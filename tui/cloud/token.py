@@ -18,12 +18,12 @@ def access_token() -> str:
     import google.auth.transport.requests
     from google.auth.exceptions import GoogleAuthError
 
-    found = find_credentials()
-    credentials: Any = found.credentials
+    login = find_credentials()
+    credentials: Any = login.credentials
     try:
         credentials.refresh(google.auth.transport.requests.Request())
     except GoogleAuthError as error:
-        raise explain(error, ApiRequest("Identity-Aware Proxy cannot be used", found.project or "")) from None
+        raise explain(error, ApiRequest("Identity-Aware Proxy cannot be used", login.project or "")) from None
     return str(credentials.token)
 
 

@@ -165,16 +165,16 @@ class EventPrinter:
             self.flush()
             self._out.note(text)
 
-    def _hold_back(self, worker: int, what: str) -> None:
+    def _hold_back(self, worker: int, text: str) -> None:
         if any(worker in workers for workers in self._pending.values()):
             self.flush()
-        self._pending.setdefault(what, []).append(worker)
+        self._pending.setdefault(text, []).append(worker)
 
     def flush(self) -> None:
         """Print the lines that were held back."""
         self._print_alike()
-        for what, workers in self._pending.items():
-            self._out.note(f"{name_ranks('worker', workers)}: {what}")
+        for text, workers in self._pending.items():
+            self._out.note(f"{name_ranks('worker', workers)}: {text}")
         self._pending.clear()
 
     def _print_alike(self) -> None:
@@ -202,15 +202,15 @@ class EventPrinter:
 
     def _event_text(self, event: Event) -> str:
         fields = event.fields
-        where = "" if event.worker is None else f"worker {event.worker}: "
+        prefix = "" if event.worker is None else f"worker {event.worker}: "
         if event.kind == "failure":
             self._culprit = event.worker
         if event.kind == "state":
             return self._state_text(fields)
         if event.kind == "phase" and fields.get("status") == "failed" and fields.get("phase") != "check":
-            return self._failed_phase_text(event.worker, where, fields)
+            return self._failed_phase_text(event.worker, prefix, fields)
         if event.kind == "note":
-            return f"{where}{fields.get('text', '')}{_todo(fields)}"
+            return f"{prefix}{fields.get('text', '')}{_todo(fields)}"
         return ""
 
     def _state_text(self, fields: Mapping[str, Any]) -> str:
@@ -218,20 +218,20 @@ class EventPrinter:
         todo = "" if remedy in self._remedies or _is_in_cause(remedy, cause) else _todo(fields)
         if fields.get("state") != RunState.STOPPING:
             self._remedies.clear()
-        cause, _, words = cause.partition(LAST_WORDS)
-        quoted = self._quoted(words) if words and words != self._quoted_words else ""
-        self._quoted_words = words or self._quoted_words
+        cause, _, last_lines = cause.partition(LAST_WORDS)
+        quoted = self._quoted(last_lines) if last_lines and last_lines != self._quoted_words else ""
+        self._quoted_words = last_lines or self._quoted_words
         return f"{self._run} {fields.get('state')}{': ' + cause if cause else ''}{quoted}{todo}"
 
-    def _quoted(self, words: str) -> str:
+    def _quoted(self, last_lines: str) -> str:
         """Return the culprit's last lines, one per line, and the command that shows more."""
         if self._directory is None or self._culprit is None:
-            return LAST_WORDS + words
-        lines = split_last_lines(self._directory.log_path(self._culprit), words)
+            return LAST_WORDS + last_lines
+        lines = split_last_lines(self._directory.log_path(self._culprit), last_lines)
         more = f"\n  → tpu-tui logs {self._run} --worker {self._culprit} --tail {LINES_SHOWN}"
         return "; its last lines:" + "".join(f"\n    {line}" for line in lines) + more
 
-    def _failed_phase_text(self, worker: int | None, where: str, fields: Mapping[str, Any]) -> str:
+    def _failed_phase_text(self, worker: int | None, prefix: str, fields: Mapping[str, Any]) -> str:
         detail = str(fields.get("detail") or "no reason given")
         reason = (str(fields.get("phase")), detail)
         if reason in self._reasons and worker is not None:
@@ -241,7 +241,7 @@ class EventPrinter:
         remedy = fields.get("remedy") or ""
         todo = "" if remedy in self._remedies else _todo(fields)
         self._remedies.add(remedy)
-        return f"{where}{reason[0]} failed: {detail}{todo}"
+        return f"{prefix}{reason[0]} failed: {detail}{todo}"
 
 
 def _what_happened(event: Event) -> str:

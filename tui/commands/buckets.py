@@ -90,7 +90,7 @@ async def _delete(name: str, operator: Operator) -> int:
 
 async def _ask_for_name(name: str, *, is_own: bool) -> None:
     """Ask for the bucket's name. Raises UsageError for another answer, or without a terminal."""
-    others = "" if is_own else ", which tpu-tui did not create"
+    origin = "" if is_own else ", which tpu-tui did not create"
     if not has_terminal():
         if is_own:
             raise UsageError(f"refusing to delete {name} without confirmation", remedy="add --yes")
@@ -99,6 +99,6 @@ async def _ask_for_name(name: str, *, is_own: bool) -> None:
             why="tpu-tui did not create it",
             remedy=f"run this at a terminal, or gcloud storage rm --recursive {name}",
         )
-    typed = await ask(f"This permanently deletes {name}{others}, and all its objects. Type its name to continue: ")
+    typed = await ask(f"This permanently deletes {name}{origin}, and all its objects. Type its name to continue: ")
     if typed.strip() not in (name, name.removeprefix("gs://")):
         raise UsageError(f"{name} was not deleted", why="the typed name does not match")

@@ -53,12 +53,12 @@ async def check_slice(args: argparse.Namespace, operator: Operator, out: Output)
     rows = await _checked(slice_, ports, operator, out)
     if args.bucket:
         rows += await operator.launches.check_buckets(slice_, [_address(text) for text in args.bucket])
-    found = digest(rows)
+    check_digest = digest(rows)
     if out.as_json:
-        out.document({"slice": slice_.name, "ok": found.ok, "checks": [row.to_json() for row in rows]})
+        out.document({"slice": slice_.name, "ok": check_digest.ok, "checks": [row.to_json() for row in rows]})
     else:
-        _print_digest(slice_.path, found, out)
-    return 0 if found.ok else ANSWER_IS_NO
+        _print_digest(slice_.path, check_digest, out)
+    return 0 if check_digest.ok else ANSWER_IS_NO
 
 
 async def _checked(slice_: Slice, ports: Sequence[int], operator: Operator, out: Output) -> list[CheckRow]:
@@ -79,11 +79,11 @@ async def _checked(slice_: Slice, ports: Sequence[int], operator: Operator, out:
 def parse_ports(text: str) -> tuple[int, ...]:
     """Parse `8470,8476-8479`. Raises UsageError, also for more than `MOST_PORTS` ports."""
     ports: list[int] = []
-    for word in (word.strip() for word in text.split(",") if word.strip()):
-        first, dash, last = word.partition("-")
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        first, dash, last = part.partition("-")
         ends = [_port(end) for end in ((first, last) if dash else (first, first))]
         if not ends[0] or not ends[1] or ends[0] > ends[1]:
-            raise UsageError(f"{word!r} is not a TCP port", remedy="use e.g. --ports 8470,8476-8479")
+            raise UsageError(f"{part!r} is not a TCP port", remedy="use e.g. --ports 8470,8476-8479")
         ports += range(ends[0], ends[1] + 1)
     if len(ports) > MOST_PORTS:
         why = "each one is probed between all pairs of workers"
@@ -101,14 +101,14 @@ def _address(bucket: str) -> str:
     return bucket if bucket.startswith("gs://") else f"gs://{bucket}"
 
 
-def _print_digest(name: str, found: Digest, out: Output) -> None:
+def _print_digest(name: str, digest: Digest, out: Output) -> None:
     columns = shutil.get_terminal_size((sys.maxsize, 0)).columns
-    out.text(f"{name}: {found.summary}")
-    for finding, following in zip_longest(found.findings, found.findings[1:]):
+    out.text(f"{name}: {digest.summary}")
+    for finding, following in zip_longest(digest.findings, digest.findings[1:]):
         _print_finding(finding, columns, out, with_remedy=following is None or following.remedy != finding.remedy)
-    for matrix in found.matrices:
+    for matrix in digest.matrices:
         _print_matrix(matrix, min(columns, _WIDEST_MATRIX), out)
-    if found.matrices:
+    if digest.matrices:
         from tui.operator import LEGEND
 
         out.text(" " * _INDENT + LEGEND)
@@ -116,8 +116,8 @@ def _print_digest(name: str, found: Digest, out: Output) -> None:
 
 def _print_finding(finding: CheckFinding, columns: int, out: Output, *, with_remedy: bool) -> None:
     """Print a finding, wrapped to the screen; its remedy is never wrapped, because it may be a command to copy."""
-    where = f"{finding.where}: " if finding.where and finding.detail else finding.where
-    text = f"{finding.check:<12} {where}{finding.detail}"
+    prefix = f"{finding.where}: " if finding.where and finding.detail else finding.where
+    text = f"{finding.check:<12} {prefix}{finding.detail}"
     lines = textwrap.wrap(
         text,
         max(columns - _INDENT, 20),
@@ -125,8 +125,8 @@ def _print_finding(finding: CheckFinding, columns: int, out: Output, *, with_rem
         break_long_words=False,
         break_on_hyphens=False,
     )
-    for place, line in enumerate(lines):
-        out.text(f"{_WORDS[finding.status] if not place else '':<{_INDENT}}{line}")
+    for index, line in enumerate(lines):
+        out.text(f"{_WORDS[finding.status] if not index else '':<{_INDENT}}{line}")
     if finding.remedy and with_remedy:
         out.text(f"{'':<{_INDENT}}→ {finding.remedy}")
 

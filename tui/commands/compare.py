@@ -39,14 +39,14 @@ async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output
             code = OutOfReachError.exit_code
     compared = compare(summaries)
     if out.as_json:
-        out.document([one.to_json() for one in compared])
+        out.document([run.to_json() for run in compared])
         return code
-    places = [str(place) for place in range(1, len(compared) + 1)]
-    names = ("run", *(one.run for one in compared))
-    out.table(("figure", *places), [names, *comparison_rows(compared)], right=places)
+    numbers = [str(number) for number in range(1, len(compared) + 1)]
+    names = ("run", *(run.run for run in compared))
+    out.table(("figure", *numbers), [names, *comparison_rows(compared)], right=numbers)
     for name, *texts in comparison_texts(compared):
         out.text()
-        out.facts((f"{name} {place}", text) for place, text in zip(places, texts, strict=True))
+        out.facts((f"{name} {number}", text) for number, text in zip(numbers, texts, strict=True))
     return code
 
 

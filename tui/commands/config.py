@@ -31,10 +31,13 @@ async def show_config(_args: argparse.Namespace, operator: Operator, out: Output
     from tui.settings.fields import FIELDS
 
     meanings = BEYOND_PROFILES | {field.name: field.meaning for field in FIELDS}
-    settings = [(s.name, _plain(s.value), s.origin, meanings.get(s.name)) for s in operator.settings.origins.values()]
+    settings = [
+        (setting.name, _plain(setting.value), setting.origin, meanings.get(setting.name))
+        for setting in operator.settings.origins.values()
+    ]
     if out.as_json:
         names = ("name", "value", "origin", "meaning")
-        out.document([dict(zip(names, one, strict=True)) for one in settings])
+        out.document([dict(zip(names, setting, strict=True)) for setting in settings])
     else:
         rows = [(name, _in_words(value), origin, meaning) for name, value, origin, meaning in settings]
         out.table(("setting", "value", "from", "meaning"), rows)

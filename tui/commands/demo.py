@@ -84,9 +84,9 @@ def _require_trainer() -> None:
 @contextlib.contextmanager
 def local_pod(workers: int, cores: int) -> Iterator[dict[str, Any]]:
     """Run `local up` in a process of its own, so that a busy pod never slows the console; yield its announcement."""
-    words = [sys.executable, "-m", "tui.cli", "local", "up", "--json", "--with-parent"]
+    command = [sys.executable, "-m", "tui.cli", "local", "up", "--json", "--with-parent"]
     process = subprocess.Popen(
-        [*words, "--workers", str(workers), "--cores", str(cores)],
+        [*command, "--workers", str(workers), "--cores", str(cores)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
@@ -123,10 +123,10 @@ def _announcement(process: subprocess.Popen[bytes]) -> dict[str, Any]:
 def make_shards(pod: Mapping[str, Any], cores: int, out: Output) -> None:
     """Generate the demo's images and upload their shards to the pod's bucket. Raises TpuTuiError on failure."""
     out.note("Generating images and writing their shards to the pod's bucket …")
-    words = [sys.executable, "-m", "trainer.shards", *shard_arguments(pod, cores)]
-    made = subprocess.run(words, env={**os.environ, **_storage(pod)}, stdout=subprocess.DEVNULL, check=False)
-    if made.returncode:
-        raise TpuTuiError("the demo's shards were not written", why=f"trainer.shards exited with {made.returncode}")
+    command = [sys.executable, "-m", "trainer.shards", *shard_arguments(pod, cores)]
+    result = subprocess.run(command, env={**os.environ, **_storage(pod)}, stdout=subprocess.DEVNULL, check=False)
+    if result.returncode:
+        raise TpuTuiError("the demo's shards were not written", why=f"trainer.shards exited with {result.returncode}")
 
 
 def _storage(pod: Mapping[str, Any]) -> dict[str, str]:

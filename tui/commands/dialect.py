@@ -44,7 +44,9 @@ async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output
         return 0
     out.note(f"{total} line{'' if total == 1 else 's'}")
     rows = [
-        (trial.name, trial.matched) for trial in trials if trial.matched or trial.name in {one.name for one in own}
+        (trial.name, trial.matched)
+        for trial in trials
+        if trial.matched or trial.name in {dialect.name for dialect in own}
     ]
     if rows:
         out.table(("dialect", "lines"), rows, right=("lines",))

@@ -182,12 +182,12 @@ def _print_grouped(
     from tui.operator.output_groups import SharedOutput, describe_ending, format_heading, group_outputs
 
     ended = [
-        *((*one, describe_ending(one[1])) for one in answers.items()),
-        *((*one, "interrupted") for one in cut.items()),
+        *((rank, answer, describe_ending(answer)) for rank, answer in answers.items()),
+        *((rank, answer, "interrupted") for rank, answer in cut.items()),
     ]
     groups = group_outputs(
-        (rank, SharedOutput(b"", b"", how) if endings_only else SharedOutput(answer.stdout, answer.stderr, how))
-        for rank, answer, how in ended
+        (rank, SharedOutput(b"", b"", ending) if endings_only else SharedOutput(answer.stdout, answer.stderr, ending))
+        for rank, answer, ending in ended
     )
     for outcome, ranks in groups:
         text = f"── {format_heading(outcome, ranks)}"

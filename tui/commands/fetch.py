@@ -65,9 +65,13 @@ async def fetch_to_directory(args: argparse.Namespace, operator: Operator, out: 
 def _print_rows(rows: list[FetchedFile], out: Output) -> None:
     if out.as_json:
         out.rows(
-            {"worker": r.worker, "path": r.path, "bytes": r.bytes, "hash": r.hash, "skipped": r.skipped} for r in rows
+            {"worker": row.worker, "path": row.path, "bytes": row.bytes, "hash": row.hash, "skipped": row.skipped}
+            for row in rows
         )
     elif rows:
         state = {True: "already there", False: "copied"}
-        cells = [(r.worker, r.path, format_size(r.bytes), r.hash[:_HASH_DIGITS], state[r.skipped]) for r in rows]
+        cells = [
+            (row.worker, row.path, format_size(row.bytes), row.hash[:_HASH_DIGITS], state[row.skipped])
+            for row in rows
+        ]
         out.table(("worker", "path", "size", "hash", "state"), cells, right=("worker", "size"))

@@ -94,22 +94,24 @@ async def delete_group(args: argparse.Namespace, operator: Operator, out: Output
     if args.dry_run:
         from tui.pod.groups.group_gcloud import delete_command_of_gcloud
 
-        commands = [delete_command_of_gcloud(one, operator.settings.project or "PROJECT") for one in plan.chosen]
+        commands = [
+            delete_command_of_gcloud(resource, operator.settings.project or "PROJECT") for resource in plan.chosen
+        ]
         out.note("Nothing was changed.")
         if out.as_json:
-            rows = [deletion_row(one, None, is_done=False) for one in plan.chosen]
+            rows = [deletion_row(resource, None, is_done=False) for resource in plan.chosen]
             out.document([{**row, "gcloud": command} for row, command in zip(rows, commands, strict=True)])
         else:
             out.text("\n".join(commands))
         return 0
     if not args.yes:
         await ask_for_name(name, f"This permanently deletes {len(plan.chosen)} resources", "deleted")
-    left = await print_deletion(plan.chosen, operator.groups.delete(plan.chosen), out)
+    remaining = await print_deletion(plan.chosen, operator.groups.delete(plan.chosen), out)
     if out.as_json:
-        out.document([deletion_row(one, left.get(one.ref), is_done=True) for one in plan.chosen])
-    if left:
-        out.note(f"Left: {', '.join(left)}; the same command deletes it")
-    return max((max(1, problem.exit_code) for problem in left.values()), default=0)
+        out.document([deletion_row(resource, remaining.get(resource.ref), is_done=True) for resource in plan.chosen])
+    if remaining:
+        out.note(f"Left: {', '.join(remaining)}; the same command deletes it")
+    return max((max(1, problem.exit_code) for problem in remaining.values()), default=0)
 
 
 async def _ask_to_shrink(name: str, present: int, size: int) -> None:

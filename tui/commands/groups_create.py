@@ -68,13 +68,13 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
     if request.image_from and not (args.yes or args.dry_run):
         await _ask_to_stop(request)
     texts: list[str] = []
-    sent: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
     startup: Sequence[WorkerStartup] = ()
     failure: TpuTuiError | None = None
     try:
         async for step in operator.groups.create(request, dry_run=args.dry_run, waits=not args.detach):
             startup = step.startup
-            sent += [step.request] if step.request else []
+            requests += [step.request] if step.request else []
             if step.text:
                 texts.append(step.text)
                 out.note(step.text)
@@ -87,7 +87,7 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
             again = "the same command continues" if not args.detach else "tpu-tui groups list shows it"
             out.note(f"Interrupted. What was requested of {request.name} goes on in the cloud; {again}.")
         raise
-    answer = {"group": args.group, "action": "create", "dry_run": args.dry_run, "steps": texts, "requests": sent}
+    answer = {"group": args.group, "action": "create", "dry_run": args.dry_run, "steps": texts, "requests": requests}
     if args.dry_run:
         from tui.pod.groups.group_gcloud import create_group_commands
 
@@ -96,7 +96,7 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
         if out.as_json:
             out.document({**answer, "gcloud": commands})
         else:
-            out.text(in_json(sent, indent=2))
+            out.text(in_json(requests, indent=2))
             out.text("\n".join(commands))
     elif out.as_json:
         listing = await operator.groups.list_all()

@@ -54,20 +54,20 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
         plan = operator.keys.renamed(plan)
         out.note(f"Added {plan.key.path}.pub to {plan.place} for {plan.user}: {plan.key.fingerprint}")
         out.note("Waiting up to a minute for the workers to accept it …")
-    reached = [] if args.dry_run else await operator.keys.wait_until_accepted(slice_)
-    _print_result(args, plan, reached, makes and not args.dry_run, out)
-    return OutOfReachError.exit_code if any(one.error for one in reached) else 0
+    logins = [] if args.dry_run else await operator.keys.wait_until_accepted(slice_)
+    _print_result(args, plan, logins, makes and not args.dry_run, out)
+    return OutOfReachError.exit_code if any(login.error for login in logins) else 0
 
 
 def _print_result(
-    args: argparse.Namespace, plan: KeyPlan, reached: list[LoginResult], makes: bool, out: Output
+    args: argparse.Namespace, plan: KeyPlan, logins: list[LoginResult], makes: bool, out: Output
 ) -> None:
-    out.problems([_with_fitting_remedy(one.error, plan) for one in reached if one.error])
+    out.problems([_with_fitting_remedy(login.error, plan) for login in logins if login.error])
     if not out.as_json:
-        if reached and not any(one.error for one in reached):
+        if logins and not any(login.error for login in logins):
             out.text(
-                f"All {len(reached)} workers accept {plan.user}."
-                if len(reached) > 1
+                f"All {len(logins)} workers accept {plan.user}."
+                if len(logins) > 1
                 else f"The worker accepts {plan.user}."
             )
         return
@@ -82,8 +82,8 @@ def _print_result(
             "found": plan.found,
             "dry_run": args.dry_run,
             "workers": [
-                {"worker": one.worker, "accepted": one.ok, "error": one.error.sentence if one.error else None}
-                for one in reached
+                {"worker": login.worker, "accepted": login.ok, "error": login.error.sentence if login.error else None}
+                for login in logins
             ],
         }
     )

@@ -88,10 +88,10 @@ def _parse_env(pairs: list[str]) -> dict[str, str]:
 
 def _name_for_a_run(name: str, out: Output) -> str:
     """Return the name in the form that a run's ID allows; print a note if that differs."""
-    called = readable_name(as_text(name))
-    if called != name:
-        out.note(f"The run is called {called}: an ID has only ASCII letters, digits and . _ -, at most 100.")
-    return called
+    run_name = readable_name(as_text(name))
+    if run_name != name:
+        out.note(f"The run is called {run_name}: an ID has only ASCII letters, digits and . _ -, at most 100.")
+    return run_name
 
 
 async def launch_run(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -180,8 +180,8 @@ async def _check_buckets(request: LaunchRequest, operator: Operator, out: Output
     from tui.operator import digest, refusal
 
     rows = await operator.launches.check_buckets(request.slice_, request.job.argv, request.job.env)
-    found = digest([row for row in rows if row.hinders or row.status == "warn"])
-    for finding in found.findings:
+    check_digest = digest([row for row in rows if row.hinders or row.status == "warn"])
+    for finding in check_digest.findings:
         out.note(finding.sentence + (f"\n  → {finding.remedy}" if finding.remedy else ""))
-    if not found.ok:
-        raise refusal(found.findings)
+    if not check_digest.ok:
+        raise refusal(check_digest.findings)

@@ -32,12 +32,12 @@ async def open_source(
 
     source = await operator.runs.find_source(args.ref, offline=args.offline, note=out.note)
     if isinstance(source, RunDirectory):
-        behind = None if args.offline else await operator.runs.refresh(source)
+        problem = None if args.offline else await operator.runs.refresh(source)
     else:
-        behind = source.staleness_error
-    if behind is None:
+        problem = source.staleness_error
+    if problem is None:
         return source, 0
-    out.problem(behind)
+    out.problem(problem)
     return source, OutOfReachError.exit_code
 
 
@@ -48,15 +48,15 @@ def worker_of(source: RunDirectory | SavedLog, worker: int | str | None, cache: 
     from tui.logs.saved_log import SavedLog
 
     if isinstance(source, SavedLog):
-        name, found = source.name, source.worker_at(worker, cache)
+        name, number = source.name, source.worker_at(worker, cache)
     else:
         name = source.id
-        names = ((one.index, (one.internal_ip, one.external_ip, one.hostname)) for one in source.run.workers)
-        found = next((index for index, known in names if worker in known), None)
-    if found is None:
+        names = ((vm.index, (vm.internal_ip, vm.external_ip, vm.hostname)) for vm in source.run.workers)
+        number = next((index for index, addresses in names if worker in addresses), None)
+    if number is None:
         remedy = f"tpu-tui cores {name} shows workers and addresses"
         raise UsageError(f"{name} has no worker at {worker}", remedy=remedy)
-    return found
+    return number
 
 
 def print_read_problem(source: RunDirectory | SavedLog, out: Output) -> int:

@@ -55,12 +55,12 @@ def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out
         raise UsageError("a saved log cannot be followed", remedy=f"use tail -f {args.ref} for a file that grows")
     choice = Choice(args.worker, args.core, since)
     if out.as_json:
-        found = _write_lines(numbered_lines(log, choice, args.tail, cache), out.line, out)
+        has_output = _write_lines(numbered_lines(log, choice, args.tail, cache), out.line, out)
     elif choice.is_everything and args.tail is None:
-        found = _copy(log.blocks(), out)
+        has_output = _copy(log.blocks(), out)
     else:
-        found = _copy((line.data for line in picked_lines(log, choice, args.tail, cache)), out)
-    if not found and args.tail != 0:
+        has_output = _copy((line.data for line in picked_lines(log, choice, args.tail, cache)), out)
+    if not has_output and args.tail != 0:
         out.note(in_saved_log(log, choice, cache))
     return 0
 
@@ -82,10 +82,10 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
         return code
     mirrored = None if args.merged or out.as_json or since is not None else _mirrored(source, args)
     if mirrored is not None:
-        found = _copy(mirrored, out)
+        has_output = _copy(mirrored, out)
     else:
-        found = _write_lines(_stored_lines(source, args, since), _line_writer(args, out), out)
-    if not found and args.tail != 0:
+        has_output = _write_lines(_stored_lines(source, args, since), _line_writer(args, out), out)
+    if not has_output and args.tail != 0:
         out.note(await _nothing_found(operator, source, args.core))
     return code
 
@@ -101,11 +101,11 @@ async def _nothing_found(operator: Operator, directory: RunDirectory, core: int 
 
 
 def _require_worker(directory: RunDirectory, worker: int | None) -> None:
-    known = [each.index for each in directory.run.workers]
-    if worker is not None and worker not in known:
+    indices = [vm.index for vm in directory.run.workers]
+    if worker is not None and worker not in indices:
         from tui.commands.logs_empty import list_existing
 
-        raise UsageError(f"{directory.id} has no worker {worker}", remedy=list_existing("worker", known))
+        raise UsageError(f"{directory.id} has no worker {worker}", remedy=list_existing("worker", indices))
 
 
 def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
@@ -125,21 +125,21 @@ def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[byt
     if args.tail is None:
         return (line.data for line in pick(forwards(iterate_log(path)), picker))
     with path.open("rb", buffering=0) as file:
-        found = last_of(backwards(file.fileno(), path.stat().st_size), picker, args.tail)
+        lines = last_of(backwards(file.fileno(), path.stat().st_size), picker, args.tail)
     # The rest may be in an earlier attempt of a restarted run.
-    return [line.data for line in found] if len(found) == args.tail else None
+    return [line.data for line in lines] if len(lines) == args.tail else None
 
 
 def _copy(blocks: Iterable[bytes], out: Output) -> bool:
     """Write bytes, on a terminal with control characters made visible; return whether there were any."""
-    found = False
+    has_output = False
     for block in blocks:
-        found = True
+        has_output = True
         if sys.stdout.isatty():
             out.text(block.decode("utf-8", "replace").removesuffix("\n"))
         else:
             stdio.write(block)
-    return found
+    return has_output
 
 
 def _stored_lines(directory: RunDirectory, args: argparse.Namespace, since: float | None) -> Iterable[LogLine]:
@@ -174,12 +174,12 @@ def _line_writer(args: argparse.Namespace, out: Output) -> Callable[[Any], None]
 
 def _write_lines(lines: Iterable[Any], write: Callable[[Any], None], out: Output) -> bool:
     """Write lines one by one, or as a JSON array; return whether there were any."""
-    found = False
+    has_output = False
     if not out.as_json:
         for line in lines:
             write(line)
-            found = True
-        return found
+            has_output = True
+        return has_output
     before = "["
     for line in lines:
         stdio.write(f"{before}{in_json(line.to_json())}".encode())
@@ -201,12 +201,12 @@ async def _follow(
     await operator.runs.ensure_keeper(directory)
     write, printer = _line_writer(args, out), EventPrinter(directory.id, out, directory)
     workers = None if args.worker is None else (args.worker,)
-    shown: AsyncIterator[Any] = operator.runs.watch_lines(directory, workers=workers, core=args.core)
+    lines: AsyncIterator[Any] = operator.runs.watch_lines(directory, workers=workers, core=args.core)
     if args.tail is not None:
         for line in _stored_lines(directory, args, since):
             write(line)
-        shown = operator.runs.watch_lines(directory, workers=workers, core=args.core, fresh_only=True)
-    async for line in shown:
+        lines = operator.runs.watch_lines(directory, workers=workers, core=args.core, fresh_only=True)
+    async for line in lines:
         if isinstance(line, KeeperStatus):
             printer.print(line)
         elif since is None or (line.time is not None and line.time >= since):

@@ -52,7 +52,7 @@ class EntryTimes:
     def _take(self, offset: int, line: bytes, exports: ExportReader) -> None:
         before = exports.started
         entries = list(exports.add_line(line))
-        if exports.started == before and any(isinstance(each, bytes) for each in entries):
+        if exports.started == before and any(isinstance(entry, bytes) for entry in entries):
             self._begin(offset)
         for _ in range(before, exports.started):
             self._places.append(len(self._starts))
@@ -64,15 +64,15 @@ class EntryTimes:
         self._moments.append(None)
 
     def _record(self, entries: Iterable[bytes | tuple[int, ExportEntry]]) -> None:
-        for each in entries:
-            if isinstance(each, tuple):
-                place, entry = each
-                self._moments[self._places[place]] = entry.moment
+        for item in entries:
+            if isinstance(item, tuple):
+                number, entry = item
+                self._moments[self._places[number]] = entry.moment
 
     def at(self, offset: int) -> float | None:
         """Return the time of the entry that the line at this offset belongs to."""
-        place = bisect_right(self._starts, offset) - 1
-        return None if place < 0 else self._moments[place]
+        index = bisect_right(self._starts, offset) - 1
+        return None if index < 0 else self._moments[index]
 
 
 def picked_lines(log: SavedLog, choice: Choice, tail: int | None, cache: Path | None) -> Iterator[Picked]:
@@ -88,8 +88,8 @@ def numbered_lines(log: SavedLog, choice: Choice, tail: int | None, cache: Path 
     times = EntryTimes.of(log)
     if times is None:
         return log.lines(worker=choice.worker, core=choice.core, since=choice.since, tail=tail, cache=cache)
-    found = _picked_with(times, log, choice, tail, cache, numbered=True)
-    return (SavedLine(each.worker, each.offset, each.time, each.data.removesuffix(b"\n")) for each in found)
+    lines = _picked_with(times, log, choice, tail, cache, numbered=True)
+    return (SavedLine(line.worker, line.offset, line.time, line.data.removesuffix(b"\n")) for line in lines)
 
 
 def has_dates(log: SavedLog, cache: Path | None) -> bool:
@@ -101,9 +101,9 @@ def _picked_with(
     times: EntryTimes, log: SavedLog, choice: Choice, tail: int | None, cache: Path | None, *, numbered: bool = False
 ) -> Iterator[Picked]:
     since = choice.since
-    found = (
-        replace(each, time=moment if (moment := times.at(each.offset)) is not None else each.time)
-        for each in log.picked(replace(choice, since=None), cache=cache, numbered=numbered)
+    lines = (
+        replace(line, time=moment if (moment := times.at(line.offset)) is not None else line.time)
+        for line in log.picked(replace(choice, since=None), cache=cache, numbered=numbered)
     )
-    wanted = (each for each in found if since is None or (each.time is not None and each.time >= since))
-    yield from wanted if tail is None else last(wanted, tail)
+    matches = (line for line in lines if since is None or (line.time is not None and line.time >= since))
+    yield from matches if tail is None else last(matches, tail)

@@ -65,8 +65,8 @@ def _read_metadata(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, 
                 what = f"--startup-script and {option} {STARTUP_SCRIPT}= were both given"
                 raise UsageError(what, remedy="give one of them")
         files[STARTUP_SCRIPT] = str(args.startup_script)
-    if both := sorted(metadata.keys() & files.keys()):
-        raise UsageError(f"metadata {both[0]} was given as text and as a file", remedy="give it once")
+    if duplicates := sorted(metadata.keys() & files.keys()):
+        raise UsageError(f"metadata {duplicates[0]} was given as text and as a file", remedy="give it once")
     metadata |= {key: _text_of(Path(path).expanduser()) for key, path in files.items()}
     if args.startup_script is not None and not metadata[STARTUP_SCRIPT].strip():
         raise UsageError(f"the startup script {args.startup_script} is empty", remedy="omit --startup-script")
@@ -77,7 +77,7 @@ def _read_metadata(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, 
 
 def _merge_pairs(given_pairs: list[dict[str, str]] | None) -> dict[str, str]:
     """Return the pairs of a repeated option; a later one replaces an earlier one of the same key."""
-    return {key: value for one in given_pairs or () for key, value in one.items()}
+    return {key: value for option_pairs in given_pairs or () for key, value in option_pairs.items()}
 
 
 def _text_of(path: Path) -> str:

@@ -55,14 +55,14 @@ def show_plan(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
     """Print the figures for the target slice with notes and warnings, or the scaling ladders."""
     from tui.planning.plan import make_plan
 
-    wanted = {"--from": args.source, "--to": args.target, "--batch-size": args.batch_size}
+    required = {"--from": args.source, "--to": args.target, "--batch-size": args.batch_size}
     if args.ladder is not None:
-        if any(value is not None for value in (*wanted.values(), args.steps, args.epochs, args.lr)) or (
+        if any(value is not None for value in (*required.values(), args.steps, args.epochs, args.lr)) or (
             args.keep_global_batch
         ):
             raise UsageError("--ladder cannot be combined with other options", remedy=_FORM)
         return asyncio.run(_show_ladders(args.ladder, flags, out))
-    missing = [name for name, value in wanted.items() if value is None]
+    missing = [name for name, value in required.items() if value is None]
     if missing:
         raise UsageError(f"plan needs {', '.join(missing)}", remedy=_FORM)
     plan = make_plan(
@@ -99,23 +99,23 @@ async def _show_ladders(refs: list[str], flags: Mapping[str, Any], out: Output) 
 
     operator = Operator(load(flags))
     try:
-        found = await operator.reports.scaling(refs)
+        report = await operator.reports.scaling(refs)
     finally:
         await operator.close()
     if out.as_json:
-        left_out = [{"run": run, "why": why} for run, why in found.left_out]
-        out.document({"ladders": [ladder.to_json() for ladder in found.ladders], "left_out": left_out})
+        left_out = [{"run": run, "why": why} for run, why in report.left_out]
+        out.document({"ladders": [ladder.to_json() for ladder in report.ladders], "left_out": left_out})
     else:
-        _print_ladders(found, out)
+        _print_ladders(report, out)
     return 0
 
 
-def _print_ladders(found: ScalingReport, out: Output) -> None:
-    for ladder in found.ladders:
+def _print_ladders(report: ScalingReport, out: Output) -> None:
+    for ladder in report.ladders:
         _print_ladder(ladder, out)
-    for run, why in found.left_out:
+    for run, why in report.left_out:
         out.note(f"{run} is left out: {why}")
-    if not found.ladders:
+    if not report.ladders:
         out.note("No finished runs to compare yet. Start with the smallest slice, e.g. v2-8 or v3-8.")
 
 

@@ -65,7 +65,7 @@ async def list_resources(_args: argparse.Namespace, operator: Operator, out: Out
         columns = ("costs", "kind", "name", "zone", "state", "age", "chips", "size", "used by", "by tpu-tui")
         out.table(columns, map(_cells, rows), right=("age", "chips", "size"))
         if unused := find_unused(rows):
-            out.note(f"Made by tpu-tui and unused: {', '.join(one.ref for one in unused)}")
+            out.note(f"Made by tpu-tui and unused: {', '.join(resource.ref for resource in unused)}")
             out.note("  → tpu-tui resources delete --unused")
     elif not listing.problems:
         out.note(f"No resources in {operator.slices.where}.")
@@ -95,21 +95,26 @@ async def delete_resources(args: argparse.Namespace, operator: Operator, out: Ou
         raise UsageError(what, remedy="tpu-tui resources delete NAME …, or tpu-tui resources delete --unused")
     listing = await operator.resources.list_all()
     chosen = _unused(listing, out) if args.unused else find_resources(args.names, listing)
-    left: dict[str, TpuTuiError] = {}
+    remaining: dict[str, TpuTuiError] = {}
     acts = bool(chosen) and not args.dry_run
     for line in describe_effect(chosen, listing.resources):
         out.note(f"{'Would delete' if args.dry_run else 'Deleting'} {line}" if args.yes or args.dry_run else line)
     if acts:
         if not args.yes:
             await _ask_for_names(chosen)
-        left = await print_deletion(chosen, operator.resources.delete(chosen, only_unused=args.unused), out)
+        remaining = await print_deletion(chosen, operator.resources.delete(chosen, only_unused=args.unused), out)
     else:
         out.note("Nothing was deleted.")
     if out.as_json:
-        out.document([deletion_row(one, left.get(holder_of(one, chosen).ref), is_done=acts) for one in chosen])
-    if left:
-        out.note(f"Left: {', '.join(left)}")
-    failures = [*left.values(), *(listing.problems if args.unused else ())]
+        out.document(
+            [
+                deletion_row(resource, remaining.get(holder_of(resource, chosen).ref), is_done=acts)
+                for resource in chosen
+            ]
+        )
+    if remaining:
+        out.note(f"Left: {', '.join(remaining)}")
+    failures = [*remaining.values(), *(listing.problems if args.unused else ())]
     if args.unused:
         out.problems(listing.problems)
     return max((max(1, problem.exit_code) for problem in failures), default=0)
@@ -118,22 +123,24 @@ async def delete_resources(args: argparse.Namespace, operator: Operator, out: Ou
 def _unused(listing: ResourceListing, out: Output) -> list[CloudResource]:
     """Return what `--unused` deletes; print what tpu-tui made and something uses."""
     unused = find_unused(listing.resources)
-    for one in listing.resources:
-        if one.made_by_us and one not in unused:
-            users = "unknown users" if one.used_by is None else ", ".join(one.used_by) or "what is stored in it"
-            out.note(f"Kept: {one.ref}, used by {users}")
+    for resource in listing.resources:
+        if resource.made_by_us and resource not in unused:
+            users = (
+                "unknown users" if resource.used_by is None else ", ".join(resource.used_by) or "what is stored in it"
+            )
+            out.note(f"Kept: {resource.ref}, used by {users}")
     return unused
 
 
 async def _ask_for_names(chosen: Sequence[CloudResource]) -> None:
     """Ask for the names of what is lost. Raises UsageError for other answers, or without a terminal."""
-    names = sorted({one.name for one in chosen})
+    names = sorted({resource.name for resource in chosen})
     count = "1 resource" if len(chosen) == 1 else f"{len(chosen)} resources"
     if not has_terminal():
         raise UsageError(f"refusing to delete {count} without confirmation", remedy="add --yes")
-    which = "its name" if len(names) == 1 else "their names"
-    typed = await ask(f"This permanently deletes {count}. Type {which} ({' '.join(names)}) to continue: ")
-    if {word.removeprefix("gs://") for word in typed.replace(",", " ").split()} != set(names):
+    noun = "its name" if len(names) == 1 else "their names"
+    typed = await ask(f"This permanently deletes {count}. Type {noun} ({' '.join(names)}) to continue: ")
+    if {name.removeprefix("gs://") for name in typed.replace(",", " ").split()} != set(names):
         raise UsageError("nothing was deleted", why="the typed names do not match")
 
 
@@ -141,24 +148,24 @@ async def print_deletion(
     chosen: Sequence[CloudResource], steps: AsyncIterator[DeletionStep], out: Output
 ) -> dict[str, TpuTuiError]:
     """Print each step of a deletion; return the errors of those that are left, by their refs."""
-    left = {
-        one.ref: TpuTuiError(f"{one.kind} {one.name} was not deleted")
+    remaining = {
+        resource.ref: TpuTuiError(f"{resource.kind} {resource.name} was not deleted")
         for stage in in_order_of_deletion(chosen)
-        for one in stage
+        for resource in stage
     }
     try:
         async for step in steps:
             if step.is_gone:
-                del left[step.resource.ref]
+                del remaining[step.resource.ref]
             elif step.problem is not None:
-                left[step.resource.ref] = step.problem
+                remaining[step.resource.ref] = step.problem
                 out.problem(step.problem)
             else:
                 out.note(step.text)
     except asyncio.CancelledError:
         out.note("Interrupted. What was requested continues in the cloud; check it with tpu-tui resources.")
         raise
-    return left
+    return remaining
 
 
 def deletion_row(resource: CloudResource, problem: TpuTuiError | None, *, is_done: bool) -> dict[str, Any]:

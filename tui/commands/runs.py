@@ -68,10 +68,10 @@ async def list_runs(
     code = max((problem.exit_code for problem in problems), default=0)
     unreadable: list[NoRecordError] = []
     zone, _, name = (slice_name or "").rpartition("/")
-    known = operator.runs.list_statuses(name or None, unreadable)
-    in_zone = [one for one in known if not zone or one.run.zone in (None, zone)]
+    listed = operator.runs.list_statuses(name or None, unreadable)
+    in_zone = [status for status in listed if not zone or status.run.zone in (None, zone)]
     scope = operator.runs.scope
-    statuses = [one for one in in_zone if every or scope.includes(one.run)]
+    statuses = [status for status in in_zone if every or scope.includes(status.run)]
     hidden = hidden_note(len(in_zone) - len(statuses), "list them with tpu-tui runs --all")
     out.problems([problem for problem in unreadable if str(problem) not in map(str, problems)])
     if out.as_json:
@@ -79,8 +79,8 @@ async def list_runs(
     elif statuses or unreadable:
         _print_runs(statuses, unreadable, operator, out)
     elif not problems and not hidden:
-        where = f" on {slice_name}" if slice_name else ""
-        out.note(f"No runs{where} yet. Start one with tpu-tui launch {slice_name or 'SLICE'} -- COMMAND …")
+        location = f" on {slice_name}" if slice_name else ""
+        out.note(f"No runs{location} yet. Start one with tpu-tui launch {slice_name or 'SLICE'} -- COMMAND …")
     if hidden:
         out.note(hidden)
     return code
@@ -93,8 +93,8 @@ def _print_runs(
     out.table(
         ("run", "slice", "state", "workers", "started", "ended", "attended", "latest"),
         [
-            *(_row(status, operator, with_figures=place < FIGURES_OF) for place, status in enumerate(statuses)),
-            *((one.id, None, "unreadable", None, None, None, None, one.why) for one in unreadable),
+            *(_row(status, operator, with_figures=index < FIGURES_OF) for index, status in enumerate(statuses)),
+            *((error.id, None, "unreadable", None, None, None, None, error.why) for error in unreadable),
         ],
         right=("workers",),
     )

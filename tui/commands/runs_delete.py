@@ -62,22 +62,24 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
     """Delete the given runs, or all that ended long enough ago, after confirmation; print each result."""
     if operator.settings.read_only:
         raise by_read_only("runs delete", operator.settings)
-    refs, where = args.words[1:], args.on or BOTH
+    refs, location = args.words[1:], args.on or BOTH
     if bool(refs) == bool(args.older_than):
-        which = "no runs given" if not refs else "give either runs or --older-than, not both"
-        raise UsageError(which, remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
-    named = [await _find_run(ref, operator) for ref in refs] or await _older(operator, args.older_than)
-    chosen = list({one.path: one for one in named}.values())
+        what = "no runs given" if not refs else "give either runs or --older-than, not both"
+        raise UsageError(what, remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
+    candidates = [await _find_run(ref, operator) for ref in refs] or await _older(operator, args.older_than)
+    chosen = list({doomed.path: doomed for doomed in candidates}.values())
     if LAST in refs:
         _require_a_name(chosen, yes=args.yes)
-    refused = {one.path: problem for one in chosen if (problem := await _refusal(one, where, operator))}
-    deletable = [one for one in chosen if one.path not in refused]
-    confirmed = args.yes or not deletable or await _confirmed(deletable, where, operator, out)
+    refused = {doomed.path: problem for doomed in chosen if (problem := await _refusal(doomed, location, operator))}
+    deletable = [doomed for doomed in chosen if doomed.path not in refused]
+    confirmed = args.yes or not deletable or await _confirmed(deletable, location, operator, out)
     rows, code = [], 0
-    for one in chosen:
-        problem = refused.get(one.path) or (await _problem_of_deleting(one, where, operator) if confirmed else None)
-        rows.append(_row(one, problem, confirmed=confirmed))
-        code = max(code, _print_result(one, problem, out) if problem or confirmed else ANSWER_IS_NO)
+    for doomed in chosen:
+        problem = refused.get(doomed.path) or (
+            await _problem_of_deleting(doomed, location, operator) if confirmed else None
+        )
+        rows.append(_row(doomed, problem, confirmed=confirmed))
+        code = max(code, _print_result(doomed, problem, out) if problem or confirmed else ANSWER_IS_NO)
     if not confirmed:
         out.note("Nothing was deleted.")
     if out.as_json:
@@ -87,27 +89,27 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
     return code
 
 
-def _row(one: Doomed, problem: TpuTuiError | None, *, confirmed: bool) -> dict[str, Any]:
+def _row(doomed: Doomed, problem: TpuTuiError | None, *, confirmed: bool) -> dict[str, Any]:
     if problem is not None:
-        return {"run": one.id, "deleted": False, "detail": problem.sentence}
-    detail = _NOT_CONFIRMED if not confirmed else _HERE_ONLY if _is_damaged(one) else None
-    return {"run": one.id, "deleted": confirmed, "detail": detail}
+        return {"run": doomed.id, "deleted": False, "detail": problem.sentence}
+    detail = _NOT_CONFIRMED if not confirmed else _HERE_ONLY if _is_damaged(doomed) else None
+    return {"run": doomed.id, "deleted": confirmed, "detail": detail}
 
 
-def _print_result(one: Doomed, problem: TpuTuiError | None, out: Output) -> int:
+def _print_result(doomed: Doomed, problem: TpuTuiError | None, out: Output) -> int:
     """Print the result for one run; return its exit code."""
     if problem is not None:
         out.problem(problem)
         return problem.exit_code
     if not out.as_json:
-        out.text(f"{one.id} deleted {_HERE_ONLY}" if _is_damaged(one) else f"{one.id} deleted")
+        out.text(f"{doomed.id} deleted {_HERE_ONLY}" if _is_damaged(doomed) else f"{doomed.id} deleted")
     return 0
 
 
-def _is_damaged(one: Doomed) -> bool:
+def _is_damaged(doomed: Doomed) -> bool:
     from tui.operator import NoRecordError
 
-    return isinstance(one, NoRecordError)
+    return isinstance(doomed, NoRecordError)
 
 
 def _require_a_name(chosen: Sequence[Doomed], *, yes: bool) -> None:
@@ -120,10 +122,10 @@ def _require_a_name(chosen: Sequence[Doomed], *, yes: bool) -> None:
         )
 
 
-async def _confirmed(chosen: Sequence[Doomed], where: str, operator: Operator, out: Output) -> bool:
+async def _confirmed(chosen: Sequence[Doomed], location: str, operator: Operator, out: Output) -> bool:
     """List what will be deleted and ask. Raises UsageError without a terminal."""
     runs = "1 run" if len(chosen) == 1 else f"{len(chosen)} runs"
-    place = _PLACES[where] if len(chosen) > 1 else _PLACES[where].replace("their", "its")
+    place = _PLACES[location] if len(chosen) > 1 else _PLACES[location].replace("their", "its")
     if not has_terminal():
         raise UsageError(
             "refusing to delete without confirmation",
@@ -131,26 +133,26 @@ async def _confirmed(chosen: Sequence[Doomed], where: str, operator: Operator, o
             remedy="add --yes",
         )
     out.note(f"This permanently deletes {runs} with all logs {place}:")
-    for one in chosen:
-        out.note(f"  {_described(one, operator)}")
+    for doomed in chosen:
+        out.note(f"  {_described(doomed, operator)}")
     return await agrees("Delete?")
 
 
 def _names(chosen: Sequence[Doomed]) -> str:
     more = len(chosen) - _NAMED_AT_MOST
-    return ", ".join(one.id for one in chosen[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(doomed.id for doomed in chosen[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
-def _described(one: Doomed, operator: Operator) -> str:
+def _described(doomed: Doomed, operator: Operator) -> str:
     """Describe a run to delete: its state, its size here, and the workers it ran on."""
     from tui.operator import NoRecordError
     from tui.text.ranks import format_workers
 
-    size = f"{_bytes_in(one.path) / 1e6:,.1f} MB here"
-    if isinstance(one, NoRecordError):
-        return f"{one.id} · unreadable · {size} · its workers are unknown"
-    workers = format_workers(worker.index for worker in one.run.workers) if one.run.workers else "no workers"
-    return f"{one.id} · {operator.runs.status_of(one).state} · {size} · {workers} of {one.run.slice}"
+    size = f"{_bytes_in(doomed.path) / 1e6:,.1f} MB here"
+    if isinstance(doomed, NoRecordError):
+        return f"{doomed.id} · unreadable · {size} · its workers are unknown"
+    workers = format_workers(worker.index for worker in doomed.run.workers) if doomed.run.workers else "no workers"
+    return f"{doomed.id} · {operator.runs.status_of(doomed).state} · {size} · {workers} of {doomed.run.slice}"
 
 
 def _bytes_in(directory: Path) -> int:
@@ -167,50 +169,50 @@ async def _find_run(ref: str, operator: Operator) -> Doomed:
     """Find a run to delete; a part of its ID must consist of whole words, which guards against typing errors."""
     from tui.operator import NoRecordError
 
-    found: Doomed
+    doomed: Doomed
     try:
-        found = await operator.runs.find(ref)
+        doomed = await operator.runs.find(ref)
     except NoRecordError as damaged:
-        found = damaged
-    if ref != LAST and os.sep not in ref and ref in found.id and f"-{ref}-" not in f"-{found.id}-":
+        doomed = damaged
+    if ref != LAST and os.sep not in ref and ref in doomed.id and f"-{ref}-" not in f"-{doomed.id}-":
         raise UsageError(
-            f"{ref!r} is too short a part of {found.id} to delete that run",
-            remedy=f"use the whole ID: tpu-tui runs delete {found.id}",
+            f"{ref!r} is too short a part of {doomed.id} to delete that run",
+            remedy=f"use the whole ID: tpu-tui runs delete {doomed.id}",
         )
-    return found
+    return doomed
 
 
-async def _refusal(one: Doomed, where: str, operator: Operator) -> TpuTuiError | None:
+async def _refusal(doomed: Doomed, location: str, operator: Operator) -> TpuTuiError | None:
     """Return the error that forbids deleting a run there; None where it is allowed."""
     from tui.operator import NoRecordError
 
     try:
-        if isinstance(one, NoRecordError):
-            _require_here(one, where)
+        if isinstance(doomed, NoRecordError):
+            _require_here(doomed, location)
         else:
-            await _require_ended(one, operator)
+            await _require_ended(doomed, operator)
     except TpuTuiError as error:
         return error
     return None
 
 
-async def _problem_of_deleting(one: Doomed, where: str, operator: Operator) -> TpuTuiError | None:
+async def _problem_of_deleting(doomed: Doomed, location: str, operator: Operator) -> TpuTuiError | None:
     """Delete one run; return what prevented it, if anything did."""
     from tui.operator import NoRecordError
 
     try:
-        if isinstance(one, NoRecordError):
-            operator.runs.delete_unreadable(one, anyway=where == HERE)
+        if isinstance(doomed, NoRecordError):
+            operator.runs.delete_unreadable(doomed, anyway=location == HERE)
         else:
-            await _delete(one, where, operator)
+            await _delete(doomed, location, operator)
     except TpuTuiError as error:
         return error
     return None
 
 
-def _require_here(damaged: NoRecordError, where: str) -> None:
+def _require_here(damaged: NoRecordError, location: str) -> None:
     """Refuse to delete a run on its workers where those are unknown. Raises UsageError."""
-    if where == WORKERS:
+    if location == WORKERS:
         remedy = f"delete it here with tpu-tui runs delete {damaged.id}; tpu-tui runs then finds it on its workers"
         raise UsageError(f"{damaged.id} cannot be deleted on its workers", why=damaged.sentence, remedy=remedy)
 
@@ -221,10 +223,10 @@ async def _require_ended(directory: RunDirectory, operator: Operator) -> None:
         raise UsageError(f"{directory.id} is live", remedy=f"stop it first: tpu-tui stop {directory.id}")
 
 
-async def _delete(directory: RunDirectory, where: str, operator: Operator) -> None:
+async def _delete(directory: RunDirectory, location: str, operator: Operator) -> None:
     """Delete on the workers first, so that what failed there is still known here."""
     await _let_keeper_go(directory)
-    if where != HERE:
+    if location != HERE:
         refusing = [answer async for answer in operator.runs.delete_on_workers(directory) if not answer.deleted]
         if refusing:
             why = "; ".join(f"worker {answer.worker}: {answer.detail}" for answer in refusing)
@@ -232,7 +234,7 @@ async def _delete(directory: RunDirectory, where: str, operator: Operator) -> No
             raise OutOfReachError(
                 f"{directory.id} was not deleted on {len(refusing)} of its workers", why=why, remedy=remedy
             )
-    if where != WORKERS:
+    if location != WORKERS:
         operator.runs.delete_here(directory)
 
 
@@ -266,4 +268,8 @@ async def _older(operator: Operator, age: str) -> list[RunDirectory]:
     ]
     live = {directory.path for directory in old if await _is_live(directory, operator)}
     ended = {directory.path: operator.runs.status_of(directory).ended for directory in old}
-    return [one for one in old if one.path not in live and (ended[one.path] or one.run.created) < before]
+    return [
+        directory
+        for directory in old
+        if directory.path not in live and (ended[directory.path] or directory.run.created) < before
+    ]

@@ -103,13 +103,13 @@ def _listen(port: int) -> socket.socket:
 
 def words_of(flags: Mapping[str, Any]) -> list[str]:
     """Return global options as words of a command line."""
-    words: list[str] = []
+    arguments: list[str] = []
     for name, value in flags.items():
         option = f"--{name.replace('_', '-')}"
         if value is True:
-            words.append(option)
+            arguments.append(option)
         elif isinstance(value, list):
-            words += [f"{option}={item}" for item in value]
+            arguments += [f"{option}={item}" for item in value]
         elif value not in (None, False):
-            words.append(f"{option}={value.absolute() if isinstance(value, Path) else value}")
-    return words
+            arguments.append(f"{option}={value.absolute() if isinstance(value, Path) else value}")
+    return arguments

@@ -78,15 +78,15 @@ class AccessControl:
         origin = request.headers.get("Origin")
         if origin is not None and _host(origin) != request.host:
             return "the request comes from a page of another site"
-        given = request.query.get("key")
-        if given is not None and not self.accepts(given):
+        key = request.query.get("key")
+        if key is not None and not self.accepts(key):
             return "wrong key: open the whole address that tpu-tui serve printed"
         return None
 
     def accepts(self, key: object) -> bool:
         """Return whether this is the key, in constant time."""
-        given = key.encode("utf-8", "replace") if isinstance(key, str) else b""
-        return hmac.compare_digest(given, self._key.encode())
+        encoded = key.encode("utf-8", "replace") if isinstance(key, str) else b""
+        return hmac.compare_digest(encoded, self._key.encode())
 
 
 def _host(url: str) -> str | None:
@@ -217,9 +217,9 @@ class ConsoleServer:
     def application(self) -> web.Application:
         """Return the web application."""
         app = web.Application(middlewares=[self._guard()])
-        here = Path(__file__).parent
-        app.router.add_get("/", _file(here / "serve_page.html", "text/html"))
-        app.router.add_get("/page.js", _file(here / "serve_page.js", "text/javascript"))
+        directory = Path(__file__).parent
+        app.router.add_get("/", _file(directory / "serve_page.html", "text/html"))
+        app.router.add_get("/page.js", _file(directory / "serve_page.js", "text/javascript"))
         app.router.add_get("/ws", self._serve_tab)
         app.router.add_static("/static", _statics())
         app.on_startup.append(self._started)

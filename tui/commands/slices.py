@@ -68,18 +68,18 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
             ("name", "zone", "type", "state", "health", "workers", "cores", "runtime", "spot", "created"),
             [
                 (
-                    s.name,
-                    s.zone,
-                    s.accelerator_type,
-                    s.state,
-                    s.health,
-                    len(s.workers),
-                    s.cores,
-                    s.runtime_version,
-                    s.spot,
-                    s.created,
+                    slice_.name,
+                    slice_.zone,
+                    slice_.accelerator_type,
+                    slice_.state,
+                    slice_.health,
+                    len(slice_.workers),
+                    slice_.cores,
+                    slice_.runtime_version,
+                    slice_.spot,
+                    slice_.created,
                 )
-                for s in listing.slices
+                for slice_ in listing.slices
             ],
             right=("workers", "cores"),
         )
@@ -144,8 +144,8 @@ async def _ask_before(action: str, slice_: Slice) -> None:
     A script may stop a slice without --yes: unlike deletion, that loses no data.
     """
     if action == "delete":
-        made = " and what tpu-tui made for it" if slice_.source == INSTANCE_GROUP else ""
-        effect = f"This permanently deletes {slice_.name}{made} and the disks of its workers"
+        addition = " and what tpu-tui made for it" if slice_.source == INSTANCE_GROUP else ""
+        effect = f"This permanently deletes {slice_.name}{addition} and the disks of its workers"
         await ask_for_name(slice_.name, effect, "deleted")
     elif action == "stop" and can_stop(slice_) and slice_.source != INSTANCE_GROUP and has_terminal():
         effect = f"This stops {slice_.path}, releases its TPU and ends everything running there"

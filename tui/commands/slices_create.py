@@ -115,13 +115,13 @@ async def create_slice(args: argparse.Namespace, operator: Operator, out: Output
     if args.dry_run:
         from tui.pod.creation.gcloud_commands import create_command_of_gcloud
 
-        sent = progress.request
-        command = create_command_of_gcloud(request, _project(sent))
+        body = progress.request
+        command = create_command_of_gcloud(request, _project(body))
         out.note("Nothing was changed.")
         if out.as_json:
             out.document({"slice": args.slice, **answer, "gcloud": command})
         else:
-            out.text(in_json(sent, indent=2))
+            out.text(in_json(body, indent=2))
             out.text(command)
     elif out.as_json:
         slices = [await _found(operator, f"{request.zone}/{name}") for name in request.slice_names]
@@ -195,8 +195,8 @@ class _Progress:
 def print_last_lines(startup: Sequence[WorkerStartup], out: Output) -> None:
     """Print the last lines of the scripts that failed or did not end, of a few workers."""
     unlike_success = [state for state in startup if state.exit_code != 0]
-    chosen = [state for state in unlike_success if state.has_failed] or unlike_success
-    for state in chosen[:_MOST_SHOWN_WORKERS]:
+    states = [state for state in unlike_success if state.has_failed] or unlike_success
+    for state in states[:_MOST_SHOWN_WORKERS]:
         out.note(f"The last lines of worker {state.worker} of {state.slice_name}:")
         for line in state.lines[-_MOST_SHOWN_LINES:] or ("(it printed nothing)",):
             out.note(f"  {line}")
@@ -216,17 +216,17 @@ def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
     from tui.pod.creation.slice_request import SliceRequest
 
     zone, name = operator.slices.place_of(args.slice)
-    word = (args.type or "").lower()
-    is_generation = "-" not in word
-    if args.accelerator_type and word and not is_generation:
+    type_name = (args.type or "").lower()
+    is_generation = "-" not in type_name
+    if args.accelerator_type and type_name and not is_generation:
         raise UsageError("--type and --accelerator-type were both given", remedy="give one of them")
     return make_request(
         SliceRequest,
         args,
         name=name,
         zone=zone,
-        accelerator_type=(args.accelerator_type or "").lower() or ("" if is_generation else word),
-        generation=word if is_generation else "",
+        accelerator_type=(args.accelerator_type or "").lower() or ("" if is_generation else type_name),
+        generation=type_name if is_generation else "",
         topology=(args.topology or "").lower(),
         data_disks=tuple(args.data_disk or ()),
         queue=_queue(args),

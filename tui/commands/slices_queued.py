@@ -39,8 +39,8 @@ async def list_queued(_args: argparse.Namespace, operator: Operator, out: Output
         out.document([row.to_json() for row in rows])
     elif rows:
         cells = [
-            (one.name, one.zone, one.state, format_elapsed(one.age_s), one.accelerator_type, _some(one), one.reason)
-            for one in rows
+            (row.name, row.zone, row.state, format_elapsed(row.age_s), row.accelerator_type, _some(row), row.reason)
+            for row in rows
         ]
         out.table(("name", "zone", "state", "age", "type", "slices", "reason"), cells, right=("age",))
     elif not listing.problems:

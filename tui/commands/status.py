@@ -51,7 +51,7 @@ def _attended_and_remedy(status: RunStatus) -> str:
 async def show_status(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a run's state, figures and exit codes; with --watch, repeat until it ends."""
     directory = await operator.runs.find(args.ref)
-    behind = None if args.offline else await operator.runs.refresh(directory)
+    refresh_problem = None if args.offline else await operator.runs.refresh(directory)
     while True:
         document = await operator.reports.read_status(directory)
         if out.as_json:
@@ -65,7 +65,7 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
         await asyncio.sleep(WATCH_INTERVAL_S)
         if not out.as_json and stdio.understands_controls(sys.stdout):
             print("\x1b[H\x1b[2J", end="")
-    problem = behind or operator.logs.dialect_problem
+    problem = refresh_problem or operator.logs.dialect_problem
     if problem:
         out.problem(problem)
     return problem.exit_code if problem else 0
@@ -139,13 +139,13 @@ def _found(document: dict[str, Any], status: RunStatus) -> list[tuple[str, str]]
     from tui.reports.findings import sentences
 
     findings = [Finding.from_json(row) for row in document["findings"]]
-    found = sentences(findings, is_over=status.state.is_over)
-    found.sort(key=lambda each: not each[1].is_straggling)
-    rows, named = [], ""
-    for text, finding in found:
+    pairs = sentences(findings, is_over=status.state.is_over)
+    pairs.sort(key=lambda pair: not pair[1].is_straggling)
+    rows, last_name = [], ""
+    for text, finding in pairs:
         name = "stragglers" if finding.is_straggling else "nan"
-        rows.append(("" if name == named else name, text))
-        named = name
+        rows.append(("" if name == last_name else name, text))
+        last_name = name
     return rows
 
 
@@ -155,7 +155,7 @@ def _quoted(last_lines: str, status: RunStatus, directory: RunDirectory) -> list
         return []
     first = status.first_failure
     lines = [last_lines] if first is None else split_last_lines(directory.log_path(first), last_lines)
-    return [("last lines" if not place else "", line) for place, line in enumerate(lines)]
+    return [("last lines" if not index else "", line) for index, line in enumerate(lines)]
 
 
 def _format_spread(loss: dict[str, Any]) -> str:

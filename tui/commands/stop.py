@@ -56,14 +56,21 @@ def _print_answers(directory: RunDirectory, answers: dict[int, StopAnswer], out:
     stopped = len(ordered) == len(directory.run.workers) and all(answer.confirmed for answer in ordered)
     if out.as_json:
         rows = [
-            {"worker": a.worker, "confirmed": a.confirmed, "exit_code": a.exit_code, "detail": a.detail}
-            for a in ordered
+            {
+                "worker": answer.worker,
+                "confirmed": answer.confirmed,
+                "exit_code": answer.exit_code,
+                "detail": answer.detail,
+            }
+            for answer in ordered
         ]
         out.document({"run": directory.id, "stopped": stopped, "workers": rows})
         return stopped
     from tui.operator.output_groups import SharedOutput, format_heading, group_outputs
 
-    for outcome, ranks in group_outputs((a.worker, SharedOutput(b"", b"", _in_words(a))) for a in ordered):
+    for outcome, ranks in group_outputs(
+        (answer.worker, SharedOutput(b"", b"", _in_words(answer))) for answer in ordered
+    ):
         out.text(format_heading(outcome, ranks))
     return stopped
 

@@ -41,10 +41,13 @@ async def sync_tree(args: argparse.Namespace, operator: Operator, out: Output) -
     out.problems(problems)
     rows.sort(key=lambda row: row.worker)
     if out.as_json:
-        out.document([{"worker": r.worker, "hash": r.hash, "bytes": r.bytes, "skipped": r.skipped} for r in rows])
+        out.document(
+            [{"worker": row.worker, "hash": row.hash, "bytes": row.bytes, "skipped": row.skipped} for row in rows]
+        )
     elif rows:
         cells = [
-            (r.worker, r.hash[:12], format_size(r.bytes), "already there" if r.skipped else "copied") for r in rows
+            (row.worker, row.hash[:12], format_size(row.bytes), "already there" if row.skipped else "copied")
+            for row in rows
         ]
         out.table(("worker", "hash", "sent", "state"), cells, right=("worker", "sent"))
     return OutOfReachError.exit_code if problems else 0

@@ -33,7 +33,7 @@ async def show_workers(args: argparse.Namespace, operator: Operator, out: Output
         workers = await operator.slices.reach_workers(slice_)
     except OutOfReachError as error:
         out.problem(error)
-        workers = [replace(one, reachable=False, error=error.sentence) for one in slice_.workers]
+        workers = [replace(worker, reachable=False, error=error.sentence) for worker in slice_.workers]
     if out.as_json:
         out.document([worker.to_json() for worker in workers])
     elif workers:
@@ -43,8 +43,11 @@ async def show_workers(args: argparse.Namespace, operator: Operator, out: Output
 
 def _print_workers(workers: Sequence[Worker], out: Output) -> None:
     names = ("worker", "hostname", "internal ip", "external ip", "port", "reachable", "error")
-    errors = [(one.error or "").removeprefix(f"worker {one.index}: ") or None for one in workers]
-    cells = [(w.index, w.hostname, w.internal_ip, w.external_ip, w.port, w.reachable) for w in workers]
+    errors = [(worker.error or "").removeprefix(f"worker {worker.index}: ") or None for worker in workers]
+    cells = [
+        (worker.index, worker.hostname, worker.internal_ip, worker.external_ip, worker.port, worker.reachable)
+        for worker in workers
+    ]
     out.table(names, [(*row, error) for row, error in zip(cells, errors, strict=True)], right=("worker", "port"))
-    for remedy in dict.fromkeys(one.remedy for one in workers if one.remedy):
+    for remedy in dict.fromkeys(worker.remedy for worker in workers if worker.remedy):
         out.note(f"  → {remedy}")

@@ -58,8 +58,8 @@ async def run_xla_dist(args: argparse.Namespace, operator: Operator, out: Output
         return await start(request, spec, operator, out, detach=args.detach)
     text = operator.launches.describe(spec)
     if out.as_json:
-        shown = job.without_secrets()
-        answer = {"slice": spec.run.slice, "command": list(shown.argv), "env": dict(shown.env)}
+        redacted = job.without_secrets()
+        answer = {"slice": spec.run.slice, "command": list(redacted.argv), "env": dict(redacted.env)}
         out.document({**answer, "runtime": job.runtime, "conda_env": job.conda_env, "launch": line, "dry_run": text})
     else:
         out.text(f"{line}\n\n{text}".rstrip("\n"))

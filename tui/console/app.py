@@ -168,16 +168,19 @@ class ConsoleApp(PausableApp):
         """Show a message; it replaces an equal one, and a short one replaces the short one before it."""
         is_short = timeout is not None and timeout <= SHORT_MESSAGE_S
         remove_notifications(
-            self, lambda shown: shown.message == message or (is_short and shown.timeout <= SHORT_MESSAGE_S)
+            self,
+            lambda notification: (
+                notification.message == message or (is_short and notification.timeout <= SHORT_MESSAGE_S)
+            ),
         )
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     async def _wait_until_typed(self, field: Widget) -> None:
         """Wait until a field has taken what was typed: a key that edits or leaves it comes after that."""
-        taken = asyncio.Event()
-        if field.call_later(taken.set):
+        typed = asyncio.Event()
+        if field.call_later(typed.set):
             with contextlib.suppress(asyncio.TimeoutError):
-                await within(taken.wait(), SCREEN_WAIT_S)
+                await within(typed.wait(), SCREEN_WAIT_S)
 
     def _tick(self) -> None:
         """Repaint the main screen on top, and a dialog above it that shows progress."""

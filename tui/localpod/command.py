@@ -66,9 +66,9 @@ async def _run(
         for task in (starting, ending):
             task.cancel()
         await asyncio.gather(starting, ending, return_exceptions=True)
-        known = living_keepers(home / "runs")
+        keepers = living_keepers(home / "runs")
         await pod.close()
-        await await_keepers(known)
+        await await_keepers(keepers)
 
 
 def _end_on_signals(end: asyncio.Event) -> None:

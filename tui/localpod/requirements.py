@@ -42,8 +42,8 @@ def _machine(proc: Path) -> int | None:
         lines = (proc / "meminfo").read_text().splitlines()
     except OSError:
         return None
-    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return int(found[0]) * 1024 if found else None
+    sizes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(sizes[0]) * 1024 if sizes else None
 
 
 def _cgroup(proc: Path, cgroups: Path) -> int | None:

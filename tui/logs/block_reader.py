@@ -47,8 +47,8 @@ class BlockReader:
 
     def room_for(self, stream: Stream) -> int:
         """Return how many bytes of a stream can be added now; below one: `flush` first."""
-        read = BLOCK if stream.slot is not None else self._prefixes[stream].bytes_read
-        return min(BLOCK, FIRST + read) - self.size
+        bytes_read = BLOCK if stream.slot is not None else self._prefixes[stream].bytes_read
+        return min(BLOCK, FIRST + bytes_read) - self.size
 
     def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
         """Add whole lines, which begin at an offset of the stream's log; the bytes are copied."""
@@ -79,54 +79,54 @@ class BlockReader:
     def _read_together(self, buffer: BlockBuffer) -> None:
         """Read samples and skippable lines together, then the rest in the order of its lines."""
         state = self._state
-        found = read_block(buffer, self._prefixes, self._hint_finder, partial(state.slot_or_unnamed, None))
-        samples, slots, times = found.samples, found.skipped_slots, found.skipped_times
-        state.queue.begin(samples, found.sample_lines)
+        block = read_block(buffer, self._prefixes, self._hint_finder, partial(state.slot_or_unnamed, None))
+        samples, slots, times = block.samples, block.skipped_slots, block.skipped_times
+        state.queue.begin(samples, block.sample_lines)
         state.samples += len(samples)
         if len(samples):
             state.count_match(TRAINING.name, len(samples))
-        if found.first_moment == found.first_moment:
-            state.add_moments(found.first_moment, found.last_moment)
-        reread = self._read_singly(buffer, found)
+        if block.first_moment == block.first_moment:
+            state.add_moments(block.first_moment, block.last_moment)
+        reread = self._read_singly(buffer, block)
         if reread:
-            is_final = np.isin(found.skipped, reread, invert=True)
+            is_final = np.isin(block.skipped, reread, invert=True)
             slots, times = slots[is_final], times[is_final]
         state.lines += len(samples) + len(slots)
         is_wall = buffer.parts[0].now is not None
         state.counts.add(samples.slot, samples.time, is_wall=is_wall, are_samples=True)
         state.counts.add(slots, times, is_wall=is_wall)
         state.queue.end()
-        self._learn(found.new_prefixes)
+        self._learn(block.new_prefixes)
 
-    def _read_singly(self, buffer: BlockBuffer, found: BlockLines) -> list[int]:
+    def _read_singly(self, buffer: BlockBuffer, block: BlockLines) -> list[int]:
         """Read the lines left over one by one, in their order; return which of the skipped ones were read, too.
 
         Those below a header may belong to it, though nothing in their text shows it.
         """
-        skipped = np.sort(found.skipped)
+        skipped = np.sort(block.skipped)
         reread: list[int] = []
         before = 0
-        for line in [*found.left.tolist(), len(found.ends)]:
+        for line in [*block.left.tolist(), len(block.ends)]:
             if self._lines.has_open_header:
                 for beneath in skipped[slice(*np.searchsorted(skipped, (before, line)))].tolist():
-                    self._read_line(buffer, found, beneath)
+                    self._read_line(buffer, block, beneath)
                     reread.append(beneath)
                     if not self._lines.has_open_header:
                         break
-            if line < len(found.ends):
-                self._read_line(buffer, found, line)
+            if line < len(block.ends):
+                self._read_line(buffer, block, line)
             before = line
         return reread
 
-    def _read_line(self, buffer: BlockBuffer, found: BlockLines, line: int) -> None:
-        start, end = int(found.begins[line]), int(found.ends[line])
+    def _read_line(self, buffer: BlockBuffer, block: BlockLines, line: int) -> None:
+        start, end = int(block.begins[line]), int(block.ends[line])
         part = buffer.part_at(start)
         self._state.queue.line = line
         self._lines.read_line(part.stream, buffer.text(start, end), part.now, part.offset_of(start))
 
-    def _learn(self, found: Sequence[NewPrefixes]) -> None:
+    def _learn(self, new_prefixes: Sequence[NewPrefixes]) -> None:
         """Note the prefixes of lines that have been read one by one because of them."""
-        for stream, tails, texts in found:
+        for stream, tails, texts in new_prefixes:
             self._prefixes[stream].add(tails, texts, partial(self._slot_in_prefix, stream))
 
     def _slot_in_prefix(self, stream: Stream, text: bytes) -> int:

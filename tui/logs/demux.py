@@ -55,7 +55,7 @@ class Demux:
 
     @property
     def reads_blocks(self) -> bool:
-        """Whether whole blocks are read together; else every line is read alone."""
+        """Return whether whole blocks are read together; else every line is read alone."""
         return self._reads_blocks and not self._lines.needs_every_line
 
     @property
@@ -157,16 +157,16 @@ class Demux:
             self._lines.read_lines(stream, bytes(data[start:middle]), now, offset)
             start = middle
         while start < end:
-            whole = data.rfind(b"\n", start, min(end, start + max(0, blocks.room_for(stream)))) + 1
-            if whole:
-                blocks.add(stream, data, start, whole, now, offset + start - first)
-                start = whole
+            line_end = data.rfind(b"\n", start, min(end, start + max(0, blocks.room_for(stream)))) + 1
+            if line_end:
+                blocks.add(stream, data, start, line_end, now, offset + start - first)
+                start = line_end
             elif blocks.size:
                 blocks.flush()
             else:
-                whole = data.find(b"\n", start, end) + 1 or end
-                self._lines.read_lines(stream, bytes(data[start:whole]), now, offset + start - first)
-                start = whole
+                line_end = data.find(b"\n", start, end) + 1 or end
+                self._lines.read_lines(stream, bytes(data[start:line_end]), now, offset + start - first)
+                start = line_end
 
 
 def _first_line(data: Bytes, start: int, end: int) -> bytes:

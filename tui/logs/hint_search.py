@@ -21,7 +21,7 @@ _SHIFT = np.uint32(16)
 _COMMON = b" etaoinsrhldcumfpgwybvkxjqz"
 """The most frequent bytes of text, in order: windows of rarer bytes are seldom found where no string is."""
 
-_WEIGHTS = bytes(len(_COMMON) - place if (place := _COMMON.find(byte)) >= 0 else 3 for byte in range(256))
+_WEIGHTS = bytes(len(_COMMON) - rank if (rank := _COMMON.find(byte)) >= 0 else 3 for byte in range(256))
 """The weight of each byte by its frequency in text; the rarest letter weighs one."""
 
 _EVERYWHERE = b"Traceback (most recent call last): training"
@@ -41,10 +41,10 @@ class HintFinder:
         self.in_prefixes = in_prefixes
         self._short = tuple(string for string in (*strings, *last) if len(string) < _WINDOW - 1)
         self._long: dict[int, list[tuple[bytes, int, bool]]] = {}
-        for is_last, some in enumerate((strings, last)):
-            for string in some:
-                for place, window in _windows(string):
-                    self._long.setdefault(window, []).append((string, place, bool(is_last)))
+        for is_last, group in enumerate((strings, last)):
+            for string in group:
+                for offset, window in _windows(string):
+                    self._long.setdefault(window, []).append((string, offset, bool(is_last)))
         self._tables = np.zeros((2, 1 << (32 - int(_SHIFT))), bool)
         for table, mix in zip(self._tables, _MIXES, strict=True):
             table[(np.array([*self._long], np.uint32) * mix) >> _SHIFT] = True
@@ -55,18 +55,18 @@ class HintFinder:
         likely = places_of(self._are_hashed(windows, 0))
         likely = likely[self._are_hashed(windows[likely], 1)]
         hits = []
-        for place, window in zip(likely.tolist(), windows[likely].tolist(), strict=True):
-            for string, before, is_last in self._long.get(window, ()):
-                start = place - before
+        for index, window in zip(likely.tolist(), windows[likely].tolist(), strict=True):
+            for string, offset, is_last in self._long.get(window, ()):
+                start = index - offset
                 if joined.startswith(string, start) and (
                     not is_last or _NO_LETTERS.match(joined, start + len(string)) is not None
                 ):
-                    hits.append(place)
+                    hits.append(index)
                     break
         for string in self._short:
             hits += _places_of(string, joined)
         # A lone escape character changes nothing; binary data is full of them.
-        hits += [place for place in _places_of(b"\x1b", joined) if ESCAPE.match(joined, place)]
+        hits += [index for index in _places_of(b"\x1b", joined) if ESCAPE.match(joined, index)]
         if not hits:
             return np.zeros(0, np.int64)
         lines = np.searchsorted(ends, np.array(hits, np.int64), side="right")
@@ -99,7 +99,7 @@ def _windows(string: bytes) -> list[tuple[int, int]]:
     if len(string) < _WINDOW:
         window = int.from_bytes(string, "little")
         return [(0, window | last << 24) for last in range(256)] if len(string) == _WINDOW - 1 else []
-    windows = [string[place : place + _WINDOW] for place in range(len(string) - _WINDOW + 1)]
+    windows = [string[start : start + _WINDOW] for start in range(len(string) - _WINDOW + 1)]
     best = min(reversed(windows), key=lambda window: (window in _EVERYWHERE, sum(window.translate(_WEIGHTS))))
     return [(string.rindex(best), int.from_bytes(best, "little"))]
 

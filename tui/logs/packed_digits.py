@@ -114,9 +114,9 @@ def _common_length(strange: Words) -> int | None:
 def clock_seconds(clocks: Words) -> Floats:
     """Return the seconds of the day of clocks (`02:38:57`); NaN where eight bytes are no clock."""
     # Most lines were printed in the same second as the one before them.
-    others = np.append(True, clocks[1:] != clocks[:-1])
-    seconds = _clock_seconds(clocks[others])
-    return seconds.repeat(np.diff(np.append(places_of(others), len(clocks))))
+    is_new = np.append(True, clocks[1:] != clocks[:-1])
+    seconds = _clock_seconds(clocks[is_new])
+    return seconds.repeat(np.diff(np.append(places_of(is_new), len(clocks))))
 
 
 def _clock_seconds(clocks: Words) -> Floats:
@@ -155,10 +155,10 @@ def four_digits(values: Words) -> Words:
 
 def decimal(digits: Words, decimals: int) -> Floats:
     """Return the numbers of digits with a zero in place of the point and `decimals` digits after it."""
-    whole = digits & FIRST[7 - decimals]
-    whole <<= BYTE
-    whole |= digits & LAST[decimals]
-    return eight_digits(whole).view(np.int64) / 10.0**decimals
+    packed = digits & FIRST[7 - decimals]
+    packed <<= BYTE
+    packed |= digits & LAST[decimals]
+    return eight_digits(packed).view(np.int64) / 10.0**decimals
 
 
 @dataclass(frozen=True, eq=False)

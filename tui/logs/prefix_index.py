@@ -34,29 +34,29 @@ class PrefixIndex:
         if not len(self.hashes):
             return np.full(tails.shape[1], UNSEEN, np.int64)
         hashes = _hashes(tails)
-        places = self._shortcut.take((hashes >> _SHIFT).view(np.int64))
-        same = self._matches(places, tails)
-        slots: Ints = self.slots.take(places)
+        indices = self._shortcut.take((hashes >> _SHIFT).view(np.int64))
+        same = self._matches(indices, tails)
+        slots: Ints = self.slots.take(indices)
         if same.all():
             return slots
         # Two prefixes can share a shortcut, and some are new.
-        other = np.flatnonzero(~same)
-        sought = np.searchsorted(self.hashes, hashes[other])
+        misses = np.flatnonzero(~same)
+        sought = np.searchsorted(self.hashes, hashes[misses])
         sought[sought == len(self.hashes)] = 0
-        slots[other] = np.where(self._matches(sought, tails[:, other]), self.slots[sought], UNSEEN)
+        slots[misses] = np.where(self._matches(sought, tails[:, misses]), self.slots[sought], UNSEEN)
         return slots
 
-    def _matches(self, places: Ints, tails: Words) -> Bools:
-        same: Bools = self.tails[0].take(places) == tails[0]
-        same &= self.tails[1].take(places) == tails[1]
-        same &= self.tails[2].take(places) == tails[2]
+    def _matches(self, indices: Ints, tails: Words) -> Bools:
+        same: Bools = self.tails[0].take(indices) == tails[0]
+        same &= self.tails[1].take(indices) == tails[1]
+        same &= self.tails[2].take(indices) == tails[2]
         return same
 
     def add(self, tails: Words, texts: Sequence[bytes], slot_of: Callable[[bytes], int]) -> None:
         """Add prefixes, also given as texts; `slot_of` returns the slot of the worker that one names (-1: none)."""
         firsts = np.sort(np.unique(_hashes(tails), return_index=True)[1])
         firsts = firsts[: MOST_PREFIXES - len(self.hashes)]
-        slots = np.array([slot_of(texts[place]) for place in firsts.tolist()], np.int64)
+        slots = np.array([slot_of(texts[index]) for index in firsts.tolist()], np.int64)
         hashes = np.concatenate((self.hashes, _hashes(tails[:, firsts])))
         order = hashes.argsort()
         self.hashes = hashes[order]

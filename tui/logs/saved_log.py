@@ -62,7 +62,7 @@ class SavedLog:
 
     @property
     def compressed(self) -> bool:
-        """Whether the file is packed."""
+        """Return whether the file is packed."""
         return self.packing is not None
 
     @property
@@ -137,7 +137,7 @@ class SavedLog:
 
     def _summary(self, cache: Path | None) -> LogSummary:
         """Return the summary of the log, from the cache or by reading the log through."""
-        reading = [f"{each.name} {each.source!r} {each.hints}" for each in self._own_dialects]
+        reading = [f"{dialect.name} {dialect.source!r} {dialect.hints}" for dialect in self._own_dialects]
         cached = None if cache is None else SummaryCache(cache).load(self.path, reading)
         if cached is not None:
             return cached
@@ -167,7 +167,7 @@ class SavedLog:
         if choice.is_everything and tail is None:
             return self._all_lines(cache)
         picked = self.picked(choice, tail=tail, cache=cache, numbered=True)
-        return (SavedLine(each.worker, each.offset, each.time, each.data.removesuffix(b"\n")) for each in picked)
+        return (SavedLine(line.worker, line.offset, line.time, line.data.removesuffix(b"\n")) for line in picked)
 
     def _all_lines(self, cache: Path | None) -> Iterator[SavedLine]:
         listener = self._owners(cache).reader()
@@ -187,8 +187,8 @@ class SavedLog:
         written = self._written if numbered or choice.since is not None else None
         owners = self._owners(cache) if numbered else LineOwner({}, xla_dist=self.xla_dist, written=written)
         if tail is None or self.packing is not None or owners.is_by_place or choice.since is not None:
-            found = pick(forwards(self.blocks()), Picker(owners, choice))
-            yield from found if tail is None else last(found, tail)
+            lines = pick(forwards(self.blocks()), Picker(owners, choice))
+            yield from lines if tail is None else last(lines, tail)
             return
         with explain_errors(self.path), self.path.open("rb", buffering=0) as file:
             yield from last_of(backwards(file.fileno(), size_of(file)), Picker(owners, choice), tail)
@@ -239,7 +239,7 @@ def open_log(
 
 
 def _is_xla_dist(head: bytes) -> bool:
-    """Whether any line of the file's beginning carries xla_dist's prefix."""
+    """Return whether any line of the file's beginning carries xla_dist's prefix."""
     for line in head.split(b"\n"):
         match = PREFIX.match(line)
         if (match is not None and (match["own"] is None or match["moment"])) or NUMBERED_SAMPLE.match(line):

@@ -42,12 +42,12 @@ class SingleLineReader:
 
     @property
     def has_open_header(self) -> bool:
-        """Whether the next line may belong to a header before it."""
+        """Return whether the next line may belong to a header before it."""
         return self._matcher.has_open_header
 
     @property
     def needs_every_line(self) -> bool:
-        """Whether all lines of the log must be read here: a line's worker depends on its place."""
+        """Return whether all lines of the log must be read here: a line's worker depends on its place."""
         if self._exports is not None and self._exports.is_refuted:
             self._exports = None
         return self._sections is not None or self._exports is not None
@@ -95,14 +95,14 @@ class SingleLineReader:
     def line_owner(self, numbers: list[int], stream: Stream, *, xla_dist: bool) -> LineOwner:
         """Return what the lines of a saved log showed about their workers; `numbers` are those of the slots."""
         sources = zip(self._state.sources, numbers, strict=True)
-        known = {(source.number, source.address): number for source, number in sources if number != UNKNOWN}
+        by_source = {(source.number, source.address): number for source, number in sources if number != UNKNOWN}
         entries: list[int | None] | None = None
         if self._exports is not None:
             # The last of them is that of entries whose slot is unknown.
             workers = [*(None if number == UNKNOWN else number for number in numbers), None]
             entries = [workers[slot] for slot in self._entry_slots]
         labels = frozenset(stream.labels)
-        return LineOwner(known, labels, xla_dist, stream.is_carried, self._sections is not None, entries)
+        return LineOwner(by_source, labels, xla_dist, stream.is_carried, self._sections is not None, entries)
 
     def _end_line(self, stream: Stream, now: float | None) -> None:
         slot = self._state.slot_or_unnamed(stream.known_slot)
@@ -117,25 +117,25 @@ class SingleLineReader:
 
         The last of those ends at `end` (-1: not known where).
         """
-        every = list(parts)
-        offset = end - sum(len(each) + 1 for each in every if isinstance(each, bytes)) + 1
-        for each in every:
-            if not isinstance(each, bytes):
-                self._read_entries(stream, self._chronology.add_entry(*each), now)
+        items = list(parts)
+        offset = end - sum(len(item) + 1 for item in items if isinstance(item, bytes)) + 1
+        for item in items:
+            if not isinstance(item, bytes):
+                self._read_entries(stream, self._chronology.add_entry(*item), now)
                 continue
-            if each:
-                self._read_segments(stream, each, now, UNKNOWN if end == UNKNOWN else offset)
-            offset += len(each) + 1
+            if item:
+                self._read_segments(stream, item, now, UNKNOWN if end == UNKNOWN else offset)
+            offset += len(item) + 1
             self._end_line(stream, now)
 
     def _read_entries(self, stream: Stream, entries: Iterable[tuple[int, ExportEntry]], now: float | None) -> None:
         """Read the lines in entries of an export."""
-        for place, entry in entries:
+        for index, entry in entries:
             stream.is_carried = True
             is_named = entry.number is not None or entry.address is not None
             slot = self._state.slot_for(entry.number, entry.address) if is_named else None
-            self._entry_slots += [UNKNOWN] * (place + 1 - len(self._entry_slots))
-            self._entry_slots[place] = UNKNOWN if slot is None else slot
+            self._entry_slots += [UNKNOWN] * (index + 1 - len(self._entry_slots))
+            self._entry_slots[index] = UNKNOWN if slot is None else slot
             if entry.moment is not None:
                 self._state.add_moments(entry.moment, entry.moment)
             for line in entry.text.splitlines():
@@ -148,14 +148,14 @@ class SingleLineReader:
         is_plain = stream.at_start and not stream.xla_dist and not stream.labels and self._sections is None
         if is_plain and self._matcher.match_known(stream, line, now):
             return
-        place = 0
+        position = 0
         for segment in segments_of(line):
             if segment:
                 self._read_segment(stream, segment, now)
-            place += len(segment)
-            if line.startswith(b"\r", place):
-                place += 1
-                stream.line_offset = UNKNOWN if offset == UNKNOWN else offset + place
+            position += len(segment)
+            if line.startswith(b"\r", position):
+                position += 1
+                stream.line_offset = UNKNOWN if offset == UNKNOWN else offset + position
 
     def _read_segment(self, stream: Stream, text: bytes, now: float | None) -> None:
         is_clipped = len(text) > LONGEST
@@ -174,12 +174,14 @@ class SingleLineReader:
                 if not start and self._sections is not None:
                     self._apply_section(stream, self._sections, text)
         own_text = text[start:] if start else text
-        for own in (own_text,) if message is None else without_escapes(message).splitlines():
-            whole = self._training.fullmatch(own, 2) if self._training is not None and own.startswith(b"| ") else None
-            if whole is not None:
-                self._matcher.training(stream, whole, now)
+        for line in (own_text,) if message is None else without_escapes(message).splitlines():
+            match = (
+                self._training.fullmatch(line, 2) if self._training is not None and line.startswith(b"| ") else None
+            )
+            if match is not None:
+                self._matcher.training(stream, match, now)
             else:
-                self._matcher.match(stream, text, own, now)
+                self._matcher.match(stream, text, line, now)
 
     def _apply_prefix(self, stream: Stream, prefix: Prefix) -> bool:
         """Attribute the line to the worker that xla_dist's prefix names; return whether it is a prefix here."""

@@ -91,15 +91,15 @@ class FirstNanColumns(NamedTuple):
 
     def of_row(self, row: int, worker: int | None) -> FirstNan | None:
         """Return the record of a row, which is a core of that worker; None where it has none."""
-        place = int(np.searchsorted(self.rows, row))
-        if place == len(self.rows) or self.rows[place] != row:
+        index = int(np.searchsorted(self.rows, row))
+        if index == len(self.rows) or self.rows[index] != row:
             return None
         return FirstNan(
-            epoch=optional_int(self.epoch[place]),
-            step=optional_int(self.step[place]),
-            time=format_time(float(self.time[place]), int(self.time_kind[place])),
+            epoch=optional_int(self.epoch[index]),
+            step=optional_int(self.step[index]),
+            time=format_time(float(self.time[index]), int(self.time_kind[index])),
             worker=worker,
-            offset=optional_int(self.offset[place]),
+            offset=optional_int(self.offset[index]),
         )
 
     def earliest(self, rows: Ints) -> tuple[int, int] | None:
@@ -202,7 +202,7 @@ class Snapshot:
 
     @property
     def rates_add(self) -> bool:
-        """Whether `rate_total` is a sum: each row's rate is a part of what the pod does."""
+        """Return whether `rate_total` is a sum: each row's rate is a part of what the pod does."""
         chosen = self._telling
         return add_up(self.rate_kind[chosen], are_cores=not (self.core[chosen] < 0).any())
 
@@ -221,8 +221,8 @@ class Snapshot:
     def straggling(self) -> Bools:
         """Return which cores hold the others up, behind or slow; once all have ended, those that did so then."""
         is_over = np.isin(self.state, (CoreState.ENDED, CoreState.NAN)).all()
-        held = (self.state == CoreState.ENDED) & is_over
-        late: Bools = (self.behind | self.slow) & ((self.state == CoreState.STRAGGLER) | held)
+        ended = (self.state == CoreState.ENDED) & is_over
+        late: Bools = (self.behind | self.slow) & ((self.state == CoreState.STRAGGLER) | ended)
         return late
 
     @property
@@ -316,13 +316,15 @@ class Snapshot:
         order = self.order(by, reverse)
         return self._taken(order)
 
-    def _taken(self, places: Ints) -> Snapshot:
+    def _taken(self, indices: Ints) -> Snapshot:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        values.update({name: frozen(values[name][places]) for name in COLUMNS})
+        values.update({name: frozen(values[name][indices]) for name in COLUMNS})
         return Snapshot(**values)
 
 
-COLUMNS = tuple(each.name for each in fields(Snapshot) if each.default is MISSING and each.default_factory is MISSING)
+COLUMNS = tuple(
+    column.name for column in fields(Snapshot) if column.default is MISSING and column.default_factory is MISSING
+)
 """The names of a snapshot's columns."""
 
 

@@ -82,14 +82,14 @@ class BucketLogs:
     ) -> SavedLog:
         version = await buckets.version(url)
         for _ in range(_TRIES):
-            place = self._place(version)
-            if place.exists():
-                return self._opened(place, url, dialects)
+            path = self._place(version)
+            if path.exists():
+                return self._opened(path, url, dialects)
             self._make_room(version)
             if version.size >= ANNOUNCED_BYTES:
                 note(f"Copying {url}, {version.size / 1e6:,.0f} MB…")
             try:
-                return await self._copied(buckets, version, place, dialects)
+                return await self._copied(buckets, version, path, dialects)
             except UsageError:
                 before, version = version, await buckets.version(url)
                 if version == before:
@@ -97,7 +97,7 @@ class BucketLogs:
         raise CloudError(f"{url} cannot be read", why="it keeps being overwritten", remedy="try again later")
 
     async def _copied(
-        self, buckets: Buckets, version: ObjectVersion, place: Path, dialects: Sequence[Dialect]
+        self, buckets: Buckets, version: ObjectVersion, path: Path, dialects: Sequence[Dialect]
     ) -> SavedLog:
         is_cached = version.size <= self._most_bytes
         file = tempfile.NamedTemporaryFile(dir=self.directory, suffix=_UNFINISHED, delete=not is_cached)  # noqa: SIM115
@@ -108,26 +108,26 @@ class BucketLogs:
             if not is_cached:
                 return open_log(unfinished, dialects=dialects, name=str(version.url), copy=file)
             file.close()
-            self._keep(unfinished, version, place)
+            self._keep(unfinished, version, path)
         except BaseException:
             file.close()
             unfinished.unlink(missing_ok=True)
             raise
-        return self._opened(place, version.url, dialects)
+        return self._opened(path, version.url, dialects)
 
-    def _keep(self, unfinished: Path, version: ObjectVersion, place: Path) -> None:
+    def _keep(self, unfinished: Path, version: ObjectVersion, path: Path) -> None:
         """Move a complete copy into its place and remove those of earlier generations."""
-        make_private(place.parent)
-        for generation in place.parent.parent.iterdir():
-            if generation != place.parent:
+        make_private(path.parent)
+        for generation in path.parent.parent.iterdir():
+            if generation != path.parent:
                 shutil.rmtree(generation, ignore_errors=True)
-        unfinished.replace(place)
-        os.utime(place, ns=(time.time_ns(), int(version.updated * 1e9)))
+        unfinished.replace(path)
+        os.utime(path, ns=(time.time_ns(), int(version.updated * 1e9)))
 
-    def _opened(self, place: Path, url: BucketUrl, dialects: Sequence[Dialect]) -> SavedLog:
+    def _opened(self, path: Path, url: BucketUrl, dialects: Sequence[Dialect]) -> SavedLog:
         with suppress(OSError):
-            os.utime(place, ns=(time.time_ns(), place.stat().st_mtime_ns))
-        return open_log(place, dialects=dialects, name=str(url))
+            os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+        return open_log(path, dialects=dialects, name=str(url))
 
     def _place(self, version: ObjectVersion) -> Path:
         """Return the path of a version's copy; its name is the object's own, with unsafe characters replaced."""
@@ -164,12 +164,12 @@ class BucketLogs:
 
     def _copies(self) -> list[tuple[float, int, Path]]:
         """Return when each copy was last opened, its size and its path."""
-        found = []
+        copies = []
         for path in self.directory.glob("*/*/*"):
             with suppress(FileNotFoundError):
                 stat = path.stat()
-                found.append((stat.st_atime, stat.st_size, path))
-        return found
+                copies.append((stat.st_atime, stat.st_size, path))
+        return copies
 
 
 def _age_of(path: Path) -> str:

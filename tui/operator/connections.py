@@ -69,23 +69,23 @@ class Connections:
 
         require_workers(slice_)
         async with self._lock:
-            held = self._fleets.get(slice_.path)
-            if held and _identity(held[0]) == _identity(slice_):
-                return held[1]
-            if held:
-                await held[1].close()
-            known = await self.known(slice_)
-            access = self.access_to(known, await self.access())
-            fleet = Fleet(known.workers, access, prompter=self.prompter)
-            self._fleets[slice_.path] = (known, fleet)
+            entry = self._fleets.get(slice_.path)
+            if entry and _identity(entry[0]) == _identity(slice_):
+                return entry[1]
+            if entry:
+                await entry[1].close()
+            known_slice = await self.known(slice_)
+            access = self.access_to(known_slice, await self.access())
+            fleet = Fleet(known_slice.workers, access, prompter=self.prompter)
+            self._fleets[slice_.path] = (known_slice, fleet)
             return fleet
 
     async def known(self, slice_: Slice) -> Slice:
         """Return the slice with its workers' host keys and, where it uses OS Login, the user name to log in with."""
-        known, user = await asyncio.gather(self.inventory.host_keys(slice_), self._os_login_user(slice_))
+        known_slice, user = await asyncio.gather(self.inventory.host_keys(slice_), self._os_login_user(slice_))
         if user is None:
-            return known
-        return replace(known, workers=tuple(replace(worker, user=user) for worker in known.workers))
+            return known_slice
+        return replace(known_slice, workers=tuple(replace(worker, user=user) for worker in known_slice.workers))
 
     def access_to(self, known: Slice, access: Access) -> Access:
         """Return the access to the workers of a slice that `known` has returned."""
@@ -101,8 +101,8 @@ class Connections:
         settings = self.settings
         if settings.user or not slice_.is_in_cloud or not slice_.workers:
             return None
-        own = {} if slice_.os_login is None else {OS_LOGIN: slice_.os_login}
-        if not ssh_key_metadata.os_login(own, {} if own else await self.project_metadata() or {}):
+        metadata = {} if slice_.os_login is None else {OS_LOGIN: slice_.os_login}
+        if not ssh_key_metadata.os_login(metadata, {} if metadata else await self.project_metadata() or {}):
             return None
         if self.profile is None:
             key = await asyncio.to_thread(find_login_key, access_from(settings))
@@ -129,9 +129,9 @@ class Connections:
 
     async def drop_fleet(self, slice_: Slice) -> None:
         """Close the connections to a slice's workers; the next `fleet` logs in again."""
-        held = self._fleets.pop(slice_.path, None)
-        if held is not None:
-            await held[1].close()
+        entry = self._fleets.pop(slice_.path, None)
+        if entry is not None:
+            await entry[1].close()
 
     async def fleet_of(self, workers: Sequence[Worker], *, asks: bool) -> Fleet:
         """Return connections to a run's workers, made as they are needed; the caller closes them.
@@ -179,5 +179,5 @@ def require_workers(slice_: Slice) -> None:
 
 def _identity(slice_: Slice) -> tuple[object, ...]:
     """Return what changes with the workers: a slice made again can have the same addresses, with other host keys."""
-    machines = [(one.internal_ip, one.external_ip, one.port, one.machine_id) for one in slice_.workers]
+    machines = [(worker.internal_ip, worker.external_ip, worker.port, worker.machine_id) for worker in slice_.workers]
     return (slice_.created, machines)

@@ -36,12 +36,12 @@ class KeeperWatch:
             return None if was_alive or status.is_whole else status.attended
         if self._missing_since is None:
             self._missing_since = self._clock()
-        found = status.attended.state, status.attended.since
-        is_known = not self._alive and found == self._reported
+        absence = status.attended.state, status.attended.since
+        is_known = not self._alive and absence == self._reported
         if is_known or self._clock() - self._missing_since < UNATTENDED_AFTER_S:
             return None
         self._alive = False
-        self._reported = found
+        self._reported = absence
         return status.attended
 
 

@@ -151,10 +151,10 @@ class Keys:
 
         async def wait_for(rank: int) -> LoginResult:
             while True:
-                reached = await fleet.try_login(rank, _REACH_TIMEOUT_S)
-                is_denied = isinstance(reached.error, SshError) and reached.error.reason is Reason.DENIED
+                login = await fleet.try_login(rank, _REACH_TIMEOUT_S)
+                is_denied = isinstance(login.error, SshError) and login.error.reason is Reason.DENIED
                 if not is_denied or asyncio.get_running_loop().time() > deadline:
-                    return reached
+                    return login
                 await asyncio.sleep(_ACCEPT_INTERVAL_S)
 
         return list(await asyncio.gather(*map(wait_for, range(len(slice_.workers)))))

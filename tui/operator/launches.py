@@ -33,9 +33,9 @@ class Launches:
         check_request(request)
         settings = self._connections.settings
         require_workers(request.slice_)
-        known = await self._connections.known(request.slice_)
-        access = self._connections.access_to(known, await self._connections.access_for_keeper())
-        run = run_from(request, known, settings)
+        known_slice = await self._connections.known(request.slice_)
+        access = self._connections.access_to(known_slice, await self._connections.access_for_keeper())
+        run = run_from(request, known_slice, settings)
         spec = LaunchSpec(
             run,
             dict(request.job.env),

@@ -89,9 +89,11 @@ class Reports:
         if logs:
             await asyncio.to_thread(worker_logs, source)
         summary = await self.summarize(source)
-        own = source.path if isinstance(source, RunDirectory) else None
-        folder = out or own or Path()
-        stem = OWN if own is not None and folder.absolute() == own.absolute() else stem_of(summary.facts.title)
+        run_path = source.path if isinstance(source, RunDirectory) else None
+        folder = out or run_path or Path()
+        stem = (
+            OWN if run_path is not None and folder.absolute() == run_path.absolute() else stem_of(summary.facts.title)
+        )
         files = await asyncio.to_thread(write_report, summary, formats, folder, stem=stem, force=force)
         if logs:
             files += await asyncio.to_thread(write_worker_logs, source, folder, stem=stem, force=force)
@@ -153,13 +155,13 @@ async def _report_scaling(runs: Runs, logs: Logs, refs: Sequence[str]) -> Scalin
 async def _finished(directory: RunDirectory, state: RunState, logs: Logs) -> Finished:
     run = directory.run
     snapshot = await logs.snapshot(directory)
-    each = run.cores_per_worker
+    cores = run.cores_per_worker
     return Finished(
         run.id,
         run.accelerator_type,
         state is RunState.SUCCEEDED,
         steady_rate(snapshot),
-        each * len(run.workers) if each else len(snapshot) or None,
+        cores * len(run.workers) if cores else len(snapshot) or None,
     )
 
 

@@ -138,10 +138,10 @@ class MirrorCatchUp:
             return False
         if self._fleet is None:
             self._fleet = await self._runs.connect(self._directory)
-        began, before = time.monotonic(), _arrivals_size(self._directory)
+        started_at, before = time.monotonic(), _arrivals_size(self._directory)
         self.problem = await self._runs.refresh(self._directory, self._fleet)
         now = time.monotonic()
-        self._due = now + max(CATCH_UP_INTERVAL_S, CATCH_UP_SHARE * (now - began))
+        self._due = now + max(CATCH_UP_INTERVAL_S, CATCH_UP_SHARE * (now - started_at))
         self.is_complete = status.state.is_over and self.problem is None
         self.error = None if _arrivals_size(self._directory) > before else self.problem
         return True

@@ -139,11 +139,11 @@ class Runs:
             async with turns:
                 return await self._discover_on(slice_)
 
-        for slice_, met in zip(slices, await asyncio.gather(*map(discover_on, slices)), strict=True):
-            for problem in met:
+        for slice_, slice_problems in zip(slices, await asyncio.gather(*map(discover_on, slices)), strict=True):
+            for problem in slice_problems:
                 if problem.worker is not None and len(slices) > 1:
                     problem.worker = f"{problem.worker} of {slice_.name}"
-            problems += met
+            problems += slice_problems
         return problems
 
     async def _discover_on(self, slice_: Slice) -> list[TpuTuiError]:
@@ -153,9 +153,9 @@ class Runs:
         problems: list[TpuTuiError] = []
         with _collecting(problems):
             fleet = await self._connections.fleet(slice_)
-            found = await discover(fleet, settings.run_root, slice_name=slice_.name)
-            problems += found.problems
-            for run in found.runs:
+            discovery = await discover(fleet, settings.run_root, slice_name=slice_.name)
+            problems += discovery.problems
+            for run in discovery.runs:
                 with _collecting(problems):
                     import_run(run, settings.runs_home, profile=settings.profile)
         return problems
@@ -168,10 +168,10 @@ class Runs:
         from tui.runs.discovery import discover
 
         fleet = await self._connections.fleet(slice_)
-        found = await discover(fleet, self._connections.settings.run_root, slice_name=slice_.name)
-        live = [one.run.id for one in found.runs if one.is_alive]
-        if found.problems and not live:
-            raise found.problems[0]
+        discovery = await discover(fleet, self._connections.settings.run_root, slice_name=slice_.name)
+        live = [run.run.id for run in discovery.runs if run.is_alive]
+        if discovery.problems and not live:
+            raise discovery.problems[0]
         return live
 
     # ── state and figures ────────────────────────────────────────────────────────────────────────
@@ -186,10 +186,10 @@ class Runs:
 
     def _same_object(self, directory: RunDirectory) -> RunDirectory:
         """Return the first object that was used for a directory: it remembers what was already read."""
-        known = self._known.setdefault(directory.path, directory)
-        if known.run != directory.run:
-            known = self._known[directory.path] = directory
-        return known
+        first = self._known.setdefault(directory.path, directory)
+        if first.run != directory.run:
+            first = self._known[directory.path] = directory
+        return first
 
     def directory_of(self, status: RunStatus) -> RunDirectory:
         """Return the directory of a run of the last listing, also after it was renamed."""
@@ -322,10 +322,10 @@ def _collecting(problems: list[TpuTuiError]) -> Iterator[None]:
 
 
 def _not_a_run(ref: str) -> UsageError:
-    word = shlex.quote(ref)
+    quoted = shlex.quote(ref)
     return UsageError(
         f"{ref!r} is a saved log, not a run",
-        remedy=f"open it with tpu-tui replay {word}; cores, logs and report also read it",
+        remedy=f"open it with tpu-tui replay {quoted}; cores, logs and report also read it",
     )
 
 
@@ -349,7 +349,7 @@ class RunScope:
         if machines is None or run.slice == machines.name:
             return True
         hosts = {worker.internal_ip or worker.external_ip or worker.hostname for worker in machines.workers}
-        return any((one.internal_ip or one.external_ip or one.hostname) in hosts for one in run.workers)
+        return any((worker.internal_ip or worker.external_ip or worker.hostname) in hosts for worker in run.workers)
 
 
 def _machines(settings: Settings) -> Slice | None:

@@ -89,10 +89,10 @@ class Slices:
         fleet = await self._connections.fleet(slice_)
 
         async def reach(worker: Worker) -> Worker:
-            reached = await fleet.try_login(worker.index, REACH_TIMEOUT_S)
-            if reached.error is None:
-                return replace(worker, reachable=reached.ok)
-            return replace(worker, reachable=False, error=reached.error.sentence, remedy=reached.error.remedy or None)
+            login = await fleet.try_login(worker.index, REACH_TIMEOUT_S)
+            if login.error is None:
+                return replace(worker, reachable=login.ok)
+            return replace(worker, reachable=False, error=login.error.sentence, remedy=login.error.remedy or None)
 
         return list(await asyncio.gather(*map(reach, self._connections.with_host_keys(slice_).workers)))
 
@@ -311,5 +311,5 @@ class Slices:
     async def ssh_command(self, slice_: Slice, worker: int) -> list[str]:
         """Return the `ssh` command line that opens a shell on one worker and checks its host key as tpu-tui does."""
         require_workers(slice_)
-        known = await self._connections.known(slice_)
-        return shell_command(known.workers[worker], await self._connections.access())
+        known_slice = await self._connections.known(slice_)
+        return shell_command(known_slice.workers[worker], await self._connections.access())

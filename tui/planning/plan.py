@@ -118,14 +118,14 @@ def _global_batch_notes(batch_size: int, per_core: int, old: Accelerator, keep: 
 def known_type(name: str) -> Accelerator:
     """Parse an accelerator type, also a colloquial one (`v5e-16`). Raises UsageError, also for fractions of VMs."""
     generation, dash, number_text = name.strip().lower().partition("-")
-    found = parse(_ALSO_CALLED.get(generation, generation) + dash + number_text)
-    if found is None:
+    accelerator = parse(_ALSO_CALLED.get(generation, generation) + dash + number_text)
+    if accelerator is None:
         raise UsageError(
             f"unknown accelerator type {name!r}",
             remedy="use e.g. v2-8, v3-32, v4-16, v5litepod-16, v5p-8, v6e-8 or tpu7x-8",
         )
-    number = int(found.name.rpartition("-")[2])
-    counts_chips = found.chips == number
+    number = int(accelerator.name.rpartition("-")[2])
+    counts_chips = accelerator.chips == number
     if number % _CORES_A_VM and not (counts_chips and number in _SINGLE_VM_CHIPS):
         unit = "chips" if counts_chips else "cores"
         raise UsageError(
@@ -133,7 +133,7 @@ def known_type(name: str) -> Accelerator:
             why=f"{number} {unit} do not fill whole VMs",
             remedy="list the types with gcloud compute tpus accelerator-types list",
         )
-    return found
+    return accelerator
 
 
 def _require_positive(numbers: dict[str, int | float | None]) -> None:
@@ -144,8 +144,8 @@ def _require_positive(numbers: dict[str, int | float | None]) -> None:
 
 def _share(batch_size: int, old: Accelerator) -> tuple[int, list[str]]:
     """Return the examples per core, and a warning where they are not a whole number."""
-    per_core, left = divmod(batch_size, old.devices)
-    if not left:
+    per_core, remainder = divmod(batch_size, old.devices)
+    if not remainder:
         return per_core, []
     per_core = max(1, per_core)
     text = f"a batch of {batch_size:,} does not divide by the {old.devices} cores of {old.name}"

@@ -107,12 +107,12 @@ def ladders(runs: Iterable[Finished], *, worth: float = WORTH_GOING_UP) -> tuple
 
     `worth` is the efficiency from which going up is worth it.
     """
-    found: dict[str, dict[_Size, list[Finished]]] = {}
+    by_generation: dict[str, dict[_Size, list[Finished]]] = {}
     for run in runs:
         size = _size_of(run)
         if size is not None:
-            found.setdefault(size.generation, {}).setdefault(size, []).append(run)
-    return tuple(_ladder(generation, sizes, worth) for generation, sizes in sorted(found.items()))
+            by_generation.setdefault(size.generation, {}).setdefault(size, []).append(run)
+    return tuple(_ladder(generation, sizes, worth) for generation, sizes in sorted(by_generation.items()))
 
 
 def is_comparable(run: Finished) -> bool:

@@ -42,7 +42,7 @@ GENERATIONS: Mapping[str, Generation] = {
 A TPU7x chip has 192 GiB of HBM and is two XLA devices ("TPU7x (Ironwood)", "Dual-chiplet architecture"). Its types
 count TensorCores: xpk calls the topology 2x2x1 tpu7x-8 and 4x4x4 tpu7x-128."""
 
-TPU_API_GENERATIONS = tuple(name for name, one in GENERATIONS.items() if one.in_tpu_api)
+TPU_API_GENERATIONS = tuple(name for name, generation in GENERATIONS.items() if generation.in_tpu_api)
 """The generations that the Cloud TPU API creates."""
 TPU_NODE_GENERATIONS = ("v2", "v3")
 """The generations that have TPU Nodes (Cloud TPU documentation, "TPU architectures"); later ones are TPU VMs only."""
@@ -93,8 +93,8 @@ def parse(name: str) -> Accelerator | None:
 
 def type_of_topology(generation: str, topology: str) -> str | None:
     """Return the type of a generation's topology in chips: `v4-16` of `v4` and `2x2x2`; None for other text."""
-    known, chips = GENERATIONS.get(generation), chips_of_topology(topology)
-    return f"{generation}-{known.counted_per_chip * chips}" if known and chips else None
+    details, chips = GENERATIONS.get(generation), chips_of_topology(topology)
+    return f"{generation}-{details.counted_per_chip * chips}" if details and chips else None
 
 
 def chips_of_topology(topology: str) -> int | None:

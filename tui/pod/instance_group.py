@@ -67,22 +67,22 @@ class InstanceGroup:
 
     @property
     def is_tpu(self) -> bool:
-        """Whether its VMs have TPUs of their own."""
+        """Return whether its VMs have TPUs of their own."""
         return is_tpu_machine(self.machine_type)
 
     @property
     def is_of_gke(self) -> bool:
-        """Whether it is a node pool of Google Kubernetes Engine, whose VMs run its containers only."""
+        """Return whether it is a node pool of Google Kubernetes Engine, whose VMs run its containers only."""
         return self.name.startswith("gke-")
 
     @property
     def is_slice(self) -> bool:
-        """Whether it is listed as a slice: its VMs have TPUs, or drive a TPU Node."""
+        """Return whether it is listed as a slice: its VMs have TPUs, or drive a TPU Node."""
         return not (self.is_regional or self.is_of_gke) and (self.is_tpu or self.tpu_node is not None)
 
     @property
     def can_be_preempted(self) -> bool:
-        """Whether Compute Engine may take its VMs away at any time."""
+        """Return whether Compute Engine may take its VMs away at any time."""
         return bool(self.spot or self.preemptible)
 
     def to_json(self) -> dict[str, Any]:
@@ -119,12 +119,12 @@ class GroupVm:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the group is about to lose it."""
+        """Return whether the group is about to lose it."""
         return self.action in _LEAVING
 
     @property
     def is_steady(self) -> bool:
-        """Whether it runs, and the group changes nothing that stops it."""
+        """Return whether it runs, and the group changes nothing that stops it."""
         return self.status == RUNNING and self.action in _HARMLESS_ACTIONS
 
 
@@ -157,9 +157,9 @@ def in_worker_order(vms: Iterable[GroupVm], worker_ids: Mapping[str, int]) -> li
     numbers = {vm.name: int(match[1]) for vm in listed if (match := _TRAILING_NUMBER.search(vm.name))}
     by_number = len(numbers) == len(listed)
     named = sorted(listed, key=lambda vm: (numbers[vm.name] if by_number else 0, vm.name))
-    places = {vm.name: worker_ids[vm.name] for vm in listed if vm.name in worker_ids}
-    if not places or len(set(places.values())) < len(places):
+    indices = {vm.name: worker_ids[vm.name] for vm in listed if vm.name in worker_ids}
+    if not indices or len(set(indices.values())) < len(indices):
         return named
-    free = (place for place in range(len(named)) if place not in worker_ids.values())
-    places |= {vm.name: next(free, len(named)) for vm in named if vm.name not in places}
-    return sorted(named, key=lambda vm: places[vm.name])
+    free = (index for index in range(len(named)) if index not in worker_ids.values())
+    indices |= {vm.name: next(free, len(named)) for vm in named if vm.name not in indices}
+    return sorted(named, key=lambda vm: indices[vm.name])

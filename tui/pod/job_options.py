@@ -187,7 +187,7 @@ class JobOptions:
 
     def without_secrets(self) -> JobOptions:
         """Return the options with secret values masked, as recorded."""
-        argv = tuple(mask_urls(word) for word in self.argv)
+        argv = tuple(mask_urls(argument) for argument in self.argv)
         return replace(self, argv=argv, env=mask_secrets(self.env, self.env_by_name))
 
     def to_json(self) -> dict[str, Any]:
@@ -219,9 +219,9 @@ def _default(of: Field[Any]) -> Any:
     return {} if of.metadata["option"].kind is OptionKind.VARIABLES else of.default
 
 
-OPTIONS: Mapping[str, Option] = {each.name: each.metadata["option"] for each in fields(JobOptions)}
+OPTIONS: Mapping[str, Option] = {item.name: item.metadata["option"] for item in fields(JobOptions)}
 """Every field's `Option`, by the field's name."""
 ASKED_OPTIONS: Mapping[str, Option] = {name: option for name, option in OPTIONS.items() if option.help}
 """Those with an option on the command line and a field in the launch form."""
-DEFAULTS: Mapping[str, Any] = {each.name: _default(each) for each in fields(JobOptions)}
+DEFAULTS: Mapping[str, Any] = {item.name: _default(item) for item in fields(JobOptions)}
 """The default of each field."""

@@ -74,7 +74,7 @@ class CloudResource:
 
     @property
     def is_unused(self) -> bool:
-        """Whether `--unused` may delete it: tpu-tui made it, nothing uses it, and nothing is stored in it."""
+        """Return whether `--unused` may delete it: tpu-tui made it, nothing uses it, and nothing is stored in it."""
         return self.made_by_us and self.used_by == () and (self.kind != BUCKET or self.is_empty is True)
 
     def age_s(self, now: datetime | None = None) -> int | None:
@@ -122,35 +122,37 @@ def slice_costs(state: str | None) -> bool | None:
 def in_order_of_cost(resources: Iterable[CloudResource]) -> list[CloudResource]:
     """Return the resources: what costs first, then unknown cost, then the rest; within each the oldest first."""
     rank = {True: 0, None: 1, False: 2}
-    return sorted(resources, key=lambda one: (rank[one.cost_relevant], one.created or "~", one.ref))
+    return sorted(
+        resources, key=lambda resource: (rank[resource.cost_relevant], resource.created or "~", resource.ref)
+    )
 
 
 def in_order_of_deletion(resources: Iterable[CloudResource]) -> list[list[CloudResource]]:
     """Return the stages of a deletion; slices that go with a queued resource of the same deletion are left out."""
-    found = list(resources)
-    left = [one for one in found if holder_of(one, found) is one]
-    stages = ([one for one in left if one.kind in kinds] for kinds in DELETION_ORDER)
+    chosen = list(resources)
+    remaining = [resource for resource in chosen if holder_of(resource, chosen) is resource]
+    stages = ([resource for resource in remaining if resource.kind in kinds] for kinds in DELETION_ORDER)
     return [stage for stage in stages if stage]
 
 
 def holder_of(resource: CloudResource, chosen: Iterable[CloudResource]) -> CloudResource:
     """Return the queued resource of a deletion with which a slice goes, else the resource itself."""
-    queued = (one for one in chosen if resource.kind == SLICE and one.kind == QUEUED)
-    return next((one for one in queued if one.path == resource.belongs_to), resource)
+    queued = (row for row in chosen if resource.kind == SLICE and row.kind == QUEUED)
+    return next((row for row in queued if row.path == resource.belongs_to), resource)
 
 
 def find_unused(resources: Sequence[CloudResource]) -> list[CloudResource]:
     """Return what `--unused` deletes: what nothing uses, and what only others of the same deletion use."""
-    unused = [one for one in resources if one.is_unused]
+    unused = [resource for resource in resources if resource.is_unused]
     for kind, users in _USERS.items():
-        going = {one.path for one in unused if one.kind in users}
+        going = {resource.path for resource in unused if resource.kind in users}
         unused += [
-            one
-            for one in resources
-            if one.kind == kind
-            and one.made_by_us
-            and one.used_by
-            and all((f"{one.zone}/{user}" if kind == DISK else user) in going for user in one.used_by)
+            resource
+            for resource in resources
+            if resource.kind == kind
+            and resource.made_by_us
+            and resource.used_by
+            and all((f"{resource.zone}/{user}" if kind == DISK else user) in going for user in resource.used_by)
         ]
     return unused
 
@@ -160,18 +162,18 @@ def attach_users(resources: Iterable[CloudResource], incomplete: Iterable[str] =
 
     Without users, it may have one of the `incomplete` kinds, of which not all are known.
     """
-    found, hidden = list(resources), set(incomplete)
+    listed, hidden = list(resources), set(incomplete)
     users: dict[str, list[str]] = {}
-    for one in found:
-        for ref in one.uses:
-            users.setdefault(ref, []).append(one.path)
+    for resource in listed:
+        for ref in resource.uses:
+            users.setdefault(ref, []).append(resource.path)
 
-    def used_by(one: CloudResource) -> tuple[str, ...] | None:
-        if one.ref in users:
-            return tuple(sorted(users[one.ref]))
-        return None if hidden.intersection(_USERS.get(one.kind, ())) else one.used_by
+    def used_by(resource: CloudResource) -> tuple[str, ...] | None:
+        if resource.ref in users:
+            return tuple(sorted(users[resource.ref]))
+        return None if hidden.intersection(_USERS.get(resource.kind, ())) else resource.used_by
 
-    return [replace(one, used_by=used_by(one)) for one in found]
+    return [replace(resource, used_by=used_by(resource)) for resource in listed]
 
 
 def find_resources(names: Sequence[str], listing: ResourceListing) -> list[CloudResource]:
@@ -179,23 +181,25 @@ def find_resources(names: Sequence[str], listing: ResourceListing) -> list[Cloud
 
     Raises UsageError for a name of none or of several, and a problem of the listing that may hide it.
     """
-    found = {one.ref: one for name in names for one in [_find(name, listing)]}
-    return list(found.values())
+    resources = {resource.ref: resource for name in names for resource in [_find(name, listing)]}
+    return list(resources.values())
 
 
 def _find(name: str, listing: ResourceListing) -> CloudResource:
-    found = [one for one in listing.resources if name in _names_of(one)]
-    queued = [one for one in found if one.kind == QUEUED]
-    if len(queued) == 1 and all(one is queued[0] or one.belongs_to == queued[0].path for one in found):
+    matches = [resource for resource in listing.resources if name in _names_of(resource)]
+    queued = [resource for resource in matches if resource.kind == QUEUED]
+    if len(queued) == 1 and all(
+        resource is queued[0] or resource.belongs_to == queued[0].path for resource in matches
+    ):
         return queued[0]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        refs = ", ".join(sorted(one.ref for one in found))
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        refs = ", ".join(sorted(resource.ref for resource in matches))
         raise UsageError(f"{name} is the name of several resources", remedy=f"name one of: {refs}")
     if listing.problems:
         raise listing.problems[0]
-    near = near_matches(name, (one.name for one in listing.resources))
+    near = near_matches(name, (resource.name for resource in listing.resources))
     raise UsageError(
         f"no such resource: {name}", remedy=did_you_mean(near) if near else "tpu-tui resources lists them"
     )
@@ -207,11 +211,14 @@ def _names_of(resource: CloudResource) -> tuple[str, ...]:
 
 def describe_effect(chosen: Sequence[CloudResource], known: Iterable[CloudResource]) -> list[str]:
     """Return a line for each resource of a deletion, in its order, with what goes or ends with it."""
-    slices = [one for one in known if one.kind == SLICE]
+    slices = [resource for resource in known if resource.kind == SLICE]
     return [
-        _effect(one, [slice_ for slice_ in slices if slice_ is not one and holder_of(slice_, (one,)) is one])
+        _effect(
+            resource,
+            [slice_ for slice_ in slices if slice_ is not resource and holder_of(slice_, (resource,)) is resource],
+        )
         for stage in in_order_of_deletion(chosen)
-        for one in stage
+        for resource in stage
     ]
 
 
@@ -220,7 +227,7 @@ def _effect(resource: CloudResource, slices: Sequence[CloudResource]) -> str:
     if resource.state:
         parts.append(resource.state)
     if slices:
-        parts.append(f"with its slices {', '.join(one.name for one in slices)} and their disks")
+        parts.append(f"with its slices {', '.join(slice_.name for slice_ in slices)} and their disks")
     elif resource.kind == SLICE:
         parts.append("with the disks of its workers")
     elif resource.kind == GROUP:

@@ -42,7 +42,7 @@ _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})
 
 def rehearses(argv: Sequence[str]) -> bool:
     """Return whether a command is the rehearsal job, which prints made-up trainer output."""
-    return any(word == REHEARSAL_MODULE or word.endswith("localpod/rehearsal.py") for word in argv)
+    return any(argument == REHEARSAL_MODULE or argument.endswith("localpod/rehearsal.py") for argument in argv)
 
 
 _worker = lru_cache(maxsize=1024)(Worker)
@@ -65,7 +65,7 @@ class RunState(str, enum.Enum):
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended."""
+        """Return whether the run has ended."""
         return self in (RunState.SUCCEEDED, RunState.FAILED, RunState.STOPPED, RunState.LOST)
 
 
@@ -118,7 +118,7 @@ class Run:
 
     @property
     def is_rehearsal(self) -> bool:
-        """Whether it is the rehearsal job of a local pod."""
+        """Return whether it is the rehearsal job of a local pod."""
         return rehearses(self.job.argv)
 
     @property
@@ -164,12 +164,12 @@ class Run:
         missing = [name for name in ("id", "slice", "argv", "workers") if name not in document]
         if missing:
             raise ValueError(f"not a run.json: {missing[0]} is missing")
-        for name, (accepts, wanted) in _FIELDS.items():
+        for name, (accepts, expected) in _FIELDS.items():
             if name in document and not accepts(document[name]):
-                raise _wrong(name, wanted)
-        known = {name: document[name] for name in _FIELDS if name in document}
-        known["node_endpoints"] = tuple(document.get("node_endpoints", ()))
-        return cls(job=JobOptions.from_json(document), workers=_read_workers(document["workers"]), **known)
+                raise _wrong(name, expected)
+        values = {name: document[name] for name in _FIELDS if name in document}
+        values["node_endpoints"] = tuple(document.get("node_endpoints", ()))
+        return cls(job=JobOptions.from_json(document), workers=_read_workers(document["workers"]), **values)
 
 
 def _read_workers(rows: Any) -> tuple[Worker, ...]:
@@ -199,8 +199,8 @@ def _read_worker(row: Any) -> Worker:
     return _worker(index, hostname, internal, external, port, user, tuple(keys), alias, instance, machine)
 
 
-def _wrong(name: str, wanted: str) -> ValueError:
-    return ValueError(f"not a run.json: {name} should be {wanted}")
+def _wrong(name: str, expected: str) -> ValueError:
+    return ValueError(f"not a run.json: {name} should be {expected}")
 
 
 _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {

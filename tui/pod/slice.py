@@ -78,17 +78,17 @@ class Slice:
 
     @property
     def is_in_cloud(self) -> bool:
-        """Whether its workers are VMs of Google Cloud, with its firewall, its metadata and OS Login."""
+        """Return whether its workers are VMs of Google Cloud, with its firewall, its metadata and OS Login."""
         return self.source != HOSTS_FILE
 
     @property
     def is_tpu_node(self) -> bool:
-        """Whether its endpoints are TPUs without SSH (API version V1), which a group of user VMs drives."""
+        """Return whether its endpoints are TPUs without SSH (API version V1), which a group of user VMs drives."""
         return self.api_version == "V1"
 
     @property
     def is_ready(self) -> bool:
-        """Whether its workers can be expected to answer."""
+        """Return whether its workers can be expected to answer."""
         return self.state in (None, "READY")
 
     @property

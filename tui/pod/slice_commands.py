@@ -23,19 +23,19 @@ def create_command(
     more: Sequence[str] = (),
 ) -> str:
     """Return the command that creates a slice; unknown values stay placeholders in capitals."""
-    words = ["tpu-tui", "slices", "create", name, *_in_zone(zone)]
-    words += ["--type", accelerator_type or "TYPE", "--version", runtime_version or "RUNTIME", *more]
-    return shlex.join([*words, "--spot"] if spot else words)
+    arguments = ["tpu-tui", "slices", "create", name, *_in_zone(zone)]
+    arguments += ["--type", accelerator_type or "TYPE", "--version", runtime_version or "RUNTIME", *more]
+    return shlex.join([*arguments, "--spot"] if spot else arguments)
 
 
 def create_again(slice_: Slice) -> str:
     """Return the command that creates a slice like this one; a preemptible one becomes spot."""
-    what = (slice_.name, slice_.zone, slice_.accelerator_type, slice_.runtime_version)
+    settings = (slice_.name, slice_.zone, slice_.accelerator_type, slice_.runtime_version)
     if slice_.is_tpu_node:
         return create_command(
-            *what, more=("--architecture", "node", *(["--preemptible"] if slice_.preemptible else []))
+            *settings, more=("--architecture", "node", *(["--preemptible"] if slice_.preemptible else []))
         )
-    return create_command(*what, spot=slice_.spot or slice_.preemptible)
+    return create_command(*settings, spot=slice_.spot or slice_.preemptible)
 
 
 def delete_command(name: str, zone: str | None) -> str:
@@ -101,9 +101,9 @@ def restart_advice(slice_: Slice, worker: int | None = None) -> str:
 
 def recreate_command(slice_: Slice, worker: int | None = None) -> str:
     """Return gcloud's command that replaces the VMs of an instance group, or the one of a worker, by new ones."""
-    names = [one.name for one in slice_.workers if worker in (None, one.index)]
-    words = ["gcloud", "compute", "instance-groups", "managed", "recreate-instances", slice_.name]
-    return shlex.join([*words, f"--instances={','.join(names)}", f"--zone={slice_.zone}"])
+    names = [vm.name for vm in slice_.workers if worker in (None, vm.index)]
+    arguments = ["gcloud", "compute", "instance-groups", "managed", "recreate-instances", slice_.name]
+    return shlex.join([*arguments, f"--instances={','.join(names)}", f"--zone={slice_.zone}"])
 
 
 def group_remedy(slice_: Slice) -> str:
@@ -112,7 +112,7 @@ def group_remedy(slice_: Slice) -> str:
         return "wait until it is READY"
     if not slice_.workers:
         return f"tpu-tui groups resize {shlex.quote(slice_.path)} --size N"
-    stopped = {one.worker_id for one in slice_.symptoms if one.symptom_type == slice_.state}
+    stopped = {symptom.worker_id for symptom in slice_.symptoms if symptom.symptom_type == slice_.state}
     names = [worker.name for worker in slice_.workers if str(worker.index) in stopped]
     if slice_.tpu_node and not names:
         action = "start" if slice_.state == "STOPPED" else "delete"

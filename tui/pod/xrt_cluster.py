@@ -65,7 +65,7 @@ class XrtCluster:
 
     @property
     def has_server(self) -> bool:
-        """Whether each worker runs an XRT server of its own: TPU VMs do, a TPU Node is one already."""
+        """Return whether each worker runs an XRT server of its own: TPU VMs do, a TPU Node is one already."""
         return not self.node_endpoints
 
     @property

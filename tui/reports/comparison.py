@@ -81,7 +81,7 @@ def compare(summaries: Sequence[Summary]) -> tuple[Compared, ...]:
 
 def _compared(summary: Summary, first: float | None, base: float | None) -> Compared:
     facts, rate = summary.facts, _rate(summary)
-    each = None if rate is None or not summary.cores else rate / len(summary.cores)
+    per_core = None if rate is None or not summary.cores else rate / len(summary.cores)
     newest = [significant(summary.loss.median)] if summary.loss else []
     losses = [loss for loss in (*(point.loss for point in summary.chart), *newest) if loss is not None]
     return Compared(
@@ -99,10 +99,10 @@ def _compared(summary: Summary, first: float | None, base: float | None) -> Comp
         max_accuracy=summary.max_accuracy,
         rate_total=rate,
         rate_newest=summary.rate_total,
-        rate_per_core=each,
+        rate_per_core=per_core,
         rate_median=_median_rate(summary),
         rate_unit=summary.rate_unit,
-        efficiency=None if each is None or not base else each / base,
+        efficiency=None if per_core is None or not base else per_core / base,
         speedup=None if rate is None or not first else rate / first,
         seconds=summary.seconds,
         restarts=facts.attempt,
@@ -128,43 +128,43 @@ def _median_rate(summary: Summary) -> float | None:
     return summary.rate_median if summary.rate_total is not None else _over_the_run(summary, summary.rate_median)
 
 
-def _with_unit(rate: float | None, one: Compared) -> str | None:
+def _with_unit(rate: float | None, run: Compared) -> str | None:
     """Format a rate with its unit, if known."""
-    return None if rate is None else f"{number(rate)} {one.rate_unit or ''}".strip()
+    return None if rate is None else f"{number(rate)} {run.rate_unit or ''}".strip()
 
 
 def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
     """Return a row for each figure known of any run, with a column per run, as single-line texts."""
     rows: list[tuple[str, list[str | None]]] = [
-        ("slice", [one.slice for one in compared]),
-        ("accelerator", [one.accelerator_type for one in compared]),
-        ("workers", [_text(one.workers) for one in compared]),
-        ("cores", [str(one.cores) for one in compared]),
-        ("state", [one.state for one in compared]),
-        ("duration", [None if one.seconds is None else format_clock(one.seconds) for one in compared]),
-        ("restarts", [_text(one.restarts or None) for one in compared]),
-        ("epoch", [_text(one.epoch) for one in compared]),
-        ("step", [_text(one.step) for one in compared]),
-        ("loss", [None if one.loss is None else number(one.loss.median, 5) for one in compared]),
-        ("lowest loss", [None if one.lowest_loss is None else number(one.lowest_loss, 5) for one in compared]),
-        ("best accuracy %", [None if one.max_accuracy is None else number(one.max_accuracy) for one in compared]),
-        ("rate, run's median", [_with_unit(one.rate_total, one) for one in compared]),
-        ("rate, newest", [_with_unit(one.rate_newest, one) for one in compared]),
+        ("slice", [run.slice for run in compared]),
+        ("accelerator", [run.accelerator_type for run in compared]),
+        ("workers", [_text(run.workers) for run in compared]),
+        ("cores", [str(run.cores) for run in compared]),
+        ("state", [run.state for run in compared]),
+        ("duration", [None if run.seconds is None else format_clock(run.seconds) for run in compared]),
+        ("restarts", [_text(run.restarts or None) for run in compared]),
+        ("epoch", [_text(run.epoch) for run in compared]),
+        ("step", [_text(run.step) for run in compared]),
+        ("loss", [None if run.loss is None else number(run.loss.median, 5) for run in compared]),
+        ("lowest loss", [None if run.lowest_loss is None else number(run.lowest_loss, 5) for run in compared]),
+        ("best accuracy %", [None if run.max_accuracy is None else number(run.max_accuracy) for run in compared]),
+        ("rate, run's median", [_with_unit(run.rate_total, run) for run in compared]),
+        ("rate, newest", [_with_unit(run.rate_newest, run) for run in compared]),
         (
             "rate, median core",
-            [_with_unit(one.rate_median, one) if one.rate_total is None else None for one in compared],
+            [_with_unit(run.rate_median, run) if run.rate_total is None else None for run in compared],
         ),
-        ("rate per core", [None if one.rate_per_core is None else number(one.rate_per_core) for one in compared]),
-        ("speed-up", [None if one.speedup is None else f"{figure(one.speedup)} x" for one in compared]),
-        ("efficiency", [None if one.efficiency is None else f"{one.efficiency * 100:.0f} %" for one in compared]),
-        ("code", [None if one.code_hash is None else one.code_hash[:12] for one in compared]),
+        ("rate per core", [None if run.rate_per_core is None else number(run.rate_per_core) for run in compared]),
+        ("speed-up", [None if run.speedup is None else f"{figure(run.speedup)} x" for run in compared]),
+        ("efficiency", [None if run.efficiency is None else f"{run.efficiency * 100:.0f} %" for run in compared]),
+        ("code", [None if run.code_hash is None else run.code_hash[:12] for run in compared]),
     ]
     return _known_rows(rows)
 
 
 def comparison_texts(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
     """Return rows of texts too long for a column: why each run ended, and differing parts of its command."""
-    return _known_rows([("cause", [one.cause for one in compared])]) + _commands(compared)
+    return _known_rows([("cause", [run.cause for run in compared])]) + _commands(compared)
 
 
 def _known_rows(rows: list[tuple[str, list[str | None]]]) -> list[tuple[str, ...]]:
@@ -177,7 +177,7 @@ def _known_rows(rows: list[tuple[str, list[str | None]]]) -> list[tuple[str, ...
 
 def _commands(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
     """Return the parts of the commands that not all runs share: options with their values, and other words."""
-    commands = [Counter(_parts_of(one.argv)) for one in compared]
+    commands = [Counter(_parts_of(run.argv)) for run in compared]
     shared = reduce(and_, commands, commands[0]) if commands else Counter()
     differing = [[part for part in command if command[part] > shared[part]] for command in commands]
     if not any(differing):

@@ -39,14 +39,14 @@ def curves_of(snapshot: Snapshot) -> tuple[ReportCurve, ...]:
     if history is None or not len(snapshot):
         return ()
     most = max(FEWEST_POINTS, MOST_POINTS // len(snapshot))
-    named = Counter(snapshot.core.tolist())
+    counts = Counter(snapshot.core.tolist())
     curves = []
-    for place in range(len(snapshot)):
-        curve, row = history.curve(int(snapshot.row[place])), snapshot.row_at(place)
+    for index in range(len(snapshot)):
+        curve, row = history.curve(int(snapshot.row[index])), snapshot.row_at(index)
         if not len(curve.loss):
             continue
         chosen = np.unique(np.linspace(0, len(curve.loss) - 1, min(most, len(curve.loss))).round().astype(int))
-        known, kind = int(snapshot.known[place]), int(snapshot.time_kind[place])
+        known, kind = int(snapshot.known[index]), int(snapshot.time_kind[index])
         points: dict[str, list[Any]] = {
             "epoch": [optional_int(epoch) for epoch in curve.epoch[chosen]],
             "step": [optional_int(step) for step in curve.step[chosen]],
@@ -54,7 +54,7 @@ def curves_of(snapshot: Snapshot) -> tuple[ReportCurve, ...]:
             "loss": [_figure(loss, known & HAS_LOSS) for loss in curve.loss[chosen].tolist()],
             "rate": [_figure(rate, known & HAS_RATE) for rate in curve.rate[chosen].tolist()],
         }
-        is_named = row.core is not None and named[row.core] == 1
+        is_named = row.core is not None and counts[row.core] == 1
         key = str(row.core) if is_named else _key(row.core, row.worker, row.device)
         curves.append(ReportCurve(row.core, row.device, row.worker, row.address, key, points))
     return tuple(curves)

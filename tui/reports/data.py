@@ -106,12 +106,12 @@ def _points(summary: Summary) -> Iterator[dict[str, Any]]:
 def _table(summary: Summary, names: Iterable[str], rows: Iterable[dict[str, Any]]) -> str:
     """Return rows as CSV, each with the report's source; a warning is one more column."""
     caution = warning(summary)
-    more = {REPORT_OF: report_of(summary)} | ({} if caution is None else {"warning": caution})
+    extra = {REPORT_OF: report_of(summary)} | ({} if caution is None else {"warning": caution})
     out = io.StringIO()
-    writer = csv.DictWriter(out, fieldnames=(*names, *more), lineterminator="\n")
+    writer = csv.DictWriter(out, fieldnames=(*names, *extra), lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({name: _cell(value) for name, value in (row | more).items()})
+        writer.writerow({name: _cell(value) for name, value in (row | extra).items()})
     return out.getvalue()
 
 

@@ -19,19 +19,19 @@ from tui.runs.record.versions import RUNTIME
 def facts_of_run(status: RunStatus) -> RunFacts:
     """Return the facts in the run's record, without its logs."""
     run = status.run
-    parts = {part.worker: part for part in status.workers}
+    statuses = {worker.worker: worker for worker in status.workers}
     workers = tuple(
         WorkerFact(
             worker=worker.index,
             hostname=worker.hostname,
             address=worker.internal_ip or worker.external_ip,
-            exit_code=parts[worker.index].exit_code,
-            signal=parts[worker.index].signal,
-            ended=parts[worker.index].ended,
-            detail=parts[worker.index].exit_cause or parts[worker.index].stop_detail,
+            exit_code=statuses[worker.index].exit_code,
+            signal=statuses[worker.index].signal,
+            ended=statuses[worker.index].ended,
+            detail=statuses[worker.index].exit_cause or statuses[worker.index].stop_detail,
         )
         for worker in run.workers
-        if worker.index in parts
+        if worker.index in statuses
     )
     return RunFacts(
         title=run.id,
@@ -77,8 +77,8 @@ def source_of(source: RunDirectory | SavedLog) -> str:
     """Return what identifies a report's source: the run's ID, or a log's name with a hash of its path."""
     if isinstance(source, RunDirectory):
         return source.id
-    place = source.name if source.name.startswith("gs://") else str(source.path.resolve())
-    return f"{title_of(source)}:{hashlib.sha256(place.encode()).hexdigest()[:12]}"
+    location = source.name if source.name.startswith("gs://") else str(source.path.resolve())
+    return f"{title_of(source)}:{hashlib.sha256(location.encode()).hexdigest()[:12]}"
 
 
 def summary_of_log(log: SavedLog) -> Summary:

@@ -41,13 +41,13 @@ def findings_of(
     """
     if snapshot is None or not len(snapshot):
         return recorded
-    seen = [*_nan(snapshot), *_straggling(snapshot)]
-    known = {_key(one) for one in recorded if one.is_open}
-    newest = {_key(one): one for one in seen}
-    by_logs_alone = [one for one in seen if _key(one) not in known]
+    observed = [*_nan(snapshot), *_straggling(snapshot)]
+    open_keys = {_key(finding) for finding in recorded if finding.is_open}
+    newest = {_key(finding): finding for finding in observed}
+    by_logs_alone = [finding for finding in observed if _key(finding) not in open_keys]
     if is_over:
-        by_logs_alone = [one for one in by_logs_alone if not _ended_sooner(one, first_failure)]
-    return (*(_with(one, newest.get(_key(one))) for one in recorded), *by_logs_alone)
+        by_logs_alone = [finding for finding in by_logs_alone if not _ended_sooner(finding, first_failure)]
+    return (*(_with(finding, newest.get(_key(finding))) for finding in recorded), *by_logs_alone)
 
 
 def _key(finding: Finding) -> tuple[bool, int | None]:
@@ -61,20 +61,20 @@ def _ended_sooner(finding: Finding, first_failure: int | None) -> bool:
     return failed or (finding.pace is not None and finding.pace >= AS_FAST)
 
 
-def _with(recorded: Finding, seen: Finding | None) -> Finding:
+def _with(recorded: Finding, observed: Finding | None) -> Finding:
     """Return a recorded finding, updated from the logs if it is still open."""
-    if seen is None or not recorded.is_open:
+    if observed is None or not recorded.is_open:
         return recorded
     if recorded.kind == LOSS:
-        if not seen.is_exact:
+        if not observed.is_exact:
             return recorded
-        return replace(recorded, epoch=seen.epoch, step=seen.step, is_exact=True)
-    return replace(newest_figures(recorded, seen), kind=seen.kind)
+        return replace(recorded, epoch=observed.epoch, step=observed.step, is_exact=True)
+    return replace(newest_figures(recorded, observed), kind=observed.kind)
 
 
 def _nan(snapshot: Snapshot) -> Iterable[Finding]:
-    for place in (snapshot.state == CoreState.NAN).nonzero()[0][:MOST_FINDINGS]:
-        row = snapshot.row_at(int(place))
+    for index in (snapshot.state == CoreState.NAN).nonzero()[0][:MOST_FINDINGS]:
+        row = snapshot.row_at(int(index))
         first = row.first_nan
         epoch, step = (None, None) if first is None else (first.epoch, first.step)
         yield Finding(
@@ -98,14 +98,14 @@ def _straggling(snapshot: Snapshot) -> Iterable[Finding]:
 def straggler_rows(findings: Sequence[Finding], snapshot: Snapshot | None) -> list[dict[str, Any]]:
     """Return `straggler_costs` of JSON documents: open ones first, the most expensive first in each part."""
     seconds = _seconds(snapshot)
-    straggling = [one for one in findings if one.is_straggling]
-    straggling.sort(key=lambda one: (not one.is_open, -(one.share or 0.0), -(one.steps_behind or 0)))
-    return [_row(one, seconds) for one in straggling]
+    straggling = [finding for finding in findings if finding.is_straggling]
+    straggling.sort(key=lambda finding: (not finding.is_open, -(finding.share or 0.0), -(finding.steps_behind or 0)))
+    return [_row(finding, seconds) for finding in straggling]
 
 
 def open_cores(findings: Iterable[Finding], *, is_loss: bool = False) -> list[int | None]:
     """Return the cores with a finding that is open, or was when the run ended: stragglers, or NaN losses."""
-    cores = {one.core for one in findings if one.is_open and (one.kind == LOSS) is is_loss}
+    cores = {finding.core for finding in findings if finding.is_open and (finding.kind == LOSS) is is_loss}
     return sorted(cores, key=lambda core: -1 if core is None else core)
 
 
@@ -139,23 +139,29 @@ def _row(finding: Finding, seconds: Mapping[int | None, float | None]) -> dict[s
 def marks(findings: Sequence[Finding]) -> str:
     """Return `nan c21` or `behind c37` for the open findings, in a few words."""
     text = []
-    for kind, word in ((LOSS, "nan"), ("behind", "behind"), ("slow", "slow")):
-        cores = sorted({one.core for one in findings if one.is_open and one.kind == kind and one.core is not None})
+    for kind, label in ((LOSS, "nan"), ("behind", "behind"), ("slow", "slow")):
+        cores = sorted(
+            {
+                finding.core
+                for finding in findings
+                if finding.is_open and finding.kind == kind and finding.core is not None
+            }
+        )
         more = f" +{len(cores) - _MOST_MARKS}" if len(cores) > _MOST_MARKS else ""
         if cores:
-            text.append(f"{word} " + ",".join(f"c{core}" for core in cores[:_MOST_MARKS]) + more)
-        elif any(one.is_open and one.kind == kind for one in findings):
-            text.append(word)
+            text.append(f"{label} " + ",".join(f"c{core}" for core in cores[:_MOST_MARKS]) + more)
+        elif any(finding.is_open and finding.kind == kind for finding in findings):
+            text.append(label)
     return " · ".join(text)
 
 
 def marks_of_run(status: RunStatus, figures: LatestFigures | None) -> str:
     """Return a run's marks from its record and, where known, from the ends of its logs."""
-    found = status.findings
+    findings = status.findings
     if figures is not None:
-        known = {one.core for one in found if one.is_open and one.kind == LOSS}
-        found = (*found, *(Finding(LOSS, core) for core in figures.nan_cores if core not in known))
-    return marks(found)
+        known_cores = {finding.core for finding in findings if finding.is_open and finding.kind == LOSS}
+        findings = (*findings, *(Finding(LOSS, core) for core in figures.nan_cores if core not in known_cores))
+    return marks(findings)
 
 
 def shown_figures(status: RunStatus, figures: LatestFigures | None) -> str:
@@ -167,8 +173,8 @@ def place_of(finding: Finding) -> str:
     """Return `core 37 (worker 4, 127.0.4.5)`, as far as known."""
     named = "the job" if finding.core is None else f"core {finding.core}"
     worker = None if finding.worker is None else f"worker {finding.worker}"
-    where = ", ".join(part for part in (worker, finding.address) if part)
-    return f"{named} ({where})" if where else named
+    location = ", ".join(part for part in (worker, finding.address) if part)
+    return f"{named} ({location})" if location else named
 
 
 def sentences(findings: Sequence[Finding], *, is_over: bool) -> list[tuple[str, Finding]]:
@@ -176,12 +182,14 @@ def sentences(findings: Sequence[Finding], *, is_over: bool) -> list[tuple[str, 
     listed: list[tuple[str, Finding]] = []
     for lasting in (True, False):
         for is_loss in (True, False):
-            alike = [one for one in findings if one.is_open is lasting and (one.kind == LOSS) is is_loss]
-            alike.sort(key=lambda one: -(one.share or 0.0))
-            listed += [(sentence(one, is_over=is_over), one) for one in alike[:MOST_NAMED]]
+            alike = [
+                finding for finding in findings if finding.is_open is lasting and (finding.kind == LOSS) is is_loss
+            ]
+            alike.sort(key=lambda finding: -(finding.share or 0.0))
+            listed += [(sentence(finding, is_over=is_over), finding) for finding in alike[:MOST_NAMED]]
             rest = alike[MOST_NAMED:]
             if rest:
-                cores = (one.core for one in rest if one.core is not None)
+                cores = (finding.core for finding in rest if finding.core is not None)
                 listed.append((f"also {name_ranks('core', cores)}", rest[0]))
     return listed
 
@@ -192,9 +200,9 @@ def sentence(finding: Finding, *, is_over: bool) -> str:
     if finding.kind == LOSS:
         return _of_loss(finding, place, is_over=is_over)
     if finding.recovered:
-        begun, over = _clock(finding.since), _clock(finding.until)
+        start, end = _clock(finding.since), _clock(finding.until)
         pace = f" ({finding.pace * 100:.0f} % of the median pace)" if finding.kind == "slow" and finding.pace else ""
-        return f"{place} was {_how_late(finding)}{pace} from {begun} and recovered at {over}"
+        return f"{place} was {_how_late(finding)}{pace} from {start} and recovered at {end}"
     was = "was" if is_over or not finding.is_open else "is"
     when = " when the run ended" if is_over and finding.is_open else ""
     text = f"{place} {was} {_how_late(finding)}{when}"
@@ -211,11 +219,11 @@ def _waiting(share: float, *, was_over: bool) -> str:
 def cost_in_short(finding: Finding) -> str:
     """Return `worker 4, 127.0.4.5: 33 % of the pace, 94 steps behind, costs 67 %`, as far as known."""
     worker = None if finding.worker is None else f"worker {finding.worker}"
-    where = ", ".join(part for part in (worker, finding.address) if part)
+    location = ", ".join(part for part in (worker, finding.address) if part)
     text = [f"{finding.pace * 100:.0f} % of the pace"] if finding.pace is not None and finding.share else []
     text += [f"{finding.steps_behind} steps behind"] if finding.steps_behind else []
     text += [f"costs {finding.share * 100:.0f} %"] if finding.share else []
-    return ": ".join(part for part in (where, ", ".join(text)) if part)
+    return ": ".join(part for part in (location, ", ".join(text)) if part)
 
 
 def _how_late(finding: Finding) -> str:
@@ -229,12 +237,12 @@ def _of_loss(finding: Finding, place: str, *, is_over: bool) -> str:
         finding.step is not None
     )
     since = "from" if finding.recovered else "since"
-    where = f", {since if finding.is_exact else 'seen by'} {', '.join(at)}" if at else ""
+    when = f", {since if finding.is_exact else 'seen by'} {', '.join(at)}" if at else ""
     loss = finding.loss or "nan"
     if finding.recovered:
         until = f" until {_clock(finding.until)}, when it was finite again"
-        return f"the loss was {loss} on {place}{where}{until}"
-    return f"the loss {'was' if is_over or not finding.is_open else 'is'} {loss} on {place}{where}"
+        return f"the loss was {loss} on {place}{when}{until}"
+    return f"the loss {'was' if is_over or not finding.is_open else 'is'} {loss} on {place}{when}"
 
 
 def _clock(moment: str | None) -> str:

@@ -97,9 +97,9 @@ def write_html(summary: Summary) -> str:
 
 def _where(summary: Summary) -> str:
     facts = summary.facts
-    place = "/".join(part for part in (facts.zone, facts.slice) if part)
+    location = "/".join(part for part in (facts.zone, facts.slice) if part)
     workers = f"{len(summary.workers)} worker{'' if len(summary.workers) == 1 else 's'}" if summary.workers else ""
-    parts = (place, facts.accelerator_type or "", workers, moment(facts.started))
+    parts = (location, facts.accelerator_type or "", workers, moment(facts.started))
     return one_line(" · ".join(part for part in parts if part))
 
 
@@ -107,7 +107,7 @@ def _figures(summary: Summary) -> str:
     """Return the cards with the most important figures."""
     state = summary.facts.state
     mark = {"succeeded": "good", "failed": "bad", "lost": "bad"}.get(state or "", "")
-    shown = [
+    figures = [
         ("State", state or "", mark),
         ("Duration", format_clock(summary.seconds) if summary.seconds is not None else "", ""),
         ("Epoch", "" if summary.epoch is None else str(summary.epoch), ""),
@@ -119,23 +119,23 @@ def _figures(summary: Summary) -> str:
     ]
     cards = "".join(
         f'<div><dt>{html.escape(name)}</dt><dd class="{mark}">{html.escape(one_line(value))}</dd></div>'
-        for name, value, mark in shown
+        for name, value, mark in figures
         if value
     )
     return f'<dl class="figures">{cards}</dl>'
 
 
 def _table(table: ReportTable) -> str:
-    def row(place: int, cells: Sequence[str], tag: str) -> str:
-        made = []
+    def row(index: int, cells: Sequence[str], tag: str) -> str:
+        rendered = []
         for column, cell in enumerate(cells):
-            is_code = tag == "td" and (place, column) in table.code
-            shown = _code(cell) if is_code else html.escape(cell)
+            is_code = tag == "td" and (index, column) in table.code
+            content = _code(cell) if is_code else html.escape(cell)
             classes = ["right"] * (column in table.right) + ["bad"] * (cell in NOT_FINITE)
-            made.append(f"<{tag}{_class(classes)}>{shown}</{tag}>")
-        return "<tr>" + "".join(made) + "</tr>"
+            rendered.append(f"<{tag}{_class(classes)}>{content}</{tag}>")
+        return "<tr>" + "".join(rendered) + "</tr>"
 
-    body = "\n".join(row(place, cells, "td") for place, cells in enumerate(table.rows))
+    body = "\n".join(row(index, cells, "td") for index, cells in enumerate(table.rows))
     head = row(-1, table.columns, "th")
     dense = " class=dense" if table.right else ""
     return f'<div class="wide"><table{dense}><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
@@ -196,10 +196,10 @@ def _chart(
 
     `labels` name the points; some of them stand below the x axis.
     """
-    known = [value for column in (low, high) for value in column if value is not None] + [0.0] * from_zero
+    values = [value for column in (low, high) for value in column if value is not None] + [0.0] * from_zero
     if sum(value is not None for value in middle) < 2:
         return ""
-    ticks, digits = nice_ticks(min(known), max(known))
+    ticks, digits = nice_ticks(min(values), max(values))
     bottom, top = ticks[0], ticks[-1]
     scale = top - bottom
     right, floor = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
@@ -222,7 +222,7 @@ def _chart(
         for y in (floor - (tick - bottom) / scale * (floor - _TOP),)
     )
     ends = "".join(_x_labels(labels, right))
-    text = html.escape(f"{caption}: {number(min(known), 5)} to {number(max(known), 5)}.")
+    text = html.escape(f"{caption}: {number(min(values), 5)} to {number(max(values), 5)}.")
     return (
         f'<figure><figcaption>{html.escape(caption)}</figcaption><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
         f'aria-label="{text}">{grid}{ends}<path class="band" d="{band}"/>'
@@ -248,13 +248,13 @@ def nice_ticks(low: float, high: float) -> tuple[list[float], int]:
     step = next(size * 10.0**power for size in (1, 2, 5, 10) if size * 10.0**power * _MOST_TICKS >= span)
     first, last = math.floor(low / step), math.ceil(high / step)
     last = max(last, first + 1)
-    return [place * step for place in range(first, last + 1)], max(0, -math.floor(math.log10(step) + 1e-9))
+    return [multiple * step for multiple in range(first, last + 1)], max(0, -math.floor(math.log10(step) + 1e-9))
 
 
 def _known_stretches(column: Sequence[float | None]) -> list[list[int]]:
     """Return the indices of known values, one list per unbroken stretch: a gap is not bridged by a line."""
     stretches = []
-    for known, stretch in groupby(range(len(column)), lambda index: column[index] is not None):
-        if known:
+    for is_known, stretch in groupby(range(len(column)), lambda index: column[index] is not None):
+        if is_known:
             stretches.append(list(stretch))
     return stretches

@@ -103,13 +103,13 @@ def _verdict(summary: Summary) -> str:
     if not facts.is_run:
         covers = f"Duration: {format_clock(summary.seconds)}." if summary.seconds is not None else ""
         return f"A saved log of {summary.lines:,} lines, {summary.samples:,} of them training lines. {covers}".strip()
-    words = {
+    verdicts = {
         "succeeded": f"Succeeded{lasted}: every worker exited with code 0.",
         "failed": f"Failed{lasted}.",
         "stopped": f"Stopped by the user{lasted}.",
         "lost": f"Lost{lasted}." if facts.cause else f"Ended{lasted}; the outcome was not recorded.",
     }
-    return words.get(facts.state or "", f"Still {facts.state}." if facts.state else "The state is unknown.")
+    return verdicts.get(facts.state or "", f"Still {facts.state}." if facts.state else "The state is unknown.")
 
 
 def _is_over(summary: Summary) -> bool:
@@ -118,14 +118,14 @@ def _is_over(summary: Summary) -> bool:
 
 
 def _reached(summary: Summary) -> str:
-    place = ", ".join(
+    position = ", ".join(
         f"{name} {value}" for name, value in (("epoch", summary.epoch), ("step", summary.step)) if value is not None
     )
     count = f"{len(summary.cores)} core{'' if len(summary.cores) == 1 else 's'}"
     text = (
-        f"Ended at {place or 'an unknown step'}, on {count}"
+        f"Ended at {position or 'an unknown step'}, on {count}"
         if _is_over(summary)
-        else f"At {place or 'an unknown step'}, on {count}"
+        else f"At {position or 'an unknown step'}, on {count}"
     )
     if summary.loss is not None:
         low, high = number(summary.loss.min, 5), number(summary.loss.max, 5)
@@ -165,9 +165,9 @@ def _where(summary: Summary) -> Section:
         ("Ended", moment(facts.ended)),
         ("Restarts", str(facts.attempt) if facts.attempt else ""),
     ]
-    shown = tuple((name, one_line(value)) for name, value in rows if value)
-    code = frozenset((place, 1) for place, (name, _) in enumerate(shown) if name in _VERBATIM)
-    table = ReportTable(("What", "Value"), shown, code=code)
+    filled = tuple((name, one_line(value)) for name, value in rows if value)
+    code = frozenset((index, 1) for index, (name, _) in enumerate(filled) if name in _VERBATIM)
+    table = ReportTable(("What", "Value"), filled, code=code)
     return Section("Setup", tuple(one_line(note) for note in facts.notes), table)
 
 
@@ -214,7 +214,7 @@ _WELL = ("training", "ended")
 
 
 def _cores(summary: Summary) -> Section:
-    more = len(summary.cores) > MOST_CORES
+    is_cut = len(summary.cores) > MOST_CORES
     shown = sorted(summary.cores, key=lambda row: row.state in _WELL)[:MOST_CORES]
     rows = tuple(
         (
@@ -232,7 +232,7 @@ def _cores(summary: Summary) -> Section:
     )
     columns = ("Core", "Worker", "Epoch", "Step", "Loss", "Rate", "GlobalRate", "Lag", "State")
     text = f"{len(shown)} of {len(summary.cores)}, cores with problems first; the JSON and CSV reports have all."
-    sentences = (text,) if more else ()
+    sentences = (text,) if is_cut else ()
     return Section("Cores", sentences, ReportTable(columns, rows, frozenset(range(8))))
 
 

@@ -38,11 +38,11 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(lambda match: _escaped(match.group()), text)
 
 
-def _escaped(found: str) -> str:
+def _escaped(mark: str) -> str:
     """Escape one mark with a backslash, or a link's scheme by writing its first letter as an entity."""
-    if found[0].isalpha():
-        return f"&#{ord(found[0])};{found[1:]}"
-    return "".join(char if char.isalnum() else f"\\{char}" for char in found)
+    if mark[0].isalpha():
+        return f"&#{ord(mark[0])};{mark[1:]}"
+    return "".join(char if char.isalnum() else f"\\{char}" for char in mark)
 
 
 def code(text: str) -> str:
@@ -64,8 +64,8 @@ def _row(cells: list[str]) -> str:
 
 
 def _table(table: ReportTable) -> str:
-    rule = "|".join("--:" if place in table.right else ":--" for place in range(len(table.columns)))
+    rule = "|".join("--:" if index in table.right else ":--" for index in range(len(table.columns)))
     rows = [_row([escape(cell) for cell in table.columns])]
-    for place, row in enumerate(table.rows):
-        rows.append(_row([_cell(cell, (place, column) in table.code) for column, cell in enumerate(row)]))
+    for index, row in enumerate(table.rows):
+        rows.append(_row([_cell(cell, (index, column) in table.code) for column, cell in enumerate(row)]))
     return "\n".join([rows[0], f"|{rule}|", *rows[1:]])

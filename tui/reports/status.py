@@ -48,7 +48,7 @@ def status_document(
         "stragglers": open_cores(findings),
         "straggler_costs": straggler_rows(findings, snapshot),
         "nan_cores": open_cores(findings, is_loss=True) if snapshot is None else list(snapshot.nan_cores),
-        "findings": [one.to_json() for one in findings],
+        "findings": [finding.to_json() for finding in findings],
         "cause": status.cause,
         "remedy": status.remedy,
         "silent": list(status.silent),
@@ -68,8 +68,8 @@ def missing_of_run(status: RunStatus, snapshot: Snapshot | None) -> MissingCores
 
 def unreachable(status: RunStatus) -> list[dict[str, Any]]:
     """Return the unreachable workers, each with the time its connection was lost (RFC 3339)."""
-    lost = (part for part in status.workers if part.link == "lost" and not part.ended)
-    return [{"worker": part.worker, "since": part.link_since} for part in lost]
+    lost = (worker for worker in status.workers if worker.link == "lost" and not worker.ended)
+    return [{"worker": worker.worker, "since": worker.link_since} for worker in lost]
 
 
 def figures_age(status: RunStatus, newest_arrival: float | None) -> float | None:

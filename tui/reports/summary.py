@@ -104,7 +104,7 @@ class RateCheck:
 
     @property
     def agree(self) -> bool:
-        """Whether they differ by at most `RATES_AGREE`."""
+        """Return whether they differ by at most `RATES_AGREE`."""
         return self.reported > 0 and abs(self.cores_sum - self.reported) <= RATES_AGREE * self.reported
 
     def to_json(self) -> dict[str, Any]:
@@ -218,8 +218,8 @@ def _completed(facts: RunFacts, snapshot: Snapshot) -> RunFacts:
         for worker in snapshot.workers
         if worker.worker is not None
     )
-    known = dict(facts.__dict__)
-    known |= {
+    fields = dict(facts.__dict__)
+    fields |= {
         "env": mask_secrets(facts.env),
         "workers": workers,
         "slice": facts.slice or cluster.get("tpu"),
@@ -230,7 +230,7 @@ def _completed(facts: RunFacts, snapshot: Snapshot) -> RunFacts:
         "started": facts.started or snapshot.first_time,
         "ended": facts.ended or (None if facts.is_run else snapshot.last_time),
     }
-    return RunFacts(**known)
+    return RunFacts(**fields)
 
 
 def _devices(accelerator_type: str | None) -> int | None:
@@ -240,13 +240,13 @@ def _devices(accelerator_type: str | None) -> int | None:
 
 def _workers(facts: RunFacts, snapshot: Snapshot) -> tuple[WorkerFigures, ...]:
     recorded = {fact.worker: fact for fact in facts.workers}
-    seen = {worker.worker: (place, worker) for place, worker in enumerate(snapshot.workers)}
+    slots = {worker.worker: (slot, worker) for slot, worker in enumerate(snapshot.workers)}
     figures = []
-    for number in sorted({*recorded, *(n for n in seen if n is not None)}) + ([None] if None in seen else []):
+    for number in sorted({*recorded, *(n for n in slots if n is not None)}) + ([None] if None in slots else []):
         fact = WorkerFact(-1) if number is None else recorded.get(number, WorkerFact(number))
-        place, logged = seen.get(number, (-1, None))
-        mine = snapshot.slot == place
-        rates = snapshot.rate[mine]
+        slot, logged = slots.get(number, (-1, None))
+        mask = snapshot.slot == slot
+        rates = snapshot.rate[mask]
         rates = rates[rates == rates]
         figures.append(
             WorkerFigures(
@@ -260,7 +260,7 @@ def _workers(facts: RunFacts, snapshot: Snapshot) -> tuple[WorkerFigures, ...]:
                 lines=logged.lines if logged else 0,
                 samples=logged.samples if logged else 0,
                 cores=logged.cores if logged else 0,
-                loss=_median_loss(snapshot, mine),
+                loss=_median_loss(snapshot, mask),
                 rate=_rate_of(rates, add=snapshot.rates_add),
             )
         )
@@ -273,12 +273,12 @@ def _rate_of(rates: Any, *, add: bool) -> float | None:
     return float(rates.sum()) if add else float(median(rates.tolist()))
 
 
-def _median_loss(snapshot: Snapshot, mine: Any) -> float | None:
+def _median_loss(snapshot: Snapshot, mask: Any) -> float | None:
     """Return the median loss of the cores in a mask; nan where they have no finite one."""
-    losses = [float(loss) for loss in snapshot.loss[mine] if not math.isnan(loss)]
+    losses = [float(loss) for loss in snapshot.loss[mask] if not math.isnan(loss)]
     if losses:
         return median(losses)
-    return math.nan if bool((snapshot.state[mine] == CoreState.NAN).any()) else None
+    return math.nan if bool((snapshot.state[mask] == CoreState.NAN).any()) else None
 
 
 def _rate_check(snapshot: Snapshot) -> RateCheck | None:
@@ -335,7 +335,7 @@ def _core_remarks(snapshot: Snapshot, *, was_live: bool) -> list[str]:
     """Return sentences about cores with problems, one per kind; an ended run's stragglers are in its findings."""
     remarks = []
     late = snapshot.straggling & was_live
-    for chosen, one, many in (
+    for chosen, singular, plural in (
         (
             snapshot.state == CoreState.NAN,
             "has a loss that is not a finite number",
@@ -345,14 +345,14 @@ def _core_remarks(snapshot: Snapshot, *, was_live: bool) -> list[str]:
         (late & ~snapshot.behind, "is slower than the others", "are slower than the others"),
         (snapshot.state == CoreState.SILENT, "has fallen silent", "have fallen silent"),
     ):
-        rows = [snapshot.row_at(int(place)) for place in chosen.nonzero()[0]]
+        rows = [snapshot.row_at(int(index)) for index in chosen.nonzero()[0]]
         if not rows:
             continue
         cores = [row.core for row in rows if row.core is not None]
         owners = sorted({row.worker for row in rows if row.worker is not None})
-        where = f" ({name_ranks('worker', owners)})" if owners else ""
-        what = name_ranks("Core", cores) if cores else "The stream"
-        remarks.append(f"{what}{where} {one if len(rows) == 1 else many}.")
+        location = f" ({name_ranks('worker', owners)})" if owners else ""
+        subject = name_ranks("Core", cores) if cores else "The stream"
+        remarks.append(f"{subject}{location} {singular if len(rows) == 1 else plural}.")
     return remarks
 
 

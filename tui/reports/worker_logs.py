@@ -36,8 +36,8 @@ def _logs_of_run(directory: RunDirectory) -> dict[int, Blocks]:
     for worker in directory.run.workers:
         own = directory.log_path(worker.index)
         paths = [*(directory.attempt_path(attempt) / own.name for attempt in attempts), own]
-        if found := [path for path in paths if path.exists()]:
-            logs[worker.index] = lambda found=found: chain.from_iterable(map(iterate_log, found))  # type: ignore[misc]
+        if files := [path for path in paths if path.exists()]:
+            logs[worker.index] = lambda files=files: chain.from_iterable(map(iterate_log, files))  # type: ignore[misc]
     return logs
 
 

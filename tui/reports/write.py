@@ -102,12 +102,12 @@ def _write(path: Path, text: str, owner: str | None) -> None:
 
 def _require_own(path: Path, source: str | None) -> None:
     """Raise UsageError for an existing file that is not a report of this source."""
-    found = source_of_file(path) if path.is_file() else None
-    if found is None or found == source:
+    existing = source_of_file(path) if path.is_file() else None
+    if existing is None or existing == source:
         return
     raise UsageError(
         f"refusing to replace {path}",
-        why=f"it is a report of {found}" if found else "it is not a report of this run or log",
+        why=f"it is a report of {existing}" if existing else "it is not a report of this run or log",
         remedy="replace it with --force, or write elsewhere with --out DIR",
     )
 

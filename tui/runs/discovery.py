@@ -61,7 +61,7 @@ class FoundRun:
     @property
     def is_alive(self) -> bool:
         """Return whether something of it may be running."""
-        return any(found in (RemoteState.RUNNING, RemoteState.UNDECIDED) for found in self.workers.values())
+        return any(state in (RemoteState.RUNNING, RemoteState.UNDECIDED) for state in self.workers.values())
 
 
 @dataclass(frozen=True)
@@ -90,18 +90,18 @@ async def discover(
     """
     collected = await _collect_answers(fleet, run_root, least_patience, slice_name)
     problems = [answers for answers in collected.values() if isinstance(answers, TpuTuiError)]
-    known: dict[str, dict[int, Answer]] = {}
+    by_run: dict[str, dict[int, Answer]] = {}
     nothing: dict[int, Answer | None] = {}
     for index, answers in collected.items():
         if not isinstance(answers, TpuTuiError):
             nothing[index] = None
             for run_id, answer in answers.items():
-                known.setdefault(run_id, {})[index] = answer
+                by_run.setdefault(run_id, {})[index] = answer
     described = await asyncio.gather(
-        *(_describe(fleet, run_id, run_root, at, slice_name) for run_id, at in known.items())
+        *(_describe(fleet, run_id, run_root, answers, slice_name) for run_id, answers in by_run.items())
     )
-    runs = [replace(one, answers={**nothing, **one.answers}) for one in described if isinstance(one, FoundRun)]
-    problems += [item for item in described if isinstance(item, TpuTuiError)]
+    runs = [replace(run, answers={**nothing, **run.answers}) for run in described if isinstance(run, FoundRun)]
+    problems += [error for error in described if isinstance(error, TpuTuiError)]
     return Discovery(tuple(sorted(runs, key=lambda item: item.run.id[-20:], reverse=True)), tuple(problems))
 
 
@@ -115,8 +115,8 @@ async def _collect_answers(
     tasks = {index: asyncio.ensure_future(list_run_answers(fleet, index, run_root)) for index in fleet.workers}
     pending = set(tasks.values())
     try:
-        while pending and (left := began + patience - loop.time()) > 0:
-            _, pending = await asyncio.wait(pending, timeout=min(left, _POLL_INTERVAL_S))
+        while pending and (remaining := began + patience - loop.time()) > 0:
+            _, pending = await asyncio.wait(pending, timeout=min(remaining, _POLL_INTERVAL_S))
             if 2 * len(pending) <= len(tasks):
                 patience = min(patience, max(least_patience, LAGGARD_FACTOR * (loop.time() - began)))
     finally:
@@ -141,11 +141,11 @@ def _late(what: str, index: int, patience: float, slice_name: str) -> WorkerErro
 
 
 async def _describe(
-    fleet: Fleet, run_id: str, run_root: str, at: dict[int, Answer], slice_name: str
+    fleet: Fleet, run_id: str, run_root: str, answers: dict[int, Answer], slice_name: str
 ) -> FoundRun | TpuTuiError:
     """Return the run's record from the first worker that has it, with the workers' present addresses and keys."""
     problem: TpuTuiError | None = None
-    for index in sorted(at):
+    for index in sorted(answers):
         try:
             record = await within(read_record(fleet, index, run_id, run_root), LIST_TIMEOUT_S)
             status = await within(query_status(record, fleet, index), LIST_TIMEOUT_S)
@@ -159,8 +159,8 @@ async def _describe(
         run = replace(record, workers=workers, run_root=run_root)
         attempt = parse_attempt(status, record) if status is not None else 0
         stopped = status is not None and status.fields.get("stopped") == "1"
-        found = {index: parse_state(answer) for index, answer in sorted(at.items())}
-        return FoundRun(run, found, attempt, stopped, at)
+        states = {index: parse_state(answer) for index, answer in sorted(answers.items())}
+        return FoundRun(run, states, attempt, stopped, answers)
     assert problem is not None
     return problem
 
@@ -278,10 +278,10 @@ async def delete_on_workers(run: Run, fleet: Fleet) -> AsyncIterator[DeleteAnswe
 async def _delete_on(run: Run, fleet: Fleet, index: int) -> DeleteAnswer:
     call = build_call("delete", run.id, index, run_root=run.run_root)
     try:
-        done = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
+        result = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
     except TpuTuiError as error:
         return DeleteAnswer(index, False, error.what + (f": {error.why}" if error.why else ""))
-    for answer in parse_answers(call.nonce, done.stdout):
+    for answer in parse_answers(call.nonce, result.stdout):
         if answer.word in ("deleted", "alive"):
             return DeleteAnswer(index, answer.word == "deleted", answer.text)
-    return DeleteAnswer(index, False, no_answer_error(index, "no answer", done.stderr, done.exit_code).why)
+    return DeleteAnswer(index, False, no_answer_error(index, "no answer", result.stderr, result.exit_code).why)

@@ -42,11 +42,11 @@ class KeeperTimeouts:
     @classmethod
     def from_thresholds(cls, values: Mapping[str, float]) -> KeeperTimeouts:
         """Return the timeouts that a profile's thresholds set. Raises UsageError for a negative or invalid one."""
-        given = {name: values[name + _SECONDS] for name in cls.__dataclass_fields__ if name + _SECONDS in values}
-        for name, seconds in given.items():
+        timeouts = {name: values[name + _SECONDS] for name in cls.__dataclass_fields__ if name + _SECONDS in values}
+        for name, seconds in timeouts.items():
             if not seconds >= 0:
                 raise UsageError(f"threshold {name}{_SECONDS} is {seconds:g}", why="it should be 0 or more seconds")
-        return cls(**given)
+        return cls(**timeouts)
 
     def pause_before(self, attempt: int) -> float:
         """Return the pause before that attempt (the first restart is attempt 1)."""

@@ -55,24 +55,24 @@ def launch_command(
     skips_checks: bool = False,
 ) -> str:
     """Return the command that launches a job; variables with secret values are taken from the shell."""
-    words = ["launch", where]
-    words += _with_value("name", name) if name else ()
-    words += _with_value("sync", str(sync)) if sync else ()
+    arguments = ["launch", where]
+    arguments += _with_value("name", name) if name else ()
+    arguments += _with_value("sync", str(sync)) if sync else ()
     for option in ASKED_OPTIONS:
         value = getattr(job, option)
         if value != (settings.runtime if option == "runtime" else getattr(JobOptions(), option)):
             for text in _texts(option, value, job):
-                words += _with_value(option, text)
-    words += ["--skip-checks"] if skips_checks else []
-    return command_line(settings, *words, "--", *(job.argv or ("COMMAND",)))
+                arguments += _with_value(option, text)
+    arguments += ["--skip-checks"] if skips_checks else []
+    return command_line(settings, *arguments, "--", *(job.argv or ("COMMAND",)))
 
 
 def create_command(settings: Settings, request: SliceRequest) -> str:
     """Return the command that creates what a request names."""
-    words = ["slices", "create", f"{request.zone}/{request.name}"]
+    arguments = ["slices", "create", f"{request.zone}/{request.name}"]
     for name, value in list_create_options(request):
-        words += (_flag(name),) if value is None else _with_value(name, value)
-    return command_line(settings, *words)
+        arguments += (_flag(name),) if value is None else _with_value(name, value)
+    return command_line(settings, *arguments)
 
 
 def _texts(option: str, value: Any, job: JobOptions) -> Iterator[str]:

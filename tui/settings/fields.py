@@ -86,11 +86,11 @@ def _paths(value: Any, place: Place) -> tuple[Path, ...]:
 
 def _zones(value: Any, place: Place) -> tuple[str, ...]:
     if isinstance(value, str):
-        value = [word for word in value.split(",") if word.strip()]
+        value = [name for name in value.split(",") if name.strip()]
     if not isinstance(value, (list, tuple)):
         raise ValueError("should be a list of zones")
-    words = [word for zone in value for word in (zone.split(",") if isinstance(zone, str) else [zone])]
-    zones = tuple(dict.fromkeys(_text(zone, place) for zone in words))
+    names = [name for zone in value for name in (zone.split(",") if isinstance(zone, str) else [zone])]
+    zones = tuple(dict.fromkeys(_text(zone, place) for zone in names))
     if any("/" in zone for zone in zones):
         raise ValueError("should be bare names of zones, e.g. us-central1-a")
     return () if EVERY_ZONE in zones else zones

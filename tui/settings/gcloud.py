@@ -26,8 +26,8 @@ class GcloudConfiguration:
 
 def config_directory(environ: Mapping[str, str], user_home: Path) -> Path:
     """Return the directory of gcloud's configurations and credentials."""
-    given = environ.get("CLOUDSDK_CONFIG")
-    return Path(given) if given else user_home / ".config" / "gcloud"
+    directory = environ.get("CLOUDSDK_CONFIG")
+    return Path(directory) if directory else user_home / ".config" / "gcloud"
 
 
 def environment_variable(setting: str) -> str | None:
@@ -67,7 +67,7 @@ def _read_properties(path: Path) -> dict[str, str]:
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(text, source=str(path))
-        found = {setting: parser.get(*where, fallback="").strip() for setting, where in _PROPERTIES.items()}
+        properties = {setting: parser.get(*key, fallback="").strip() for setting, key in _PROPERTIES.items()}
     except configparser.Error as error:
         raise ValueError(str(error)) from None
-    return {setting: value for setting, value in found.items() if value}
+    return {setting: value for setting, value in properties.items() if value}

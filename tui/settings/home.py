@@ -23,9 +23,9 @@ _PRIVATE = 0o700
 def make_private(path: Path) -> None:
     """Create a directory and its missing parents for their owner alone, whatever the umask. Raises OSError."""
     missing = [path, *path.parents]
-    for each in reversed(missing[: next((place for place, one in enumerate(missing) if one.is_dir()), 0)]):
+    for directory in reversed(missing[: next((index for index, parent in enumerate(missing) if parent.is_dir()), 0)]):
         with suppress(FileExistsError):
-            each.mkdir(mode=_PRIVATE)
+            directory.mkdir(mode=_PRIVATE)
     if not path.is_dir():
         path.mkdir(mode=_PRIVATE)
 
@@ -56,11 +56,11 @@ def loose_home(home: Path) -> str | None:
         mode = home.stat().st_mode
     except OSError:
         return None
-    who = "every user of this machine" if mode & stat.S_IWOTH else "its group" if mode & stat.S_IWGRP else None
-    if who is None:
+    writers = "every user of this machine" if mode & stat.S_IWOTH else "its group" if mode & stat.S_IWGRP else None
+    if writers is None:
         return None
-    place = shlex.quote(str(home))
-    return f"{who} may write to {home}, which holds profiles and trusted host keys: chmod 700 {place}"
+    quoted = shlex.quote(str(home))
+    return f"{writers} may write to {home}, which holds profiles and trusted host keys: chmod 700 {quoted}"
 
 
 def check_trusted(path: Path, status: os.stat_result, what: str, home: Path) -> None:
@@ -68,15 +68,15 @@ def check_trusted(path: Path, status: os.stat_result, what: str, home: Path) -> 
 
     Files of root are trusted by everyone; root also trusts those of the home's owner.
     """
-    place = shlex.quote(str(path))
+    quoted = shlex.quote(str(path))
     trusted = {0, os.getuid()} | ({home.stat().st_uid} if os.getuid() == 0 else set())
     if status.st_uid not in trusted:
         why = f"{path} belongs to {_name_of(status.st_uid)}"
-        remedy = f"check its contents, then move it away: mv {place} {place}.old"
+        remedy = f"check its contents, then move it away: mv {quoted} {quoted}.old"
         raise UsageError(f"{what} is not read", why=why, remedy=remedy)
     if status.st_mode & stat.S_IWOTH:
         why = f"every user of this machine may write to {path}"
-        raise UsageError(f"{what} is not read", why=why, remedy=f"check its contents, then chmod go-w {place}")
+        raise UsageError(f"{what} is not read", why=why, remedy=f"check its contents, then chmod go-w {quoted}")
 
 
 def _name_of(uid: int) -> str:

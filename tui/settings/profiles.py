@@ -40,7 +40,7 @@ class Profile:
 
     @property
     def belongs_to_live_pod(self) -> bool:
-        """Whether the local pod that wrote it is still running."""
+        """Return whether the local pod that wrote it is still running."""
         pid = self.local.get("pid")
         return isinstance(pid, int) and pid > 0 and pid_exists(pid)
 
@@ -83,9 +83,9 @@ def _parsed(name: str, path: Path, text: str) -> dict[str, Any]:
         document = tomllib.loads(text)
         check_document(document)
     except (ValueError, RecursionError) as error:  # e.g. a number of 5,000 digits, or lists nested 1,000 deep
-        found = _LINE.search(str(error))
-        where = f"{path}, line {found[1]}" if found else str(path)
-        why = f"{where}: {one_line(str(error))[:_WHY_SHOWN]}"
+        match = _LINE.search(str(error))
+        location = f"{path}, line {match[1]}" if match else str(path)
+        why = f"{location}: {one_line(str(error))[:_WHY_SHOWN]}"
         raise UsageError(f"profile {name} is not valid TOML", why=why, remedy=f"correct {path}") from None
     return document
 
@@ -120,15 +120,15 @@ def _checked(values: Mapping[str, Any], path: Path, text: str, user_home: Path) 
     fields = {field.name: field for field in FIELDS}
     checked = {}
     for key, value in values.items():
-        where = f"{path}{_line_of(key, text)}"
+        location = f"{path}{_line_of(key, text)}"
         if key not in fields:
             near = near_matches(key, _KEYS, 1, cutoff=0.5)
             remedy = f"did you mean {near[0]}?" if near else f"settings are {', '.join(fields)}"
-            raise UsageError(f"no such setting: {key}", why=where, remedy=remedy)
+            raise UsageError(f"no such setting: {key}", why=location, remedy=remedy)
         try:
             checked[key] = fields[key].read(value, place)
         except ValueError as error:
-            raise UsageError(f"{key} {error}", why=f"{where}: {repr(value)[:_WHY_SHOWN]}") from None
+            raise UsageError(f"{key} {error}", why=f"{location}: {repr(value)[:_WHY_SHOWN]}") from None
     return checked
 
 

@@ -45,13 +45,15 @@ class _Resolver:
         self._profile, self._profile_origin = self._find_profile(Path(self._home.value))
 
     def settings(self) -> Settings:
-        found = {field.name: self._resolve(field) for field in FIELDS}
-        if "project" in self._flags and "hosts" not in self._flags and found["hosts"].value is not None:
-            found["hosts"] = Setting("hosts", None, f"overridden by --project; otherwise {found['hosts'].origin}")
-        values = {name: setting.value for name, setting in found.items()}
+        settings = {field.name: self._resolve(field) for field in FIELDS}
+        if "project" in self._flags and "hosts" not in self._flags and settings["hosts"].value is not None:
+            settings["hosts"] = Setting(
+                "hosts", None, f"overridden by --project; otherwise {settings['hosts'].origin}"
+            )
+        values = {name: setting.value for name, setting in settings.items()}
         profile = Setting("profile", self._profile.name if self._profile else None, self._profile_origin)
         account = self._account()
-        shown = {field.name: _without_secret(field, found[field.name]) for field in FIELDS}
+        shown = {field.name: _without_secret(field, settings[field.name]) for field in FIELDS}
         loose = loose_home(Path(self._home.value))
         home = Setting("home", self._home.value, f"{self._home.origin}; {loose}") if loose else self._home
         origins = {"home": home, "profile": profile, **shown, "account": account}
@@ -60,19 +62,19 @@ class _Resolver:
         )
 
     def _find_home(self) -> Setting:
-        given = self._environ.get(_HOME_VARIABLE)
-        if given:
-            return Setting("home", self._place.path(given), f"environment {_HOME_VARIABLE}")
+        path = self._environ.get(_HOME_VARIABLE)
+        if path:
+            return Setting("home", self._place.path(path), f"environment {_HOME_VARIABLE}")
         import platformdirs
 
         return Setting("home", platformdirs.user_data_path("tpu-tui", appauthor=False), "default")
 
     def _find_profile(self, home: Path) -> tuple[Profile | None, str]:
-        named, origin = self._flags.get("profile"), "flag"
-        if named is None:
-            named, origin = self._environ.get(_PROFILE_VARIABLE) or None, f"environment {_PROFILE_VARIABLE}"
-        if named is not None:
-            return read_profile(home, str(named), self._user_home), origin
+        name, origin = self._flags.get("profile"), "flag"
+        if name is None:
+            name, origin = self._environ.get(_PROFILE_VARIABLE) or None, f"environment {_PROFILE_VARIABLE}"
+        if name is not None:
+            return read_profile(home, str(name), self._user_home), origin
         if profile_path(home, _DEFAULT_PROFILE).exists():
             return read_profile(home, _DEFAULT_PROFILE, self._user_home), "default"
         if not self._names_a_place() and profile_path(home, LOCAL_PROFILE).exists():
@@ -123,14 +125,14 @@ class _Resolver:
 
     @property
     def _is_local_pod(self) -> bool:
-        """Whether the profile uses another API than Google's; gcloud's settings do not apply to that."""
+        """Return whether the profile uses another API than Google's; gcloud's settings do not apply to that."""
         return self._profile is not None and "tpu" in self._profile.values.get("endpoints", {})
 
-    def _read(self, field: SettingField, value: Any, where: str) -> Any:
+    def _read(self, field: SettingField, value: Any, source: str) -> Any:
         try:
             return field.read(value, self._place)
         except ValueError as error:
-            raise UsageError(f"{where} {error}", why=f"it is {value!r}") from None
+            raise UsageError(f"{source} {error}", why=f"it is {value!r}") from None
 
     def _account(self) -> Setting:
         variable = gcloud.environment_variable("account")

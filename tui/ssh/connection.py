@@ -41,8 +41,10 @@ def limited(command: str, seconds: float) -> str:
     """
     limit = math.ceil(seconds + REMOTE_MARGIN_S)
     by_sh = command.startswith(_BY_SH)
-    words = '"$@"' if by_sh else '"${SHELL:-sh}" -c "$1"'
-    script = f"command -v timeout >/dev/null && exec timeout -k {REMOTE_MARGIN_S} {limit} {words}; exec {words}"
+    invocation = '"$@"' if by_sh else '"${SHELL:-sh}" -c "$1"'
+    script = (
+        f"command -v timeout >/dev/null && exec timeout -k {REMOTE_MARGIN_S} {limit} {invocation}; exec {invocation}"
+    )
     return f"exec sh -c '{script}' tpu-tui {command.removeprefix('exec ') if by_sh else shlex.quote(command)}"
 
 
@@ -121,7 +123,7 @@ class WorkerConnection:
 
     @property
     def alive(self) -> bool:
-        """Whether the connection can still be used, as far as this side knows."""
+        """Return whether the connection can still be used, as far as this side knows."""
         return not self.closed.is_set() and not self.connection.is_closed()
 
     @property

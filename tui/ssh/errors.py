@@ -93,12 +93,12 @@ class Cause:
 
     def error(self, worker: WorkerName, login: Endpoint | None = None, **values: object) -> SshError:
         """Return the error for one worker; text that others wrote is made printable and short."""
-        known = {name: quote_remote(str(value)) if name in _REMOTE else value for name, value in values.items()}
+        fields = {name: quote_remote(str(value)) if name in _REMOTE else value for name, value in values.items()}
         if login is not None:
             account = f"{one_line(login.user)}@{login.host}"
-            known.update(where=f"{login.host}:{login.port}", port=login.port, account=account)
+            fields.update(where=f"{login.host}:{login.port}", port=login.port, account=account)
         what, _, why = self.sentence.partition(": ")
-        why, remedy = why.format(**known), self.remedy.format(**known)
+        why, remedy = why.format(**fields), self.remedy.format(**fields)
         return SshError(self.reason, what, worker=worker, why=why, remedy=remedy)
 
 

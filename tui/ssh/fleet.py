@@ -98,9 +98,9 @@ class Fleet:
     async def close(self) -> None:
         """Close every connection; those to jump hosts last, because workers are reached through them."""
         self._closed = True
-        made = self._made()
+        connections = self._made()
         self._live, self._spare = {}, {}
-        await asyncio.gather(*(connection.close() for connection in made), return_exceptions=True)
+        await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
         await self._jumps.close()
         if self._tunnels:
             await self._tunnels.close()
@@ -111,8 +111,11 @@ class Fleet:
     def unknown_hosts(self) -> list[int]:
         """Return the workers without a host key from the API or a known-hosts file."""
         load_asyncssh()
-        known = self._host_keys
-        trusted = {n: known.trusted(login_to(one, self._access), one.host_keys) for n, one in self.workers.items()}
+        host_keys = self._host_keys
+        trusted = {
+            index: host_keys.trusted(login_to(worker, self._access), worker.host_keys)
+            for index, worker in self.workers.items()
+        }
         return [index for index, trust in trusted.items() if not (trust.keys or trust.authorities)]
 
     async def connect(self, index: int) -> WorkerConnection:
@@ -179,17 +182,17 @@ class Fleet:
         `timeout` is in seconds, per worker, for its login and the command together.
         """
 
-        async def one(index: int) -> CommandResult:
+        async def run_one(index: int) -> CommandResult:
             if timeout is None:
                 return await self.run(index, command, keep=keep, on_output=on_output)
-            left = await self.connect_within(index, timeout)
-            running = self.run(index, command, timeout=left, keep=keep, on_output=on_output)
+            remaining = await self.connect_within(index, timeout)
+            running = self.run(index, command, timeout=remaining, keep=keep, on_output=on_output)
             try:
-                return (await wait_for(left + _RESULT_GRACE_S, running, self._prompter))[0]
+                return (await wait_for(remaining + _RESULT_GRACE_S, running, self._prompter))[0]
             except asyncio.TimeoutError:
                 raise errors.no_session_in_time(index, timeout) from None
 
-        async for _, result in for_each_worker(indices, one):
+        async for _, result in for_each_worker(indices, run_one):
             yield result
 
     async def process(self, index: int, command: str) -> asyncssh.SSHClientProcess[bytes]:
@@ -263,8 +266,8 @@ class Fleet:
         try:
             return self.workers[index]
         except KeyError:
-            known = ", ".join(str(number) for number in sorted(self.workers))
-            raise UsageError(f"no worker {index}", remedy=f"workers: {known}") from None
+            indices = ", ".join(str(number) for number in sorted(self.workers))
+            raise UsageError(f"no worker {index}", remedy=f"workers: {indices}") from None
 
     async def _dial(self) -> Dialer:
         load_asyncssh()
@@ -320,10 +323,10 @@ class Fleet:
         return [*self._live.values(), *self._spare.values()]
 
     def _has_room(self) -> bool:
-        made = self._made()
-        if self._dialing + len(made) < self._room:
+        connections = self._made()
+        if self._dialing + len(connections) < self._room:
             return True
-        return self._dialing + sum(connection.alive for connection in made) < self._room
+        return self._dialing + sum(connection.alive for connection in connections) < self._room
 
     def _route(self, worker: Worker, login: Login) -> Route | None:
         """Return the route through IAP or a ProxyCommand; None for a plain connection or a jump host."""

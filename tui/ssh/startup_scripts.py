@@ -50,13 +50,13 @@ async def read_startup(fleet: Fleet, state: WorkerStartup) -> WorkerStartup:
     """Return the present state of one worker's startup script. Raises WorkerError when it does not answer."""
     nonce = secrets.token_hex(8)
     command = f"exec sh -c {shlex.quote(_SCRIPT)} tpu-tui {nonce}"
-    async for done in fleet.run_all((state.worker,), command, timeout=_READ_TIMEOUT_S):
-        if isinstance(done, WorkerError):
-            raise done
-        answers = parse_answers(nonce, done.stdout)
+    async for result in fleet.run_all((state.worker,), command, timeout=_READ_TIMEOUT_S):
+        if isinstance(result, WorkerError):
+            raise result
+        answers = parse_answers(nonce, result.stdout)
         if not answers or answers[-1].word != "end":
-            raise no_answer_error(state.worker, "no answer about its startup script", done.stderr, done.exit_code)
-        return startup_of(state, answers[0].fields, [one.text for one in answers if one.word == "line"])
+            raise no_answer_error(state.worker, "no answer about its startup script", result.stderr, result.exit_code)
+        return startup_of(state, answers[0].fields, [answer.text for answer in answers if answer.word == "line"])
     raise AssertionError("unreachable")
 
 
@@ -78,12 +78,12 @@ async def follow_startup_scripts(
         pauses = _pauses(len(states))
         before = None
         while True:
-            known = states[name, index]
+            state = states[name, index]
             try:
-                now = replace(await read_startup(fleets[name], known), is_reachable=True)
+                now = replace(await read_startup(fleets[name], state), is_reachable=True)
             except TpuTuiError as error:
                 detail = f"{error.what}: {error.why}" if error.why else error.what
-                now = replace(known, detail=detail, is_reachable=False)
+                now = replace(state, detail=detail, is_reachable=False)
             is_settled = now.exit_code is not None or now == before
             # An end without an exit code is read twice: a worker that shuts down kills its script.
             states[name, index] = replace(now, has_ended=now.has_ended and is_settled)
@@ -94,7 +94,7 @@ async def follow_startup_scripts(
 
     clock = asyncio.get_running_loop().time
     end = clock() + timeout_s
-    pending = {asyncio.ensure_future(follow(*place)) for place in states}
+    pending = {asyncio.ensure_future(follow(*key)) for key in states}
     try:
         while pending and clock() < end:
             wait = min(RENEW_INTERVAL_S, max(0.0, end - clock()))

@@ -118,9 +118,9 @@ def _covered(network: str, ranges: Iterable[str], without_ranges: int) -> int:
     """Return how much of an IPv4 network lies within the ranges; IPv6 ranges contain none of it."""
     if not ranges:
         return without_ranges
-    wanted = ipaddress.IPv4Network(network)
-    parts = [ipaddress.IPv4Network(text, strict=False) for text in ranges if ":" not in text]
-    overlapping = [part for part in ipaddress.collapse_addresses(parts) if part.overlaps(wanted)]
+    span = ipaddress.IPv4Network(network)
+    blocks = [ipaddress.IPv4Network(text, strict=False) for text in ranges if ":" not in text]
+    overlapping = [block for block in ipaddress.collapse_addresses(blocks) if block.overlaps(span)]
     if not overlapping:
         return _NONE
-    return _ALL if any(wanted.subnet_of(part) for part in overlapping) else _SOME
+    return _ALL if any(span.subnet_of(block) for block in overlapping) else _SOME

@@ -50,16 +50,16 @@ def firewall_rows(
     """
     if isinstance(read, TpuTuiError):
         return [error_row("firewall", "unknown", read)]
-    known = frozenset(tags)
+    tag_set = frozenset(tags)
     addresses = [worker.internal_ip for worker in slice_.workers if worker.internal_ip]
-    workers = [FirewallEndpoint(address, known, account) for address in addresses if smallest_network([address])]
+    workers = [FirewallEndpoint(address, tag_set, account) for address in addresses if smallest_network([address])]
     rows = [error_row("firewall", "unknown", gap) for gap in read.gaps]
     if workers:
         rows.append(_ssh_row(slice_, read.rules, workers, route, jump, origins))
     if len(workers) > 1:
         probes = list(probed)
-        wanted = dict.fromkeys((*DEFAULT_PORTS, *ports))
-        rows += [_port_row(slice_, read.rules, workers, port, probes) for port in wanted]
+        all_ports = dict.fromkeys((*DEFAULT_PORTS, *ports))
+        rows += [_port_row(slice_, read.rules, workers, port, probes) for port in all_ports]
     return rows
 
 
@@ -78,20 +78,22 @@ def _ssh_row(
 ) -> CheckRow:
     """Return the row for SSH: from IAP, from where logins arrived, or else from the whole internet."""
     iap = route == "iap"
-    who = "IAP" if iap else f"the jump host {one_line(jump.rpartition(',')[2])}" if jump else "this machine"
+    client = "IAP" if iap else f"the jump host {one_line(jump.rpartition(',')[2])}" if jump else "this machine"
     if origins and not iap:
         decision = _worst(rules, origins, workers)
-        detail = f"tcp:22 from {who} ({', '.join(origins)}): {decision}"
+        detail = f"tcp:22 from {client} ({', '.join(origins)}): {decision}"
         if decision.allowed is False:
             remedy = "the rules may have changed a moment ago: open connections stay, new ones may be blocked"
             return _row("warn", f"{detail}; but a login works: rules and probes disagree", remedy)
         return _row("pass", f"{detail}; a login works")
     if route == "internal":
-        return _row("unknown", f"tcp:22 from {who}: its internal address is not known, so rules cannot be evaluated")
+        return _row(
+            "unknown", f"tcp:22 from {client}: its internal address is not known, so rules cannot be evaluated"
+        )
     decision = _worst(rules, [IAP_RANGE if iap else ANYWHERE], workers)
-    detail = f"tcp:22 from {who}: {decision}"
+    detail = f"tcp:22 from {client}: {decision}"
     if decision.allowed is None:
-        return _row("unknown", f"{detail}, which matches {_matches(decision)}: is {who} among them?")
+        return _row("unknown", f"{detail}, which matches {_matches(decision)}: is {client} among them?")
     if decision.allowed:
         return _row("pass", detail)
     source = IAP_RANGE if iap else f"{'JUMP-HOSTS' if jump else 'YOUR'}-ADDRESS/32"
@@ -149,12 +151,14 @@ def _port_row(
 def _between(rules: Sequence[FirewallRule], workers: Sequence[FirewallEndpoint], port: int) -> Decision:
     """Return one decision for all pairs if the rules treat them alike, else the strictest pair's."""
     span = str(smallest_network([worker.network for worker in workers]))
-    every = FirewallEndpoint(span, workers[0].tags, workers[0].account)
-    whole = decide(rules, every, every, port)
-    if whole.allowed is not None:
-        return whole
-    pairs = [decide(rules, one, other, port) for one in workers for other in workers if one is not other]
-    return min(pairs, key=lambda decision: _SEVERITY[decision.allowed])
+    all_workers = FirewallEndpoint(span, workers[0].tags, workers[0].account)
+    joint = decide(rules, all_workers, all_workers, port)
+    if joint.allowed is not None:
+        return joint
+    decisions = [
+        decide(rules, source, target, port) for source in workers for target in workers if source is not target
+    ]
+    return min(decisions, key=lambda decision: _SEVERITY[decision.allowed])
 
 
 def _remedy(slice_: Slice, name: str, port: int, ranges: str, decision: Decision) -> str:

@@ -160,12 +160,12 @@ def ask_over_sessions(fleet: Fleet) -> Ask:
     """Return a function that makes each call in a session of its own."""
 
     async def ask(index: int, call: Call) -> list[Answer]:
-        done = await fleet.run(index, call.command, input=call.input, timeout=ASK_TIMEOUT)
-        if done.timed_out:
+        result = await fleet.run(index, call.command, input=call.input, timeout=ASK_TIMEOUT)
+        if result.timed_out:
             raise late_error(index)
-        answers = parse_answers(call.nonce, done.stdout)
+        answers = parse_answers(call.nonce, result.stdout)
         if not any(answer.word == END for answer in answers):
-            raise no_answer_error(index, SILENT, done.stderr, done.exit_code, done.stdout)
+            raise no_answer_error(index, SILENT, result.stderr, result.exit_code, result.stdout)
         return answers
 
     return ask
@@ -183,38 +183,38 @@ def late_error(index: int) -> WorkerError:
 
 def facts_from(index: int, answers: Sequence[Answer], sent: float, received: float) -> Facts:
     """Parse the answers of one call, sent and received at these Unix times. Invalid answers are ignored."""
-    words: dict[str, list[list[str]]] = {}
+    rows: dict[str, list[list[str]]] = {}
     for answer in answers:
-        words.setdefault(answer.word, []).append(answer.text.split(" "))
-    memory = {row[0]: _number(row, 1) for row in words.get("memory", [])}
-    load = words.get("load", [[]])[0]
-    devices = words.get("devices", [[]])[0]
-    python = words.get("python", [[""]])[0]
-    runs = {row[3]: row[0] for row in words.get("run", []) if len(row) > 3}
+        rows.setdefault(answer.word, []).append(answer.text.split(" "))
+    memory = {row[0]: _number(row, 1) for row in rows.get("memory", [])}
+    load = rows.get("load", [[]])[0]
+    devices = rows.get("devices", [[]])[0]
+    python = rows.get("python", [[""]])[0]
+    runs = {row[3]: row[0] for row in rows.get("run", []) if len(row) > 3}
     return Facts(
         worker=index,
-        disks=tuple(disk for row in words.get("disk", []) if (disk := _disk(row))),
+        disks=tuple(disk for row in rows.get("disk", []) if (disk := _disk(row))),
         memory_total=_bytes(memory.get("total")),
         memory_free=_bytes(memory.get("free")),
         load=_real(load[0]) if load else None,
         cpus=_number(load, 1),
-        clock=_clock([_real(row[0]) for row in words.get("clock", [])], sent, received),
+        clock=_clock([_real(row[0]) for row in rows.get("clock", [])], sent, received),
         devices=_number(devices, 0),
         devices_named="given" in devices,
-        owners=tuple(owner for row in words.get("owner", []) if (owner := _owner(row, runs))),
-        owners_hidden="hidden" in words,
-        lock=next((_lock(row) for row in words.get("lock", []) if len(row) > 2), None),
-        runs=tuple(one_line(row[0]) for row in words.get("run", [])),
-        versions={row[0]: one_line(" ".join(row[1:])) for row in words.get("version", []) if len(row) > 1},
+        owners=tuple(owner for row in rows.get("owner", []) if (owner := _owner(row, runs))),
+        owners_hidden="hidden" in rows,
+        lock=next((_lock(row) for row in rows.get("lock", []) if len(row) > 2), None),
+        runs=tuple(one_line(row[0]) for row in rows.get("run", [])),
+        versions={row[0]: one_line(" ".join(row[1:])) for row in rows.get("version", []) if len(row) > 1},
         python_missing=python == ["missing"],
         python_fault=one_line(" ".join(python[1:])) if python[0] == "failed" else "",
-        origin=_address(words.get("origin", [[""]])[0][0]),
-        code=next((Code(row[0], row[1]) for row in words.get("code", []) if len(row) == 2), None),
+        origin=_address(rows.get("origin", [[""]])[0][0]),
+        code=next((Code(row[0], row[1]) for row in rows.get("code", []) if len(row) == 2), None),
     )
 
 
-def _number(row: Sequence[str], place: int) -> int | None:
-    text = row[place] if place < len(row) else ""
+def _number(row: Sequence[str], column: int) -> int | None:
+    text = row[column] if column < len(row) else ""
     return parse_integer(text)
 
 
@@ -238,7 +238,7 @@ def _bytes(kib: int | None) -> int | None:
 
 
 def _disk(row: Sequence[str]) -> Disk | None:
-    free, size, files, files_total = (_number(row, place) for place in (1, 2, 3, 4))
+    free, size, files, files_total = (_number(row, column) for column in (1, 2, 3, 4))
     if free is None or not size:
         return None
     return Disk(row[0], free * _KIB, size * _KIB, files if files_total else None, row[5:] != ["closed"])

@@ -50,15 +50,15 @@ def runtime_rows(slice_: Slice) -> list[CheckRow]:
     runtime = slice_.runtime_version
     if kind is None or not runtime or slice_.tpu_node:
         return []
-    made_for = next((made for pattern, made in _RUNTIMES if pattern.fullmatch(runtime)), None)
+    made_for = next((generations for pattern, generations in _RUNTIMES if pattern.fullmatch(runtime)), None)
     if made_for is None:
         detail = f"it is not known whether {runtime} is right for {kind.name}"
         return [make_row("runtime", "unknown", detail)]
     if kind.generation in made_for:
         return [make_row("runtime", "pass", f"{runtime} is the right runtime for {kind.name}")]
-    right = _RUNTIME_OF.get(kind.generation, "tpu-ubuntu2204-base")
+    recommended = _RUNTIME_OF.get(kind.generation, "tpu-ubuntu2204-base")
     detail = f"{runtime} is a runtime for {', '.join(made_for)}, and this is a {kind.name}"
-    return [make_row("runtime", "fail", detail, f"recreate it with --version {right}")]
+    return [make_row("runtime", "fail", detail, f"recreate it with --version {recommended}")]
 
 
 def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
@@ -66,9 +66,9 @@ def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
 
     Without a majority, one row lists the workers of each version.
     """
-    known = [facts for facts in all_facts if facts.versions or facts.python_missing]
+    answered = [facts for facts in all_facts if facts.versions or facts.python_missing]
     rows = [_version_unknown(facts) for facts in all_facts if not (facts.versions or facts.python_missing)]
-    if not known:
+    if not answered:
         return rows
     remedy = "install the same {name} on all workers: tpu-tui exec SLICE -- …"
     odd = [
@@ -77,15 +77,15 @@ def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
         for row in _differing(
             "versions",
             name,
-            {facts.worker: facts.versions.get(name, _ABSENT) for facts in known},
+            {facts.worker: facts.versions.get(name, _ABSENT) for facts in answered},
             _same_minor if name == "python" else _nothing_is_alike,
             remedy.format(name=name),
         )
     ]
     rows += odd
     if not odd:
-        rows.append(_same(known))
-    return [*rows, *(row for facts in known for row in _misfit(facts))]
+        rows.append(_same(answered))
+    return [*rows, *(row for facts in answered for row in _misfit(facts))]
 
 
 def _version_unknown(facts: Facts) -> CheckRow:
@@ -121,17 +121,17 @@ def _differing(
     ]
 
 
-def _same_minor(one: str, other: str) -> bool:
+def _same_minor(usual: str, value: str) -> bool:
     """Return whether two versions have the same minor release; patch releases are compatible (PEP 387)."""
-    first, second = _RELEASE.match(one), _RELEASE.match(other)
+    first, second = _RELEASE.match(usual), _RELEASE.match(value)
     return first is not None and second is not None and first[0] == second[0]
 
 
-def _nothing_is_alike(_one: str, _other: str) -> bool:
+def _nothing_is_alike(_usual: str, _value: str) -> bool:
     return False
 
 
-def _everything_is_alike(_one: str, _other: str) -> bool:
+def _everything_is_alike(_usual: str, _value: str) -> bool:
     return True
 
 
@@ -139,15 +139,15 @@ def _workers(ranks: Sequence[int]) -> str:
     return f"worker {ranks[0]}" if len(ranks) == 1 else f"workers {format_ranks(ranks)}"
 
 
-def _same(known: Sequence[Facts]) -> CheckRow:
-    where = "" if len(known) == 1 else f" on all {len(known)} workers"
-    if known[0].python_missing:
+def _same(all_facts: Sequence[Facts]) -> CheckRow:
+    scope = "" if len(all_facts) == 1 else f" on all {len(all_facts)} workers"
+    if all_facts[0].python_missing:
         remedy = "install python3, or launch with --conda-env or --venv"
-        return make_row("versions", "warn", f"no python3 on the PATH{where}", remedy)
-    having = known[0].versions
+        return make_row("versions", "warn", f"no python3 on the PATH{scope}", remedy)
+    having = all_facts[0].versions
     versions = ", ".join(f"{name} {having[name]}" for name in COMPARED if name in having)
     missing = "" if any(name in having for name in _FRAMEWORKS) else "; no torch"
-    return make_row("versions", "pass", f"{versions}{missing}{where}")
+    return make_row("versions", "pass", f"{versions}{missing}{scope}")
 
 
 def code_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
@@ -155,18 +155,18 @@ def code_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
     synced = {facts.worker: facts.code for facts in all_facts}
     if not any(synced.values()):
         return []
-    again = "copy it to all workers with tpu-tui sync SLICE DIR"
+    remedy = "copy it to all workers with tpu-tui sync SLICE DIR"
     rows = [
-        make_row("code", "warn", f"{_short(code.hash)} was changed after it was synced", again, worker=worker)
+        make_row("code", "warn", f"{_short(code.hash)} was changed after it was synced", remedy, worker=worker)
         for worker, code in synced.items()
         if code is not None and code.state == "changed"
     ]
     having = {worker: _short(code.hash) if code else _ABSENT for worker, code in synced.items()}
-    rows += _differing("code", "synced code", having, _everything_is_alike, again)
+    rows += _differing("code", "synced code", having, _everything_is_alike, remedy)
     if rows:
         return rows
-    where = "" if len(synced) == 1 else f" on all {len(synced)} workers"
-    return [make_row("code", "pass", f"{having[all_facts[0].worker]} was synced last{where}")]
+    scope = "" if len(synced) == 1 else f" on all {len(synced)} workers"
+    return [make_row("code", "pass", f"{having[all_facts[0].worker]} was synced last{scope}")]
 
 
 def _short(hash_: str) -> str:
@@ -195,9 +195,9 @@ def clock_rows(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[Chec
         return rows
     voted = len(clocks) >= _ENOUGH_TO_VOTE
     usual = statistics.median(clock.ahead for clock in clocks.values()) if voted else 0.0
-    others = "the other workers'" if voted else "this machine's"
+    reference = "the other workers'" if voted else "this machine's"
     odd = [
-        _clock_row(worker, clock.ahead - usual, clock.error, others, limits)
+        _clock_row(worker, clock.ahead - usual, clock.error, reference, limits)
         for worker, clock in sorted(clocks.items())
         if _apart(clock.ahead - usual, clock.error) > limits.clock_skew_seconds
     ]
@@ -212,10 +212,10 @@ def _apart(ahead: float, error: float) -> float:
     return max(0.0, abs(ahead) - error)
 
 
-def _clock_row(worker: int | None, ahead: float, error: float, others: str, limits: CheckThresholds) -> CheckRow:
+def _clock_row(worker: int | None, ahead: float, error: float, reference: str, limits: CheckThresholds) -> CheckRow:
     status = "fail" if _apart(ahead, error) > limits.clock_fail_seconds else "warn"
     clock = "this machine's clock" if worker is None else "its clock"
-    detail = f"{clock} is {format_duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} {others}"
+    detail = f"{clock} is {format_duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} {reference}"
     where = "here" if worker is None else "there"
     return make_row("clock", status, detail, f"set it {where}: sudo systemctl restart chrony", worker=worker)
 

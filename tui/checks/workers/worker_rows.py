@@ -45,8 +45,8 @@ def _on(facts: Facts, slice_: Slice, command: str) -> str:
 
 
 def _disk_rows(facts: Facts, limits: CheckThresholds) -> list[CheckRow]:
-    known = {disk.place for disk in facts.disks}
-    unknown = [name for place, name in _USUAL_PLACES.items() if place not in known]
+    places = {disk.place for disk in facts.disks}
+    unknown = [name for place, name in _USUAL_PLACES.items() if place not in places]
     return [
         *(_disk_row(facts, disk, limits) for disk in facts.disks),
         *(_row("disk", facts, "unknown", f"could not read the free space on {name}") for name in unknown),
@@ -54,13 +54,13 @@ def _disk_rows(facts: Facts, limits: CheckThresholds) -> list[CheckRow]:
 
 
 def _disk_row(facts: Facts, disk: Disk, limits: CheckThresholds) -> CheckRow:
-    where = _USUAL_PLACES.get(disk.place, disk.place)
-    text = f"{disk.free / GIB:.1f} of {disk.size / GIB:.1f} GiB free on {where}"
+    name = _USUAL_PLACES.get(disk.place, disk.place)
+    text = f"{disk.free / GIB:.1f} of {disk.size / GIB:.1f} GiB free on {name}"
     if not disk.writable:
-        not_needed = disk.place == "home" and any(other.place == "run_root" for other in facts.disks)
-        return _row("disk", facts, "warn" if not_needed else "fail", f"{where} is not writable", _WRITE_REMEDY)
+        not_needed = disk.place == "home" and any(other_disk.place == "run_root" for other_disk in facts.disks)
+        return _row("disk", facts, "warn" if not_needed else "fail", f"{name} is not writable", _WRITE_REMEDY)
     if disk.files_free is not None and disk.files_free < _MIN_FREE_FILES:
-        text = f"room for {disk.files_free} more files on {where} ({text})"
+        text = f"room for {disk.files_free} more files on {name} ({text})"
         return _row("disk", facts, "fail", text, _clear_remedy(disk))
     if disk.free < limits.disk_full_gib * GIB:
         return _row("disk", facts, "fail", text, _clear_remedy(disk))
@@ -99,16 +99,16 @@ def _chips_row(facts: Facts, slice_: Slice) -> CheckRow:
     kind = accelerator.parse(slice_.accelerator_type or "")
     if facts.devices is None:
         return _row("chips", facts, "unknown", "could not read its chips")
-    found = "no chip found" if not facts.devices else f"{facts.devices} chip{'s' if facts.devices > 1 else ''} found"
+    text = "no chip found" if not facts.devices else f"{facts.devices} chip{'s' if facts.devices > 1 else ''} found"
     if kind is None:
-        detail = f"{found}; the expected number is not known"
+        detail = f"{text}; the expected number is not known"
         return _row("chips", facts, "pass" if facts.devices else "unknown", detail)
     if slice_.source == "instance_group":  # a v6e-8 may be two machines of four chips
         kind = replace(kind, workers=max(1, len(slice_.workers)))
-    wanted = {kind.chips_per_worker} | ({kind.devices_per_worker} if facts.devices_named else set())
-    if facts.devices in wanted:
-        return _row("chips", facts, "pass", found)
-    detail = f"{found}, expected {kind.chips_per_worker} ({kind.name})"
+    expected = {kind.chips_per_worker} | ({kind.devices_per_worker} if facts.devices_named else set())
+    if facts.devices in expected:
+        return _row("chips", facts, "pass", text)
+    detail = f"{text}, expected {kind.chips_per_worker} ({kind.name})"
     return _row("chips", facts, "fail", detail, restart_advice(slice_, facts.worker))
 
 

@@ -85,14 +85,14 @@ class ComputeClient:
         from requests.exceptions import RequestException
 
         url = f"{self.endpoint or _COMPUTE}/compute/v1/projects/{path}"
-        end = time.monotonic() + self._retry_s
+        deadline = time.monotonic() + self._retry_s
         longest_pause = _FIRST_PAUSE_S
         while True:
             try:
-                return self._send_once(verb, url, query, body, max(1.0, end - time.monotonic()))
+                return self._send_once(verb, url, query, body, max(1.0, deadline - time.monotonic()))
             except (GoogleAPICallError, RequestException) as error:
                 pause = max(retry_delay_s(error), random.uniform(0, longest_pause))
-                if not _is_passing(error) or time.monotonic() + pause >= end:
+                if not _is_passing(error) or time.monotonic() + pause >= deadline:
                     raise
             time.sleep(pause)
             longest_pause = min(2 * longest_pause, _LONGEST_PAUSE_S)
@@ -121,8 +121,8 @@ class ComputeClient:
         from requests.exceptions import RequestException
 
         if isinstance(error, RequestException):
-            where = f" at {self.endpoint}" if self.endpoint else ""
-            why = f"Compute Engine{where} is down or cannot be reached (tried for {tried_s:.0f} s)"
+            address = f" at {self.endpoint}" if self.endpoint else ""
+            why = f"Compute Engine{address} is down or cannot be reached (tried for {tried_s:.0f} s)"
             return CloudError(what, why=why)
         request = ApiRequest(what, project or self.project, _SERVICE, "the Compute Engine API", role, self.endpoint)
         explained = explain(error, request, tried_s)
@@ -144,7 +144,7 @@ def _is_passing(error: Exception) -> bool:
     from google.api_core.retry import if_transient_error
 
     if isinstance(error, Forbidden):
-        return any(one.get("reason") in _RATE_LIMITS for one in error.errors if isinstance(one, dict))
+        return any(detail.get("reason") in _RATE_LIMITS for detail in error.errors if isinstance(detail, dict))
     return bool(if_transient_error(error))
 
 
@@ -168,5 +168,5 @@ def _session() -> tuple[Any, str | None]:
     """Return a session with credentials, and their project."""
     from google.auth.transport.requests import AuthorizedSession
 
-    found = find_credentials()
-    return AuthorizedSession(found.credentials), found.project  # type: ignore[no-untyped-call]
+    login = find_credentials()
+    return AuthorizedSession(login.credentials), login.project  # type: ignore[no-untyped-call]

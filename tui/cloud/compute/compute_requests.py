@@ -86,11 +86,11 @@ class ComputeRequests:
         Raises the operation's error as a sentence, and CloudError after `timeout_s`.
         """
         reports, answered_at = StateReports(), time.monotonic()
-        end = answered_at + timeout_s
+        deadline = answered_at + timeout_s
         reports.report(str(operation.get("status")))
         path = operation_path(operation)
         while operation.get("status") != "DONE":
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 raise CloudError(what, why="the operation does not end", remedy="try again later")
             await reports.pause()
             try:
@@ -112,7 +112,7 @@ class ComputeRequests:
         While another operation changes or deletes the resource, the request is repeated. Raises CloudError after
         `GONE_TIMEOUT_S`.
         """
-        what, reports, end = f"{described} cannot be deleted", StateReports(), time.monotonic() + GONE_TIMEOUT_S
+        what, reports, deadline = f"{described} cannot be deleted", StateReports(), time.monotonic() + GONE_TIMEOUT_S
         while True:
             query = {"requestId": str(uuid.uuid4())}
             try:
@@ -122,7 +122,7 @@ class ComputeRequests:
                 if is_missing(error):
                     yield f"{described} is gone already"
                     return
-                if not _is_busy(error) or time.monotonic() > end:
+                if not _is_busy(error) or time.monotonic() > deadline:
                     raise
             if line := reports.report(f"{described} is busy with another operation"):
                 yield line
@@ -142,12 +142,12 @@ class ComputeRequests:
 
         client = self._idle.pop() if self._idle else ComputeClient(self._settings, patience=self._patience)
         self.project = client.project
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
             return call(client)
         except (GoogleAPIError, GoogleAuthError, RequestException) as error:
-            tried = time.monotonic() - began
-            raise client.explain(error, what, role=self._role, permission=permission, tried_s=tried) from error
+            tried_s = time.monotonic() - started_at
+            raise client.explain(error, what, role=self._role, permission=permission, tried_s=tried_s) from error
         finally:
             self._idle.append(client)
 
@@ -158,9 +158,9 @@ def _deleting(path: str, query: Mapping[str, str]) -> Callable[[ComputeClient], 
 
 def operation_path(operation: Mapping[str, Any]) -> str:
     """Return the path of an operation below its project."""
-    for place in ("zone", "region"):
-        if place in operation:
-            return f"{place}s/{last_part(operation[place])}/operations/{operation['name']}"
+    for scope in ("zone", "region"):
+        if scope in operation:
+            return f"{scope}s/{last_part(operation[scope])}/operations/{operation['name']}"
     return f"global/operations/{operation['name']}"
 
 
@@ -174,5 +174,5 @@ def is_outage(error: TpuTuiError) -> bool:
 
 def _is_busy(error: TpuTuiError) -> bool:
     """Return whether a request was refused because another operation on the same resource is in progress."""
-    reasons = (one.get("reason") for one in getattr(error.__cause__, "errors", ()) if isinstance(one, dict))
+    reasons = (detail.get("reason") for detail in getattr(error.__cause__, "errors", ()) if isinstance(detail, dict))
     return _NOT_READY in reasons

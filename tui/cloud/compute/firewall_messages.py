@@ -62,7 +62,7 @@ def effective_rules(found: Message, network: str, *, vpc_first: bool = True) -> 
             if _KINDS.get(policy.get("type", "")) == kind:
                 name = policy.get("shortName") or policy.get("displayName") or policy.get("name") or "?"
                 rules = (
-                    _policy_rule(one, f"{kind} firewall policy {name}", network) for one in policy.get("rules", ())
+                    _policy_rule(rule, f"{kind} firewall policy {name}", network) for rule in policy.get("rules", ())
                 )
                 levels.append([rule for rule in rules if rule])
     return tuple(replace(rule, level=level) for level, rules in enumerate(levels) for rule in rules)
@@ -71,50 +71,50 @@ def effective_rules(found: Message, network: str, *, vpc_first: bool = True) -> 
 def vpc_rules(found: Iterable[Message], network: str) -> list[FirewallRule]:
     """Return the VPC firewall rules of one network."""
     name = network.rpartition("/")[2]
-    rules = (_vpc_rule(one) for one in found if one.get("network", "").rpartition("/")[2] == name)
+    rules = (_vpc_rule(rule) for rule in found if rule.get("network", "").rpartition("/")[2] == name)
     return [rule for rule in rules if rule]
 
 
-def _vpc_rule(one: Message) -> FirewallRule | None:
-    ports = _tcp_ports(one.get("allowed") or one.get("denied") or (), "IPProtocol")
-    if one.get("disabled") or not ports:
+def _vpc_rule(rule: Message) -> FirewallRule | None:
+    ports = _tcp_ports(rule.get("allowed") or rule.get("denied") or (), "IPProtocol")
+    if rule.get("disabled") or not ports:
         return None
     return FirewallRule(
-        name=one["name"],
-        action=ALLOW if one.get("allowed") else DENY,
+        name=rule["name"],
+        action=ALLOW if rule.get("allowed") else DENY,
         ports=ports,
-        direction=one.get("direction") or "INGRESS",
-        priority=one.get("priority", 1000),
-        source_ranges=tuple(one.get("sourceRanges", ())),
-        destination_ranges=tuple(one.get("destinationRanges", ())),
-        source_tags=tuple(one.get("sourceTags", ())),
-        target_tags=tuple(one.get("targetTags", ())),
-        source_accounts=tuple(one.get("sourceServiceAccounts", ())),
-        target_accounts=tuple(one.get("targetServiceAccounts", ())),
+        direction=rule.get("direction") or "INGRESS",
+        priority=rule.get("priority", 1000),
+        source_ranges=tuple(rule.get("sourceRanges", ())),
+        destination_ranges=tuple(rule.get("destinationRanges", ())),
+        source_tags=tuple(rule.get("sourceTags", ())),
+        target_tags=tuple(rule.get("targetTags", ())),
+        source_accounts=tuple(rule.get("sourceServiceAccounts", ())),
+        target_accounts=tuple(rule.get("targetServiceAccounts", ())),
     )
 
 
-def _policy_rule(one: Message, policy: str, network: str) -> FirewallRule | None:
+def _policy_rule(rule: Message, policy: str, network: str) -> FirewallRule | None:
     """Return a policy's rule; None if it is disabled, or not about TCP, machines or this network."""
-    match, priority = one.get("match", {}), one.get("priority", 0)
+    match, priority = rule.get("match", {}), rule.get("priority", 0)
     ports = _tcp_ports(match.get("layer4Configs", ()), "ipProtocol")
-    networks, tags = one.get("targetResources"), one.get("targetSecureTags")
-    if one.get("disabled") or not ports or one.get("targetType", "") not in _INSTANCES:
+    networks, tags = rule.get("targetResources"), rule.get("targetSecureTags")
+    if rule.get("disabled") or not ports or rule.get("targetType", "") not in _INSTANCES:
         return None
     if (networks and not any(path.endswith(network) for path in networks)) or (tags and not _is_effective(tags)):
         return None
-    ingress = one.get("direction") != "EGRESS"
+    ingress = rule.get("direction") != "EGRESS"
     far, near = ("src", "dest") if ingress else ("dest", "src")
     only = [*_network_kinds(match, far), *_unknown_members(match, near), *_network_kinds(match, near)]
     return FirewallRule(
-        name=one.get("ruleName") or f"rule {priority}",
-        action=_ACTIONS.get(one.get("action", ""), NEXT),
+        name=rule.get("ruleName") or f"rule {priority}",
+        action=_ACTIONS.get(rule.get("action", ""), NEXT),
         ports=ports,
         direction="INGRESS" if ingress else "EGRESS",
         priority=priority,
         source_ranges=tuple(match.get("srcIpRanges", ())),
         destination_ranges=tuple(match.get("destIpRanges", ())),
-        target_accounts=tuple(one.get("targetServiceAccounts", ())),
+        target_accounts=tuple(rule.get("targetServiceAccounts", ())),
         policy=policy,
         also=tuple(_unknown_members(match, far)),
         only=(*only, *(("secure tags",) if tags else ())),

@@ -61,15 +61,15 @@ class _FirewallQuery:
     def read(self, region: str | None) -> Ruleset:
         """Return the effective rules, else the VPC firewall rules. Raises CloudError."""
         permission = REGION_PERMISSION if region else NETWORK_PERMISSION
-        found = self._get_or_error(lambda: self._effective(region), permission)
-        if not isinstance(found, CloudError):
-            return self._ruleset(found)
+        answer = self._get_or_error(lambda: self._effective(region), permission)
+        if not isinstance(answer, CloudError):
+            return self._ruleset(answer)
         path = f"{self._owner}/global/firewalls"
         listed = self._get_or_error(lambda: list(self._compute.items(path)), RULES_PERMISSION)
         if isinstance(listed, CloudError):
             why = f"{listed.why}; {permission} would be enough"
             raise CloudError(listed.what, why=why, remedy=listed.remedy)
-        gap = _gap(found, "policies of the organisation and the network")
+        gap = _gap(answer, "policies of the organisation and the network")
         return Ruleset(tuple(vpc_rules(listed, self._network)), (gap,))
 
     def _effective(self, region: str | None) -> dict[str, Any]:
@@ -78,16 +78,16 @@ class _FirewallQuery:
         path = f"{self._owner}/regions/{region}/firewallPolicies/getEffectiveFirewalls"
         return self._compute.get(path, network=f"{_URL}projects/{self._network}")
 
-    def _ruleset(self, found: dict[str, Any]) -> Ruleset:
+    def _ruleset(self, message: dict[str, Any]) -> Ruleset:
         gaps: list[CloudError] = []
         vpc_first = True
-        if depends_on_order(found):
+        if depends_on_order(message):
             network = self._get_or_error(lambda: self._compute.get(self._network), ORDER_PERMISSION)
             if isinstance(network, CloudError):
                 gaps.append(_gap(network, "the order of network policies and VPC rules (assumed: VPC rules first)"))
             else:
                 vpc_first = network.get("networkFirewallPolicyEnforcementOrder") != _POLICIES_FIRST
-        return Ruleset(effective_rules(found, f"projects/{self._network}", vpc_first=vpc_first), tuple(gaps))
+        return Ruleset(effective_rules(message, f"projects/{self._network}", vpc_first=vpc_first), tuple(gaps))
 
     def _get_or_error(self, get: Callable[[], Answer], permission: str) -> Answer | CloudError:
         """Make a request; return the error if it is not allowed.
@@ -98,26 +98,26 @@ class _FirewallQuery:
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import RequestException
 
-        started = time.monotonic()
+        started_at = time.monotonic()
         try:
             return get()
         except (Forbidden, NotFound) as error:  # NotFound: a stand-in for Google's API may lack the method
-            return self._explained(error, permission, time.monotonic() - started)
+            return self._explained(error, permission, time.monotonic() - started_at)
         except (GoogleAPIError, GoogleAuthError, RequestException) as error:
-            raise self._explained(error, permission, time.monotonic() - started) from error
+            raise self._explained(error, permission, time.monotonic() - started_at) from error
 
-    def _explained(self, error: Exception, permission: str, tried: float) -> CloudError:
-        found = self._compute.explain(
-            error, _WHAT, role=ROLE, permission=permission, tried_s=tried, project=self._owner
+    def _explained(self, error: Exception, permission: str, tried_s: float) -> CloudError:
+        explained = self._compute.explain(
+            error, _WHAT, role=ROLE, permission=permission, tried_s=tried_s, project=self._owner
         )
-        return CloudError(found.what, why=found.why, remedy=found.remedy)
+        return CloudError(explained.what, why=explained.why, remedy=explained.remedy)
 
 
-def _gap(error: CloudError, what: str) -> CloudError:
-    return CloudError(f"{what} cannot be read", why=error.why, remedy=error.remedy)
+def _gap(error: CloudError, subject: str) -> CloudError:
+    return CloudError(f"{subject} cannot be read", why=error.why, remedy=error.remedy)
 
 
 def _project_of(network: str) -> str | None:
     """Return the project in a network's address: a shared VPC belongs to another project."""
-    _, found, rest = network.partition("projects/")
-    return rest.partition("/")[0] if found else None
+    _, separator, rest = network.partition("projects/")
+    return rest.partition("/")[0] if separator else None

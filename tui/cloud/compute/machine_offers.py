@@ -28,10 +28,12 @@ async def list_tpu_machines(settings: Settings, zones: Collection[str]) -> Mappi
                 f"{client.project}/aggregated/machineTypes", filter=_TPU_MACHINES, returnPartialSuccess="true"
             ),
         )
-    found: dict[str, tuple[str, ...]] = {}
+    offers: dict[str, tuple[str, ...]] = {}
     for page in pages:
-        for place, answer in page.get("items", {}).items():
-            zone = place.removeprefix("zones/")
-            if names := [str(one["name"]) for one in answer.get("machineTypes", ()) if not zones or zone in zones]:
-                found[zone] = (*found.get(zone, ()), *sorted(names))
-    return found
+        for scope, answer in page.get("items", {}).items():
+            zone = scope.removeprefix("zones/")
+            if names := [
+                str(type_["name"]) for type_ in answer.get("machineTypes", ()) if not zones or zone in zones
+            ]:
+                offers[zone] = (*offers.get(zone, ()), *sorted(names))
+    return offers

@@ -74,12 +74,12 @@ class OsLoginClient:
         return self._parsed(answer.get("loginProfile") or {})
 
     def _parsed(self, document: Mapping[str, Any]) -> LoginProfile:
-        accounts = sorted(document.get("posixAccounts") or (), key=lambda one: not one.get("primary"))
+        accounts = sorted(document.get("posixAccounts") or (), key=lambda account: not account.get("primary"))
         keys = (document.get("sshPublicKeys") or {}).values()
         return LoginProfile(
             self.account,
-            tuple(str(one["username"]) for one in accounts if one.get("username")),
-            tuple(str(one["key"]) for one in keys if one.get("key") and not _has_expired(one)),
+            tuple(str(account["username"]) for account in accounts if account.get("username")),
+            tuple(str(key["key"]) for key in keys if key.get("key") and not _has_expired(key)),
         )
 
     def _send(self, what: str, verb: str, path: str, body: Mapping[str, str] | None = None) -> Mapping[str, Any]:
@@ -138,5 +138,5 @@ def _has_expired(key: Mapping[str, Any]) -> bool:
 
 def _material(key: str) -> str:
     """Return a key's base64 text, which is the same with another comment."""
-    words = key.split()
-    return words[1] if len(words) > 1 else key
+    fields = key.split()
+    return fields[1] if len(fields) > 1 else key

@@ -25,8 +25,8 @@ def _read(settings: Settings) -> dict[str, str] | None:
 
     with ComputeClient(settings, patience=TIMEOUT_S) as compute:
         try:
-            found = compute.get(compute.project, fields="commonInstanceMetadata")
+            project = compute.get(compute.project, fields="commonInstanceMetadata")
         except (GoogleAPICallError, GoogleAuthError, RequestException):
             return None
-    items = found.get("commonInstanceMetadata", {}).get("items", [])
+    items = project.get("commonInstanceMetadata", {}).get("items", [])
     return {item["key"]: item.get("value", "") for item in items}

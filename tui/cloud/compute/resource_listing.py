@@ -40,7 +40,7 @@ class ComputeResources:
 
     async def disks(self) -> Rows:
         """Return the disks. Raises CloudError."""
-        return await self._everywhere(DISK, lambda found, _: disk_row(found))
+        return await self._everywhere(DISK, lambda disk, _: disk_row(disk))
 
     async def templates(self) -> Rows:
         """Return the instance templates. Raises CloudError."""
@@ -49,7 +49,7 @@ class ComputeResources:
     async def policies(self) -> Rows:
         """Return the policies that shape groups: the workload policies. Raises CloudError."""
         return await self._everywhere(
-            POLICY, lambda found, _: policy_row(found), keep=lambda found: "workloadPolicy" in found
+            POLICY, lambda policy, _: policy_row(policy), keep=lambda policy: "workloadPolicy" in policy
         )
 
     async def images(self) -> list[CloudResource]:
@@ -58,7 +58,7 @@ class ComputeResources:
             return await requests.ask(
                 "images cannot be listed",
                 "compute.images.list",
-                lambda client: [image_row(one) for one in client.items(f"{client.project}/global/images")],
+                lambda client: [image_row(image) for image in client.items(f"{client.project}/global/images")],
             )
 
     async def delete(self, resource: CloudResource) -> AsyncIterator[str]:
@@ -85,8 +85,8 @@ class ComputeResources:
                 lambda client: client.pages(f"{client.project}/aggregated/{collection}", returnPartialSuccess="true"),
             )
         scopes = [(place, scope) for page in pages for place, scope in page.get("items", {}).items()]
-        found = [one for _, scope in scopes for one in scope.get(collection, ()) if keep(one)]
-        rows = [row(one, requests.project) for one in found]
+        documents = [document for _, scope in scopes for document in scope.get(collection, ()) if keep(document)]
+        rows = [row(document, requests.project) for document in documents]
         silent = {place for place, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"}
         silent.update(place for page in pages for place in page.get("unreachables", ()))
         problems = [_did_not_answer(kind, place) for place in sorted(silent) if self._covers(last_part(place))]
@@ -105,8 +105,8 @@ class ComputeResources:
 def path_of(resource: CloudResource) -> str:
     """Return a resource's path below its project."""
     zone = resource.zone
-    place = "global" if zone is None else f"{'zones' if _ZONE.fullmatch(zone) else 'regions'}/{zone}"
-    return f"{place}/{COLLECTIONS[resource.kind]}/{resource.name}"
+    scope = "global" if zone is None else f"{'zones' if _ZONE.fullmatch(zone) else 'regions'}/{zone}"
+    return f"{scope}/{COLLECTIONS[resource.kind]}/{resource.name}"
 
 
 def _plural(kind: str) -> str:

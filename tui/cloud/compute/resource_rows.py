@@ -56,18 +56,18 @@ def policy_row(policy: Mapping[str, Any]) -> CloudResource:
     return _row(POLICY, policy, zone=region, state=state, cost_relevant=False)
 
 
-def _costly_row(kind: str, found: Mapping[str, Any], **more: Any) -> CloudResource:
-    state = found.get("status")
+def _costly_row(kind: str, document: Mapping[str, Any], **more: Any) -> CloudResource:
+    state = document.get("status")
     cost_relevant = None if state is None else state not in _STATES_WITHOUT_COST
-    return _row(kind, found, state=state, cost_relevant=cost_relevant, **more)
+    return _row(kind, document, state=state, cost_relevant=cost_relevant, **more)
 
 
-def _row(kind: str, found: Mapping[str, Any], **more: Any) -> CloudResource:
-    labels, description = found.get("labels", {}), found.get("description", "")
+def _row(kind: str, document: Mapping[str, Any], **more: Any) -> CloudResource:
+    labels, description = document.get("labels", {}), document.get("description", "")
     return CloudResource(
         kind,
-        found["name"],
-        created=_time(found.get("creationTimestamp")),
+        document["name"],
+        created=_time(document.get("creationTimestamp")),
         labels=labels,
         made_by_us=is_made_by_us(labels, description),
         made_for=group_in_marker(description),
@@ -82,8 +82,8 @@ def attach_slices(
 
     Unless all slices are known, a disk without a user may have one.
     """
-    found = [replace(disk, used_by=_users(disk, sorted(set(users.get(disk.path, ()))))) for disk in disks]
-    return [disk if disk.used_by or slices_known else replace(disk, used_by=None) for disk in found]
+    attached = [replace(disk, used_by=_users(disk, sorted(set(users.get(disk.path, ()))))) for disk in disks]
+    return [disk if disk.used_by or slices_known else replace(disk, used_by=None) for disk in attached]
 
 
 def _users(disk: CloudResource, slices: list[str]) -> tuple[str, ...]:

@@ -33,10 +33,10 @@ def entries(text: str) -> Iterator[KeyEntry]:
     """Yield the valid entries; other lines are skipped, as the guest agent does."""
     for line in text.splitlines():
         user, colon, rest = line.strip().partition(":")
-        words = rest.split(None, 3)
-        if user and colon and len(words) >= 2:
-            expires = _expiry(words[3]) if len(words) == 4 and words[2] == _GOOGLE_COMMENT else None
-            yield KeyEntry(user, f"{words[0]} {words[1]}", expires)
+        fields = rest.split(None, 3)
+        if user and colon and len(fields) >= 2:
+            expires = _expiry(fields[3]) if len(fields) == 4 and fields[2] == _GOOGLE_COMMENT else None
+            yield KeyEntry(user, f"{fields[0]} {fields[1]}", expires)
 
 
 def lets_in(text: str, user: str, key: str, now: datetime | None = None) -> bool:

@@ -75,9 +75,9 @@ def template_link(manager: Document) -> str:
 
 def vm_of(managed: Document) -> GroupVm:
     """Convert a row of `listManagedInstances`."""
-    states = [one.get("detailedHealthState", "UNKNOWN") for one in managed.get("instanceHealth", ())]
+    states = [check.get("detailedHealthState", "UNKNOWN") for check in managed.get("instanceHealth", ())]
     errors = managed.get("lastAttempt", {}).get("errors", {}).get("errors", ())
-    messages = dict.fromkeys(one_line(one.get("message") or one.get("code") or "") for one in errors)
+    messages = dict.fromkeys(one_line(error.get("message") or error.get("code") or "") for error in errors)
     return GroupVm(
         name=managed.get("name") or last(managed.get("instance", "")),
         status=managed.get("instanceStatus") or None,
@@ -99,7 +99,7 @@ def slice_of_group(
 
     A VM that does not exist at present is a worker without an address.
     """
-    ids = {name: place for name, one in instances.items() if (place := _worker_id(one)) is not None}
+    ids = {name: worker_id for name, instance in instances.items() if (worker_id := _worker_id(instance)) is not None}
     staying = in_worker_order((vm for vm in vms if not vm.is_leaving), ids)
     workers = tuple(
         _worker(index, vm, group, project, instances.get(vm.name, {})) for index, vm in enumerate(staying)
@@ -107,7 +107,7 @@ def slice_of_group(
     state = state_of(group, vms)
     cores = parse_integer(group.labels.get(CORES_KEY) or group.metadata.get(CORES_KEY) or "")
     kind = accelerator_type_of(group.machine_type, len(workers))
-    known = accelerator.parse(kind) if kind else None
+    parsed = accelerator.parse(kind) if kind else None
     return Slice(
         name=group.name,
         zone=group.zone,
@@ -118,7 +118,7 @@ def slice_of_group(
         health=health_of(staying),
         health_description=describe_state(group, state, staying),
         workers=workers,
-        cores=known.devices if known else cores * len(workers) if cores else None,
+        cores=parsed.devices if parsed else cores * len(workers) if cores else None,
         created=group.created,
         spot=group.spot,
         preemptible=group.preemptible,
@@ -194,7 +194,7 @@ def _worker_id(instance: Document) -> int | None:
 
 
 def _metadata(document: Document) -> dict[str, str]:
-    return {one["key"]: one.get("value", "") for one in document.get("metadata", {}).get("items", ())}
+    return {item["key"]: item.get("value", "") for item in document.get("metadata", {}).get("items", ())}
 
 
 def _time(text: Any) -> str | None:

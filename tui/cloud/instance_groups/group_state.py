@@ -49,9 +49,9 @@ def state_of(group: InstanceGroup, vms: Sequence[GroupVm]) -> str:
     staying = [vm for vm in vms if not vm.is_leaving]
     if not staying:
         return "DELETING" if vms else "CREATING" if group.size else "STOPPED"
-    found = {vm_state(vm, is_spot=group.can_be_preempted) for vm in staying if not vm.is_steady}
-    if found:
-        return min(found, key=_WORST_FIRST.index)
+    states = {vm_state(vm, is_spot=group.can_be_preempted) for vm in staying if not vm.is_steady}
+    if states:
+        return min(states, key=_WORST_FIRST.index)
     return "CREATING" if len(staying) < group.size else "READY"
 
 
@@ -97,9 +97,9 @@ def is_noteworthy(vm: GroupVm) -> bool:
 
 def describe_vm(vm: GroupVm) -> str:
     """Return a VM's name with what the API reports of it, and the error of the group's last attempt."""
-    words = [vm.status or "not there"]
-    words += [word for word, fine in ((vm.action, NO_ACTION), (vm.health, _HEALTHY)) if word not in (None, fine)]
-    text = f"({vm.name}) is {', '.join(words)}"
+    states = [vm.status or "not there"]
+    states += [state for state, fine in ((vm.action, NO_ACTION), (vm.health, _HEALTHY)) if state not in (None, fine)]
+    text = f"({vm.name}) is {', '.join(states)}"
     return f"{text}: {vm.error}" if vm.error else text
 
 

@@ -62,10 +62,10 @@ class InstanceGroups:
         scopes = [(last(place), scope) for page in pages for place, scope in page.get("items", {}).items()]
         silent = {place for place, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"}
         silent.update(last(place) for page in pages for place in page.get("unreachables", ()))
-        found = [one for place, scope in scopes if self._covers(place) for one in scope.get(_MANAGERS, ())]
+        managers = [manager for place, scope in scopes if self._covers(place) for manager in scope.get(_MANAGERS, ())]
         problems: list[TpuTuiError] = [_did_not_answer(place) for place in sorted(silent) if self._covers(place)]
         groups: list[InstanceGroup] = []
-        for answer in await asyncio.gather(*map(self._with_template, found), return_exceptions=True):
+        for answer in await asyncio.gather(*map(self._with_template, managers), return_exceptions=True):
             _sort_in(answer, groups, problems)
         return GroupListing(tuple(sorted(groups, key=lambda group: group.path)), tuple(problems))
 
@@ -92,10 +92,10 @@ class InstanceGroups:
         """Return the slice of a group; with its zone, of any zonal group. Raises UsageError, CloudError."""
         if zone is None:
             return pick_slice(name, None, await self.slices())
-        found = await self.find(name, zone)
-        if found is None:
+        slice_ = await self.find(name, zone)
+        if slice_ is None:
             raise no_such_slice(name, zone, ())
-        return found
+        return slice_
 
     async def find(self, name: str, zone: str) -> Slice | None:
         """Return the slice of any zonal group; None if there is no such group. Raises CloudError."""
@@ -114,7 +114,9 @@ class InstanceGroups:
         Raises CloudError when the API cannot be reached.
         """
         keys = await asyncio.gather(*(self._host_keys(worker) for worker in slice_.workers))
-        workers = (replace(worker, host_keys=found) for worker, found in zip(slice_.workers, keys, strict=True))
+        workers = (
+            replace(worker, host_keys=host_keys) for worker, host_keys in zip(slice_.workers, keys, strict=True)
+        )
         return replace(slice_, workers=tuple(workers))
 
     async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:
@@ -145,7 +147,7 @@ class InstanceGroups:
             f"zones/{slice_.zone}/operations",
             filter=f'targetLink eq "{targets}"',
         )
-        operations = [one for page in pages for one in page.get("items", ())]
+        operations = [operation for page in pages for operation in page.get("items", ())]
         return explain_losses(operations, slice_.name, lost, slice_.workers, since)
 
     def delete(self, zone: str, name: str) -> AsyncIterator[str]:
@@ -158,7 +160,7 @@ class InstanceGroups:
         await self._requests.close()
 
     async def _vms(self, group: InstanceGroup) -> list[GroupVm]:
-        return [group_messages.vm_of(one) for one in await self._managed(group.name, group.zone)]
+        return [group_messages.vm_of(vm) for vm in await self._managed(group.name, group.zone)]
 
     async def _managed(self, name: str, zone: str) -> list[Document]:
         pages = await self._pages(
@@ -167,23 +169,25 @@ class InstanceGroups:
             f"zones/{zone}/{_MANAGERS}/{name}/listManagedInstances",
             verb="POST",
         )
-        return [one for page in pages for one in page.get("managedInstances", ())]
+        return [vm for page in pages for vm in page.get("managedInstances", ())]
 
     async def _instances(self, group: InstanceGroup, names: Sequence[str]) -> dict[str, Document]:
         """Return the documents of VMs by name; one that is gone meanwhile is missing."""
-        parts = (names[first : first + _NAMES_PER_FILTER] for first in range(0, len(names), _NAMES_PER_FILTER))
+        batches = (names[first : first + _NAMES_PER_FILTER] for first in range(0, len(names), _NAMES_PER_FILTER))
         answers = await asyncio.gather(
             *(
                 self._pages(
                     f"the VMs of instance group {group.name} cannot be read",
                     "compute.instances.list",
                     f"zones/{group.zone}/instances",
-                    filter=f'name eq "({"|".join(part)})"',
+                    filter=f'name eq "({"|".join(batch)})"',
                 )
-                for part in parts
+                for batch in batches
             )
         )
-        return {one["name"]: one for pages in answers for page in pages for one in page.get("items", ())}
+        return {
+            instance["name"]: instance for pages in answers for page in pages for instance in page.get("items", ())
+        }
 
     async def _pages(self, what: str, permission: str, path: str, **query: str) -> list[dict[str, Any]]:
         return await self._requests.ask(
@@ -237,14 +241,14 @@ def is_forbidden(error: TpuTuiError) -> bool:
     return isinstance(error.__cause__, Forbidden)
 
 
-def _sort_in(answer: Answer | BaseException, found: list[Answer], problems: list[TpuTuiError]) -> None:
+def _sort_in(answer: Answer | BaseException, results: list[Answer], problems: list[TpuTuiError]) -> None:
     """Add an answer of several to what was found, or to the problems; raise any other error."""
     if isinstance(answer, TpuTuiError):
         problems.append(answer)
     elif isinstance(answer, BaseException):
         raise answer
     else:
-        found.append(answer)
+        results.append(answer)
 
 
 def _is_lost_slice(group: InstanceGroup) -> bool:

@@ -17,14 +17,14 @@ def pair_nodes(groups: Iterable[InstanceGroup], nodes: Sequence[Slice]) -> list[
     A group fits a node of its zone and network that has as many endpoints as the group is to have VMs. Nothing is
     paired if several groups fit a node, or several nodes a group.
     """
-    found = list(groups)
-    named = {(group.zone, group.tpu_node) for group in found}
+    all_groups = list(groups)
+    named = {(group.zone, group.tpu_node) for group in all_groups}
     free = [node for node in nodes if node.is_tpu_node and (node.zone, node.name) not in named]
-    fitting = [(node, [group for group in found if _fits(group, node)]) for node in free]
+    fitting = [(node, [group for group in all_groups if _fits(group, node)]) for node in free]
     chosen = [(node, fits[0]) for node, fits in fitting if len(fits) == 1]
     claims = [group.path for _, group in chosen]
     pairs = {group.path: node.name for node, group in chosen if claims.count(group.path) == 1}
-    return [replace(group, tpu_node=pairs[group.path]) if group.path in pairs else group for group in found]
+    return [replace(group, tpu_node=pairs[group.path]) if group.path in pairs else group for group in all_groups]
 
 
 def _fits(group: InstanceGroup, node: Slice) -> bool:

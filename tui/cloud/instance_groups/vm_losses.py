@@ -56,25 +56,27 @@ def explain_losses(
     `left` are the workers that the group has now. A system event explains more than the request that followed it,
     and a request to the group more than the deletion by which the group carried it out.
     """
-    began = (parse_time(since) or _NEVER) - (CLOCK_TOLERANCE if since else timedelta())
-    recent = [one for one in operations if _time(one) >= began]
+    earliest = (parse_time(since) or _NEVER) - (CLOCK_TOLERANCE if since else timedelta())
+    recent = [operation for operation in operations if _time(operation) >= earliest]
     recent.sort(key=_time, reverse=True)
     remaining = {worker.hostname for worker in left}
-    found: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for worker in lost:
-        of_vm = [one for one in recent if _is_about(one, worker)]
+        of_vm = [operation for operation in recent if _is_about(operation, worker)]
         by_group = _REPLACED if worker.hostname in remaining else _REMOVED
-        of_group = [one for one in recent if _OF_GROUPS in _link(one) and _target(one) == group]
-        for about, meanings in ((of_vm, _BY_SYSTEM), (of_group, by_group), (of_vm, _BY_REQUEST)):
-            if text := _meaning(about, meanings, group):
-                found[worker.index] = text
+        of_group = [
+            operation for operation in recent if _OF_GROUPS in _link(operation) and _target(operation) == group
+        ]
+        for candidates, meanings in ((of_vm, _BY_SYSTEM), (of_group, by_group), (of_vm, _BY_REQUEST)):
+            if text := _meaning(candidates, meanings, group):
+                reasons[worker.index] = text
                 break
-    return found
+    return reasons
 
 
 def _meaning(operations: Sequence[Document], meanings: Mapping[str, str], group: str) -> str:
     """Return what the newest operation that has a meaning means, with the user who asked for it."""
-    newest = next((one for one in operations if _verb(one) in meanings), None)
+    newest = next((operation for operation in operations if _verb(operation) in meanings), None)
     if newest is None:
         return ""
     user = one_line(newest.get("user", ""))

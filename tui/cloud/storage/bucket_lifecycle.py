@@ -42,8 +42,8 @@ class BucketLifecycle(Buckets):
         """Return the project's buckets that tpu-tui created, each with whether nothing is stored in it."""
         client = await self._open()
         options = self._options(self._retry_s)
-        found = await self._ask("buckets cannot be listed", partial(_again_from_start, client, options), _ADMIN)
-        own = [bucket for bucket in found if is_made_by_us(bucket.labels)]
+        buckets = await self._ask("buckets cannot be listed", partial(_again_from_start, client, options), _ADMIN)
+        own = [bucket for bucket in buckets if is_made_by_us(bucket.labels)]
         return list(await asyncio.gather(*(self._row(client, bucket) for bucket in own)))
 
     async def _row(self, client: Any, bucket: Any) -> CloudResource:
@@ -65,8 +65,8 @@ class BucketLifecycle(Buckets):
         what = f"objects of gs://{bucket.name} cannot be listed"
         try:
             for kind in ("versions", "soft_deleted") if _retention_s(bucket) else ("versions",):
-                one = partial(client.list_blobs, bucket, **options, **{kind: True})
-                if await self._ask(what, lambda one=one: list(one())):  # type: ignore[misc]
+                list_one = partial(client.list_blobs, bucket, **options, **{kind: True})
+                if await self._ask(what, lambda list_one=list_one: list(list_one())):  # type: ignore[misc]
                     return False
         except TpuTuiError:
             return None
@@ -96,14 +96,14 @@ class BucketLifecycle(Buckets):
         what = f"{url} cannot be created"
         read = partial(client.get_bucket, url.bucket, **self._options(self._retry_s))
         try:
-            found = await self._ask(what, read, _ADMIN)
+            bucket = await self._ask(what, read, _ADMIN)
         except TpuTuiError:
             raise UsageError(
                 what, why="another project has that name", remedy="choose a name that no one else uses"
             ) from None
-        if found.labels.get(_REQUEST) != request:
-            where = str(found.location).lower()
-            raise UsageError(what, why=f"you have it already, in {where}", remedy="use it, or choose another name")
+        if bucket.labels.get(_REQUEST) != request:
+            location = str(bucket.location).lower()
+            raise UsageError(what, why=f"you have it already, in {location}", remedy="use it, or choose another name")
 
     async def delete(self, url: BucketUrl, on_deleted: OnDeleted | None = None) -> int:
         """Delete all objects of a bucket, old versions included, and the bucket; return the number of objects."""
@@ -129,12 +129,12 @@ class BucketLifecycle(Buckets):
             raise UsageError(what, why="something is stored in it", remedy=f"name it to delete it: {url}")
 
     async def _empty(self, client: Any, bucket: Any, what: str, deleted: int, on_deleted: OnDeleted | None) -> int:
-        turn = asyncio.Semaphore(_DELETIONS_AT_ONCE)
+        slots = asyncio.Semaphore(_DELETIONS_AT_ONCE)
         options = self._options(self._retry_s)
 
         async def remove(blob: Any) -> None:
             delete = partial(bucket.delete_blob, blob.name, generation=blob.generation, **options)
-            async with turn:
+            async with slots:
                 await self._ask(what, partial(_unless_missing, delete))
 
         def page() -> list[Any]:

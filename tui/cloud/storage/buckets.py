@@ -131,20 +131,20 @@ class Buckets:
         Raises UsageError for an unknown bucket, CloudError when the service fails or refuses.
         """
         client = await self._open()
-        found = await self._ask(
+        resource = await self._ask(
             f"bucket {bucket} cannot be read",
             lambda: client.get_bucket(bucket, **self._options(self._retry_s)),
             _READER,
         )
-        regions = tuple(str(region).upper() for region in found.data_locations or ())
-        return BucketPlace(str(found.location).upper(), regions)
+        regions = tuple(str(region).upper() for region in resource.data_locations or ())
+        return BucketPlace(str(resource.location).upper(), regions)
 
     async def exists(self, url: BucketUrl) -> bool:
         """Return whether the object exists; for an address without an object, whether the bucket exists."""
         client = await self._open()
         bucket = client.bucket(url.bucket)
-        thing = bucket.blob(url.name) if url.name else bucket
-        return bool(await self._ask(f"{url} cannot be read", lambda: thing.exists(**self._options(self._retry_s))))
+        resource = bucket.blob(url.name) if url.name else bucket
+        return bool(await self._ask(f"{url} cannot be read", lambda: resource.exists(**self._options(self._retry_s))))
 
     async def version(self, url: BucketUrl) -> ObjectVersion:
         """Return the object's present version.
@@ -245,11 +245,13 @@ class Buckets:
         blob = await self._ask(f"{url} cannot be read", lambda: bucket.get_blob(url.name, **options), _OBJECT_READER)
         if blob is None:
             return 0
-        found = (blob.metadata or {}).get(_OWNER)
-        if found != owner:
+        stored_owner = (blob.metadata or {}).get(_OWNER)
+        if stored_owner != owner:
             raise _not_replaced(
                 url,
-                f"it is a report of {found}" if found else "it is not known to be a report of the same run or log",
+                f"it is a report of {stored_owner}"
+                if stored_owner
+                else "it is not known to be a report of the same run or log",
             )
         return int(blob.generation)
 
@@ -282,12 +284,12 @@ class Buckets:
                 credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
                 client_options={"api_endpoint": self._endpoint},
             )
-        found = find_credentials()
-        self._project = self._project or found.project
-        return storage.Client(project=self._project, credentials=found.credentials)
+        login = find_credentials()
+        self._project = self._project or login.project
+        return storage.Client(project=self._project, credentials=login.credentials)
 
     async def _ask(self, what: str, call: Callable[[], Answer], role: str = _ROLE) -> Answer:
-        started = time.monotonic()
+        started_at = time.monotonic()
         from google.api_core.exceptions import GoogleAPIError
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import RequestException
@@ -296,21 +298,21 @@ class Buckets:
         try:
             return await asyncio.to_thread(call)
         except (GoogleAPIError, GoogleAuthError, RequestException, HTTPError) as error:
-            raise self._explained(error, what, time.monotonic() - started, role) from error
+            raise self._explained(error, what, time.monotonic() - started_at, role) from error
         except OSError as error:
             raise UsageError(what, why=str(error.strerror or error)) from None
 
-    def _explained(self, error: Exception, what: str, tried: float, role: str) -> TpuTuiError:
+    def _explained(self, error: Exception, what: str, tried_s: float, role: str) -> TpuTuiError:
         from google.api_core.exceptions import NotFound, RetryError
         from requests.exceptions import RequestException
         from urllib3.exceptions import HTTPError
 
         cause = error.cause if isinstance(error, RetryError) else error
         if isinstance(cause, (RequestException, HTTPError)):
-            where = f" at {self._endpoint}" if self._endpoint else ""
+            address = f" at {self._endpoint}" if self._endpoint else ""
             return CloudError(
                 what,
-                why=f"Cloud Storage{where} is down or cannot be reached (tried for {tried:.0f} s)",
+                why=f"Cloud Storage{address} is down or cannot be reached (tried for {tried_s:.0f} s)",
                 remedy="check that the local pod is up; tpu-tui local up starts one"
                 if self._endpoint
                 else "check the network, and https://status.cloud.google.com",
@@ -318,7 +320,7 @@ class Buckets:
         if isinstance(cause, NotFound):
             return NoSuchResourceError(what, why="there is no such bucket", remedy=_LIST_BUCKETS)
         request = ApiRequest(what, self._project or "", _SERVICE, "Cloud Storage", role, self._endpoint)
-        return explain(error, request, tried)
+        return explain(error, request, tried_s)
 
 
 class _Sink:

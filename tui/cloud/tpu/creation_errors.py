@@ -86,10 +86,10 @@ def _stock_out(what: str, request: SliceRequest, zones: list[str]) -> TpuTuiErro
 
 
 def _quota(what: str, quota: re.Match[str], request: SliceRequest, project: str) -> TpuTuiError:
-    place = quota["place"] or request.zone
+    location = quota["place"] or request.zone
     page = f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
     return CloudError(
         what,
-        why=f"quota {quota['name']} is used up: its limit in {place} is {quota['limit'].rstrip('.,')}",
+        why=f"quota {quota['name']} is used up: its limit in {location} is {quota['limit'].rstrip('.,')}",
         remedy=f"delete what is not needed (queued resources use quota too), or request more at {page}",
     )

@@ -57,14 +57,14 @@ class OperationWait:
                 {"name": "/".join(target.split("/")[:4]), "page_token": token}, **request_options(timeout)
             ),
         )
-        found: list[tuple[float, Operation]] = []
-        for operation in (one for page in pages for one in page.operations):
+        dated: list[tuple[float, Operation]] = []
+        for operation in (item for page in pages for item in page.operations):
             metadata = self._api.types.OperationMetadata()
             operation.metadata.Unpack(type(metadata).pb(metadata))
             if (metadata.target, metadata.verb) == (target, verb):
                 created: Any = metadata.create_time
-                found.append((created.timestamp(), operation))
-        return max(found, key=lambda one: one[0])[1] if found else None
+                dated.append((created.timestamp(), operation))
+        return max(dated, key=lambda pair: pair[0])[1] if dated else None
 
     def failure(self, status: Any, what: str) -> TpuTuiError:
         """Return the error of a google.rpc.Status, explained like the error of a call and caused by that."""

@@ -124,15 +124,15 @@ async def _wait_until_gone(
 ) -> AsyncIterator[str]:
     """Poll until neither the request nor its slices exist. Raises CloudError after `GONE_TIMEOUT_S`."""
     clock, reports = asyncio.get_running_loop().time, StateReports()
-    began = clock()
+    started_at = clock()
     while True:
         queued = await wait.queued_resource(path)
-        left = [name for name, node_path in nodes if _belongs(await wait.node(node_path), path)]
-        if queued is None and not left:
+        remaining = [name for name, node_path in nodes if _belongs(await wait.node(node_path), path)]
+        if queued is None and not remaining:
             return
         still = [f"the request is {_state(queued)}"] if queued is not None else []
-        line = ", ".join([*still, *(f"{name} still exists" for name in left)])
-        if clock() - began > GONE_TIMEOUT_S:
+        line = ", ".join([*still, *(f"{name} still exists" for name in remaining)])
+        if clock() - started_at > GONE_TIMEOUT_S:
             raise CloudError(what, why=line, remedy="tpu-tui slices queued shows its state; try again later")
         if report := reports.report(line):
             yield report
@@ -144,8 +144,8 @@ def _belongs(node: tpu_v2.Node | None, path: str) -> bool:
 
 
 def _node_paths(queued: tpu_v2.QueuedResource) -> list[tuple[str, str]]:
-    place = queued.name.rpartition("/queuedResources/")[0]
-    return [(name, f"{place}/nodes/{name}") for name in tpu_messages.queued_node_ids(queued)]
+    parent = queued.name.rpartition("/queuedResources/")[0]
+    return [(name, f"{parent}/nodes/{name}") for name in tpu_messages.queued_node_ids(queued)]
 
 
 def _state(queued: tpu_v2.QueuedResource) -> str:

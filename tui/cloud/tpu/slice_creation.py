@@ -49,109 +49,115 @@ class SliceCreation:
         Raises UsageError (name taken, no such type or runtime) or CloudError (quota, capacity, permission …).
         """
         await self._api.open()
-        place = f"projects/{self._api.project}/locations/{request.zone}"
+        parent = f"projects/{self._api.project}/locations/{request.zone}"
         what = f"slice {request.name} cannot be created in {request.zone}"
-        document = request_document(request, place)
+        document = request_document(request, parent)
         if dry_run:
-            await self._check(request, place, what)
+            await self._check(request, parent, what)
             yield CreationStep(f"would request {request.summary}", request=document)
             return
         clock = asyncio.get_running_loop().time
-        began = clock()
+        started_at = clock()
         try:
-            started = await self._request(request, place, what)
-            yield CreationStep(f"requested {request.summary}", started.name, clock() - began, document)
+            started = await self._request(request, parent, what)
+            yield CreationStep(f"requested {request.summary}", started.name, clock() - started_at, document)
             if not waits and request.queue is None:
                 return
-            async for line in self._progress(started, request, place, what, waits=waits):
-                yield CreationStep(line, started.name, clock() - began)
+            async for line in self._progress(started, request, parent, what, waits=waits):
+                yield CreationStep(line, started.name, clock() - started_at)
         except TpuTuiError as error:
             raise await self._explained(error, request) from error.__cause__
 
     async def _explained(self, error: TpuTuiError, request: SliceRequest) -> TpuTuiError:
         return await explain_creation(error, request, self._offers, self._api.project)
 
-    async def _check(self, request: SliceRequest, place: str, what: str) -> None:
+    async def _check(self, request: SliceRequest, parent: str, what: str) -> None:
         """Raise UsageError for what the API would refuse, as far as a dry run can know."""
-        await self._refuse_taken_names(request, place, what)
+        await self._refuse_taken_names(request, parent, what)
         if missing := await self._offers.missing(request.zone, request.type_name, request.runtime_version):
             raise UsageError(what, why=missing[0], remedy=missing[1])
 
-    async def _refuse_taken_names(self, request: SliceRequest, place: str, what: str) -> None:
+    async def _refuse_taken_names(self, request: SliceRequest, parent: str, what: str) -> None:
         """Raise UsageError if a name is taken already, so that a later conflict can only be with this request."""
         for name in request.slice_names:
-            if (state := await self._wait.state(f"{place}/nodes/{name}")) is not None:
+            if (state := await self._wait.state(f"{parent}/nodes/{name}")) is not None:
                 remedy = f"choose another name, or delete it first: {delete_command(name, request.zone)}"
                 raise UsageError(what, why=f"a slice {name} exists already, and is {state}", remedy=remedy)
 
-    async def _request(self, request: SliceRequest, place: str, what: str) -> Operation:
+    async def _request(self, request: SliceRequest, parent: str, what: str) -> Operation:
         """Send the request and return its operation."""
-        await self._refuse_taken_names(request, place, what)
+        await self._refuse_taken_names(request, parent, what)
         try:
             if request.queue is not None:
-                return await self._queue(request, place, what)
-            return await self._create_node(request, place, what)
+                return await self._queue(request, parent, what)
+            return await self._create_node(request, parent, what)
         except OutOfReachError as error:
             raise _perhaps_requested(error, request) from error.__cause__
 
-    async def _create_node(self, request: SliceRequest, place: str, what: str) -> Operation:
+    async def _create_node(self, request: SliceRequest, parent: str, what: str) -> Operation:
         node: Any = tpu_node_of(request) if request.is_tpu_node else node_of(request)
 
         async def lost_operation(is_lost: bool) -> Operation | None:
             """Return the operation of a request whose answer was lost; None if the node is another's."""
-            path = f"{place}/nodes/{request.name}"
-            made = await self._wait.node(path) if is_lost else None
-            if made is None or made.labels.get(CREATED_BY[0]) != CREATED_BY[1] or not _is_alike(made, request):
+            path = f"{parent}/nodes/{request.name}"
+            existing = await self._wait.node(path) if is_lost else None
+            if (
+                existing is None
+                or existing.labels.get(CREATED_BY[0]) != CREATED_BY[1]
+                or not _is_alike(existing, request)
+            ):
                 return None
             return await self._wait.newest("create", path)
 
         return await self._wait.begin(
             what,
             lambda client, timeout: client.create_node(
-                parent=place, node=node, node_id=request.name, **request_options(timeout)
+                parent=parent, node=node, node_id=request.name, **request_options(timeout)
             ),
             lost_operation,
         )
 
-    async def _queue(self, request: SliceRequest, place: str, what: str) -> Operation:
+    async def _queue(self, request: SliceRequest, parent: str, what: str) -> Operation:
         from google.cloud import tpu_v2
 
         message = tpu_v2.CreateQueuedResourceRequest(
-            parent=place,
+            parent=parent,
             queued_resource_id=request.name,
-            queued_resource=queued_resource_of(request, place),
+            queued_resource=queued_resource_of(request, parent),
             request_id=str(uuid.uuid4()),
         )
         started = await self._api.ask(
             what, lambda client, timeout: client.create_queued_resource(message, **request_options(timeout))
         )
-        found: Operation = started.operation
-        return found
+        operation: Operation = started.operation
+        return operation
 
     async def _progress(
-        self, started: Operation, request: SliceRequest, place: str, what: str, *, waits: bool
+        self, started: Operation, request: SliceRequest, parent: str, what: str, *, waits: bool
     ) -> AsyncIterator[str]:
-        path = f"{place}/nodes/{request.name}"
+        path = f"{parent}/nodes/{request.name}"
         async for line in self._wait.finish(started, what, path if request.queue is None else None):
             yield line
         if request.queue is not None:
-            async for line in self._follow_queue(request, place, what, waits=waits):
+            async for line in self._follow_queue(request, parent, what, waits=waits):
                 yield line
         if not waits:
             return
         for name in request.slice_names:
-            state = await self._wait.state(f"{place}/nodes/{name}")
+            state = await self._wait.state(f"{parent}/nodes/{name}")
             if state != "READY":
                 raise _not_ready(name, request, state)
             yield f"{name} is READY"
 
-    async def _follow_queue(self, request: SliceRequest, place: str, what: str, *, waits: bool) -> AsyncIterator[str]:
+    async def _follow_queue(
+        self, request: SliceRequest, parent: str, what: str, *, waits: bool
+    ) -> AsyncIterator[str]:
         """Yield each state of a queued resource until it is ACTIVE, or only the first. Raises why it ended."""
         reports, clock = StateReports(), asyncio.get_running_loop().time
         answered_at = clock()
         while True:
             try:
-                queued = await self._wait.queued_resource(f"{place}/queuedResources/{request.name}")
+                queued = await self._wait.queued_resource(f"{parent}/queuedResources/{request.name}")
                 answered_at = clock()
             except OutOfReachError as error:
                 if not waits or clock() - answered_at > OUTAGE_S:
@@ -177,8 +183,8 @@ class SliceCreation:
     async def _ended(self, queued: tpu_v2.QueuedResource, request: SliceRequest, what: str) -> TpuTuiError:
         """Return why a queued resource waits for nothing any more, and what can be done with it."""
         path = f"{request.zone}/{request.name}"
-        again = f"tpu-tui slices reset {path} puts it back into the queue"
-        remedy = f"{again}, tpu-tui slices delete --queued {path} removes it"
+        reset = f"tpu-tui slices reset {path} puts it back into the queue"
+        remedy = f"{reset}, tpu-tui slices delete --queued {path} removes it"
         if "failed_data" in queued.state and queued.state.failed_data.error.code:
             failure = self._wait.failure(queued.state.failed_data.error, what)
             error = await self._explained(failure, request)
@@ -203,8 +209,8 @@ def _perhaps_requested(error: OutOfReachError, request: SliceRequest) -> TpuTuiE
 
     if not isinstance(error.__cause__, exceptions.ServiceUnavailable | exceptions.DeadlineExceeded):
         return error
-    lists = "tpu-tui slices" if request.queue is None else "tpu-tui slices queued"
-    remedy = f"{error.remedy}; {lists} shows whether {request.name} was requested all the same"
+    command = "tpu-tui slices" if request.queue is None else "tpu-tui slices queued"
+    remedy = f"{error.remedy}; {command} shows whether {request.name} was requested all the same"
     return type(error)(error.what, why=error.why, remedy=remedy)
 
 

@@ -46,16 +46,16 @@ class Lifecycle:
             raise NoSuchResourceError(
                 what, why=f"there is no slice {name} in {zone}", remedy="tpu-tui slices lists them"
             )
-        others = await self._other_nodes(queued, path) if queued is not None else []
-        if node is None and queued is not None and others:
-            raise _held_by_others(what, queued, others)
+        other_nodes = await self._other_nodes(queued, path) if queued is not None else []
+        if node is None and queued is not None and other_nodes:
+            raise _held_by_others(what, queued, other_nodes)
         if dry_run:
             if node is not None:
                 slice_ = tpu_messages.slice_of_node(node)
                 kind, disks = ("TPU Node ", "") if slice_.is_tpu_node else ("", ", and its workers' disks")
                 yield f"would delete {kind}{name} in {zone}, now {slice_.state}{disks}"
             if queued is not None:
-                yield _stays(queued, others) if others else f"would delete {_described(queued, name)}"
+                yield _stays(queued, other_nodes) if other_nodes else f"would delete {_described(queued, name)}"
             return
         if node is not None:
             wait = OperationWait(self._api_of(node))
@@ -68,8 +68,8 @@ class Lifecycle:
             async for progress in wait.finish(operation, what, path):
                 yield progress
             yield f"{name} is deleted"
-        if queued is not None and others:
-            yield _stays(queued, others)
+        if queued is not None and other_nodes:
+            yield _stays(queued, other_nodes)
         elif queued is not None:
             async for progress in delete_queued(self._api, queued.name, _described(queued, name), force=True):
                 yield progress
@@ -173,8 +173,8 @@ class Lifecycle:
             ),
         )
         nodes, short = (node for page in pages for node in page.nodes), _short(queued)
-        found = [node for node in nodes if node.queued_resource.rpartition("/")[2] == short]
-        return sorted({node.name.rpartition("/")[2] for node in found} - {name})
+        members = [node for node in nodes if node.queued_resource.rpartition("/")[2] == short]
+        return sorted({node.name.rpartition("/")[2] for node in members} - {name})
 
     async def _required(self, path: str, what: str) -> tpu_v2.Node:
         """Return the node of a slice. Raises UsageError if there is none."""
@@ -196,9 +196,11 @@ class Lifecycle:
                 {"parent": parent, "page_token": token}, **request_options(timeout)
             ),
         )
-        every: Iterator[tpu_v2.QueuedResource] = (one for page in pages for one in page.queued_resources)
-        found = (one for one in every if any(row.name == name for row in tpu_messages.slices_of_queued(one)))
-        return next(found, None)
+        requests: Iterator[tpu_v2.QueuedResource] = (queued for page in pages for queued in page.queued_resources)
+        matches = (
+            queued for queued in requests if any(row.name == name for row in tpu_messages.slices_of_queued(queued))
+        )
+        return next(matches, None)
 
 
 async def _deletion(wait: OperationWait, path: str) -> Operation | None:
@@ -217,22 +219,22 @@ def _short(queued: tpu_v2.QueuedResource) -> str:
 
 def _described(queued: tpu_v2.QueuedResource, name: str) -> str:
     """Describe a queued resource, with its slices beside `name` that do not exist."""
-    others = sorted({row.name for row in tpu_messages.slices_of_queued(queued)} - {name})
-    also = f", which also requests {', '.join(others)}," if others else ""
+    other_slices = sorted({row.name for row in tpu_messages.slices_of_queued(queued)} - {name})
+    also = f", which also requests {', '.join(other_slices)}," if other_slices else ""
     return f"queued resource {_short(queued)}{also}"
 
 
-def _belong(others: Sequence[str]) -> str:
-    return f"{', '.join(others)} {'belongs' if len(others) == 1 else 'belong'} to it too"
+def _belong(names: Sequence[str]) -> str:
+    return f"{', '.join(names)} {'belongs' if len(names) == 1 else 'belong'} to it too"
 
 
-def _stays(queued: tpu_v2.QueuedResource, others: Sequence[str]) -> str:
-    return f"queued resource {_short(queued)} stays: {_belong(others)}"
+def _stays(queued: tpu_v2.QueuedResource, names: Sequence[str]) -> str:
+    return f"queued resource {_short(queued)} stays: {_belong(names)}"
 
 
-def _held_by_others(what: str, queued: tpu_v2.QueuedResource, others: Sequence[str]) -> UsageError:
-    why = f"it has no node, and queued resource {_short(queued)} stays while {_belong(others)}"
-    deletes = " && ".join(delete_command(one, tpu_messages.split_name(queued.name)[1]) for one in others)
+def _held_by_others(what: str, queued: tpu_v2.QueuedResource, names: Sequence[str]) -> UsageError:
+    why = f"it has no node, and queued resource {_short(queued)} stays while {_belong(names)}"
+    deletes = " && ".join(delete_command(name, tpu_messages.split_name(queued.name)[1]) for name in names)
     return UsageError(what, why=why, remedy=f"the queued resource goes with its last slice: {deletes}")
 
 

@@ -50,7 +50,7 @@ class TpuApi:
 
     @property
     def has_zones(self) -> bool:
-        """Whether zones are configured, so that not all are listed."""
+        """Return whether zones are configured, so that not all are listed."""
         return bool(self._zones)
 
     async def slices(self) -> Listing:
@@ -69,8 +69,8 @@ class TpuApi:
             raise await self._with_near_zones(error, zone) from None
         if node is not None:
             return tpu_messages.slice_of_node(node, local=self._api.is_local)
-        here = await self._list((zone,))
-        queued = [slice_ for slice_ in here.slices if slice_.name == name]
+        listing = await self._list((zone,))
+        queued = [slice_ for slice_ in listing.slices if slice_.name == name]
         if queued:
             return queued[0]
         everywhere = await self._list((EVERY_ZONE,))
@@ -80,10 +80,10 @@ class TpuApi:
         """Return a slice, or what is requested of it; None if its zone has none. Raises CloudError where it fails."""
         await self._api.open()
         listing = await self._list((zone,))
-        found = next((slice_ for slice_ in listing.slices if slice_.name == name), None)
-        if found is None and listing.problems:
+        slice_ = next((slice_ for slice_ in listing.slices if slice_.name == name), None)
+        if slice_ is None and listing.problems:
             raise listing.problems[0]
-        return found
+        return slice_
 
     async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:
         """Return the network tags and service account of the slice's workers, which firewall rules may name.
@@ -182,8 +182,8 @@ class TpuApi:
     async def queued_requests(self) -> QueuedListing:
         """Return the queued resources of the configured zones, or of all, and the zones that failed."""
         rows, problems = await self._in_every_zone(self._queued)
-        found = sorted(map(tpu_messages.queued_request, rows), key=lambda row: (row.zone, row.name))
-        return QueuedListing(tuple(found), problems)
+        requests = sorted(map(tpu_messages.queued_request, rows), key=lambda row: (row.zone, row.name))
+        return QueuedListing(tuple(requests), problems)
 
     async def _in_every_zone(
         self, read: Callable[[str], Awaitable[tuple[list[Row], list[str]]]]
@@ -240,16 +240,16 @@ class TpuApi:
 
     async def _list(self, zones: Sequence[str]) -> Listing:
         answers = await asyncio.gather(*(self._list_zone(zone) for zone in zones))
-        found = tpu_messages.merge(
+        slices = tpu_messages.merge(
             (row for answer in answers for row in answer.nodes), (row for answer in answers for row in answer.queued)
         )
         problems = {problem.sentence: problem for answer in answers for problem in answer.problems}
-        return Listing(found, tuple(problems.values()))
+        return Listing(slices, tuple(problems.values()))
 
     async def _list_zone(self, zone: str) -> _ZoneAnswer:
-        found, queued = await asyncio.gather(self._nodes(zone), self._queued(zone), return_exceptions=True)
+        nodes, queued = await asyncio.gather(self._nodes(zone), self._queued(zone), return_exceptions=True)
         answer = _ZoneAnswer()
-        for result in (found, queued):
+        for result in (nodes, queued):
             if isinstance(result, UnknownZone):
                 answer.problems = [await self._with_near_zones(result, zone)]
                 break
@@ -258,11 +258,11 @@ class TpuApi:
             elif isinstance(result, BaseException):
                 raise result
             else:
-                answer.problems.extend(_did_not_answer(place) for place in result[1])
-        if not isinstance(found, BaseException):
-            answer.nodes = found[0]
+                answer.problems.extend(_did_not_answer(location) for location in result[1])
+        if not isinstance(nodes, BaseException):
+            answer.nodes = nodes[0]
         if not isinstance(queued, BaseException):
-            answer.queued = [row for one in queued[0] for row in tpu_messages.slices_of_queued(one)]
+            answer.queued = [row for request in queued[0] for row in tpu_messages.slices_of_queued(request)]
         return answer
 
     async def _nodes(self, zone: str) -> tuple[list[Slice], list[str]]:
@@ -274,7 +274,7 @@ class TpuApi:
 
         pages = await self._api.pages(_cannot_list(zone), call)
         rows = [tpu_messages.slice_of_node(node, local=self._api.is_local) for page in pages for node in page.nodes]
-        return rows, [place for page in pages for place in page.unreachable]
+        return rows, [location for page in pages for location in page.unreachable]
 
     async def _queued(self, zone: str) -> tuple[list[tpu_v2.QueuedResource], list[str]]:
         from google.cloud import tpu_v2
@@ -285,7 +285,7 @@ class TpuApi:
 
         pages = await self._api.pages(_cannot_list(zone), call)
         rows = [queued for page in pages for queued in page.queued_resources]
-        return rows, [place for page in pages for place in page.unreachable]
+        return rows, [location for page in pages for location in page.unreachable]
 
     async def _node(self, name: str, zone: str) -> tpu_v2.Node | None:
         from google.api_core.exceptions import InvalidArgument, NotFound
@@ -333,7 +333,7 @@ class _ZoneAnswer:
 
     def add_problem(self, problem: TpuTuiError) -> None:
         """Add a problem unless the zone's other request had the same."""
-        if all((problem.what, problem.remedy) != (other.what, other.remedy) for other in self.problems):
+        if all((problem.what, problem.remedy) != (existing.what, existing.remedy) for existing in self.problems):
             self.problems.append(problem)
 
 
@@ -341,8 +341,8 @@ def _cannot_list(zone: str) -> str:
     return "slices cannot be listed" if zone == EVERY_ZONE else f"slices in {zone} cannot be listed"
 
 
-def _did_not_answer(place: str) -> CloudError:
-    zone = place.rpartition("/")[2]
+def _did_not_answer(location: str) -> CloudError:
+    zone = location.rpartition("/")[2]
     return CloudError(f"slices in {zone} cannot be listed", why="the zone did not answer", remedy="try again")
 
 
@@ -350,5 +350,10 @@ def _has_none(error: TpuTuiError) -> bool:
     """Return whether the error means that there are no host keys, rather than that the API failed."""
     from google.api_core import exceptions
 
-    none = (exceptions.NotFound, exceptions.FailedPrecondition, exceptions.MethodNotImplemented, exceptions.Forbidden)
-    return not isinstance(error, OutOfReachError) or isinstance(error.__cause__, none)
+    kinds = (
+        exceptions.NotFound,
+        exceptions.FailedPrecondition,
+        exceptions.MethodNotImplemented,
+        exceptions.Forbidden,
+    )
+    return not isinstance(error, OutOfReachError) or isinstance(error.__cause__, kinds)

@@ -57,7 +57,7 @@ class ApiConnection(Generic[Client]):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is connected to a local pod."""
+        """Return whether it is connected to a local pod."""
         return bool(self._endpoint)
 
     @property
@@ -96,27 +96,27 @@ class ApiConnection(Generic[Client]):
         from google.auth.exceptions import GoogleAuthError
 
         clock = asyncio.get_running_loop().time
-        started = clock()
+        started_at = clock()
         longest_pause = _FIRST_PAUSE_S
         is_lost = False
         while True:
-            left = started + self._retry_s - clock()
+            remaining_s = started_at + self._retry_s - clock()
             try:
-                answer = await call(client, max(1.0, left))
+                answer = await call(client, max(1.0, remaining_s))
                 break
             except (GoogleAPIError, GoogleAuthError) as error:
                 is_lost = is_lost or isinstance(error, ServerError)
                 pause = max(retry_delay_s(error), random.uniform(0, longest_pause))
-                is_final = not is_passing(error) or pause >= left
+                is_final = not is_passing(error) or pause >= remaining_s
                 if not is_final:
                     await asyncio.sleep(pause)
                     longest_pause = min(2 * longest_pause, _LONGEST_PAUSE_S)
                 if recover is not None:
                     with contextlib.suppress(TpuTuiError):
-                        if (found := await recover(is_lost)) is not None:
-                            return found
+                        if (recovered := await recover(is_lost)) is not None:
+                            return recovered
                 if is_final:
-                    raise self._explained(error, what, clock() - started) from error
+                    raise self._explained(error, what, clock() - started_at) from error
         if answer is None:
             raise unreadable(what)
         return answer
@@ -167,11 +167,11 @@ class ApiConnection(Generic[Client]):
         return self._make_client(transport=transports.TpuGrpcAsyncIOTransport(channel=channel))
 
     async def _open_google(self) -> Client:
-        found = await asyncio.to_thread(find_credentials)
-        self._project = self._project or found.project
+        login = await asyncio.to_thread(find_credentials)
+        self._project = self._project or login.project
         if not self._project:
             raise UsageError("no Google Cloud project is configured", remedy=_NO_PROJECT)
-        return self._make_client(credentials=found.credentials, transport="grpc_asyncio")
+        return self._make_client(credentials=login.credentials, transport="grpc_asyncio")
 
     def _make_client(self, **options: Any) -> Client:
         client: Client = self.types.TpuAsyncClient(**options)

@@ -152,12 +152,12 @@ def _valid_until(queued: tpu_v2.QueuedResource) -> str | None:
 
 def merge(nodes: Iterable[Slice], queued: Iterable[Slice]) -> tuple[Slice, ...]:
     """Return the nodes, and the queued rows whose node does not exist, sorted by zone and name."""
-    found = {(slice_.zone, slice_.name): slice_ for slice_ in nodes}
+    merged = {(slice_.zone, slice_.name): slice_ for slice_ in nodes}
     for row in queued:
-        node = found.setdefault((row.zone, row.name), row)
+        node = merged.setdefault((row.zone, row.name), row)
         if node.queued_resource is None:
-            found[row.zone, row.name] = replace(node, queued_resource=row.queued_resource)
-    return tuple(sorted(found.values(), key=lambda slice_: (slice_.zone or "", slice_.name)))
+            merged[row.zone, row.name] = replace(node, queued_resource=row.queued_resource)
+    return tuple(sorted(merged.values(), key=lambda slice_: (slice_.zone or "", slice_.name)))
 
 
 def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttributes]) -> Slice:
@@ -171,8 +171,8 @@ def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttribute
     for place, answer in enumerate(answers):
         items = [(item.namespace, item.key, item.value.strip()) for item in answer.query_value.items]
         hostname = next((value for space, key, value in items if (space, key) == ("deviceInfo", "hostname")), None)
-        number = _HOSTNAME_INDEX.search(hostname or "")
-        index = int(number[1]) if number else place if by_place else None
+        match = _HOSTNAME_INDEX.search(hostname or "")
+        index = int(match[1]) if match else place if by_place else None
         if index is None or index >= len(workers):
             continue
         keys = tuple(
@@ -195,8 +195,8 @@ def document(message: Any) -> dict[str, Any]:
     """Return one of the API's messages in the API's JSON."""
     from google.protobuf.json_format import MessageToDict
 
-    found: dict[str, Any] = MessageToDict(type(message).pb(message))
-    return found
+    content: dict[str, Any] = MessageToDict(type(message).pb(message))
+    return content
 
 
 def split_name(name: str) -> tuple[str | None, str | None, str]:
@@ -247,9 +247,9 @@ def accelerator_type_of(node: tpu_v2.Node) -> str | None:
 
 def _cores(node: tpu_v2.Node, kind: str | None, workers: int) -> int | None:
     """Return the XLA devices of the whole slice: from the type if it is known, else from the label."""
-    known = accelerator.parse(kind) if kind else None
-    if known is not None:
-        return known.devices
+    parsed = accelerator.parse(kind) if kind else None
+    if parsed is not None:
+        return parsed.devices
     label = node.labels.get(CORES_LABEL) or node.metadata.get(CORES_LABEL) or ""
     return int(label) * workers if label.isascii() and label.isdecimal() and workers else None
 

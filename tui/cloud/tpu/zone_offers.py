@@ -55,14 +55,14 @@ class ZoneOffers:
                 ),
             ),
         )
-        found = {
+        topologies = {
             item.type_: tuple(config.topology for config in getattr(item, "accelerator_configs", ()))
             for page in types
             for item in page.accelerator_types
         }
         return ZoneOffer(
             zone,
-            dict(sorted(found.items(), key=_by_size)),
+            dict(sorted(topologies.items(), key=_by_size)),
             tuple(item.version for page in versions for item in getattr(page, self._versions)),
         )
 
@@ -112,9 +112,9 @@ def _by_size(item: tuple[str, object]) -> tuple[str, int]:
     return generation, parse_integer(size) or 0
 
 
-def _choices(wanted: str, known: Sequence[str]) -> str:
-    near = near_matches(wanted, known)
-    return did_you_mean(near) if near else f"use one of {', '.join(known)}"
+def _choices(name: str, choices: Sequence[str]) -> str:
+    near = near_matches(name, choices)
+    return did_you_mean(near) if near else f"use one of {', '.join(choices)}"
 
 
 _SHOWN = 8

@@ -139,34 +139,36 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def _refuse_unknown_command(words: list[str], parser: Parser) -> None:
     """Refuse a word that is not a command or an action of one, and suggest a similar one."""
-    below = parser
+    current = parser
     for word in (one_line(word) for word in words if not word.startswith("-")):
-        if below.commands and word not in below.commands:
-            if below is parser:
+        if current.commands and word not in current.commands:
+            if current is parser:
                 parser.refuse(f"no such command: {word}", suggest_command(word, COMMANDS))
-            actions = ", ".join(below.commands)
-            below.refuse(f"no such action of {below.prog}: {word}", suggest(word, below.commands) or f"use {actions}")
-        below = below.commands.get(word, below)
+            actions = ", ".join(current.commands)
+            current.refuse(
+                f"no such action of {current.prog}: {word}", suggest(word, current.commands) or f"use {actions}"
+            )
+        current = current.commands.get(word, current)
 
 
 def _print_help_of_word(words: list[str], parser: Parser) -> None:
     """Print the help of an action that a command parses itself, e.g. `runs delete --help`, and exit."""
-    found = find_parser(words, parser)
-    own = found.get_default("help_of") if found else None
-    if own and words[1:2] and words[1] in own and {"-h", "--help"} & {*words[2:]}:
-        own[words[1]].parse_args(["--help"])
+    command_parser = find_parser(words, parser)
+    actions = command_parser.get_default("help_of") if command_parser else None
+    if actions and words[1:2] and words[1] in actions and {"-h", "--help"} & {*words[2:]}:
+        actions[words[1]].parse_args(["--help"])
 
 
 def _refuse_unknown_option(words: list[str], shared: Parser, parser: Parser) -> None:
     """Refuse an unknown option before argparse takes its value for a positional argument."""
-    found = find_parser(words, parser)
-    unknown = unknown_option(words, shared, found) if found else None
-    takes_job = found is not None and found.get_default("takes_job")
+    command_parser = find_parser(words, parser)
+    unknown = unknown_option(words, shared, command_parser) if command_parser else None
+    takes_job = command_parser is not None and command_parser.get_default("takes_job")
     if takes_job and unknown and not unknown[0].startswith("--"):
         return  # `exec SLICE ls -l`: an option of the job; argparse's error leads to the right hint
-    if found and unknown:
-        behind = f"{found.prog} --help; options of the job's command go after --, with the command"
-        help_ = behind if takes_job else f"{found.prog} --help"
+    if command_parser and unknown:
+        hint = f"{command_parser.prog} --help; options of the job's command go after --, with the command"
+        help_ = hint if takes_job else f"{command_parser.prog} --help"
         parser.refuse(f"no such option: {unknown[0]}", unknown[1] or help_)
 
 
@@ -181,10 +183,8 @@ def _take_further_words(args: argparse.Namespace, words: list[str], parser: Pars
     elif words:
         if args.command:
             parser.prog = f"{parser.prog} {args.command}"
-        behind = f"put the command after --: {parser.prog} {getattr(args, 'slice', '')} -- {' '.join(words)}"
-        parser.refuse(
-            f"unrecognized arguments: {' '.join(words)}", behind if getattr(args, "takes_job", False) else ""
-        )
+        hint = f"put the command after --: {parser.prog} {getattr(args, 'slice', '')} -- {' '.join(words)}"
+        parser.refuse(f"unrecognized arguments: {' '.join(words)}", hint if getattr(args, "takes_job", False) else "")
 
 
 def flags(everywhere: argparse.Namespace) -> dict[str, Any]:

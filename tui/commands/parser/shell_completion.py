@@ -95,8 +95,8 @@ def _function(kind: str) -> str:
 
 def _arguments(parser: Parser) -> Iterator[argparse.Action]:
     yield from parser.arguments
-    for below in parser.commands.values():
-        yield from _arguments(below)
+    for subparser in parser.commands.values():
+        yield from _arguments(subparser)
 
 
 def _kind_of(argument: argparse.Action) -> str:
@@ -123,7 +123,7 @@ def list_names(kind: str, given: Mapping[str, Any], line: str) -> Iterator[str]:
 # ── the names ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _settings(given: Mapping[str, Any], line: str) -> Settings:
+def _settings(options: Mapping[str, Any], line: str) -> Settings:
     """Return the settings for the line being typed, without its options while those are incomplete."""
     from tui.commands.parser.parser import flags, global_options
     from tui.settings import load
@@ -134,8 +134,8 @@ def _settings(given: Mapping[str, Any], line: str) -> Settings:
         words = line.split()
     words = words[: words.index("--")] if "--" in words else words
     with contextlib.suppress(SystemExit, UsageError):
-        return load({**given, **flags(global_options().parse_known_args(words)[0])})
-    return load(given)
+        return load({**options, **flags(global_options().parse_known_args(words)[0])})
+    return load(options)
 
 
 def remember_slices(settings: Settings, slices: Iterable[Slice]) -> None:
@@ -143,11 +143,11 @@ def remember_slices(settings: Settings, slices: Iterable[Slice]) -> None:
     if settings.hosts:
         return
     names = [slice_.name for slice_ in slices]
-    words = sorted(slice_.name if names.count(slice_.name) == 1 else slice_.path for slice_ in slices)
+    entries = sorted(slice_.name if names.count(slice_.name) == 1 else slice_.path for slice_ in slices)
     with contextlib.suppress(OSError):
         path = _cache_file(settings, "slices")
         make_private(path.parent)
-        path.write_text("".join(f"{word}\n" for word in words))
+        path.write_text("".join(f"{entry}\n" for entry in entries))
 
 
 def remember_offers(settings: Settings, offers: Iterable[ZoneOffer]) -> None:

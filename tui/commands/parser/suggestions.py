@@ -44,7 +44,7 @@ def unknown_option(words: Sequence[str], *parsers: Parser) -> tuple[str, str] | 
 
     Global options cannot be abbreviated, because they are parsed before the command's own options are known.
     """
-    known = {
+    options = {
         option: parser.allow_abbrev
         for parser in parsers
         for argument in parser.arguments
@@ -52,12 +52,13 @@ def unknown_option(words: Sequence[str], *parsers: Parser) -> tuple[str, str] | 
     }
     for word in words:
         name = word.partition("=")[0]
-        if _SHORT_OPTION.match(word) and word[:2] not in known:
+        if _SHORT_OPTION.match(word) and word[:2] not in options:
             return word[:2], ""
         if name.startswith("--") and not any(
-            option == name or (is_abbreviable and option.startswith(name)) for option, is_abbreviable in known.items()
+            option == name or (is_abbreviable and option.startswith(name))
+            for option, is_abbreviable in options.items()
         ):
-            return name, suggest(name, known)
+            return name, suggest(name, options)
     return None
 
 

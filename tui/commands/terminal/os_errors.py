@@ -33,14 +33,14 @@ def by_read_only(name: str, settings: Settings) -> UsageError:
 
 def by_this_machine(error: OSError, what: str = "the operating system refused") -> TpuTuiError:
     """Return an OSError as a TpuTuiError that names the file and, where known, the remedy."""
-    where = str(error.filename or "")
+    file = str(error.filename or "")
     try:
         sys.stdout.flush()
     except OSError:
         stdio.discard(sys.stdout)
-        where = where or stdio.STDOUT
-    why = one_line(f"{where}: {error.strerror or error}" if where else str(error.strerror or error))
-    return TpuTuiError(what, why=why, remedy=_remedy(error, where))
+        file = file or stdio.STDOUT
+    why = one_line(f"{file}: {error.strerror or error}" if file else str(error.strerror or error))
+    return TpuTuiError(what, why=why, remedy=_remedy(error, file))
 
 
 def by_encoding(error: UnicodeEncodeError) -> UsageError:
@@ -58,12 +58,12 @@ def by_encoding(error: UnicodeEncodeError) -> UsageError:
     return UsageError(f"{one_line(words[0])} is not text", why="it has bytes that are not characters", remedy=remedy)
 
 
-def _remedy(error: OSError, where: str) -> str:
+def _remedy(error: OSError, file: str) -> str:
     home = os.environ.get("TPU_TUI_HOME", "")
     if error.errno in _NO_ROOM:
-        return "free some space there" if where else f"free some space in {home or 'the home directory'}"
-    if error.errno in _NO_PLACE and home and Path(where).is_relative_to(home):
+        return "free some space there" if file else f"free some space in {home or 'the home directory'}"
+    if error.errno in _NO_PLACE and home and Path(file).is_relative_to(home):
         return "set TPU_TUI_HOME to a directory that you may write to"
     if error.errno == errno.EFBIG:
         return "raise the limit on file sizes (ulimit -f)"
-    return "" if where else "--debug shows where"
+    return "" if file else "--debug shows where"

@@ -95,10 +95,10 @@ class Output:
         from tui.text.columns import align_columns
 
         if sys.stdout.isatty():
-            shown = fit_columns(lines, right, shutil.get_terminal_size().columns)
+            aligned = fit_columns(lines, right, shutil.get_terminal_size().columns)
         else:
-            shown = align_columns(lines, right)
-        if text := "\n".join(shown):
+            aligned = align_columns(lines, right)
+        if text := "\n".join(aligned):
             _print(text)
 
     def note(self, text: str, *, end: str = "\n") -> None:
@@ -117,12 +117,12 @@ class Output:
     def problems(self, errors: Sequence[TpuTuiError]) -> None:
         """Print several errors: equal ones of several workers as one, a shared remedy once, after the last."""
         alike: dict[tuple[str, str, str, int], list[TpuTuiError]] = {}
-        for place, error in enumerate(errors):
-            alone = -1 if isinstance(error.worker, int) else place
+        for index, error in enumerate(errors):
+            alone = -1 if isinstance(error.worker, int) else index
             alike.setdefault((error.what, error.why, error.remedy, alone), []).append(error)
         groups = list(alike.values())
-        for place, group in enumerate(groups, 1):
-            is_repeated = place < len(groups) and groups[place][0].remedy == group[0].remedy
+        for next_index, group in enumerate(groups, 1):
+            is_repeated = next_index < len(groups) and groups[next_index][0].remedy == group[0].remedy
             self.problem(_of_all(group), with_remedy=not is_repeated)
 
 

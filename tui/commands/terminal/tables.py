@@ -35,8 +35,8 @@ def fit_columns(rows: Sequence[Sequence[str]], right: frozenset[int], width: int
     least = [min(widths[i], max(MIN_WRAPPED_WIDTH, _longest_word(rows, i))) for i in range(len(widths))]
     bands = list(_bands(columns or list(range(len(widths))), least, width))
     for row in rows:
-        for place, band in enumerate(bands):
-            margin = " " * INDENT if place else ""
+        for index, band in enumerate(bands):
+            margin = " " * INDENT if index else ""
             band_widths = _widened(band, least, widths, width - len(margin))
             cells = [_wrapped(row[i], cell_width) for i, cell_width in zip(band, band_widths, strict=True)]
             right_in_band = frozenset(n for n, i in enumerate(band) if i in right)
@@ -52,13 +52,13 @@ def _longest_word(rows: Sequence[Sequence[str]], column: int) -> int:
 def _bands(columns: Sequence[int], least: Sequence[int], width: int) -> Iterator[list[int]]:
     """Yield the columns of each line that a row takes; all lines but the first are indented."""
     band: list[int] = []
-    left = width
+    remaining = width
     for column in columns:
-        if band and least[column] > left:
+        if band and least[column] > remaining:
             yield band
-            band, left = [], width - INDENT
+            band, remaining = [], width - INDENT
         band.append(column)
-        left -= least[column] + GAP
+        remaining -= least[column] + GAP
     yield band
 
 

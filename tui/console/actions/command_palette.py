@@ -87,8 +87,8 @@ def _slice_entries(console: ConsoleContext, screen: MainScreen, slice_: Slice) -
     yield f"Exec on {name}", "run a command on every worker; equal outputs are grouped", partial(perform, exec_)
     for action, text in SLICE_CHANGES.items():
         if not explain_impossible(slice_, action):
-            entry = intents.SliceChangeRequested(slice_, action)
-            yield f"{action.capitalize()} {name}", text, partial(perform, entry)
+            intent = intents.SliceChangeRequested(slice_, action)
+            yield f"{action.capitalize()} {name}", text, partial(perform, intent)
 
 
 def _run_entries(console: ConsoleContext, screen: MainScreen, run: RunDirectory) -> Iterator[Entry]:

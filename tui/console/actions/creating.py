@@ -36,9 +36,9 @@ class CreateActions:
         if slice_ is not None:
             kind = {"zone": slice_.zone, "type": slice_.accelerator_type, "version": slice_.runtime_version}
             texts |= {name: text for name, text in kind.items() if text}
-        taken = {one.path for one in context.store.get(SLICES).value or ()}
-        taken.update(path for name in context.ongoing.running_creations() for path in self._slice_paths(name))
-        context.push_screen(CreateDialog(texts, taken), self.begin)
+        used_paths = {existing.path for existing in context.store.get(SLICES).value or ()}
+        used_paths.update(path for name in context.ongoing.running_creations() for path in self._slice_paths(name))
+        context.push_screen(CreateDialog(texts, used_paths), self.begin)
 
     def _slice_paths(self, path: str) -> tuple[str, ...]:
         return self._context.ongoing.creations[path].slice_paths

@@ -65,19 +65,19 @@ class LaunchActions:
         reading = self._context.store.get(SLICES)
         if reading.at is not None or reading.problems:
             return False
-        waiting = WaitDialog("new run", f"Listing the slices of {self._context.operator.slices.where} …")
-        self._context.push_screen(waiting)
-        self._context.tasks.start("listing the slices", self._once_listed(waiting, then), self._context.show_error)
+        dialog = WaitDialog("new run", f"Listing the slices of {self._context.operator.slices.where} …")
+        self._context.push_screen(dialog)
+        self._context.tasks.start("listing the slices", self._once_listed(dialog, then), self._context.show_error)
         return True
 
-    async def _once_listed(self, waiting: WaitDialog, then: Callable[[], None]) -> None:
+    async def _once_listed(self, dialog: WaitDialog, then: Callable[[], None]) -> None:
         await self._context.pollers.listed()
-        if not is_on_top(waiting):
-            waiting.leave_with(None)
+        if not is_on_top(dialog):
+            dialog.leave_with(None)
             return
         self._context.pop_screen()
         then()
-        for event in waiting.typed:
+        for event in dialog.typed:
             self._context.post_message(event)
 
     def _show_form(self, form: LaunchForm) -> None:

@@ -53,8 +53,8 @@ class RemoteShell:
         try:
             with self._context.suspend():
                 print(f"{shlex.join(argv)}\nType exit to return to tpu-tui.", file=sys.__stderr__, flush=True)
-                ended = subprocess.run(argv, check=False, stderr=sys.__stderr__)  # noqa: ASYNC221 - the screen is away
-                if ended.returncode == SSH_FAILURE_EXIT_CODE:
+                ssh = subprocess.run(argv, check=False, stderr=sys.__stderr__)  # noqa: ASYNC221 - the screen is away
+                if ssh.returncode == SSH_FAILURE_EXIT_CODE:
                     print("SSH or its connection failed. Press Enter to return to tpu-tui.", file=sys.__stderr__)
                     sys.stdin.readline()
         except SuspendNotSupported as error:
@@ -89,7 +89,7 @@ class RemoteShell:
         self._context.tasks.start(f"{name}: find {run.slice}", find(), self._context.show_error)
 
     def _start(self, slice_: Slice, command: str, ranks: Sequence[int]) -> ExecProgress:
-        self._earlier = [command, *(other for other in self._earlier if other != command)][:MAX_EARLIER_COMMANDS]
+        self._earlier = [command, *(old for old in self._earlier if old != command)][:MAX_EARLIER_COMMANDS]
         progress = ExecProgress(slice_, command, ranks, self._context.store.clock())
         self._context.tasks.start(EXEC, self._execute(progress))
         return progress

@@ -48,8 +48,8 @@ class ResourceActions:
         if resource is None:
             context.notify(NO_RESOURCE, timeout=3)
             return
-        known = context.store.get(RESOURCES).value or ()
-        effect = describe_effect([resource], known)[0]
+        resources = context.store.get(RESOURCES).value or ()
+        effect = describe_effect([resource], resources)[0]
         progress = context.ongoing.changes.get(_key(resource))
         context.push_screen(ResourceDeletionDialog(resource, effect, lambda: self._begin(resource), progress))
 

@@ -177,5 +177,5 @@ class RunActions:
     async def _report(self, source: RunDirectory | SavedLog) -> None:
         files = await self._context.operator.reports.write(source, REPORT_FORMATS)
         names = ", ".join(path.name for path in files)
-        where = files[0].parent.absolute() if files else ""
-        self._context.notify(f"{names} in {where}", markup=False, timeout=6)
+        directory = files[0].parent.absolute() if files else ""
+        self._context.notify(f"{names} in {directory}", markup=False, timeout=6)

@@ -28,7 +28,7 @@ def _parse_count(text: str) -> int:
 
 
 def _parse_disks(text: str) -> tuple[Any, ...]:
-    return tuple(parse_disk(word) for word in text.split())
+    return tuple(parse_disk(disk) for disk in text.split())
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,9 @@ def is_generation(type_text: str) -> bool:
 
 def _is_beginning(type_text: str) -> bool:
     """Return whether the text is the beginning of a generation: somewhat early to object to it."""
-    return not is_generation(type_text) and any(one.startswith(type_text) for one in TPU_API_GENERATIONS)
+    return not is_generation(type_text) and any(
+        generation.startswith(type_text) for generation in TPU_API_GENERATIONS
+    )
 
 
 def is_shown(name: str, texts: Mapping[str, str]) -> bool:
@@ -122,11 +124,11 @@ def is_shown(name: str, texts: Mapping[str, str]) -> bool:
 
 def read_form(texts: Mapping[str, str], taken: Iterable[str] = ()) -> FormReading:
     """Return the request that the texts make, and every problem at its field; `taken` are `zone/name` of slices."""
-    given = {name: text.strip() for name, text in texts.items()}
-    given = {name: text if is_shown(name, given) else "" for name, text in given.items()}
+    entries = {name: text.strip() for name, text in texts.items()}
+    entries = {name: text if is_shown(name, entries) else "" for name, text in entries.items()}
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
-    for name, text in given.items():
+    for name, text in entries.items():
         if text:
             try:
                 values[name] = _read_script(text) if name == STARTUP_SCRIPT else FIELDS[name].parse(text)
@@ -134,16 +136,16 @@ def read_form(texts: Mapping[str, str], taken: Iterable[str] = ()) -> FormReadin
                 problems[name] = str(error)
     if STARTUP_SCRIPT in values and STARTUP_SCRIPT in values.get("metadata", {}):
         problems["metadata"] = f"{STARTUP_SCRIPT} is given as a file already"
-    if _is_beginning(given["type"].lower()):
+    if _is_beginning(entries["type"].lower()):
         values.pop("type", None)
-        given["type"] = ""
-    missing = tuple(name for name in REQUIRED if not given[name])
-    if "topology" not in values and is_generation(given["type"]):
+        entries["type"] = ""
+    missing = tuple(name for name in REQUIRED if not entries[name])
+    if "topology" not in values and is_generation(entries["type"]):
         missing += ("topology",)
-    request = _make_request(values, given)
+    request = _make_request(values, entries)
     for option, why, remedy in list_objections(request):
         name = _FIELD_OF_OPTION.get(option, option)
-        if name not in missing and is_shown(name, given):
+        if name not in missing and is_shown(name, entries):
             problems.setdefault(name, f"{why}; {remedy}")
     for path in (f"{request.zone}/{node}" for node in request.slice_names):
         if path in set(taken):
@@ -151,27 +153,33 @@ def read_form(texts: Mapping[str, str], taken: Iterable[str] = ()) -> FormReadin
     return FormReading(None if missing else request, problems, missing)
 
 
-def _make_request(values: Mapping[str, Any], given: Mapping[str, str]) -> SliceRequest:
+def _make_request(values: Mapping[str, Any], entries: Mapping[str, str]) -> SliceRequest:
     """Return the request; what is not given or cannot be parsed is left out."""
-    arguments = {one.argument: values[name] for name, one in FIELDS.items() if one.argument and name in values}
+    arguments = {
+        form_field.argument: values[name]
+        for name, form_field in FIELDS.items()
+        if form_field.argument and name in values
+    }
     metadata = dict(values.get("metadata", {}))
     files = {}
     if STARTUP_SCRIPT in values:
         metadata[STARTUP_SCRIPT] = values[STARTUP_SCRIPT]
-        files[STARTUP_SCRIPT] = given[STARTUP_SCRIPT]
-    kind = "accelerator_type" if "-" in given["type"] else "generation"
-    queue = QueueRequest(valid_for_s=values.get("valid-for"), nodes=values.get("nodes")) if given["queued"] else None
+        files[STARTUP_SCRIPT] = entries[STARTUP_SCRIPT]
+    kind = "accelerator_type" if "-" in entries["type"] else "generation"
+    queue = (
+        QueueRequest(valid_for_s=values.get("valid-for"), nodes=values.get("nodes")) if entries["queued"] else None
+    )
     if queue is not None and queue.nodes == 1:
         queue = QueueRequest(valid_for_s=queue.valid_for_s)
     return SliceRequest(
         **{"name": "", "zone": "", **arguments, kind: values.get("type", "")},
         metadata=metadata,
         metadata_files=files,
-        internal_ips=bool(given["internal-ips"]),
+        internal_ips=bool(entries["internal-ips"]),
         queue=queue,
-        spot=given["capacity"] == "spot",
-        preemptible=given["capacity"] == "preemptible",
-        reserved=given["capacity"] == "reserved",
+        spot=entries["capacity"] == "spot",
+        preemptible=entries["capacity"] == "preemptible",
+        reserved=entries["capacity"] == "reserved",
     )
 
 
@@ -199,21 +207,21 @@ def list_choices(
     name: str, texts: Mapping[str, str], zones: Sequence[str], offers: Iterable[ZoneOffer]
 ) -> tuple[str, ...]:
     """Return what is offered for a field: zones, and types, topologies and versions of the zone."""
-    offer = next((one for one in offers if one.zone == texts["zone"].strip()), None)
+    offer = next((zone_offer for zone_offer in offers if zone_offer.zone == texts["zone"].strip()), None)
     if name == "zone":
-        return tuple(dict.fromkeys((*zones, *(one.zone for one in offers))))
+        return tuple(dict.fromkeys((*zones, *(zone_offer.zone for zone_offer in offers))))
     if offer is None:
         return ()
     if name == "topology":
         generation = texts["type"].strip().lower()
-        found = (topologies for kind, topologies in offer.types.items() if kind.rpartition("-")[0] == generation)
-        return tuple(dict.fromkeys(topology for topologies in found for topology in topologies))
+        offered = (topologies for kind, topologies in offer.types.items() if kind.rpartition("-")[0] == generation)
+        return tuple(dict.fromkeys(topology for topologies in offered for topology in topologies))
     return {"type": tuple(offer.types), "version": offer.versions}.get(name, ())
 
 
 def warn_about_offer(request: SliceRequest, offers: Iterable[ZoneOffer]) -> dict[str, str]:
     """Return by field what the zone does not offer: the API would refuse it."""
-    offer = next((one for one in offers if one.zone == request.zone), None)
+    offer = next((zone_offer for zone_offer in offers if zone_offer.zone == request.zone), None)
     if offer is None:
         return {}
     warnings = {}

@@ -63,8 +63,8 @@ class ExecProgress:
         """End the progress; keep the output of workers that had not finished."""
         for rank in self.waiting:
             if rank in self._running:
-                cut = self._running[rank].partial_result()
-                self._answers[rank] = SharedOutput(cut.stdout, cut.stderr, CANCELLED)
+                partial = self._running[rank].partial_result()
+                self._answers[rank] = SharedOutput(partial.stdout, partial.stderr, CANCELLED)
         self._problem = problem
         self.done = True
         self.revision += 1
@@ -76,12 +76,12 @@ class ExecProgress:
 
     def lines(self, now: float) -> list[Cell]:
         """Return one cell per line: outputs, then unreachable workers, then workers that have not answered."""
-        shown = list(islice(self._outcomes(), MAX_LINES + 1))
-        if len(shown) > MAX_LINES:
-            more = f"… and more (tpu-tui exec {escape_line(self.slice.name)} -- COMMAND shows everything)"
-            shown = [*shown[:MAX_LINES], Cell(more, "dim")]
-        shown += [Cell(escape_lines(str(self._problems[rank])), "bad") for rank in sorted(self._problems)]
-        return shown + list(self._rest(now))
+        cells = list(islice(self._outcomes(), MAX_LINES + 1))
+        if len(cells) > MAX_LINES:
+            note = f"… and more (tpu-tui exec {escape_line(self.slice.name)} -- COMMAND shows everything)"
+            cells = [*cells[:MAX_LINES], Cell(note, "dim")]
+        cells += [Cell(escape_lines(str(self._problems[rank])), "bad") for rank in sorted(self._problems)]
+        return cells + list(self._rest(now))
 
     def _outcomes(self) -> Iterator[Cell]:
         for number, (outcome, ranks) in enumerate(group_outputs(self._answers.items())):

@@ -110,17 +110,17 @@ def _parse_env(text: str) -> dict[str, str]:
     return env
 
 
-def _parse_count(text: str, what: str) -> int:
+def _parse_count(text: str, name: str) -> int:
     if not text.isdecimal():
-        raise UsageError(f"{what} must be a whole number, not {text!r}", remedy="0, 1, 2 …")
+        raise UsageError(f"{name} must be a whole number, not {text!r}", remedy="0, 1, 2 …")
     return int(text)
 
 
-def _parse_seconds(text: str, what: str) -> float:
+def _parse_seconds(text: str, name: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise UsageError(f"{what} must be a number of seconds, not {text!r}")
+        raise UsageError(f"{name} must be a number of seconds, not {text!r}")
     return value

@@ -195,28 +195,28 @@ class FileLines:
 
     def lines(self, first: int, count: int) -> list[IndexedLine]:
         """Return lines `first` … `first + count - 1` as far as they exist."""
-        wanted = max(0, min(count, self.count - first))
+        available = max(0, min(count, self.count - first))
         fd = self._open()
-        if fd is None or not wanted:
+        if fd is None or not available:
             return []
         offset = self.offset_of(first)
-        found: list[IndexedLine] = []
-        while len(found) < wanted and offset < self._indexed:
+        lines: list[IndexedLine] = []
+        while len(lines) < available and offset < self._indexed:
             data = os.pread(fd, min(CHECKPOINT_INTERVAL_BYTES, self._indexed - offset), offset)
             if not data:
                 break
             whole, newline, _ = data.rpartition(b"\n")
             if newline:
-                parts = whole.split(b"\n")[: wanted - len(found)]
-                found += [self._shown(part) for part in parts]
+                parts = whole.split(b"\n")[: available - len(lines)]
+                lines += [self._shown(part) for part in parts]
                 offset += sum(len(part) + 1 for part in parts)
             else:
-                after = self.offset_of(first + len(found) + 1)
-                length = after - offset - (first + len(found) < self._newlines)
+                after = self.offset_of(first + len(lines) + 1)
+                length = after - offset - (first + len(lines) < self._newlines)
                 end = os.pread(fd, MAX_SHOWN_BYTES, max(offset, after - MAX_SHOWN_BYTES)).removesuffix(b"\n")
-                found.append(clip_line(self.worker, data, end, length))
+                lines.append(clip_line(self.worker, data, end, length))
                 offset = after
-        return found
+        return lines
 
     def tail(self, count: int) -> list[IndexedLine]:
         """Return the last lines of the file, read from its end."""
@@ -342,7 +342,7 @@ class MergedLines:
 
     def lines(self, first: int, count: int) -> list[IndexedLine]:
         """Return lines by merged number, each with its worker."""
-        found: list[IndexedLine] = []
+        lines: list[IndexedLine] = []
         bars = [self._bars[worker] for worker in sorted(self._bars)] if self._bars else []
         bars = bars[max(0, first - self.finished) : max(0, first + count - self.finished)]
         end = min(first + count, self.finished)
@@ -350,16 +350,16 @@ class MergedLines:
             batch = self._batch(first)
             take = min(end, self._starts[batch + 1]) - first
             own = self._first_lines[batch] + first - self._starts[batch]
-            found += self._spools[self._workers[batch]].lines(own, take)
+            lines += self._spools[self._workers[batch]].lines(own, take)
             first += take
-        return found + [line for spool in bars for line in spool.lines(spool.finished, 1)]
+        return lines + [line for spool in bars for line in spool.lines(spool.finished, 1)]
 
     def tail(self, count: int) -> list[IndexedLine]:
         """Return the last placed lines; while many are waiting, the last lines of each worker's file."""
         if not self.behind or self.count >= count:
             return self.lines(max(0, self.count - count), count)
-        each = max(1, count // max(1, len(self._spools)))
-        return [line for spool in self._spools.values() for line in spool.tail(each)][-count:]
+        share = max(1, count // max(1, len(self._spools)))
+        return [line for spool in self._spools.values() for line in spool.tail(share)][-count:]
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
         """Return lines from `first` to the end of its batch, at most about `budget` bytes."""

@@ -45,8 +45,8 @@ class TextFilter:
     def behind(self) -> int:
         """Return roughly how many bytes are not searched yet."""
         missing = self._source.finished - self._searched
-        each = max(1, self._source.size // max(1, self._source.count))
-        return self._source.behind + missing * each
+        line_size = max(1, self._source.size // max(1, self._source.count))
+        return self._source.behind + missing * line_size
 
     def number(self, place: int) -> int:
         """Return the line number in the source of a match, by its place among the matches."""
@@ -57,16 +57,16 @@ class TextFilter:
         """Search about `budget` bytes more of what the source has indexed."""
         before = self.count
         self._source.advance(budget)
-        known = self._source.finished
-        while budget > 0 and self._searched < known:
+        finished = self._source.finished
+        while budget > 0 and self._searched < finished:
             data, after = self._source.block(self._searched, budget)
             if after <= self._searched:
                 break
             self._search(data)
             budget -= max(MIN_BATCH_COST_BYTES, len(data))
-            self._searched = min(after, known)
-        last = self._source.lines(known, self._source.count - known)
-        self._unfinished = [known + place for place, line in enumerate(last) if self._wants(line.data)]
+            self._searched = min(after, finished)
+        last = self._source.lines(finished, self._source.count - finished)
+        self._unfinished = [finished + index for index, line in enumerate(last) if self._wants(line.data)]
         return self.count != before
 
     def _search(self, data: bytes) -> None:
@@ -96,8 +96,8 @@ class TextFilter:
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
         """Return one match: a filter over a filter is rare."""
-        found = self.lines(first, 1)
-        return (found[0].data, first + 1) if found and budget > 0 else (b"", first)
+        matches = self.lines(first, 1)
+        return (matches[0].data, first + 1) if matches and budget > 0 else (b"", first)
 
     def close(self) -> None:
         """Give back the source's files."""
@@ -121,5 +121,5 @@ class PredicateFilter(TextFilter):
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
         """Return some matches, each with its newline."""
-        found = self.lines(first, max(1, min(MAX_LINES_PER_BLOCK, budget // 64, len(self._found) - first)))
-        return b"".join(line.data + b"\n" for line in found), first + len(found)
+        matches = self.lines(first, max(1, min(MAX_LINES_PER_BLOCK, budget // 64, len(self._found) - first)))
+        return b"".join(line.data + b"\n" for line in matches), first + len(matches)

@@ -143,22 +143,26 @@ class OngoingWork:
 
     def find_creation(self, slice_: Slice | None) -> CreationProgress | None:
         """Return the creation of a slice, if it is in progress or has failed."""
-        found = (one for one in reversed(self.creations.values()) if slice_ and slice_.path in one.slice_paths)
-        return next(found, None)
+        creations = (
+            creation
+            for creation in reversed(self.creations.values())
+            if slice_ and slice_.path in creation.slice_paths
+        )
+        return next(creations, None)
 
     def creation_to_show(self, slice_: Slice | None) -> CreationProgress | None:
         """Return the creation in progress of a slice, else the newest one in progress."""
-        found = self.find_creation(slice_)
-        running = [one for one in self.creations.values() if not one.done]
-        return found if found in running else next(reversed(running), None)
+        own_creation = self.find_creation(slice_)
+        running = [creation for creation in self.creations.values() if not creation.done]
+        return own_creation if own_creation in running else next(reversed(running), None)
 
     def running_creations(self) -> list[str]:
         """Return the paths of the creations in progress, newest last."""
-        return [path for path, one in self.creations.items() if not one.done]
+        return [path for path, creation in self.creations.items() if not creation.done]
 
     def describe(self) -> list[str]:
         """Return what is in progress, each kind in one phrase: `deleting us-central1-a/old`."""
         kinds = [("stopping", list(self.stops)), ("creating", self.running_creations())]
         for action, verb in CHANGE_VERBS.items():
-            kinds.append((verb, [path for path, one in self.changes.items() if one.action == action]))
+            kinds.append((verb, [path for path, change in self.changes.items() if change.action == action]))
         return [f"{verb} {', '.join(paths)}" for verb, paths in kinds if paths]

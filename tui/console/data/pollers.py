@@ -106,9 +106,9 @@ class Pollers:
         await self._read_runs()
         while True:
             await asyncio.sleep(RUNS_INTERVAL_S)
-            begun = time.perf_counter()
+            started_at = time.perf_counter()
             await self._read_runs()
-            pause = RUNS_TIME_DIVISOR * (time.perf_counter() - begun)
+            pause = RUNS_TIME_DIVISOR * (time.perf_counter() - started_at)
             await asyncio.sleep(max(0.0, min(pause, MAX_RUNS_INTERVAL_S) - RUNS_INTERVAL_S))
 
     async def _read_runs(self, newest: int | None = None) -> None:
@@ -132,25 +132,27 @@ class Pollers:
     async def _read_figures(self, statuses: Sequence[RunStatus]) -> None:
         """Read the newest figures of the runs in a thread."""
         try:
-            known = self.store.get(FIGURES).value or {}
-            self.store.put(FIGURES, await asyncio.to_thread(self._figures, statuses, known))
+            previous = self.store.get(FIGURES).value or {}
+            self.store.put(FIGURES, await asyncio.to_thread(self._figures, statuses, previous))
         except Exception as error:
             self.store.fail(FIGURES, to_problem(error, "reading the runs' figures"))
 
-    def _figures(self, statuses: Sequence[RunStatus], known: Mapping[str, LatestFigures]) -> dict[str, LatestFigures]:
+    def _figures(
+        self, statuses: Sequence[RunStatus], previous: Mapping[str, LatestFigures]
+    ) -> dict[str, LatestFigures]:
         """Return the figures of the runs. Without time for all, runs that have ended keep theirs."""
-        found: dict[str, LatestFigures] = {}
+        figures: dict[str, LatestFigures] = {}
         until = time.perf_counter() + FIGURES_BUDGET_S
-        for status in sorted(statuses, key=lambda status: status.state.is_over and status.run.id in known):
-            if self._read_statuses.get(status.run.id) is status and status.run.id in known:
-                found[status.run.id] = known[status.run.id]
+        for status in sorted(statuses, key=lambda status: status.state.is_over and status.run.id in previous):
+            if self._read_statuses.get(status.run.id) is status and status.run.id in previous:
+                figures[status.run.id] = previous[status.run.id]
             elif time.perf_counter() < until:
-                found[status.run.id] = self.operator.runs.latest_figures(status)
+                figures[status.run.id] = self.operator.runs.latest_figures(status)
                 if status.state.is_over:
                     self._read_statuses[status.run.id] = status
-            elif status.run.id in known:
-                found[status.run.id] = known[status.run.id]
-        return found
+            elif status.run.id in previous:
+                figures[status.run.id] = previous[status.run.id]
+        return figures
 
     def try_workers(self, slice_: Slice) -> None:
         """Connect to every worker of a slice over SSH."""

@@ -20,9 +20,9 @@ class RunEndNotifier:
     def newly_ended(self, statuses: Iterable[RunStatus]) -> list[RunStatus]:
         """Return the runs that were live at the last call and have ended since; not those that were stopped."""
         listed = list(statuses)
-        over = [status for status in listed if status.state.is_over and status.run.id in self._live]
+        ended = [status for status in listed if status.state.is_over and status.run.id in self._live]
         self._live = {status.run.id for status in listed if not status.state.is_over}
-        return [status for status in over if status.state is not RunState.STOPPED]
+        return [status for status in ended if status.state is not RunState.STOPPED]
 
 
 def format_run_end(status: RunStatus) -> str:

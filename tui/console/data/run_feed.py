@@ -231,7 +231,9 @@ class RunFeed:
             reader = self._arrivals.setdefault(source, ArrivalsReader(self.directory))
             batches = reader.read()
             newest = {batch.worker: batch.attempt for batch in batches}
-            source.add_arrivals([(one.worker, one.end) for one in batches if one.attempt == newest[one.worker]])
+            source.add_arrivals(
+                [(batch.worker, batch.end) for batch in batches if batch.attempt == newest[batch.worker]]
+            )
 
     def last_lines(self, worker: int, count: int) -> list[bytes]:
         """Read from the mirror's end."""

@@ -59,6 +59,6 @@ def set_scrolled_size(view: ScrollView, size: Size) -> None:
 
 def remove_notifications(app: App[Any], is_replaced: Callable[[Notification], bool]) -> None:
     """Remove some notifications; Textual can publicly remove only all of them."""
-    for shown in list(app._notifications):
-        if is_replaced(shown):
-            app._unnotify(shown, refresh=False)
+    for notification in list(app._notifications):
+        if is_replaced(notification):
+            app._unnotify(notification, refresh=False)

@@ -47,12 +47,12 @@ def format_steps(progress: CreationProgress) -> str:
 def make_startup_rows(progress: CreationProgress) -> list[TableRow]:
     """Return a row for each worker's startup script, failed ones first; its key is (slice, worker)."""
     several = len(progress.request.slice_names) > 1
-    scripts = sorted(progress.startup, key=lambda one: (_rank(one, progress), one.slice_name, one.worker))
+    scripts = sorted(progress.startup, key=lambda script: (_rank(script, progress), script.slice_name, script.worker))
     rows = []
-    for one in scripts:
-        cells = (Cell(str(one.worker)), format_script_state(one, progress))
-        name = (Cell(escape_line(one.slice_name)),) if several else ()
-        rows.append(TableRow((one.slice_name, one.worker), (*name, *cells)))
+    for script in scripts:
+        cells = (Cell(str(script.worker)), format_script_state(script, progress))
+        name = (Cell(escape_line(script.slice_name)),) if several else ()
+        rows.append(TableRow((script.slice_name, script.worker), (*name, *cells)))
     return rows
 
 

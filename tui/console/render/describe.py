@@ -24,23 +24,23 @@ def format_document(value: Mapping[str, Any]) -> str:
 
 
 def _lines_of(value: Mapping[str, Any]) -> Iterator[str]:
-    for name, one in value.items():
-        if isinstance(one, str) and "\n" in one:
+    for name, item in value.items():
+        if isinstance(item, str) and "\n" in item:
             yield f"{name}:"
-            yield from (STEP + line for line in one.splitlines())
-        elif (line := _on_one_line(name, one)) is not None:
+            yield from (STEP + line for line in item.splitlines())
+        elif (line := _on_one_line(name, item)) is not None:
             yield f"{name}: {line}"
         else:
             yield f"{name}:"
-            yield from (STEP + line for line in _nested(one))
+            yield from (STEP + line for line in _nested(item))
 
 
 def _nested(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         yield from _lines_of(value)
         return
-    for one in value:
-        lines = list(_lines_of(one)) if isinstance(one, Mapping) else [_word(one)]
+    for item in value:
+        lines = list(_lines_of(item)) if isinstance(item, Mapping) else [_word(item)]
         yield from (("- " if not number else STEP) + line for number, line in enumerate(lines))
 
 
@@ -53,7 +53,7 @@ def _on_one_line(name: str, value: Any) -> str | None:
     if name in COMMANDS:
         return shlex.join(map(str, value))
     text = ", ".join(map(_word, value)) or "none"
-    plain = not any(isinstance(one, (Mapping, list, tuple)) for one in value)
+    plain = not any(isinstance(item, (Mapping, list, tuple)) for item in value)
     return text if plain and len(text) <= MAX_LIST_WIDTH else None
 
 

@@ -39,13 +39,13 @@ def list_ended_run_findings(feed: Feed) -> ToneLines:
 def format_marks(feed: Feed) -> tuple[str, str]:
     """Return a few words for the headline of an ended run, and their tone."""
     findings = collect_findings(feed)
-    is_broken = any(one.is_open and not one.is_straggling for one in findings)
+    is_broken = any(finding.is_open and not finding.is_straggling for finding in findings)
     return marks(findings), "bad" if is_broken else "warn"
 
 
-def _named(what: str, cores: tuple[int | None, ...]) -> str:
+def _named(kind: str, cores: tuple[int | None, ...]) -> str:
     names = ", ".join("?" if core is None else str(core) for core in cores[:_MOST_NAMED])
-    return f"{what}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
+    return f"{kind}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
 
 
 def _since(snapshot: Snapshot) -> str:
@@ -68,8 +68,12 @@ def _tone(finding: Finding) -> str:
 def _costs(status: RunStatus | None, snapshot: Snapshot, cores: tuple[int | None, ...]) -> str:
     """Return where the most costly straggler is, how slow it is, and what waiting for it costs."""
     recorded = () if status is None else status.findings
-    open_ones = [one for one in findings_of(recorded, snapshot) if one.is_straggling and one.is_open]
-    dearest = max((one for one in open_ones if one.core in cores), key=lambda one: one.share or 0.0, default=None)
+    stragglers = [finding for finding in findings_of(recorded, snapshot) if finding.is_straggling and finding.is_open]
+    dearest = max(
+        (finding for finding in stragglers if finding.core in cores),
+        key=lambda finding: finding.share or 0.0,
+        default=None,
+    )
     if dearest is None or (dearest.share is None and dearest.worker is None):
         return ""
     return f"; {cost_in_short(dearest)}"

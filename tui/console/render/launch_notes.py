@@ -29,15 +29,15 @@ def format_scaling(source: str, target: str | None, written: str) -> str:
 
     `written` holds the global batch, then optionally steps and learning rate. Raises UsageError.
     """
-    words = written.replace(",", " ").split()
-    if not source.strip() or not words:
+    numbers = written.replace(",", " ").split()
+    if not source.strip() or not numbers:
         return ""
     plan = make_plan(
         source.strip(),
         target or "",
-        batch_size=int(_number(words[0], "batch")),
-        steps=int(_number(words[1], "number of steps")) if len(words) > 1 else None,
-        lr=_number(words[2], "learning rate") if len(words) > 2 else None,
+        batch_size=int(_number(numbers[0], "batch")),
+        steps=int(_number(numbers[1], "number of steps")) if len(numbers) > 1 else None,
+        lr=_number(numbers[2], "learning rate") if len(numbers) > 2 else None,
     )
     figures = [f"global batch {plan.global_batch:,} ({plan.batch_per_core:,} per core)"]
     figures += [f"{plan.steps:,} steps"] * (plan.steps is not None)
@@ -46,14 +46,14 @@ def format_scaling(source: str, target: str | None, written: str) -> str:
     return "\n".join([*lines, *(f"  {note}" for note in plan.notes), *(f"  ! {text}" for text in plan.warnings)])
 
 
-def _number(word: str, what: str) -> float:
+def _number(text: str, name: str) -> float:
     try:
-        value = float(word)
+        value = float(text)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
         remedy = "enter batch, steps and learning rate, e.g. 1024 5000 0.1"
-        raise UsageError(f"{word!r} is not a {what}", remedy=remedy)
+        raise UsageError(f"{text!r} is not a {name}", remedy=remedy)
     return value
 
 
@@ -70,18 +70,18 @@ def format_checks(rows: Sequence[CheckRow], *, done: bool) -> str:
 
     Where a check differs on every worker, the first results are shown in full and the other workers by number.
     """
-    found = digest(rows)
-    shown = [finding for finding in found.findings if finding.status in _MARKS]
+    checks = digest(rows)
+    findings = [finding for finding in checks.findings if finding.status in _MARKS]
     lines = []
-    for _, alike in groupby(shown, lambda finding: (finding.status, finding.check)):
-        accounts = list(alike)
-        for finding in accounts[:_MOST_ALIKE]:
-            where = f"{finding.where}: " if finding.where else ""
-            lines.append(f"{_MARKS[finding.status]} {where}{finding.check}: {finding.detail}")
+    for _, alike in groupby(findings, lambda finding: (finding.status, finding.check)):
+        group = list(alike)
+        for finding in group[:_MOST_ALIKE]:
+            prefix = f"{finding.where}: " if finding.where else ""
+            lines.append(f"{_MARKS[finding.status]} {prefix}{finding.check}: {finding.detail}")
             lines += [f"  → {finding.remedy}"] * bool(finding.remedy)
-        if rest := [worker for finding in accounts[_MOST_ALIKE:] for worker in finding.workers]:
+        if rest := [worker for finding in group[_MOST_ALIKE:] for worker in finding.workers]:
             lines.append(f"  same on workers {format_ranks(rest)}")
-    passed = found.counts["pass"]
+    passed = checks.counts["pass"]
     lines.append(
         f"{passed} check{'s' * (passed != 1)} passed" if done else f"checking the workers… {passed} passed so far"
     )

@@ -53,10 +53,10 @@ def _phase_row(worker: WorkerStatus, feed: Feed, status: RunStatus) -> TableRow:
     reached = PHASES.index(worker.phase) if worker.phase in PHASES else -1
     cells = [Cell(str(worker.worker))]
     for phase in SHOWN_PHASES:
-        place = PHASES.index(phase)
-        if place < reached:
+        index = PHASES.index(phase)
+        if index < reached:
             cells.append(Cell("done", "good"))
-        elif place == reached:
+        elif index == reached:
             cells.append(
                 Cell(
                     _PHASE_WORDS.get(worker.phase_status or "", "…"), state_styles.get_phase_tone(worker.phase_status)

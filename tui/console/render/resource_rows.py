@@ -63,6 +63,6 @@ def make_resource_row(resource: CloudResource, now: datetime | None = None) -> T
 
 def count_resources(resources: tuple[CloudResource, ...]) -> str:
     """Return how many resources there are, cost money and are unused."""
-    costly = sum(one.cost_relevant is True for one in resources)
+    costly = sum(resource.cost_relevant is True for resource in resources)
     unused = len(find_unused(resources))
     return f"{len(resources)} resources · {costly} cost money · {unused} unused" if resources else ""

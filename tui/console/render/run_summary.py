@@ -145,8 +145,8 @@ def _expected_cores(feed: Feed) -> int | None:
         return None
     snapshot = feed.snapshot
     are_numbered = snapshot is None or not len(snapshot) or bool((snapshot.core != UNKNOWN).any())
-    each = status.run.cores_per_worker if are_numbered else 1  # a stream without core numbers is one row
-    return max(each * len(status.run.workers), len(snapshot or ()))
+    per_worker = status.run.cores_per_worker if are_numbered else 1  # a stream without core numbers is one row
+    return max(per_worker * len(status.run.workers), len(snapshot or ()))
 
 
 def find_problem(
@@ -176,10 +176,10 @@ def find_problem(
         return make_problem(lines, remedy)
     if status.notes and not lines:
         lines.append((status.notes[-1], "dim"))
-    found = make_problem(lines, [*_failed_phases(status), *remedy])
+    combined = make_problem(lines, [*_failed_phases(status), *remedy])
     if not feed.caught_up:
-        found = replace(found, is_partial=True)
-    return found if worker is None else replace(found, worker=worker, quoted=quoted)
+        combined = replace(combined, is_partial=True)
+    return combined if worker is None else replace(combined, worker=worker, quoted=quoted)
 
 
 def _missing(feed: Feed) -> list[tuple[str, str]]:
@@ -199,10 +199,10 @@ def find_failed_worker(status: RunStatus) -> int | None:
 
 def explain_failed_launch(status: RunStatus | None, worker: object) -> tuple[str, str] | None:
     """Return title and text of a worker's launch failure; None if it did not fail."""
-    for one in status.workers if status else ():
-        if one.worker == worker and one.phase_status == "failed":
-            text = "\n→ ".join(filter(None, (one.detail, one.remedy)))
-            return f"worker {worker}, {one.phase} failed", text
+    for worker_status in status.workers if status else ():
+        if worker_status.worker == worker and worker_status.phase_status == "failed":
+            text = "\n→ ".join(filter(None, (worker_status.detail, worker_status.remedy)))
+            return f"worker {worker}, {worker_status.phase} failed", text
     return None
 
 
@@ -217,8 +217,8 @@ def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     if status.cause:
         cause = status.short_cause if is_quoted or status.is_training_again else status.cause
-        where = "" if status.first_failure is None else f"worker {status.first_failure}"
-        own = cause if cause.startswith(where) else f"{where}: {cause}"
+        prefix = "" if status.first_failure is None else f"worker {status.first_failure}"
+        own = cause if cause.startswith(prefix) else f"{prefix}: {cause}"
         if is_quoted:
             own += "; press l for its log"
         tone = "bad" if status.state in (RunState.FAILED, RunState.LOST) else "warn"
@@ -241,8 +241,8 @@ def _failed_phases(status: RunStatus) -> list[str]:
             alike.setdefault((worker.phase, _of_any_process(worker.detail)), []).append(worker)
     cause = _of_any_process(status.cause or "")
     lines = [line for (_, detail), group in alike.items() if (line := _failed_alike(status, group, detail in cause))]
-    more = len(lines) - _MOST_DETAILS
-    return lines[:_MOST_DETAILS] + ([f"and {more} more; press d for every worker"] if more > 0 else [])
+    hidden = len(lines) - _MOST_DETAILS
+    return lines[:_MOST_DETAILS] + ([f"and {hidden} more; press d for every worker"] if hidden > 0 else [])
 
 
 def _of_any_process(text: str) -> str:
@@ -252,7 +252,7 @@ def _of_any_process(text: str) -> str:
 
 def _failed_alike(status: RunStatus, group: Sequence[WorkerStatus], is_in_cause: bool) -> str:
     """Return one line for a group of workers with the same launch failure."""
-    ranks = [one.worker for one in group if not (is_in_cause and one.worker == find_failed_worker(status))]
+    ranks = [worker.worker for worker in group if not (is_in_cause and worker.worker == find_failed_worker(status))]
     if not ranks:
         return ""
     named, first = name_ranks("worker", ranks), group[0]
@@ -263,8 +263,8 @@ def _failed_alike(status: RunStatus, group: Sequence[WorkerStatus], is_in_cause:
 def format_core_note(snapshot: Snapshot, table: CoreTableWidget, *, is_reading: bool = False) -> str:
     """Return the number of rows, their order, and whether the logs are still being read."""
     shown = table.row_count()
-    every = f"{len(snapshot)} core{'s' * (len(snapshot) != 1)}"
-    count = f"{shown} of {every} with “{table.filter_text}”" if table.filter_text else every
+    total = f"{len(snapshot)} core{'s' * (len(snapshot) != 1)}"
+    count = f"{shown} of {total} with “{table.filter_text}”" if table.filter_text else total
     title = next((column.title for column in table.columns if column.key == table.sort_key), "core")
     order = f"{count} · by {title}{' descending' if table.sort_reverse else ''}"
     return f"{order} · still reading" if is_reading else order

@@ -54,8 +54,8 @@ _CORE_TONES = {
 _PHASE_TONES = {"done": "good", "started": "busy", "failed": "bad"}
 
 
-def _cell(word: str | None, tones: Mapping[str, str], otherwise: str = "") -> Cell:
-    return UNKNOWN if word is None else Cell(word, tones.get(word, otherwise))
+def _cell(text: str | None, tones: Mapping[str, str], otherwise: str = "") -> Cell:
+    return UNKNOWN if text is None else Cell(text, tones.get(text, otherwise))
 
 
 def style_slice_state(state: str | None) -> Cell:

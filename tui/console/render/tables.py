@@ -136,7 +136,7 @@ def make_worker_row(worker: Worker) -> TableRow:
 
 def make_check_rows(found: Digest) -> list[TableRow]:
     """Return a row per finding, the worst first; equal findings of several workers share one."""
-    return [_check_row(place, finding) for place, finding in enumerate(found.findings)]
+    return [_check_row(rank, finding) for rank, finding in enumerate(found.findings)]
 
 
 def get_finding_key(finding: CheckFinding) -> Hashable:
@@ -144,7 +144,7 @@ def get_finding_key(finding: CheckFinding) -> Hashable:
     return finding.status, finding.check, finding.detail
 
 
-def _check_row(place: int, finding: CheckFinding) -> TableRow:
+def _check_row(rank: int, finding: CheckFinding) -> TableRow:
     tone = "bad" if finding.status == "fail" else "warn" if finding.status == "warn" else "dim"
     workers = format_ranks(finding.workers)
     return TableRow(
@@ -155,21 +155,21 @@ def _check_row(place: int, finding: CheckFinding) -> TableRow:
             _text(workers),
             _text(finding.detail, tone) if finding.detail else Cell(""),
         ),
-        (place, finding.check, finding.workers[0] if finding.workers else None, finding.detail),
+        (rank, finding.check, finding.workers[0] if finding.workers else None, finding.detail),
     )
 
 
 def describe_finding(found: Digest, finding: CheckFinding, rows: Iterable[CheckRow], columns: int) -> str:
     """Return a finding in full: remedy, port matrix, and the rows it stands for."""
-    where = f"{finding.where}: " if finding.where else ""
-    parts = [f"{finding.status}: {where}{finding.check} {finding.detail}".strip()]
+    prefix = f"{finding.where}: " if finding.where else ""
+    parts = [f"{finding.status}: {prefix}{finding.check} {finding.detail}".strip()]
     if finding.remedy:
         parts.append(f"→ {finding.remedy}")
     if finding.check == "ports":
         parts += ["\n".join([f"tcp:{matrix.port}", *matrix.lines(columns)]) for matrix in found.matrices]
         parts += [LEGEND] * bool(found.matrices)
     alike = [row for row in rows if (row.status, row.check) == (finding.status, finding.check)]
-    alike.sort(key=lambda row: tuple(-1 if one is None else one for one in (row.worker, row.peer, row.port)))
+    alike.sort(key=lambda row: tuple(-1 if number is None else number for number in (row.worker, row.peer, row.port)))
     lines = [_row_line(row) for row in alike[:MAX_CHECK_LINES]] if len(alike) > 1 else []
     if len(alike) > MAX_CHECK_LINES:
         lines.append(f"and {len(alike) - MAX_CHECK_LINES:,} more (tpu-tui check --json lists them all)")
@@ -179,8 +179,8 @@ def describe_finding(found: Digest, finding: CheckFinding, rows: Iterable[CheckR
 def _row_line(row: CheckRow) -> str:
     ends = [f"worker {row.worker}"] * (row.worker is not None) + [f"worker {row.peer}"] * (row.peer is not None)
     port = f" tcp:{row.port} {row.state or 'unknown'}" if row.port is not None else ""
-    where = " → ".join(ends) + port
-    return f"{where}: {row.detail}" if where else row.detail
+    endpoints = " → ".join(ends) + port
+    return f"{endpoints}: {row.detail}" if endpoints else row.detail
 
 
 def parse_moment(text: str | None) -> float | None:
@@ -191,11 +191,11 @@ def parse_moment(text: str | None) -> float | None:
 
 def get_run_seconds(status: RunStatus, now: float) -> float | None:
     """Return a run's duration in seconds; while it is being prepared, since it was requested."""
-    begun = parse_moment(status.started) or parse_moment(status.run.created)
-    if begun is None:
+    started_at = parse_moment(status.started) or parse_moment(status.run.created)
+    if started_at is None:
         return None
-    ended = parse_moment(status.ended)
-    return (ended if ended is not None else now) - begun
+    ended_at = parse_moment(status.ended)
+    return (ended_at if ended_at is not None else now) - started_at
 
 
 def format_exit_codes(status: RunStatus) -> Cell:
@@ -304,5 +304,5 @@ def make_worker_rows(slice_: Slice | None, tried: Sequence[Worker] | None) -> li
     """Return rows for the slice's workers: as reached over SSH where that was tried, else as listed."""
     if slice_ is None:
         return []
-    known = {worker.index: worker for worker in tried or ()}
-    return [make_worker_row(known.get(worker.index, worker)) for worker in slice_.workers]
+    reached = {worker.index: worker for worker in tried or ()}
+    return [make_worker_row(reached.get(worker.index, worker)) for worker in slice_.workers]

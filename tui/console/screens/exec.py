@@ -93,9 +93,9 @@ class ExecDialog(LiveDialog[None]):
             return ""
         workers = self.query_one("#workers", Input).value.strip()
         command = self._command.value.strip() or (self._execution.command if self._execution else "COMMAND")
-        where = () if workers in ("", "all") else ("--worker", workers)
-        words = ("exec", self._slice.path, *where, "--", "sh", "-c", command)
-        return command_line(self.console.operator.settings, *words)
+        option = () if workers in ("", "all") else ("--worker", workers)
+        arguments = ("exec", self._slice.path, *option, "--", "sh", "-c", command)
+        return command_line(self.console.operator.settings, *arguments)
 
     def buttons(self) -> Sequence[Button]:
         """Return the buttons, Close first."""

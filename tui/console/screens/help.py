@@ -31,22 +31,22 @@ _SIGNS = {
 
 def list_keys(bindings: Iterable[Binding]) -> list[tuple[str, str]]:
     """Return (keys, description) for each action, in the order of the bindings."""
-    found: dict[str, tuple[str, list[str]]] = {}
+    actions: dict[str, tuple[str, list[str]]] = {}
     for binding in bindings:
         if not binding.description or binding.system:
             continue
         key = _SIGNS.get(binding.key, binding.key).replace("ctrl+", "^")
-        found.setdefault(binding.action, (binding.tooltip or binding.description, []))[1].append(key)
-    return [(" ".join(dict.fromkeys(keys)), description) for description, keys in found.values()]
+        actions.setdefault(binding.action, (binding.tooltip or binding.description, []))[1].append(key)
+    return [(" ".join(dict.fromkeys(keys)), description) for description, keys in actions.values()]
 
 
 def list_bindings(node: DOMNode) -> list[Binding]:
     """Return the bindings that a screen or a widget declares or inherits, by key, those of the base classes first."""
-    found: dict[str, Binding] = {}
+    bindings: dict[str, Binding] = {}
     for cls in reversed(type(node).__mro__):
         for binding in Binding.make_bindings(vars(cls).get("BINDINGS", ())):
-            found[binding.key] = binding
-    return list(found.values())
+            bindings[binding.key] = binding
+    return list(bindings.values())
 
 
 def format_help(screen: Screen[object], widgets: Iterable[Widget], width: int = 0) -> str:
@@ -94,7 +94,8 @@ def _bindings(node: Screen[object] | Widget, *, inherited: bool) -> list[Binding
     if not inherited:
         return [binding for binding in bindings if binding.action not in TEXTUAL_BINDINGS]
     return [
-        dataclasses.replace(one, description=TEXTUAL_BINDINGS.get(one.action, one.description)) for one in bindings
+        dataclasses.replace(binding, description=TEXTUAL_BINDINGS.get(binding.action, binding.description))
+        for binding in bindings
     ]
 
 

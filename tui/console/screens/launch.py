@@ -99,9 +99,10 @@ class LaunchDialog(FormDialog["str | None"]):
         """Return the field of the slices; none is selected if the run's own slice is gone."""
         listed = self._draft.slices
         options = [
-            (Text(escape_line(f"{s.name}  {s.state or ''}  {len(s.workers)} workers")), s.path) for s in listed
+            (Text(escape_line(f"{slice_.name}  {slice_.state or ''}  {len(slice_.workers)} workers")), slice_.path)
+            for slice_ in listed
         ]
-        is_there = self._draft.chosen in {s.path for s in listed}
+        is_there = self._draft.chosen in {slice_.path for slice_ in listed}
         chosen = self._draft.chosen if is_there else Select.NULL
         return Select(
             options, value=chosen, prompt="Select a slice", allow_blank=not is_there, id="slice", compact=True
@@ -177,7 +178,7 @@ class LaunchDialog(FormDialog["str | None"]):
 
     def _slice(self) -> Slice | None:
         path = self.query_one("#slice", Select).value
-        return next((s for s in self._draft.slices if s.path == path), None)
+        return next((slice_ for slice_ in self._draft.slices if slice_.path == path), None)
 
     def _sync(self) -> Path | None:
         written = self._text("sync")

@@ -137,11 +137,11 @@ class PodScreen(MainScreen):
         is_empty = not slices and bool(reading.at is not None or reading.problems)
         self.set_class(is_empty, EMPTY)
         if is_empty:
-            where, can_create = self.console.operator.slices.where, not self.console.read_only
+            scope, can_create = self.console.operator.slices.where, not self.console.read_only
             has_hosts = self.console.operator.settings.hosts is not None
             is_known = not reading.problems
             table.set_empty(
-                tables.explain_no_slices(where, is_known=is_known, has_hosts=has_hosts, can_create=can_create)
+                tables.explain_no_slices(scope, is_known=is_known, has_hosts=has_hosts, can_create=can_create)
             )
         table.show([tables.make_slice_row(slice_) for slice_ in slices])
         if slices and self.chosen_slice() is None:
@@ -150,10 +150,10 @@ class PodScreen(MainScreen):
         self._panes["slices"].show_reading(reading, now, count)
 
     def _take_workers(self, chosen: Slice | None, now: float) -> None:
-        tried = workers_of(chosen)
-        if not self._is_new("workers", now, SLICES, tried):
+        source = workers_of(chosen)
+        if not self._is_new("workers", now, SLICES, source):
             return
-        reading = self.console.store.get(tried)
+        reading = self.console.store.get(source)
         self._tables["workers"].set_empty("No slice selected" if chosen is None else "This slice has no workers")
         self._tables["checks"].set_empty(tables.format_check_hint(chosen))
         self._tables["workers"].show(tables.make_worker_rows(chosen, reading.value))
@@ -169,10 +169,10 @@ class PodScreen(MainScreen):
         if not self._is_new("checks", now, checks):
             return
         reading = self.console.store.get(checks)
-        self._checks = found = digest(reading.value) if reading.value else None
+        self._checks = results = digest(reading.value) if reading.value else None
         self._collapse_checks()
-        self._tables["checks"].show(tables.make_check_rows(found) if found else [])
-        self._panes["checks"].show_reading(reading, now, found.summary if found else "")
+        self._tables["checks"].show(tables.make_check_rows(results) if results else [])
+        self._panes["checks"].show_reading(reading, now, results.summary if results else "")
 
     def _collapse_checks(self) -> None:
         """Reduce the checks to a line if all have passed, unless the user asked for them; expand them on trouble."""
@@ -192,13 +192,13 @@ class PodScreen(MainScreen):
         if not self._is_new("runs", now, RUNS):
             return
         reading = self.console.store.get(RUNS)
-        every = reading.value or ()
+        listed = reading.value or ()
         scope = self.console.operator.runs.scope
-        statuses = [one for one in every if self._shows_every_run or scope.includes(one.run)]
-        hidden = hidden_note(len(every) - len(statuses), "press a to show them")
+        statuses = [status for status in listed if self._shows_every_run or scope.includes(status.run)]
+        hidden = hidden_note(len(listed) - len(statuses), "press a to show them")
         self._runs = {status.run.id: status for status in statuses}
-        looked = self.console.store.get(FIGURES)
-        figures = looked.value or {}
+        figures_reading = self.console.store.get(FIGURES)
+        figures = figures_reading.value or {}
         moment = time.time()
         if reading.at is not None or reading.problems:
             self._tables["runs"].set_empty((hidden or self.NO_RUNS) if not reading.problems else "Runs unknown")
@@ -207,14 +207,14 @@ class PodScreen(MainScreen):
             self._tables["runs"].show(table)
         live = sum(not status.state.is_over for status in statuses)
         count = f"{live} of {len(statuses)} live" if statuses else ""
-        reading = replace(reading, problems=reading.problems + looked.problems)
+        reading = replace(reading, problems=reading.problems + figures_reading.problems)
         self._panes["runs"].show_reading(reading, now, " · ".join(filter(None, (count, hidden))))
 
     def _run_row(self, status: RunStatus, moment: float, latest: LatestFigures | None) -> TableRow:
         """Return a run's row. The row of an ended run is made once: no clock changes it."""
-        known = self._run_rows.get(status.run.id)
-        if known is not None and known[0] is status and known[1] == latest and status.ended is not None:
-            return known[2]
+        cached = self._run_rows.get(status.run.id)
+        if cached is not None and cached[0] is status and cached[1] == latest and status.ended is not None:
+            return cached[2]
         row = tables.make_run_row(status, moment, latest)
         self._run_rows[status.run.id] = status, latest, row
         return row
@@ -250,8 +250,8 @@ class PodScreen(MainScreen):
         return super().filter_target() or self._tables["runs"]
 
     def _show_upper(self, name: str) -> None:
-        for other in UPPER_PANES:
-            self._panes[other].set_class(other == name, "-current")
+        for pane in UPPER_PANES:
+            self._panes[pane].set_class(pane == name, "-current")
         self._slices_and_workers.set_class(name == "checks", "-away")
 
     def action_pane(self, name: str) -> None:
@@ -336,20 +336,21 @@ class PodScreen(MainScreen):
             return f"checks of {chosen.name}", self._check_text(chosen)
         if chosen is None:
             return "Nothing selected", ""
-        tried = self.console.store.get(workers_of(chosen)).value or chosen.workers
-        worker = next((one for one in tried if one.index == self.chosen_worker()), None)
+        workers = self.console.store.get(workers_of(chosen)).value or chosen.workers
+        worker = next((worker for worker in workers if worker.index == self.chosen_worker()), None)
         if focused == "workers" and worker is not None:
             return f"worker {worker.index} of {chosen.path}", format_document(worker.to_json())
-        fields = chosen.to_json() | {"endpoints": [worker.to_json() for worker in tried]}
+        fields = chosen.to_json() | {"endpoints": [worker.to_json() for worker in workers]}
         return chosen.path, format_document(fields)
 
     def _check_text(self, chosen: Slice) -> str:
-        found, key = self._checks, self._tables["checks"].cursor_key
-        finding = next((one for one in found.findings if tables.get_finding_key(one) == key), None) if found else None
-        if found is None or finding is None:
+        results, key = self._checks, self._tables["checks"].cursor_key
+        findings = results.findings if results else ()
+        finding = next((finding for finding in findings if tables.get_finding_key(finding) == key), None)
+        if results is None or finding is None:
             return "Press c to check it"
         checked = self.console.store.get(checks_of(chosen)).value or ()
-        return tables.describe_finding(found, finding, checked, self.size.width - 12)
+        return tables.describe_finding(results, finding, checked, self.size.width - 12)
 
 
 class ActingPodScreen(PodScreen):

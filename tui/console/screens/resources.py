@@ -67,12 +67,12 @@ class ResourcesScreen(MainScreen):
         if mark == self._seen:
             return
         self._seen = mark
-        found = reading.value or ()
-        self._resources = {one.ref: one for one in found}
+        resources = reading.value or ()
+        self._resources = {resource.ref: resource for resource in resources}
         if reading.at is not None or reading.problems:
             self._table.set_empty("The resources could not be listed." if reading.problems else "No resources")
-        self._table.show([make_resource_row(one) for one in found])
-        self._pane.show_reading(reading, now, count_resources(found))
+        self._table.show([make_resource_row(resource) for resource in resources])
+        self._pane.show_reading(reading, now, count_resources(resources))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the key that exports a run's report."""

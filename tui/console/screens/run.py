@@ -155,11 +155,11 @@ class RunScreen(MainScreen):
 
     def _pace(self) -> float | None:
         """Return the seconds that a step takes, as of some seconds ago: it is worked out from the whole history."""
-        begun, snapshot = time.monotonic(), self.feed.snapshot
-        if begun >= self._pace_due and snapshot is not None and is_live(self.feed.status):
+        started_at, snapshot = time.monotonic(), self.feed.snapshot
+        if started_at >= self._pace_due and snapshot is not None and is_live(self.feed.status):
             self._seconds_per_step = seconds_per_step(snapshot) or self._seconds_per_step
-            took = time.monotonic() - begun
-            self._pace_due = begun + max(PACE_INTERVAL_S, PACE_TIME_DIVISOR * took)
+            took = time.monotonic() - started_at
+            self._pace_due = started_at + max(PACE_INTERVAL_S, PACE_TIME_DIVISOR * took)
         return self._seconds_per_step
 
     def _read_on(self) -> None:
@@ -283,8 +283,8 @@ class RunScreen(MainScreen):
         if name != "logs":
             self._upper_pane = name
         current = (name, self._upper_pane) if self._stacked else (name,)
-        for other, pane in self._panes.items():
-            pane.set_class(other in current, "-current")
+        for key, pane in self._panes.items():
+            pane.set_class(key in current, "-current")
         self._upper.set_class(self._one_at_a_time and name == "logs", "-away")
         self._lower.set_class(self._one_at_a_time and name != "logs", "-away")
         self._at = name

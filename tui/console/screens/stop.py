@@ -100,10 +100,10 @@ class StopDialog(LiveDialog["str | None"]):
         self.query_one("#leave").focus()
 
     def _arrange(self) -> None:
-        going = self.progress is not None
-        self._table.display = going
-        self.query_one("#begin").display = not going
-        self.query_one("#leave", Button).label = "Close" if going else LEAVE
+        is_begun = self.progress is not None
+        self._table.display = is_begun
+        self.query_one("#begin").display = not is_begun
+        self.query_one("#leave", Button).label = "Close" if is_begun else LEAVE
         self.tick()
 
     def tick(self) -> None:

@@ -29,16 +29,16 @@ class ChoiceInput(Input):
         if self.value != self._chosen:
             self._typed, self._chosen = self.value, None
         typed = self._typed.strip().lower()
-        found = [choice for choice in self.choices if typed in choice.lower()]
-        return self.choices if not found or typed in self.choices else found
+        matches = [choice for choice in self.choices if typed in choice.lower()]
+        return self.choices if not matches or typed in self.choices else matches
 
     def action_choose(self, by: int) -> None:
         """Show the next or previous choice."""
         matching = self.matching
         if not matching:
             return
-        place = matching.index(self.value) + by if self.value in matching else min(by, 0)
-        self._chosen = self.value = matching[place % len(matching)]
+        index = matching.index(self.value) + by if self.value in matching else min(by, 0)
+        self._chosen = self.value = matching[index % len(matching)]
         self.cursor_position = len(self.value)
 
     def describe_choices(self) -> str:
@@ -46,6 +46,6 @@ class ChoiceInput(Input):
         matching = self.matching
         if not matching:
             return ""
-        place = matching.index(self.value) if self.value in matching else 0
-        words = [f"[{choice}]" if choice == self.value else choice for choice in matching[max(0, place - 1) :]]
-        return f"↑↓ {'… ' if place > 1 else ''}{' '.join(words)}"
+        index = matching.index(self.value) if self.value in matching else 0
+        labels = [f"[{choice}]" if choice == self.value else choice for choice in matching[max(0, index - 1) :]]
+        return f"↑↓ {'… ' if index > 1 else ''}{' '.join(labels)}"

@@ -32,7 +32,7 @@ class CommandLine(Input):
 
     def remember(self, command: str) -> None:
         """Remember a command as the newest one."""
-        self._earlier = [command, *(other for other in self._earlier if other != command)]
+        self._earlier = [command, *(old for old in self._earlier if old != command)]
         self._back = 0
 
     def action_earlier(self, by: int) -> None:

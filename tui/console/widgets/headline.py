@@ -29,15 +29,15 @@ def _fitting(line: tuple[Cell, ...], widths: Sequence[int], width: int) -> tuple
     """
     shown = list(zip(line, widths, strict=True))
     while sum(size for _, size in shown) + len(GAP) * (len(shown) - 1) > width:
-        dim = [place for place, (cell, _) in enumerate(shown) if place and cell.tone == "dim"]
+        dim = [index for index, (cell, _) in enumerate(shown) if index and cell.tone == "dim"]
         if not dim and (len(shown) <= MIN_CELLS or not any(map(str.isdigit, shown[-1][0].text))):
             break
         del shown[dim[-1] if dim else -1]
     over = sum(size for _, size in shown) + len(GAP) * (len(shown) - 1) - width
-    place = max(range(len(shown)), key=lambda place: shown[place][1])
-    cell, size = shown[place]
+    index = max(range(len(shown)), key=lambda index: shown[index][1])
+    cell, size = shown[index]
     if over > 0 and size > MIN_SHORTENED_COLUMNS:
-        shown[place] = cell._replace(text=shorten(cell.text, max(MIN_SHORTENED_COLUMNS, size - over))), size
+        shown[index] = cell._replace(text=shorten(cell.text, max(MIN_SHORTENED_COLUMNS, size - over))), size
     return tuple(cell for cell, _ in shown)
 
 
@@ -88,7 +88,7 @@ class Headline(Widget):
             return ()
         line = self._lines[y]
         widest = self._widest.setdefault((y, *(cell.tone for cell in line)), [0] * len(line))
-        widest[:] = [max(cell_len(cell.text), known) for cell, known in zip(line, widest, strict=True)]
+        widest[:] = [max(cell_len(cell.text), previous) for cell, previous in zip(line, widest, strict=True)]
         return _fitting(line, widest, width)
 
     def render_line(self, y: int) -> Strip:

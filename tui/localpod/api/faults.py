@@ -90,10 +90,10 @@ class ServiceFaults:
 
     def loses_answer(self, method: str) -> bool:
         """Return whether this answer has to be lost, and count it."""
-        left = self.lost_answers.get(method, 0)
-        if left > 0:
-            self.lost_answers[method] = left - 1
-        return left != 0
+        remaining = self.lost_answers.get(method, 0)
+        if remaining > 0:
+            self.lost_answers[method] = remaining - 1
+        return remaining != 0
 
     def offers(self, zone: str, accelerator_type: str) -> bool:
         """Return whether the zone has the accelerator type."""
@@ -113,7 +113,7 @@ class ServiceFaults:
 
     def is_unavailable(self, zone: str) -> bool:
         """Return whether this request to the zone has to fail, and count it."""
-        left = self.unavailable.get(zone, 0)
-        if left > 0:
-            self.unavailable[zone] = left - 1
-        return left != 0
+        remaining = self.unavailable.get(zone, 0)
+        if remaining > 0:
+            self.unavailable[zone] = remaining - 1
+        return remaining != 0

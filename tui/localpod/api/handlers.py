@@ -46,20 +46,20 @@ class ApiHandlers:
         place = parse_place(parent)
         if place.zone != ANY_ZONE:
             return in_place(place), []
-        found: list[T] = []
+        resources: list[T] = []
         unreachable: list[str] = []
         for zone in self.zones:
-            one = ResourceLocation(place.project, zone)
+            location = ResourceLocation(place.project, zone)
             if self.faults.is_unavailable(zone):
-                unreachable.append(str(one))
+                unreachable.append(str(location))
             else:
-                found += in_place(one)
-        return found, unreachable
+                resources += in_place(location)
+        return resources, unreachable
 
     def list_nodes(self, request: tpu.ListNodesRequest) -> tpu.ListNodesResponse:
         """Return one page of a zone's nodes, or of every zone's."""
-        found, unreachable = self._gather(request.parent, self.nodes.in_place)
-        nodes, token = page(found, request)
+        resources, unreachable = self._gather(request.parent, self.nodes.in_place)
+        nodes, token = page(resources, request)
         return tpu.ListNodesResponse(nodes=nodes, next_page_token=token, unreachable=unreachable)
 
     def get_guest_attributes(self, request: tpu.GetGuestAttributesRequest) -> tpu.GetGuestAttributesResponse:
@@ -72,8 +72,8 @@ class ApiHandlers:
 
     def list_queued_resources(self, request: tpu.ListQueuedResourcesRequest) -> tpu.ListQueuedResourcesResponse:
         """Return one page of a zone's queued resources, or of every zone's."""
-        found, unreachable = self._gather(request.parent, self.queued.in_place)
-        queued, token = page(found, request)
+        resources, unreachable = self._gather(request.parent, self.queued.in_place)
+        queued, token = page(resources, request)
         return tpu.ListQueuedResourcesResponse(
             queued_resources=queued, next_page_token=token, unreachable=unreachable
         )
@@ -91,7 +91,7 @@ class ApiHandlers:
 
     def _types(self, place: ResourceLocation) -> list[tpu.AcceleratorType]:
         types = catalogue.accelerator_types(place)
-        return [one for one in types if self.faults.offers(place.zone, one.type_)]
+        return [kind for kind in types if self.faults.offers(place.zone, kind.type_)]
 
     def list_runtime_versions(self, request: tpu.ListRuntimeVersionsRequest) -> tpu.ListRuntimeVersionsResponse:
         """Return one page of the runtime versions on offer."""
@@ -111,8 +111,8 @@ class ApiHandlers:
 
     def list_locations(self, request: Any) -> Any:
         """Return one page of the zones."""
-        found, token = page([self._location(zone) for zone in self.zones], request)
-        return locations_pb2.ListLocationsResponse(locations=found, next_page_token=token)
+        locations, token = page([self._location(zone) for zone in self.zones], request)
+        return locations_pb2.ListLocationsResponse(locations=locations, next_page_token=token)
 
     def get_location(self, request: Any) -> Any:
         """Return one zone."""
@@ -129,8 +129,8 @@ class ApiHandlers:
         """Return one page of a zone's operations."""
         if request.filter:
             raise rpc_errors.unimplemented("Filters of operations are not implemented.")
-        found, token = page(self.operations.in_place(parse_place(request.name)), request)
-        return operations_pb2.ListOperationsResponse(operations=found, next_page_token=token)
+        operations, token = page(self.operations.in_place(parse_place(request.name)), request)
+        return operations_pb2.ListOperationsResponse(operations=operations, next_page_token=token)
 
     async def wait_operation(self, request: Any) -> Any:
         """Return an operation once it is done, or when the request's time is over."""

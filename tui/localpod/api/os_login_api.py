@@ -57,14 +57,14 @@ class OsLoginService:
     async def _import_ssh_public_key(self, request: web.Request) -> web.Response:
         user = self._user(request, "oslogin.users.importSshPublicKey")
         try:
-            words = str(json.loads(await request.read())["key"]).split()
+            parts = str(json.loads(await request.read())["key"]).split()
         except (ValueError, KeyError, TypeError):
-            words = []
-        if len(words) < 2:
+            parts = []
+        if len(parts) < 2:
             raise rpc_errors.ApiError("INVALID_ARGUMENT", "Invalid SSH public key.")
-        held = self.keys.setdefault(user, [])
-        if (key := " ".join(words)) not in held:
-            held.append(key)
+        keys = self.keys.setdefault(user, [])
+        if (key := " ".join(parts)) not in keys:
+            keys.append(key)
         for notify in self.changed:
             notify()
         return _answer({"loginProfile": self._profile(user)})

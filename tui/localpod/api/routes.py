@@ -40,46 +40,53 @@ class ApiMethod:
 
 METHODS: tuple[ApiMethod, ...] = (
     ApiMethod(TPU, tpu.ListNodesRequest, "tpu.nodes.list", ApiHandlers.list_nodes),
-    ApiMethod(TPU, tpu.GetNodeRequest, "tpu.nodes.get", lambda api, one: api.nodes.get(one.name).node),
+    ApiMethod(TPU, tpu.GetNodeRequest, "tpu.nodes.get", lambda api, request: api.nodes.get(request.name).node),
     ApiMethod(
         TPU,
         tpu.CreateNodeRequest,
         "tpu.nodes.create",
-        lambda api, one: api.nodes.create(parse_place(one.parent), one.node_id, one.node),
+        lambda api, request: api.nodes.create(parse_place(request.parent), request.node_id, request.node),
     ),
-    ApiMethod(TPU, tpu.DeleteNodeRequest, "tpu.nodes.delete", lambda api, one: api.nodes.delete(one.name)),
-    ApiMethod(TPU, tpu.StopNodeRequest, "tpu.nodes.stop", lambda api, one: api.nodes.stop(one.name)),
-    ApiMethod(TPU, tpu.StartNodeRequest, "tpu.nodes.start", lambda api, one: api.nodes.start(one.name)),
+    ApiMethod(TPU, tpu.DeleteNodeRequest, "tpu.nodes.delete", lambda api, request: api.nodes.delete(request.name)),
+    ApiMethod(TPU, tpu.StopNodeRequest, "tpu.nodes.stop", lambda api, request: api.nodes.stop(request.name)),
+    ApiMethod(TPU, tpu.StartNodeRequest, "tpu.nodes.start", lambda api, request: api.nodes.start(request.name)),
     ApiMethod(
         TPU,
         tpu.UpdateNodeRequest,
         "tpu.nodes.update",
-        lambda api, one: api.nodes.update(one.node, one.update_mask.paths),
+        lambda api, request: api.nodes.update(request.node, request.update_mask.paths),
     ),
     ApiMethod(TPU, tpu.ListQueuedResourcesRequest, "tpu.queuedResources.list", ApiHandlers.list_queued_resources),
     ApiMethod(
         TPU,
         tpu.GetQueuedResourceRequest,
         "tpu.queuedResources.get",
-        lambda api, one: api.queued.get(one.name).resource,
+        lambda api, request: api.queued.get(request.name).resource,
     ),
     ApiMethod(
         TPU,
         tpu.CreateQueuedResourceRequest,
         "tpu.queuedResources.create",
-        lambda api, one: api.operations.once(
-            one.request_id,
-            lambda: api.queued.create(parse_place(one.parent), one.queued_resource_id, one.queued_resource),
+        lambda api, request: api.operations.once(
+            request.request_id,
+            lambda: api.queued.create(
+                parse_place(request.parent), request.queued_resource_id, request.queued_resource
+            ),
         ),
     ),
     ApiMethod(
         TPU,
         tpu.DeleteQueuedResourceRequest,
         "tpu.queuedResources.delete",
-        lambda api, one: api.operations.once(one.request_id, lambda: api.queued.delete(one.name, one.force)),
+        lambda api, request: api.operations.once(
+            request.request_id, lambda: api.queued.delete(request.name, request.force)
+        ),
     ),
     ApiMethod(
-        TPU, tpu.ResetQueuedResourceRequest, "tpu.queuedResources.reset", lambda api, one: api.queued.reset(one.name)
+        TPU,
+        tpu.ResetQueuedResourceRequest,
+        "tpu.queuedResources.reset",
+        lambda api, request: api.queued.reset(request.name),
     ),
     ApiMethod(TPU, tpu.ListAcceleratorTypesRequest, "tpu.acceleratortypes.list", ApiHandlers.list_accelerator_types),
     ApiMethod(TPU, tpu.GetAcceleratorTypeRequest, "tpu.acceleratortypes.get", ApiHandlers.get_accelerator_type),
@@ -99,16 +106,19 @@ METHODS: tuple[ApiMethod, ...] = (
         TPU_V1,
         v1.DeleteNodeRequest,
         "tpu.nodes.delete",
-        lambda api, one: api.operations.in_v1(api.nodes.delete(one.name)),
+        lambda api, request: api.operations.in_v1(api.nodes.delete(request.name)),
     ),
     ApiMethod(
-        TPU_V1, v1.StopNodeRequest, "tpu.nodes.stop", lambda api, one: api.operations.in_v1(api.nodes.stop(one.name))
+        TPU_V1,
+        v1.StopNodeRequest,
+        "tpu.nodes.stop",
+        lambda api, request: api.operations.in_v1(api.nodes.stop(request.name)),
     ),
     ApiMethod(
         TPU_V1,
         v1.StartNodeRequest,
         "tpu.nodes.start",
-        lambda api, one: api.operations.in_v1(api.nodes.start(one.name)),
+        lambda api, request: api.operations.in_v1(api.nodes.start(request.name)),
     ),
     ApiMethod(
         TPU_V1, v1.ListAcceleratorTypesRequest, "tpu.acceleratortypes.list", v1_handlers.list_accelerator_types
@@ -130,20 +140,20 @@ METHODS: tuple[ApiMethod, ...] = (
         OPERATIONS,
         operations_pb2.GetOperationRequest,
         "tpu.operations.get",
-        lambda api, one: api.operations.get(one.name),
+        lambda api, request: api.operations.get(request.name),
     ),
     ApiMethod(OPERATIONS, operations_pb2.WaitOperationRequest, "tpu.operations.get", ApiHandlers.wait_operation),
     ApiMethod(
         OPERATIONS,
         operations_pb2.CancelOperationRequest,
         "tpu.operations.cancel",
-        lambda api, one: api.operations.cancel(one.name),
+        lambda api, request: api.operations.cancel(request.name),
     ),
     ApiMethod(
         OPERATIONS,
         operations_pb2.DeleteOperationRequest,
         "tpu.operations.delete",
-        lambda api, one: api.operations.delete(one.name),
+        lambda api, request: api.operations.delete(request.name),
     ),
 )
 """Every method that is served (cloud_tpu.proto of google/cloud/tpu/v2 and v1, and the two mix-ins)."""

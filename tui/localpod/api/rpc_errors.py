@@ -128,8 +128,8 @@ def tpu_node_denied() -> ApiError:
 
 def insufficient_reservation() -> ApiError:
     """Return the error of a reservation that has too little capacity (words: skypilot#4579)."""
-    what = "Insufficient reserved capacity. Contact customer support to increase your reservation."
-    return precondition(what)
+    message = "Insufficient reserved capacity. Contact customer support to increase your reservation."
+    return precondition(message)
 
 
 def unavailable(retry_after_seconds: int = 0) -> ApiError:

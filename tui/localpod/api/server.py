@@ -113,14 +113,14 @@ class TpuService:
         The type is a real one where the shape fits one, else `local-<workers>`. Raises ApiError as CreateNode does.
         """
         kind = accelerator_type or accelerator_types.accelerator_type_for(workers, cores)
-        wanted = tpu.Node(
+        node = tpu.Node(
             accelerator_type=kind,
             runtime_version=default_runtime(kind),
             network_config=tpu.NetworkConfig(enable_external_ips=True),
             labels=dict(labels or {}),
         )
         if kind in accelerator_types.shapes() and accelerator_types.shapes()[kind].cores is None:
-            wanted.labels[CORES_LABEL] = str(cores)
-        hosted = self._nodes.admit(ResourceLocation(self.project, self.zone), name, wanted)
+            node.labels[CORES_LABEL] = str(cores)
+        hosted = self._nodes.admit(ResourceLocation(self.project, self.zone), name, node)
         await self._nodes.bring_up(hosted)
         return tpu.Node(hosted.node)

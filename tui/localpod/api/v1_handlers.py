@@ -29,8 +29,8 @@ def get_node(api: ApiHandlers, request: v1.GetNodeRequest) -> v1.Node:
 
 def create_node(api: ApiHandlers, request: v1.CreateNodeRequest) -> Any:
     """Return the operation that creates a TPU Node."""
-    wanted = tpu_nodes.node_of_v1(request.node)
-    operation = api.nodes.create(parse_place(request.parent), request.node_id, wanted, tpu_nodes.V1)
+    node = tpu_nodes.node_of_v1(request.node)
+    operation = api.nodes.create(parse_place(request.parent), request.node_id, node, tpu_nodes.V1)
     return api.operations.in_v1(operation)
 
 
@@ -39,14 +39,14 @@ def list_accelerator_types(
 ) -> v1.ListAcceleratorTypesResponse:
     """Return one page of the accelerator types on offer."""
     answer = api.list_accelerator_types(request)
-    types = [v1.AcceleratorType(name=one.name, type_=one.type_) for one in answer.accelerator_types]
+    types = [v1.AcceleratorType(name=kind.name, type_=kind.type_) for kind in answer.accelerator_types]
     return v1.ListAcceleratorTypesResponse(accelerator_types=types, next_page_token=answer.next_page_token)
 
 
 def get_accelerator_type(api: ApiHandlers, request: v1.GetAcceleratorTypeRequest) -> v1.AcceleratorType:
     """Return one accelerator type."""
-    found = api.get_accelerator_type(request)
-    return v1.AcceleratorType(name=found.name, type_=found.type_)
+    kind = api.get_accelerator_type(request)
+    return v1.AcceleratorType(name=kind.name, type_=kind.type_)
 
 
 def list_tensorflow_versions(

@@ -36,8 +36,8 @@ def find_binary() -> Path:
     spec = importlib.util.find_spec(_PACKAGE)
     machine = _MACHINES.get(platform.machine(), platform.machine())
     name = f"fake-gcs-server-{platform.system().lower()}-{machine}"
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        binary = Path(place) / "vendor" / "fake-gcs-server" / "bin" / name
+    for directory in (spec.submodule_search_locations or []) if spec else []:
+        binary = Path(directory) / "vendor" / "fake-gcs-server" / "bin" / name
         if binary.exists():
             return binary
     on_path = shutil.which("fake-gcs-server")
@@ -141,7 +141,7 @@ class Bucket:
             "location": self.location,
             "log-level": "warn",
         }
-        return [str(binary), *(word for name, value in options.items() for word in (f"-{name}", value))]
+        return [str(binary), *(argument for name, value in options.items() for argument in (f"-{name}", value))]
 
     async def _make_bucket(self) -> None:
         body = json.dumps({"name": self.name, "location": self.location}).encode()
@@ -162,10 +162,10 @@ class Bucket:
         finally:
             writer.close()
         status, _, rest = answer.partition(b"\r\n")
-        words = status.split()
-        if len(words) < 2 or not words[1].isdigit():
+        fields = status.split()
+        if len(fields) < 2 or not fields[1].isdigit():
             raise ConnectionError("not an HTTP answer")
-        return int(words[1]), rest.partition(b"\r\n\r\n")[2]
+        return int(fields[1]), rest.partition(b"\r\n\r\n")[2]
 
     def _last_log_line(self) -> str:
         log = self._directory / "bucket.log"

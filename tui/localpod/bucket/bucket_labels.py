@@ -46,12 +46,12 @@ class BucketLabels:
         head = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         return b"HTTP/1.1 " + status + b"\r\n" + head.encode() + body
 
-    def _take(self, name: str, wanted: dict[str, Any], *, is_patch: bool) -> None:
+    def _take(self, name: str, document: dict[str, Any], *, is_patch: bool) -> None:
         """Set a bucket's labels from a request; a patch leaves others, and removes those that are null."""
-        if is_patch and "labels" not in wanted:
+        if is_patch and "labels" not in document:
             return
         before = self._labels.get(name, {}) if is_patch else {}
-        after = before | (wanted.get("labels") or {})
+        after = before | (document.get("labels") or {})
         self._labels[name] = {key: value for key, value in after.items() if value is not None}
 
 

@@ -233,8 +233,10 @@ async def _start_server(command: Sequence[str]) -> tuple[asyncio.subprocess.Proc
     """Start the object store on a free port and wait until it listens. Raises OSError if it never does."""
     for _ in range(_TRIES):
         port = _free_port()
-        words = [*command, "-host", "127.0.0.1", "-port", str(port)]
-        process = await asyncio.create_subprocess_exec(*words, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr)
+        arguments = [*command, "-host", "127.0.0.1", "-port", str(port)]
+        process = await asyncio.create_subprocess_exec(
+            *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr
+        )
         while process.returncode is None:
             if await _answers(port) and process.returncode is None:
                 return process, port
@@ -280,8 +282,8 @@ def main() -> None:
     """Serve the socket whose file descriptor is the argument."""
     listener = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(listener.fileno(), False)
-    with open(0, "rb", buffering=0, closefd=False) as given:
-        config = json.loads(given.readline())
+    with open(0, "rb", buffering=0, closefd=False) as stdin:
+        config = json.loads(stdin.readline())
     owner_check = OwnerCheck(config["authority"], config["token"], SocketOwners())
     why = refusal_reason() if config["isolate"] else "isolation is switched off"
     if why is None:

@@ -86,10 +86,10 @@ class RequestGate:
                 return
 
     def _take(self, size: int, *, of_body: bool = False) -> bytes:
-        taken, self._buffer = (self._buffer, b"") if size == len(self._buffer) else self._cut(size)
+        data, self._buffer = (self._buffer, b"") if size == len(self._buffer) else self._cut(size)
         if of_body:
             self._body_left -= size
-        return taken
+        return data
 
     def _cut(self, size: int) -> tuple[bytes, bytes]:
         return self._buffer[:size], self._buffer[size:]
@@ -116,8 +116,8 @@ class RequestGate:
         if len(self._buffer) < end:
             return None
         is_old = self._buffer.partition(b"\r\n")[0].endswith(b" HTTP/1.0")
-        wishes = [word.strip().lower() for value in headers.get("connection", ()) for word in value.split(",")]
-        is_last = "close" in wishes or (is_old and "keep-alive" not in wishes)
+        options = [option.strip().lower() for value in headers.get("connection", ()) for option in value.split(",")]
+        is_last = "close" in options or (is_old and "keep-alive" not in options)
         return WholeRequest(method, target, self._take(end)[start:], is_last)
 
     def _expect_body(self, headers: Headers, *, is_old: bool) -> None:

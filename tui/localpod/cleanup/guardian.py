@@ -50,16 +50,16 @@ def remove_tree(directory: Path) -> None:
 def end_workers(pod: str, request: str) -> str:
     """End the processes of the workers that a line of JSON names; return the answer, a line of JSON."""
     document = json.loads(request)
-    left = sweep([Mark(pod, worker["name"], worker["serial"]) for worker in document["workers"]])
-    return json.dumps({"request": document["request"], "left": left})
+    remaining = sweep([Mark(pod, worker["name"], worker["serial"]) for worker in document["workers"]])
+    return json.dumps({"request": document["request"], "left": remaining})
 
 
 def end_pod(pod: str, directory: Path, profile: Path) -> list[int]:
     """Remove the profile, end every process of the pod and remove its files; return the pids that did not end."""
     remove_profile(profile, pod)
-    left = sweep([Mark(pod)])
+    remaining = sweep([Mark(pod)])
     remove_tree(directory)
-    return left
+    return remaining
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -33,6 +33,6 @@ async def await_keepers(pids: set[int]) -> set[int]:
     """Wait at most `KEEPERS_END_S` seconds until these processes have ended; return those that have not."""
     deadline = time.monotonic() + KEEPERS_END_S
     # The end of a process that is not a child cannot be awaited.
-    while (left := {pid for pid in pids if is_running(pid)}) and time.monotonic() < deadline:  # noqa: ASYNC110
+    while (remaining := {pid for pid in pids if is_running(pid)}) and time.monotonic() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(_POLL_INTERVAL_S)
-    return left
+    return remaining

@@ -58,10 +58,10 @@ class Mark:
 
     def is_on_limits(self, limits: bytes) -> bool:
         """Return whether the text of /proc/PID/limits shows this mark; a pod's mark covers its workers' processes."""
-        found = _LIMIT.search(limits)
-        if found is None:
+        match = _LIMIT.search(limits)
+        if match is None:
             return False
-        value = int(found[1])
+        value = int(match[1])
         return value == self.limit if self.worker else value >> _SERIAL_BITS == self.limit >> _SERIAL_BITS
 
     def is_on_environment(self, environ: bytes) -> bool:
@@ -117,11 +117,11 @@ def sweep(marks: Sequence[Mark], *, patience_s: float = 20.0) -> list[int]:
     deadline = time.monotonic() + patience_s
     empty_passes = 0
     while empty_passes < 2:
-        found = list(members(marks))
-        if found and time.monotonic() > deadline:
-            return found
-        empty_passes = 0 if found else empty_passes + 1
-        for pid in found:
+        pids = list(members(marks))
+        if pids and time.monotonic() > deadline:
+            return pids
+        empty_passes = 0 if pids else empty_passes + 1
+        for pid in pids:
             _kill(pid, marks)
         time.sleep(_SWEEP_INTERVAL_S)
     return []

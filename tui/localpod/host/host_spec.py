@@ -90,7 +90,11 @@ def write_login_keys(spec: HostSpec, ssh_keys: str, os_login: Mapping[str, Seque
     With OS Login, `os_login` has the keys of each user name, and those in the metadata are ignored.
     """
     user, now = getpass.getuser(), datetime.now(timezone.utc)
-    mine = [one.key for one in entries(ssh_keys) if one.user == user and (one.expires is None or one.expires > now)]
+    mine = [
+        entry.key
+        for entry in entries(ssh_keys)
+        if entry.user == user and (entry.expires is None or entry.expires > now)
+    ]
     spec.metadata_keys.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _write_lines(spec.metadata_keys, mine if os_login is None else [])
     spec.os_login_keys.mkdir(mode=0o700, exist_ok=True)

@@ -18,17 +18,17 @@ _BACKLOG = 128
 
 
 def _bind(address: str, port: int, *, listen: bool) -> socket.socket:
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if listen:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((address, port))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address, port))
         if listen:
-            made.listen(_BACKLOG)
+            sock.listen(_BACKLOG)
     except OSError:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
 class Net:
@@ -40,16 +40,16 @@ class Net:
 
     def listeners(self) -> list[socket.socket]:
         """Return a listening socket per worker and fill in ports that were 0. Raises OSError if one is taken."""
-        made: list[socket.socket] = []
+        listeners: list[socket.socket] = []
         try:
             for address, port in self.addresses:
-                made.append(_bind(address, port, listen=True))
+                listeners.append(_bind(address, port, listen=True))
         except OSError:
-            for listener in made:
+            for listener in listeners:
                 listener.close()
             raise
-        self.addresses = [listener.getsockname() for listener in made]
-        return made
+        self.addresses = [listener.getsockname() for listener in listeners]
+        return listeners
 
     def close(self) -> None:
         """Free the addresses."""
@@ -64,14 +64,14 @@ def _claim(first: int, workers: int, port: int) -> Net:
     claims: list[socket.socket] = []
     try:
         claims.extend(_bind(f"127.0.{net}.{_CLAIM}", port, listen=False) for net in nets)
-        places = [(f"127.0.{first + i // HOSTS_PER_NET}.{1 + i % HOSTS_PER_NET}", port) for i in range(workers)]
-        for place in places:
-            _bind(*place, listen=True).close()
+        addresses = [(f"127.0.{first + i // HOSTS_PER_NET}.{1 + i % HOSTS_PER_NET}", port) for i in range(workers)]
+        for address in addresses:
+            _bind(*address, listen=True).close()
     except OSError:
         for claim in claims:
             claim.close()
         raise
-    return Net(claims, places)
+    return Net(claims, addresses)
 
 
 def free_net(workers: int) -> Net:

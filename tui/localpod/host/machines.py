@@ -88,13 +88,13 @@ class Machines:
 
     async def close(self) -> None:
         """Release everything; the guardian ends the processes."""
-        for one in self._slices.values():
-            for machine in one.machines:
+        for slice_ in self._slices.values():
+            for machine in slice_.machines:
                 machine.alive = False
                 if machine.watch is not None:
                     machine.watch.cancel()
                 machine.transport.close()
-            one.net.close()
+            slice_.net.close()
         self._slices.clear()
         if self._control is not None:
             self._control.close()
@@ -109,23 +109,23 @@ class Machines:
 
     def workers(self, slice_name: str) -> list[HostedWorker]:
         """Return the workers of a slice as they were started, in worker order."""
-        one = self._slices.get(slice_name)
-        return [machine.worker for machine in one.machines if machine.worker] if one else []
+        slice_ = self._slices.get(slice_name)
+        return [machine.worker for machine in slice_.machines if machine.worker] if slice_ else []
 
     def pids(self, slice_name: str) -> list[int]:
         """Return the host processes of a slice, in worker order; killing one is a preemption."""
-        one = self._slices.get(slice_name)
-        return [machine.pid for machine in one.machines] if one else []
+        slice_ = self._slices.get(slice_name)
+        return [machine.pid for machine in slice_.machines] if slice_ else []
 
     def homes(self, slice_name: str) -> list[Path]:
         """Return the home directories of a slice's workers, in worker order."""
-        one = self._slices.get(slice_name)
-        return [machine.spec.home for machine in one.machines] if one else []
+        slice_ = self._slices.get(slice_name)
+        return [machine.spec.home for machine in slice_.machines] if slice_ else []
 
     def alive(self, slice_name: str) -> list[bool]:
         """Return whether each worker's machine runs, in worker order; empty for a slice that does not exist."""
-        one = self._slices.get(slice_name)
-        return [machine.alive for machine in one.machines] if one and one.running else []
+        slice_ = self._slices.get(slice_name)
+        return [machine.alive for machine in slice_.machines] if slice_ and slice_.running else []
 
     async def start(
         self,
@@ -141,53 +141,53 @@ class Machines:
 
         Raises TpuTuiError, which names the worker that did not start.
         """
-        one = self._slices.get(slice_name)
-        if one is not None and one.running:
+        slice_ = self._slices.get(slice_name)
+        if slice_ is not None and slice_.running:
             raise TpuTuiError(f"Slice {slice_name} could not be started", why="its workers are running already")
-        if one is None or len(one.machines) != workers:
+        if slice_ is None or len(slice_.machines) != workers:
             await self.remove(slice_name)
             number = max(1, cores // CORES_PER_CHIP) if chips is None else chips
-            one = _Slice(slice_name, number, free_net(workers), secrets.token_hex(4), hostname)
-        self._slices[slice_name] = one
+            slice_ = _Slice(slice_name, number, free_net(workers), secrets.token_hex(4), hostname)
+        self._slices[slice_name] = slice_
         try:
-            await self._start_all(one, workers, startup_script)
+            await self._start_all(slice_, workers, startup_script)
         except BaseException:
             await self.remove(slice_name)
             raise
-        one.running = True
+        slice_.running = True
         return self.workers(slice_name)
 
-    async def _start_all(self, one: _Slice, workers: int, startup_script: str) -> None:
+    async def _start_all(self, slice_: _Slice, workers: int, startup_script: str) -> None:
         try:
-            listeners = one.net.listeners()
+            listeners = slice_.net.listeners()
         except OSError as error:
             raise TpuTuiError(
-                f"The addresses of slice {one.name} could not be taken", why=error.strerror or str(error)
+                f"The addresses of slice {slice_.name} could not be taken", why=error.strerror or str(error)
             ) from error
-        one.machines = []
+        slice_.machines = []
         try:
             for index, listener in zip(range(workers), listeners, strict=True):
-                spec = self._spec(one, index)
+                spec = self._spec(slice_, index)
                 write_startup_script(spec, startup_script)
-                one.machines.append(await self._ask_for(spec, listener))
+                slice_.machines.append(await self._ask_for(spec, listener))
         finally:
             for listener in listeners:
                 listener.close()
-        await asyncio.gather(*(self._await_ready(one, machine) for machine in one.machines))
+        await asyncio.gather(*(self._await_ready(slice_, machine) for machine in slice_.machines))
 
-    def _spec(self, one: _Slice, index: int) -> HostSpec:
+    def _spec(self, slice_: _Slice, index: int) -> HostSpec:
         serial = next(self._serials, None)
         if serial is None:
             raise TpuTuiError("This local pod cannot have more workers", remedy="Start a new one.")
         return HostSpec(
             pod=self._pod,
-            slice_name=one.name,
+            slice_name=slice_.name,
             index=index,
             serial=serial,
-            address=one.net.addresses[index][0],
-            hostname=one.hostname or f"t1v-n-{one.identity}-w-{index}",
-            directory=str(self._directory / "slices" / one.name / f"w-{index}"),
-            chips=one.chips,
+            address=slice_.net.addresses[index][0],
+            hostname=slice_.hostname or f"t1v-n-{slice_.identity}-w-{index}",
+            directory=str(self._directory / "slices" / slice_.name / f"w-{index}"),
+            chips=slice_.chips,
             authorized_key=self._authorized_key,
             environment=dict(self.environment),
         )
@@ -213,7 +213,7 @@ class Machines:
         )
         return _Machine(spec, life, transport)
 
-    async def _await_ready(self, one: _Slice, machine: _Machine) -> None:
+    async def _await_ready(self, slice_: _Slice, machine: _Machine) -> None:
         spec = machine.spec
         answer: dict[str, Any] = {"error": f"not ready within {READY_SECONDS:.0f} s"}
         with contextlib.suppress(asyncio.TimeoutError):
@@ -221,7 +221,7 @@ class Machines:
             answer = json.loads(line) if line else {"error": f"its process ended; see {self._directory}/hosts.log"}
         if "error" in answer:
             raise TpuTuiError("The local worker did not start", worker=spec.index, why=answer["error"])
-        address, port = one.net.addresses[spec.index]
+        address, port = slice_.net.addresses[spec.index]
         machine.pid = answer["pid"]
         machine.worker = HostedWorker(spec.index, address, port, spec.hostname, answer["host_key"])
         machine.watch = asyncio.create_task(self._watch(machine))
@@ -236,30 +236,30 @@ class Machines:
 
     async def stop(self, slice_name: str) -> None:
         """Stop every machine of the slice and all that runs on it; homes, keys and addresses are kept."""
-        one = self._slices.get(slice_name)
-        if one is None:
+        slice_ = self._slices.get(slice_name)
+        if slice_ is None:
             return
-        one.running = False
-        for machine in one.machines:
+        slice_.running = False
+        for machine in slice_.machines:
             machine.alive = False
             if machine.watch is not None:
                 machine.watch.cancel()
-        await self._guardian.end([machine.spec.mark for machine in one.machines])
-        for machine in one.machines:
+        await self._guardian.end([machine.spec.mark for machine in slice_.machines])
+        for machine in slice_.machines:
             machine.transport.close()
 
     async def remove(self, slice_name: str) -> None:
         """Delete the slice, its homes included; a slice that does not exist is not an error."""
         await self.stop(slice_name)
-        one = self._slices.pop(slice_name, None)
-        if one is not None:
-            one.net.close()
+        slice_ = self._slices.pop(slice_name, None)
+        if slice_ is not None:
+            slice_.net.close()
             shutil.rmtree(self._directory / "slices" / slice_name, ignore_errors=True)
 
     def authorize(self, slice_name: str, ssh_keys: str, os_login: Mapping[str, Sequence[str]] | None) -> None:
         """Authorize the keys of the metadata `ssh-keys` for the pod's user, or with OS Login those of each user."""
-        one = self._slices.get(slice_name)
-        for machine in one.machines if one else []:
+        slice_ = self._slices.get(slice_name)
+        for machine in slice_.machines if slice_ else []:
             write_login_keys(machine.spec, ssh_keys, os_login)
 
     def preempt(self, slice_name: str, index: int) -> None:

@@ -130,8 +130,8 @@ class StartupUnit:
                 if newline:
                     self._append(prefix + lines.replace(b"\n", b"\n" + prefix) + b"\n")
                 if len(rest) >= _MOST_LINE_BYTES:
-                    what = f'error while communicating with "{STARTUP_SCRIPT}" script: bufio.Scanner: token too long'
-                    self._note(what)
+                    note = f'error while communicating with "{STARTUP_SCRIPT}" script: bufio.Scanner: token too long'
+                    self._note(note)
                     return
             if rest:
                 self._append(prefix + rest + b"\n")

@@ -130,7 +130,7 @@ class Rehearsal:
         rate = TYPICAL_RATE * self.random.uniform(0.95, 1.05) / factor
         loss = 0.4 + 6.5 * math.exp(-3 * total / max(50, self.options.steps * self.options.epochs))
         loss += self.random.gauss(0, 0.02)
-        if any(core == who and total >= when for who, when in self.options.nan):
+        if any(core == nan_core and total >= nan_step for nan_core, nan_step in self.options.nan):
             loss = math.nan
         former, self._former_loss = self._former_loss, loss
         figures = step_figures(
@@ -152,7 +152,7 @@ class Rehearsal:
     def _misbehave(self, total: int) -> None:
         if self.options.crash_at == total and self.options.worker == self.options.crash_worker:
             self._crash()
-        if any(self.options.worker == who and total == when for who, when in self.options.silent):
+        if any(self.options.worker == worker and total == step for worker, step in self.options.silent):
             while True:
                 self._sleep(3600)
 
@@ -226,10 +226,10 @@ def _whole_seconds(span: timedelta) -> str:
 
 
 def _core_at_step(text: str) -> tuple[int, int]:
-    who, separator, when = text.partition("@")
-    if not separator or not who.isdecimal() or not when.isdecimal():
+    number, separator, step = text.partition("@")
+    if not separator or not number.isdecimal() or not step.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not NUMBER@STEP")
-    return int(who), int(when)
+    return int(number), int(step)
 
 
 def _positive(text: str) -> int:
@@ -244,8 +244,8 @@ def _from_environment(name: str, otherwise: int) -> int:
 
 
 def _own_address() -> str:
-    words = os.environ.get("SSH_CONNECTION", "").split()
-    return words[2] if len(words) == 4 else "127.0.0.1"
+    fields = os.environ.get("SSH_CONNECTION", "").split()
+    return fields[2] if len(fields) == 4 else "127.0.0.1"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -298,7 +298,7 @@ def _hold_devices() -> Iterator[int]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Rehearse and return the exit code."""
     rehearsal = Rehearsal(build_parser().parse_args(arguments))
-    held = [] if rehearsal.options.no_devices else list(_hold_devices())
+    descriptors = [] if rehearsal.options.no_devices else list(_hold_devices())
     try:
         try:
             rehearsal.run()
@@ -309,6 +309,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     finally:
-        for descriptor in held:
+        for descriptor in descriptors:
             os.close(descriptor)
     return 0

@@ -84,8 +84,8 @@ def _load() -> dict[str, LogFormat]:
     formats: dict[str, LogFormat] = {}
     for name, table in tables.items():
         inherited = vars(formats[table.pop("like")]) if "like" in table else {}
-        given = {key: value if key == "per_core" else tuple(value) for key, value in table.items()}
-        formats[name] = LogFormat(**{**inherited, **given})
+        fields = {key: value if key == "per_core" else tuple(value) for key, value in table.items()}
+        formats[name] = LogFormat(**{**inherited, **fields})
     return formats
 
 

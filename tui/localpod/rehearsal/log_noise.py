@@ -37,5 +37,5 @@ _FIXED = (
 
 def noise(random_: random.Random) -> bytes:
     """Return one piece of noise, in whole lines."""
-    made = random_.choice((_curl, _bytes, _long_line, None, None, None))
-    return made(random_) if made is not None else random_.choice(_FIXED)
+    make = random_.choice((_curl, _bytes, _long_line, None, None, None))
+    return make(random_) if make is not None else random_.choice(_FIXED)

@@ -58,11 +58,11 @@ class _Format(Protocol):
     """Puts the lines of one entry together."""
 
     def begins(self, line: bytes) -> bool:
-        """Whether an entry begins with a line, when none is open."""
+        """Return whether an entry begins with a line, when none is open."""
         ...
 
     def ends(self, lines: Sequence[bytes]) -> bool:
-        """Whether the lines so far are a whole entry."""
+        """Return whether the lines so far are a whole entry."""
         ...
 
     def fields(self, lines: Sequence[bytes]) -> Mapping[str, str] | None:
@@ -153,11 +153,11 @@ class _Csv:
             return None
         if len(cells) != len(self._names):
             return None
-        found: dict[str, str] = {}
+        fields: dict[str, str] = {}
         for name, cell in zip(self._names, cells, strict=True):
             if cell:
-                found.setdefault(name, cell)
-        return found
+                fields.setdefault(name, cell)
+        return fields
 
 
 class ExportReader:
@@ -180,12 +180,12 @@ class ExportReader:
 
     @staticmethod
     def is_export_start(line: bytes) -> bool:
-        """Whether a log whose first line this is may be an export."""
+        """Return whether a log whose first line this is may be an export."""
         return line.rstrip() in (b"[", b"{", _RULE) or _CSV_HEADER.match(line) is not None
 
     @property
     def is_refuted(self) -> bool:
-        """Whether the log is no export after all: too many lines belong to no entry."""
+        """Return whether the log is no export after all: too many lines belong to no entry."""
         return self._others > MOST_OTHERS and not self._lines and not self._part
 
     def hold_part(self, part: bytes) -> None:
@@ -263,16 +263,16 @@ class Chronology:
 
     def finish(self) -> list[tuple[int, ExportEntry]]:
         """Return all that are left."""
-        held, self._held, self._size = self._held, [], 0
-        return held[::-1] if self._is_backwards else held
+        entries, self._held, self._size = self._held, [], 0
+        return entries[::-1] if self._is_backwards else entries
 
 
-def _entry(found: Mapping[str, str], text: str) -> ExportEntry:
-    number = found.get("worker_id", "")
+def _entry(fields: Mapping[str, str], text: str) -> ExportEntry:
+    number = fields.get("worker_id", "")
     return ExportEntry(
         int(number) if number.isascii() and number.isdigit() and len(number) < 6 else None,
-        next((found[name][:200] for name in _HOSTS if name in found), None),
-        next((moment for moment in (_moment(found.get(name, "")) for name in _TIMES) if moment is not None), None),
+        next((fields[name][:200] for name in _HOSTS if name in fields), None),
+        next((moment for moment in (_moment(fields.get(name, "")) for name in _TIMES) if moment is not None), None),
         text.encode("utf-8", "surrogatepass"),
     )
 
@@ -281,8 +281,8 @@ def _moment(text: str) -> float | None:
     match = _MOMENT.match(text)
     if match is None:
         return None
-    whole = read_moment(f"{match[1]} {match[2]}".encode())
-    return None if whole is None else whole + float(match[3] or 0)
+    seconds = read_moment(f"{match[1]} {match[2]}".encode())
+    return None if seconds is None else seconds + float(match[3] or 0)
 
 
 def _fields_of(document: Any) -> dict[str, str]:
@@ -308,7 +308,7 @@ def _add_fields(document: Any, fields: dict[str, str], visited: set[int], depth:
         else:
             inner.append((str(name), value))
     # The payload last: a program's own fields do not name its machine.
-    for _, value in sorted(inner, key=lambda each: each[0] == "jsonPayload"):
+    for _, value in sorted(inner, key=lambda item: item[0] == "jsonPayload"):
         _add_fields(value, fields, visited, depth - 1)
 
 

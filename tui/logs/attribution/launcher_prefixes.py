@@ -120,7 +120,7 @@ def read_launcher_prefix(line: bytes, labels: Container[bytes] = ()) -> Launcher
 
     Tools pass on what other tools have labelled: the first label that names a worker holds.
     """
-    found: LauncherPrefix | None = None
+    prefix: LauncherPrefix | None = None
     length = 0
     message: bytes | None = None
     for _ in range(_MOST_NESTED):
@@ -130,11 +130,11 @@ def read_launcher_prefix(line: bytes, labels: Container[bytes] = ()) -> Launcher
             break
         if inner.message is not None or message is not None:
             message = rest[inner.length :] if inner.message is None else inner.message
-        if found is None or message is None:
+        if prefix is None or message is None:
             length += inner.length
-        named = found if found is not None and (found.number is not None or found.address is not None) else inner
-        found = LauncherPrefix(named.number, named.address, length, message)
-    return found
+        named = prefix if prefix is not None and (prefix.number is not None or prefix.address is not None) else inner
+        prefix = LauncherPrefix(named.number, named.address, length, message)
+    return prefix
 
 
 def _one(line: bytes, labels: Container[bytes]) -> LauncherPrefix | None:

@@ -35,7 +35,7 @@ class LineOwner(NamedTuple):
 
     @property
     def is_by_place(self) -> bool:
-        """Whether attribution depends on a line's place, so that the log must be read from its start."""
+        """Return whether attribution depends on a line's place, so that the log must be read from its start."""
         return self.sectioned or self.entries is not None
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
@@ -103,8 +103,8 @@ class _ExportListener:
         """Read as `LineOwner.read` does; lines between entries are read like lines of any log."""
         if self._exports is None:
             self._exports = ExportReader(line)
-        belongs_to_none = any(isinstance(each, bytes) for each in self._exports.add_line(line))
-        place = self._exports.started - 1
-        if belongs_to_none or not 0 <= place < len(self._entries):
+        belongs_to_none = any(isinstance(item, bytes) for item in self._exports.add_line(line))
+        index = self._exports.started - 1
+        if belongs_to_none or not 0 <= index < len(self._entries):
             return self._owners.read(line)
-        return self._entries[place], None
+        return self._entries[index], None

@@ -89,13 +89,13 @@ def _second_of(form: int, text: bytes, written: float | None) -> float | None:
     match = _FORMS[form].match(text)
     if match is None:
         return None
-    found = match.groupdict()
-    year, month, day = (found.get(part) or found.get(f"us_{part}") for part in ("year", "month", "day"))
-    hour, half = int(found["hour"]), found.get("half")
-    clock = (hour % 12 + 12 * (half == b"P") if half else hour, int(found["minute"]), int(found["second"]))
-    number = _MONTHS.index(found["name"]) + 1 if "name" in found else int(month or 0)
+    groups = match.groupdict()
+    year, month, day = (groups.get(part) or groups.get(f"us_{part}") for part in ("year", "month", "day"))
+    hour, half = int(groups["hour"]), groups.get("half")
+    clock = (hour % 12 + 12 * (half == b"P") if half else hour, int(groups["minute"]), int(groups["second"]))
+    number = _MONTHS.index(groups["name"]) + 1 if "name" in groups else int(month or 0)
     moment = _day_of(year, number, int(day or 0), clock, written)
-    return None if moment is None else moment.timestamp() - _seconds_east(found.get("offset"))
+    return None if moment is None else moment.timestamp() - _seconds_east(groups.get("offset"))
 
 
 def _day_of(
@@ -107,8 +107,8 @@ def _day_of(
     if written is None:
         return None
     latest = datetime.fromtimestamp(written, timezone.utc) + _CLOCKS_APART
-    every = (_moment(latest.year - back, month, day, clock) for back in range(_LONG_AGO))
-    return next((moment for moment in every if moment is not None and moment <= latest), None)
+    moments = (_moment(latest.year - back, month, day, clock) for back in range(_LONG_AGO))
+    return next((moment for moment in moments if moment is not None and moment <= latest), None)
 
 
 def _moment(year: int, month: int, day: int, clock: tuple[int, int, int]) -> datetime | None:
@@ -157,5 +157,5 @@ def _of_number(value: Any, nanos: Any = 0) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not isinstance(nanos, (int, float)):
         return None
     low, high = _ERA
-    scale = next((each for each in _SCALES if low <= value / each < high), None)
+    scale = next((scale for scale in _SCALES if low <= value / scale < high), None)
     return None if scale is None else value / scale + nanos / 1e9

@@ -69,10 +69,10 @@ def read_catalogue() -> Catalogue:
         defaults = {"reach": content["reach"]} if "reach" in content else {}
         entries += ({**defaults, **entry} for entry in content.get("dialect", ()))
         parts |= {part.encode(): join_pattern(text) for part, text in content.get("parts", {}).items()}
-        texts |= {f"(?&{key})": tuple(some) for key, some in content.get("texts", {}).items()}
+        texts |= {f"(?&{key})": tuple(values) for key, values in content.get("texts", {}).items()}
         words |= {key: tuple(text.encode().split()) for key, text in content.get("words", {}).items()}
-        for english, others in content.get("translations", {}).items():
-            translations |= dict.fromkeys(others.encode().split(), english.encode())
+        for english, foreign in content.get("translations", {}).items():
+            translations |= dict.fromkeys(foreign.encode().split(), english.encode())
     return Catalogue(tuple(entries), parts, texts, words, translations)
 
 

@@ -55,7 +55,7 @@ class OwnPattern(LinePattern, Protocol):
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it has taken too long."""
+        """Return whether it has taken too long."""
 
 
 class Kind(enum.Enum):
@@ -99,12 +99,12 @@ class Role(enum.Enum):
 
     @property
     def has_epoch_above(self) -> bool:
-        """Whether the epoch is named by a line above."""
+        """Return whether the epoch is named by a line above."""
         return self in _WITH_EPOCH_ABOVE
 
     @property
     def is_summary(self) -> bool:
-        """Whether it is the loss of an epoch as a whole."""
+        """Return whether it is the loss of an epoch as a whole."""
         return self in _SUMMARIES
 
 
@@ -143,7 +143,7 @@ class Dialect:
 
     @property
     def is_own(self) -> bool:
-        """Whether the dialect is a profile's, not the catalogue's."""
+        """Return whether the dialect is a profile's, not the catalogue's."""
         return self.own_pattern is not None
 
     @cached_property

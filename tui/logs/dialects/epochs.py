@@ -25,14 +25,14 @@ def read_span(text: str) -> float | None:
 def read_cluster(text: str) -> dict[str, Any]:
     """Parse xla_dist's `Cluster configuration`: machines by address, and the TPU they drive."""
     clients_text, _, services_text = text.partition("service_workers:")
-    clients = [[part.strip() for part in member.split(",")] for member in _MEMBER.findall(clients_text.lstrip("{"))]
-    services = [[part.strip() for part in member.split(",")] for member in _MEMBER.findall(services_text)]
+    clients = [[field.strip() for field in member.split(",")] for member in _MEMBER.findall(clients_text.lstrip("{"))]
+    services = [[field.strip() for field in member.split(",")] for member in _MEMBER.findall(services_text)]
     first = services[0] if services and len(services[0]) >= 6 else [None] * 6
     return {
         "clients": [
-            {"address": parts[0], "machine_type": parts[1], "zone": parts[2], "hostname": parts[3]}
-            for parts in clients
-            if len(parts) >= 4
+            {"address": client[0], "machine_type": client[1], "zone": client[2], "hostname": client[3]}
+            for client in clients
+            if len(client) >= 4
         ],
         "accelerator_type": first[2],
         "zone": first[3],

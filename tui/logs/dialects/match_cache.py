@@ -59,10 +59,10 @@ class DialectReader:
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
-        self._own = tuple(each for each in dialects if each.is_own)
-        self._dialects = tuple(each for each in dialects if not each.is_own)
-        self._always = {place for place, each in enumerate(self._dialects) if not each.hints}
-        self._hinting = _hinting(tuple(each.hints for each in self._dialects))
+        self._own = tuple(dialect for dialect in dialects if dialect.is_own)
+        self._dialects = tuple(dialect for dialect in dialects if not dialect.is_own)
+        self._always = {index for index, dialect in enumerate(self._dialects) if not dialect.hints}
+        self._hinting = _hinting(tuple(dialect.hints for dialect in self._dialects))
         self._groups = _grouped(tuple(self._hinting))
         self._any_part = _pattern_of(tuple(self._groups))
         self._young: dict[bytes, LineMatches] = {}
@@ -87,10 +87,10 @@ class DialectReader:
             matches = _read(own_text, self.dialects_for(shape))
             if len(shape) <= LONGEST_SHAPE:
                 self._remember(shape, matches)
-        own = _find(line, [each for each in self._own if _could_match(each, line)])
+        own = _find(line, [dialect for dialect in self._own if _could_match(dialect, line)])
         if not own:
             return matches
-        rest = (each for each in matches.found if each[0].kind is not Kind.SAMPLE)
+        rest = (pair for pair in matches.found if pair[0].kind is not Kind.SAMPLE)
         return LineMatches((*own, *rest), matches.is_bare)
 
     def _known(self, shape: bytes) -> LineMatches | None:
@@ -111,26 +111,26 @@ class DialectReader:
 
         One search rejects most lines that hold none: a megabyte of binary data has thousands of them.
         """
-        places = set(self._always)
+        indices = set(self._always)
         if self._any_part is None or self._any_part.search(shape) is None:
-            return tuple(self._dialects[place] for place in sorted(places))
+            return tuple(self._dialects[index] for index in sorted(indices))
         for part, hints in self._groups.items():
             if part in shape:
                 for hint in hints:
                     if hint in shape:
-                        places.update(self._hinting[hint])
-        return tuple(self._dialects[place] for place in sorted(places))
+                        indices.update(self._hinting[hint])
+        return tuple(self._dialects[index] for index in sorted(indices))
 
 
 def _could_match(dialect: Dialect, line: bytes) -> bool:
-    """Whether a line contains what the dialect says that every match contains."""
+    """Return whether a line contains what the dialect says that every match contains."""
     return not dialect.hints or any(hint in line for hint in dialect.hints)
 
 
 def _read(text: bytes, dialects: Sequence[Dialect]) -> LineMatches:
-    found, is_bare = _find(text, dialects), _is_bare(text)
-    if found:
-        return LineMatches(found, is_bare)
+    matches, is_bare = _find(text, dialects), _is_bare(text)
+    if matches:
+        return LineMatches(matches, is_bare)
     return _NOTHING_BARE if is_bare else _NOTHING
 
 
@@ -145,29 +145,29 @@ def _find(text: bytes, dialects: Sequence[Dialect]) -> tuple[tuple[Dialect, tupl
         matches = list(dialect.pattern.finditer(text, max(0, len(text) - dialect.reach)))
         if matches:
             sampled = dialect.name if is_sample else sampled
-            wanted = matches[-1:] if dialect.last_only else matches
-            found.append((dialect, tuple(_found(match, text) for match in wanted)))
+            chosen = matches[-1:] if dialect.last_only else matches
+            found.append((dialect, tuple(_found(match, text) for match in chosen)))
     return tuple(found)
 
 
 @lru_cache(maxsize=4)
 def _hinting(hints: tuple[tuple[bytes, ...], ...]) -> dict[bytes, list[int]]:
     """Return the places of the dialects that each hint belongs to (cached: there is a reader per run)."""
-    places: dict[bytes, list[int]] = {}
-    for place, some in enumerate(hints):
-        for hint in some:
-            places.setdefault(hint.translate(_DIGITS_ALIKE), []).append(place)
-    return places
+    indices: dict[bytes, list[int]] = {}
+    for index, dialect_hints in enumerate(hints):
+        for hint in dialect_hints:
+            indices.setdefault(hint.translate(_DIGITS_ALIKE), []).append(index)
+    return indices
 
 
 @lru_cache(maxsize=4)
 def _grouped(hints: tuple[bytes, ...]) -> dict[bytes, list[bytes]]:
     """Group hints by three bytes that many share: a line without those bytes contains none of the group."""
-    parts = {hint: {hint[place : place + 3] for place in range(max(1, len(hint) - 2))} for hint in hints}
-    counts = Counter(part for some in parts.values() for part in some)
+    parts = {hint: {hint[start : start + 3] for start in range(max(1, len(hint) - 2))} for hint in hints}
+    counts = Counter(part for hint_parts in parts.values() for part in hint_parts)
     groups: dict[bytes, list[bytes]] = {}
-    for hint, some in parts.items():
-        groups.setdefault(max(some, key=lambda part: (counts[part], part)), []).append(hint)
+    for hint, hint_parts in parts.items():
+        groups.setdefault(max(hint_parts, key=lambda part: (counts[part], part)), []).append(hint)
     return groups
 
 

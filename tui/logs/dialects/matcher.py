@@ -39,7 +39,7 @@ class Matcher:
 
     @property
     def has_open_header(self) -> bool:
-        """Whether a line may belong to a header above it, though its own text does not show it."""
+        """Return whether a line may belong to a header above it, though its own text does not show it."""
         return self._openings.any
 
     def restart(self) -> None:
@@ -73,37 +73,39 @@ class Matcher:
         self.sample(stream, TRAINING, values, (slot, stream.line_moment), now)
 
     def _take(self, stream: Stream, reading: LineMatches, line: bytes, own_text: bytes, now: float | None) -> None:
-        for dialect, found in reading.found:
+        for dialect, matches in reading.found:
             self._state.count_match(dialect.name)
             text = line if dialect.is_own else own_text
             if dialect.role.is_summary and dialect.role.has_epoch_above and self._take_beneath(stream, own_text, now):
                 # The step above says more than the epoch further up.
                 continue
             if dialect.kind is Kind.SAMPLE:
-                for each in found:
-                    where = self._where(stream, each, text)
-                    self._openings.end_step(where[0])
-                    self._add(stream, HeldSample(dialect, each.values(text), where, now))
+                for match in matches:
+                    origin = self._where(stream, match, text)
+                    self._openings.end_step(origin[0])
+                    self._add(stream, HeldSample(dialect, match.values(text), origin, now))
             elif dialect.kind is Kind.BAR:
-                slot = self._where(stream, found[-1], text)[0]
-                self._record(stream, self._bars.draw(slot, found[-1].values(text)))
+                slot = self._where(stream, matches[-1], text)[0]
+                self._record(stream, self._bars.draw(slot, matches[-1].values(text)))
             elif dialect.kind is Kind.TEST:
-                for each in found:
-                    self._test_row(each.values(text), self._where(stream, each, text)[0], now)
+                for match in matches:
+                    self._test_row(match.values(text), self._where(stream, match, text)[0], now)
             elif dialect.kind is Kind.EPOCH:
-                for each in found:
-                    values = each.values(text)
+                for match in matches:
+                    values = match.values(text)
                     self._record_epoch(dialect, values)
                     self._stage.begin_epoch(
-                        self._where(stream, each, text)[0], int(values["epoch"]), is_heading=dialect.moment == "above"
+                        self._where(stream, match, text)[0],
+                        int(values["epoch"]),
+                        is_heading=dialect.moment == "above",
                     )
             elif dialect.kind is Kind.SECTION:
-                self._section(self._where(stream, found[0], text)[0], "training" in found[0].values(text))
+                self._section(self._where(stream, matches[0], text)[0], "training" in matches[0].values(text))
                 self._take_beneath(stream, own_text, now)
             elif dialect.kind is Kind.HEADER:
-                self._openings.begin(self._where(stream, found[0], text)[0], dialect, found[0].values(text), text)
+                self._openings.begin(self._where(stream, matches[0], text)[0], dialect, matches[0].values(text), text)
             else:
-                self._note_facts(found[-1].values(text))
+                self._note_facts(matches[-1].values(text))
         if self._openings.any and not reading.found:
             self._take_beneath(stream, own_text, now)
 
@@ -135,12 +137,12 @@ class Matcher:
             self.sample(stream, dialect, values, (slot, stream.line_moment), now)
         return rows is not None
 
-    def _where(self, stream: Stream, found: DialectMatch, text: bytes) -> tuple[int, float | None]:
+    def _where(self, stream: Stream, match: DialectMatch, text: bytes) -> tuple[int, float | None]:
         """Return slot and date of a match: the line's own, or those of a prefix glued into the line before it."""
         slot, moment = stream.line_slot, stream.line_moment
-        if found.is_glued and stream.slot is None:
-            nearest = max(0, found.start - GLUED_WITHIN)
-            for glued in PREFIX.finditer(text, nearest, found.start):
+        if match.is_glued and stream.slot is None:
+            nearest = max(0, match.start - GLUED_WITHIN)
+            for glued in PREFIX.finditer(text, nearest, match.start):
                 if glued["address"] is not None:
                     prefix = read_prefix(text, True, glued.start())
                     if prefix is not None:
@@ -158,10 +160,10 @@ class Matcher:
         """Record one core's step from the values that a dialect matched; `where` is its slot and its date."""
         slot, moment = where
         if dialect.role is Role.PART:
-            whole = self._stage.join_parts(slot, dialect.name, values)
-            if whole is None:
+            joined = self._stage.join_parts(slot, dialect.name, values)
+            if joined is None:
                 return
-            values = whole
+            values = joined
         get = values.get
         try:
             loss, rate, global_rate = _number(get("loss")), rate_of(values), _number(get("global_rate"))
@@ -205,8 +207,8 @@ class Matcher:
             kind_of(values, dialect.rate),
             stream.line_offset,
         )
-        for each in (record,) if dialect is TRAINING else self._stage.samples(dialect, values, record):
-            self._state.add_sample(each)
+        for sample in (record,) if dialect is TRAINING else self._stage.samples(dialect, values, record):
+            self._state.add_sample(sample)
 
     def _test_row(self, values: Mapping[str, bytes], slot: int, now: float | None) -> None:
         self._state.flush()
@@ -214,8 +216,8 @@ class Matcher:
         if "accuracy" in values:
             self._state.facts["replica_accuracy"] = _number(values["accuracy"])
 
-    def _record_epoch(self, dialect: Dialect, found: Mapping[str, bytes]) -> None:
-        values = {name: value.decode() for name, value in found.items()}
+    def _record_epoch(self, dialect: Dialect, raw: Mapping[str, bytes]) -> None:
+        values = {name: value.decode() for name, value in raw.items()}
         epoch = int(values.pop("epoch"))
         figures: dict[str, Any] = {}
         for name, value in values.items():

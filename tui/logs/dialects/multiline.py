@@ -68,7 +68,7 @@ class OpenHeader(Protocol):
         ...
 
     def ends_with(self, line: bytes) -> bool:
-        """Whether nothing after this line belongs to the header any more."""
+        """Return whether nothing after this line belongs to the header any more."""
         ...
 
 
@@ -80,13 +80,13 @@ class TableHeader:
         self._is_led = _LED.match(header) is not None
         names = [re.sub("[ /]", "_", cell.decode("ascii").lower()) for cell in self._cells(header)]
         self._size = len(names)
-        found = {
+        columns = {
             "step": _first(_STEPS, names),
             "epoch": _first(_EPOCHS, names),
             "loss": _loss_place(names),
             "rate": _first(_RATES, names),
         }
-        self._places = {column: place for column, place in found.items() if place is not None}
+        self._places = {column: index for column, index in columns.items() if index is not None}
         self._unit = {"unit": names[self._places["rate"]].encode()} if "rate" in self._places else {}
         self._split = _first(_SPLITS, names)
         self._dialect = _ROW if "step" in self._places else _ROW_OF_EPOCH
@@ -95,7 +95,7 @@ class TableHeader:
 
     @property
     def is_training(self) -> bool:
-        """Whether its rows have a training loss, and a step or an epoch."""
+        """Return whether its rows have a training loss, and a step or an epoch."""
         return "loss" in self._places and len(self._places.keys() & {"step", "epoch"}) > 0
 
     def _cells(self, line: bytes) -> list[bytes]:
@@ -112,14 +112,14 @@ class TableHeader:
         if len(cells) != self._size or not all(map(self._fits, cells)):
             return None
         values = {
-            name: match[0] for name, place in self._places.items() if (match := _compiled(_VALUE).match(cells[place]))
+            name: match[0] for name, index in self._places.items() if (match := _compiled(_VALUE).match(cells[index]))
         }
         if not values.keys() & {"step", "epoch"} or "loss" not in values:
             return self._dialect, {}
-        place = max(float(values[name]) for name in ("step", "epoch") if name in values)
-        if place < self._last or not self._trains(cells):
+        progress = max(float(values[name]) for name in ("step", "epoch") if name in values)
+        if progress < self._last or not self._trains(cells):
             return self._dialect, {}
-        self._last = place
+        self._last = progress
         return self._dialect, values | self._unit if "rate" in values else values
 
     def _trains(self, cells: Sequence[bytes]) -> bool:
@@ -130,7 +130,7 @@ class TableHeader:
         return len(cell) < 60 if self._separator != b"  " else _compiled(_FIGURE).match(cell) is not None
 
     def ends_with(self, line: bytes) -> bool:
-        """Whether a line is the rule of a table in a document: such tables hold results, not steps."""
+        """Return whether a line is the rule of a table in a document: such tables hold results, not steps."""
         return line.startswith((b"|-", b"|:", b"| -", b"| :"))
 
 
@@ -146,7 +146,7 @@ class StepHeader:
         """The step, if it and its loss are printed as a configuration prints its settings."""
 
     def qualifies(self, above: StepHeader) -> bool:
-        """Whether it is a step of another kind than the one above it: `Optimizer Step: 3` below `Step 12`."""
+        """Return whether it is a step of another kind than the one above it: `Optimizer Step: 3` below `Step 12`."""
         return self._name != above._name and self._name.endswith(above._name)
 
     def row(self, line: bytes) -> Row | None:
@@ -161,7 +161,7 @@ class StepHeader:
         return _BENEATH, {**self._values, **{name: reading[name] for name in reading.spans}}
 
     def ends_with(self, line: bytes) -> bool:
-        """Whether an evaluation begins, which does not belong to the step."""
+        """Return whether an evaluation begins, which does not belong to the step."""
         return _compiled(_EVALUATES).search(line) is not None and self.row(line) is None
 
 
@@ -175,14 +175,14 @@ class OpenHeaders:
 
     @property
     def any(self) -> bool:
-        """Whether the next line may belong to a header."""
+        """Return whether the next line may belong to a header."""
         return bool(self._opened)
 
     def begin(self, slot: int, header: Dialect, values: Mapping[str, bytes], line: bytes) -> None:
         """Open a header."""
         if header.name != _TABLE:
             step = StepHeader(values, line)
-            above, _left = self._opened.get(slot, (None, 0))
+            above, _patience = self._opened.get(slot, (None, 0))
             if not isinstance(above, StepHeader) or not step.qualifies(above):
                 self._opened[slot] = step, step.patience
             return
@@ -200,7 +200,7 @@ class OpenHeaders:
 
         None if the line does not belong below a header.
         """
-        opened, left = self._opened.get(slot, (None, 0))
+        opened, patience = self._opened.get(slot, (None, 0))
         if opened is None:
             return None
         if opened.ends_with(line):
@@ -215,8 +215,8 @@ class OpenHeaders:
             return [row] if row[1] else []
         if _PASSED_OVER.match(line):
             return None
-        if left > 0:
-            self._opened[slot] = opened, left - 1
+        if patience > 0:
+            self._opened[slot] = opened, patience - 1
         else:
             del self._opened[slot]
         return None
@@ -238,16 +238,16 @@ def _compiled(source: bytes) -> re.Pattern[bytes]:
 
 
 def _separator_of(header: bytes) -> bytes:
-    return next((each for each in (b"|", b"\t", b",") if each in _DRAWN.sub(b"|", header)), b"  ")
+    return next((separator for separator in (b"|", b"\t", b",") if separator in _DRAWN.sub(b"|", header)), b"  ")
 
 
 def _loss_place(names: Sequence[str]) -> int | None:
     """Return the place of the whole loss; spaCy's bears the name of a part of its pipeline; of several none is it."""
-    place = _first(_LOSSES, names) if "#" not in names else None
-    named = _A_PART if "#" in names else _A_WHOLE
-    found = [place for place, name in enumerate(names) if named.match(name)]
-    return found[0] if place is None and len(found) == 1 else place
+    index = _first(_LOSSES, names) if "#" not in names else None
+    pattern = _A_PART if "#" in names else _A_WHOLE
+    indices = [index for index, name in enumerate(names) if pattern.match(name)]
+    return indices[0] if index is None and len(indices) == 1 else index
 
 
-def _first(wanted: Sequence[str], names: Sequence[str]) -> int | None:
-    return next((names.index(name) for name in wanted if name in names), None)
+def _first(candidates: Sequence[str], names: Sequence[str]) -> int | None:
+    return next((names.index(name) for name in candidates if name in names), None)

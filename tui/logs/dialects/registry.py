@@ -37,7 +37,7 @@ def make_dialect(name: str, entry: Mapping[str, Any], **more: Any) -> Dialect:
     return Dialect(
         name,
         Kind(entry.get("kind", Kind.SAMPLE.value)),
-        tuple(each.encode() for text in texts for each in named.get(text, (text,))),
+        tuple(hint.encode() for text in texts for hint in named.get(text, (text,))),
         join_pattern(entry.get("pattern", "")),
         role=Role(entry.get("role", Role.SAMPLE.value)),
         rate=RateKind[entry.get("rate", RateKind.UNKNOWN.name).upper()],
@@ -73,13 +73,13 @@ def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: i
     counts: dict[str, int] = {dialect.name: 0 for dialect in dialects}
     examples: dict[str, list[tuple[str, Mapping[str, str]]]] = {name: [] for name in counts}
     total = 0
-    beneath = OpenHeaders()
+    headers = OpenHeaders()
     readers = [DialectReader([dialect]) for dialect in dialects if dialect.is_own]
     readers.append(DialectReader([dialect for dialect in dialects if not dialect.is_own]))
     for line in lines:
         total += 1
         for text in segments_of(without_escapes(line)):
-            for name, values in _match_line(text, readers, beneath):
+            for name, values in _match_line(text, readers, headers):
                 counts[name] += 1
                 if len(examples[name]) < most:
                     examples[name].append((text.decode("utf-8", "replace"), _shown(values)))
@@ -87,23 +87,23 @@ def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: i
 
 
 def _match_line(
-    line: bytes, readers: Sequence[DialectReader], beneath: OpenHeaders
+    line: bytes, readers: Sequence[DialectReader], headers: OpenHeaders
 ) -> Iterator[tuple[str, Mapping[str, bytes]]]:
     """Yield the values of each dialect that matches a line; if none does, those that it has below a header."""
     own_text = _own_text(line)
-    named: set[str] = set()
-    for dialect, found in (each for reader in readers for each in reader.read(line, own_text).found):
-        if dialect.name in named:
+    names: set[str] = set()
+    for dialect, matches in (pair for reader in readers for pair in reader.read(line, own_text).found):
+        if dialect.name in names:
             continue
-        named.add(dialect.name)
+        names.add(dialect.name)
         values = {
-            name: value for name, value in found[-1].values(line if dialect.is_own else own_text).items() if value
+            name: value for name, value in matches[-1].values(line if dialect.is_own else own_text).items() if value
         }
         if dialect.kind is Kind.HEADER:
-            beneath.begin(0, dialect, values, own_text)
+            headers.begin(0, dialect, values, own_text)
         yield dialect.name, values
-    if beneath.any and named <= _BENEATH:
-        for dialect, row in beneath.take(0, own_text) or ():
+    if headers.any and names <= _BENEATH:
+        for dialect, row in headers.take(0, own_text) or ():
             yield dialect.name, row
 
 
@@ -113,9 +113,11 @@ _BENEATH = {dialect.name for dialect in BUILT_IN if dialect.role.is_summary and 
 
 def _shown(values: Mapping[str, bytes]) -> dict[str, str]:
     """Return the values of a line by their columns."""
-    shown = {name: value.decode("utf-8", "replace") for name, value in values.items() if name not in _HELPING_GROUPS}
+    columns = {
+        name: value.decode("utf-8", "replace") for name, value in values.items() if name not in _HELPING_GROUPS
+    }
     rate = rate_of(values)
-    return shown if rate is None or "rate" in shown else {**shown, "rate": f"{rate:g}"}
+    return columns if rate is None or "rate" in columns else {**columns, "rate": f"{rate:g}"}
 
 
 def _own_text(line: bytes) -> bytes:

@@ -22,7 +22,7 @@ class _Evaluation:
     """How far the last row went on from the one before it."""
 
     def is_training(self, epoch: int, step: int) -> bool:
-        """Whether a row is training's again: it continues from there, or starts over.
+        """Return whether a row is training's again: it continues from there, or starts over.
 
         A row that goes on as evenly as those before it is the evaluation's, however far it goes.
         """
@@ -62,7 +62,7 @@ class _WorkerState:
     """Unfinished samples by the name of the dialect."""
 
     def continues_bar(self, values: Mapping[str, bytes]) -> bool:
-        """Whether a bar belongs to a training epoch.
+        """Return whether a bar belongs to a training epoch.
 
         Keras draws the same bar when it trains and when it evaluates, but names an epoch only before training: a bar
         that begins again without a new epoch is an evaluation's.
@@ -75,7 +75,7 @@ class _WorkerState:
         return True
 
     def take_first_loss(self) -> bool:
-        """Whether a loss is the first since an epoch was named."""
+        """Return whether a loss is the first since an epoch was named."""
         was_new, self.is_epoch_new = self.is_epoch_new, False
         return was_new
 
@@ -136,11 +136,11 @@ class TrainingStage:
 
         A value that is printed again belongs to the next sample.
         """
-        held = self._worker(slot).parts.setdefault(dialect, {})
-        if not held.keys().isdisjoint(values):
-            held.clear()
-        held.update(values)
-        return held if {"step", "loss"} <= held.keys() else None
+        parts = self._worker(slot).parts.setdefault(dialect, {})
+        if not parts.keys().isdisjoint(values):
+            parts.clear()
+        parts.update(values)
+        return parts if {"step", "loss"} <= parts.keys() else None
 
     def samples(self, dialect: Dialect, values: Mapping[str, bytes], record: Record) -> tuple[Record, ...]:
         """Return the training samples that are certain now that a match came: it, it with a held one, or none."""

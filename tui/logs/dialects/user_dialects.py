@@ -39,21 +39,21 @@ class TimedPattern:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether the pattern has taken too long."""
+        """Return whether the pattern has taken too long."""
         return self._credit_s <= 0
 
     def finditer(self, text: bytes, start: int = 0) -> Sequence[LineMatch]:
         """Return all matches in a text from a place on; none if the search takes too long."""
         if self.is_given_up:
             return ()
-        began = time.thread_time()
+        started_at = time.thread_time()
         try:
-            found: Sequence[LineMatch] = list(self._pattern.finditer(text, start, timeout=LONGEST_SEARCH_S))
+            matches: Sequence[LineMatch] = list(self._pattern.finditer(text, start, timeout=LONGEST_SEARCH_S))
         except TimeoutError:
-            found = ()
-        used = time.thread_time() - began
+            matches = ()
+        used = time.thread_time() - started_at
         self._credit_s = min(CREDIT_S, self._credit_s + EARNED_S) - used
-        return found
+        return matches
 
 
 def user_dialects(mapping: Mapping[str, Any]) -> tuple[Dialect, ...]:

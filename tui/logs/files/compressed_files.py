@@ -44,12 +44,12 @@ class Unpacker(Protocol):
 
     @property
     def eof(self) -> bool:
-        """Whether the compressed data has ended."""
+        """Return whether the compressed data has ended."""
         ...
 
     @property
     def needs_input(self) -> bool:
-        """Whether more bytes are needed to go on."""
+        """Return whether more bytes are needed to go on."""
         ...
 
     @property
@@ -182,17 +182,17 @@ def regular(path: Path) -> tuple[Path, IO[bytes] | None]:
 
 
 def _device(path: Path) -> UsageError:
-    what = "a terminal or another device"
+    kind = "a terminal or another device"
     if path == STDIN:
-        return UsageError("nothing is piped in", why=f"standard input is {what}", remedy="… | tpu-tui logs -")
-    return UsageError(f"{path} is no file", why=f"it is {what}")
+        return UsageError("nothing is piped in", why=f"standard input is {kind}", remedy="… | tpu-tui logs -")
+    return UsageError(f"{path} is no file", why=f"it is {kind}")
 
 
 def head_of(path: Path, name: str) -> tuple[bytes, Packing | None]:
     """Return the unpacked beginning of a file and its packing. Raises UsageError, with that name, for no log."""
     with explain_errors(path), path.open("rb") as file:
         head = file.read(HEAD)
-        packing = next((each for each in PACKINGS if head.startswith(each.magic)), None)
+        packing = next((packing for packing in PACKINGS if head.startswith(packing.magic)), None)
         if packing is not None:
             file.seek(0)
             head = next(unpacked(file, packing, HEAD, name), b"")
@@ -203,9 +203,9 @@ def head_of(path: Path, name: str) -> tuple[bytes, Packing | None]:
 
 
 def _refuse_binary(name: str, head: bytes) -> None:
-    for magic, (what, remedy) in _NOT_LOGS.items():
+    for magic, (kind, remedy) in _NOT_LOGS.items():
         if head.startswith(magic):
-            raise UsageError(f"{name} is not a log", why=f"it is {what}", remedy=remedy)
+            raise UsageError(f"{name} is not a log", why=f"it is {kind}", remedy=remedy)
     strange = len(head) - len(head.translate(None, _CONTROLS))
     strange += head.decode("utf-8", "replace").count("\ufffd")
     if strange > _MOST_STRANGE * len(head) and b"Device=xla:" not in head:

@@ -29,7 +29,7 @@ class Choice:
 
     @property
     def is_everything(self) -> bool:
-        """Whether every line is wanted."""
+        """Return whether every line is wanted."""
         return self == Choice()
 
 
@@ -110,14 +110,14 @@ def _lines_of(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _lines_with(data: bytes, names: list[bytes]) -> list[tuple[int, int]]:
-    found: dict[int, int] = {}
+    ends: dict[int, int] = {}
     for name in dict.fromkeys(names):
-        place = data.find(name)
-        while place >= 0:
-            end = data.find(b"\n", place) + 1 or len(data)
-            found[data.rfind(b"\n", 0, place) + 1] = end
-            place = data.find(name, end)
-    return sorted(found.items())
+        index = data.find(name)
+        while index >= 0:
+            end = data.find(b"\n", index) + 1 or len(data)
+            ends[data.rfind(b"\n", 0, index) + 1] = end
+            index = data.find(name, end)
+    return sorted(ends.items())
 
 
 class Stretch(NamedTuple):
@@ -188,24 +188,24 @@ def pick(stretches: Iterable[Stretch], picker: Picker) -> Iterator[Picked]:
 def last(lines: Iterable[Picked], count: int) -> list[Picked]:
     """Return the last `count` of the lines, which come in order; pieces of one line count as one."""
     newest: deque[list[Picked]] = deque(maxlen=count)
-    whole = True
+    line_ended = True
     for line in lines:
-        if whole or not newest:
+        if line_ended or not newest:
             newest.append([])
         if newest:
             newest[-1].append(line)
-        whole = line.data.endswith(b"\n")
+        line_ended = line.data.endswith(b"\n")
     return [line for pieces in newest for line in pieces]
 
 
 def last_of(stretches: Iterable[Stretch], picker: Picker, count: int) -> list[Picked]:
     """Return the last `count` wanted lines from stretches that come from the end; read no further than needed."""
-    found: list[list[Picked]] = []
+    batches: list[list[Picked]] = []
     missing = count
     for stretch in stretches if count else ():
-        there = list(picker.picked(stretch.data, stretch.offset))[-missing:]
-        found.append(there)
-        missing -= len(there)
+        batch = list(picker.picked(stretch.data, stretch.offset))[-missing:]
+        batches.append(batch)
+        missing -= len(batch)
         if not missing:
             break
-    return [line for there in reversed(found) for line in there]
+    return [line for batch in reversed(batches) for line in batch]

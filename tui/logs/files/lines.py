@@ -37,7 +37,7 @@ def segments_of(line: bytes) -> list[bytes]:
     segments = line.split(b"\r") if b"\r" in line else [line]
     if b"it/s]" not in line and b"s/it]" not in line:
         return segments
-    return [part for segment in segments for part in _GLUED.split(segment)]
+    return [text for segment in segments for text in _GLUED.split(segment)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +76,21 @@ class Cutter:
 
     def cut(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that this chunk completes."""
-        first, newline, more = data.partition(b"\n")
+        first, newline, rest = data.partition(b"\n")
         self._held.append(first)
         self._size += len(first)
         if newline:
             yield from self._give(1)
-            for line in more.split(b"\n")[:-1]:
+            for line in rest.split(b"\n")[:-1]:
                 yield self.offset, line
                 self.offset += len(line) + 1
-            last = more[more.rfind(b"\n") + 1 :]
+            last = rest[rest.rfind(b"\n") + 1 :]
             self._held, self._size = [last], len(last)
         while self._size > LONGEST_LINE:
-            whole = b"".join(self._held)
-            yield self.offset, whole[:LONGEST_LINE]
+            text = b"".join(self._held)
+            yield self.offset, text[:LONGEST_LINE]
             self.offset += LONGEST_LINE
-            self._held, self._size = [whole[LONGEST_LINE:]], len(whole) - LONGEST_LINE
+            self._held, self._size = [text[LONGEST_LINE:]], len(text) - LONGEST_LINE
 
     def rest(self) -> Iterator[tuple[int, bytes]]:
         """Yield what is left without a line end, if anything."""

@@ -87,22 +87,22 @@ class SummaryCache:
 
     def save(self, log: Path, before: os.stat_result, summary: LogSummary, reader: Iterable[str] = ()) -> None:
         """Store the summary of a log that was as `before` when reading began, unless it is being written."""
-        place = self._path_of(log)
+        path = self._path_of(log)
         mark = _fingerprint(before, reader)
         with suppress(OSError):
             changed = _file_version(os.stat(log)) != _file_version(before)  # noqa: PTH116
             if changed or time.time() - before.st_mtime < _SETTLED_AFTER_S:
                 return
             make_private(self.directory)
-            with replace_file(place) as file:
+            with replace_file(path) as file:
                 file.write(json.dumps({"mark": mark, "edges": _hash_edges(log), **summary.to_json()}).encode())
             self._prune()
 
     def _prune(self) -> None:
         newest = sorted(((path.stat(), path) for path in self.directory.glob("*.json")), key=lambda e: -e[0].st_mtime)
         room = MOST_BYTES
-        for count, (found, path) in enumerate(newest):
-            room -= found.st_size
+        for count, (stat, path) in enumerate(newest):
+            room -= stat.st_size
             if count >= MOST_SUMMARIES or room < 0:
                 path.unlink(missing_ok=True)
 

@@ -55,10 +55,10 @@ class SeriesGrid:
         return target
 
     def _move(self, target: Ints) -> None:
-        old = zip(target.tolist(), self.time, self.epoch, self.step, self.samples, strict=True)
+        old_cells = zip(target.tolist(), self.time, self.epoch, self.step, self.samples, strict=True)
         self.time = [math.nan] * BUCKETS
         self.epoch, self.step, self.samples = [-1] * BUCKETS, [-1] * BUCKETS, [0] * BUCKETS
-        for cell, time, epoch, step, samples in old:
+        for cell, time, epoch, step, samples in old_cells:
             if samples:
                 self._add(cell, time, epoch, step, samples)
 

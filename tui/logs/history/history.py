@@ -128,8 +128,8 @@ class History:
         with np.errstate(over="ignore"):
             pairs[:, 0], pairs[:, 1] = loss[last], rate[last]
         self._cells.reshape(-1)[at] = pairs.view(np.uint64)[:, 0]
-        for whole, values in zip(self._own, (epoch, step, time), strict=False):
-            whole.reshape(-1)[at] = values[last]
+        for column, values in zip(self._own, (epoch, step, time), strict=False):
+            column.reshape(-1)[at] = values[last]
 
     def _last_of_each(self, runs: RowGroups, cells: Ints | int) -> tuple[Ints, Ints]:
         """Return each row's last sample in each cell: the cell's place among all rows', the sample's in the batch."""
@@ -162,19 +162,19 @@ class History:
         for start in range(0, self._rows, _ROWS_AT_ONCE):
             rows = slice(start, min(start + _ROWS_AT_ONCE, self._rows))
             full = self._cells[rows] != _EMPTY
-            old = [whole[rows].copy() for whole in (self._cells, *self._own)]
+            old = [column[rows].copy() for column in (self._cells, *self._own)]
             self._cells[rows] = _EMPTY
             for cell in places_of(full.any(axis=0)).tolist():
-                for whole, values in zip((self._cells, *self._own), old, strict=True):
-                    np.copyto(whole[rows, target[cell]], values[:, cell], where=full[:, cell])
+                for column, values in zip((self._cells, *self._own), old, strict=True):
+                    np.copyto(column[rows, target[cell]], values[:, cell], where=full[:, cell])
             self._last[rows] = target[self._last[rows]]
 
     def replace(self, row: int, loss: float, rate: float) -> None:
         """Correct the newest point of a row: another line added to the same step."""
         with np.errstate(over="ignore"):
-            for place, value in enumerate((loss, rate)):
+            for index, value in enumerate((loss, rate)):
                 if not np.isnan(value):
-                    self._pairs[row, self._last[row], place] = value
+                    self._pairs[row, self._last[row], index] = value
 
     def _full(self, row: int) -> Ints:
         """Return the cells in which a row has a sample."""
@@ -218,14 +218,14 @@ class History:
         """Return a core's stored samples; without `steps` their steps are unknown."""
         cells = self._full(row)
         unknown = np.full(len(cells), -1, np.int64), np.full(len(cells), -1, np.int64), np.full(len(cells), np.nan)
-        epoch, step, time = (whole[row, cells] for whole in self._own) if self._own else unknown
+        epoch, step, time = (column[row, cells] for column in self._own) if self._own else unknown
         return CoreSeries(epoch, step, time, self._pairs[row, cells, 0], self._pairs[row, cells, 1])
 
     def _newest_values(self, rows: Ints, cells: Ints) -> Trail:
         """Return each row's newest loss and rate at the end of each of some cells, by cell and row."""
         values = np.empty((len(cells), len(rows)), np.uint64)
-        for place, own in enumerate(cells.tolist()):
-            values[place] = self._cells[rows, own]
+        for index, number in enumerate(cells.tolist()):
+            values[index] = self._cells[rows, number]
         for before, cell in itertools.pairwise(values):
             np.copyto(cell, before, where=cell == _EMPTY)
         return values.view(np.float32).reshape(*values.shape, 2)
@@ -254,10 +254,10 @@ class History:
     def _counted(self, rows: Ints, used: Ints) -> Bools:
         """Return whether each row counts at the end of each cell, by cell and row."""
         last, apart = np.full(len(rows), -1), np.zeros(len(rows), np.int64)
-        for place, cell in enumerate(used.tolist()):
+        for index, cell in enumerate(used.tolist()):
             full = self._cells[rows, cell] != _EMPTY
-            np.copyto(apart, np.maximum(apart, place - last), where=full & (last >= 0))
-            last[full] = place
+            np.copyto(apart, np.maximum(apart, index - last), where=full & (last >= 0))
+            last[full] = index
         apart[apart == 0] = apart.max(initial=0) or len(used)
         counted: Bools = np.arange(len(used))[:, None] <= last + _STILL_THERE * apart
         return counted
@@ -274,11 +274,11 @@ def _rate_total(rate: Trail, counted: Bools, adds: bool) -> Floats:
     Where rates do not add up it is their median.
     """
     counted = counted & ~np.isnan(rate)
-    total, known = np.full(len(rate), np.nan), np.count_nonzero(counted, axis=1)
-    for place in places_of(known > 0).tolist():
-        rates = rate[place][counted[place]].astype(np.float64)
-        total[place] = rates.sum() if adds else np.median(rates)
-    begins = int(np.argmin(np.append(np.diff(known) > 0, False))) if len(rate) else 0
+    total, counts = np.full(len(rate), np.nan), np.count_nonzero(counted, axis=1)
+    for cell in places_of(counts > 0).tolist():
+        rates = rate[cell][counted[cell]].astype(np.float64)
+        total[cell] = rates.sum() if adds else np.median(rates)
+    begins = int(np.argmin(np.append(np.diff(counts) > 0, False))) if len(rate) else 0
     total[:begins] = np.nan
     return total
 

@@ -88,8 +88,8 @@ class SeriesAxis:
         """Fill unknown moments, and those beyond the limits, with the one before; return also least and largest."""
         low, high = float(moments.min()), float(moments.max())
         if not (lowest < low and high < highest):
-            known = (moments > lowest) & (moments < highest)
-            last = np.maximum.accumulate(np.where(known, np.arange(len(moments)), -1))
+            is_valid = (moments > lowest) & (moments < highest)
+            last = np.maximum.accumulate(np.where(is_valid, np.arange(len(moments)), -1))
             moments = np.where(last >= 0, moments[last], self._newest)
             low, high = float(moments.min()), float(moments.max())
         self._newest = float(moments[-1])
@@ -113,11 +113,11 @@ class SeriesAxis:
     def _over_midnight(self, runs: RowGroups, clock: Floats, before: Floats, back: Floats) -> Floats:
         """Return clocks as moments, each row's first at most `back` before its last one `before`."""
         clock, starts = clock[runs.order], runs.starts
-        gone = np.empty_like(clock)
-        gone[1:] = np.mod(clock[1:] - clock[:-1] + _BACK_S, DAY_S) - _BACK_S
-        gone[starts] = np.mod(clock[starts] - before + back, DAY_S) - back
-        total = np.cumsum(gone)
-        total += (before - total[starts] + gone[starts]).repeat(runs.sizes)
+        elapsed = np.empty_like(clock)
+        elapsed[1:] = np.mod(clock[1:] - clock[:-1] + _BACK_S, DAY_S) - _BACK_S
+        elapsed[starts] = np.mod(clock[starts] - before + back, DAY_S) - back
+        total = np.cumsum(elapsed)
+        total += (before - total[starts] + elapsed[starts]).repeat(runs.sizes)
         self._row_clocks[runs.rows] = total[runs.ends] + _OFFSET_S
         moments = np.empty_like(total)
         moments[runs.order] = total

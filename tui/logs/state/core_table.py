@@ -97,7 +97,7 @@ class CoreTable:
         if end > room:
             more = max(_FIRST_ROWS, room, end - room)
             self.columns = {
-                name: np.concatenate((old, np.zeros(more, old.dtype))) for name, old in self.columns.items()
+                name: np.concatenate((column, np.zeros(more, column.dtype))) for name, column in self.columns.items()
             }
         self.size = end
         for name, values in (("slot", slots), ("core", cores), ("device", devices)):
@@ -128,13 +128,13 @@ class CoreTable:
             rows, samples = rows[placed], samples.part(placed)
         if not len(rows):
             return
-        whole = samples.known == ALL_KNOWN
-        if whole.all():
+        complete = samples.known == ALL_KNOWN
+        if complete.all():
             self._update_whole(rows, samples)
             return
-        edges = places_of(whole[1:] != whole[:-1]) + 1
+        edges = places_of(complete[1:] != complete[:-1]) + 1
         for start, end in itertools.pairwise([0, *edges.tolist(), len(rows)]):
-            if whole[start]:
+            if complete[start]:
                 self._update_whole(rows[start:end], samples.part(slice(start, end)))
             else:
                 self._update_parts(rows[start:end], samples.part(slice(start, end)))
@@ -178,12 +178,12 @@ class CoreTable:
         adds[runs.order] = samples.step[runs.order] == self._steps_before(runs, samples.step)
         adds &= samples.step != UNKNOWN
         start = 0
-        for place in [*places_of(adds).tolist(), len(rows)]:
-            if place > start:
-                self._update_whole(rows[start:place], samples.part(slice(start, place)))
-            if place < len(rows):
-                self._update_one(int(rows[place]), samples, place)
-            start = place + 1
+        for index in [*places_of(adds).tolist(), len(rows)]:
+            if index > start:
+                self._update_whole(rows[start:index], samples.part(slice(start, index)))
+            if index < len(rows):
+                self._update_one(int(rows[index]), samples, index)
+            start = index + 1
 
     def _last_of(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Return the rows that samples belong to, how many each has, and where the last one of each is."""
@@ -226,52 +226,52 @@ class CoreTable:
             self.smallest_step = min(self.smallest_step or smallest, smallest)
         first, last = int(epochs.min()), int(epochs.max())
         for epoch in range(first, last + 1) if last - first < _FEW_EPOCHS else np.unique(epochs).tolist():
-            there = steps if first == last else steps[epochs == epoch]
-            if len(there):
-                low, high = self.epoch_steps.get(epoch, (int(there[0]), int(there[0])))
-                self.epoch_steps[epoch] = (min(low, int(there.min())), max(high, int(there.max())))
+            in_epoch = steps if first == last else steps[epochs == epoch]
+            if len(in_epoch):
+                low, high = self.epoch_steps.get(epoch, (int(in_epoch[0]), int(in_epoch[0])))
+                self.epoch_steps[epoch] = (min(low, int(in_epoch.min())), max(high, int(in_epoch.max())))
         while len(self.epoch_steps) > MOST_EPOCHS:
             del self.epoch_steps[next(iter(self.epoch_steps))]
         return first != UNKNOWN
 
-    def _update_one(self, row: int, samples: Samples, place: int) -> None:
+    def _update_one(self, row: int, samples: Samples, index: int) -> None:
         """Add one sample that lacks fields; one of its row's step completes that."""
         columns = self.columns
         same = (
             columns["count"][row] > 0
-            and samples.known[place] != ALL_KNOWN
-            and samples.step[place] != UNKNOWN
-            and columns["step"][row] == samples.step[place]
-            and samples.epoch[place] in (UNKNOWN, columns["epoch"][row])
+            and samples.known[index] != ALL_KNOWN
+            and samples.step[index] != UNKNOWN
+            and columns["step"][row] == samples.step[index]
+            and samples.epoch[index] in (UNKNOWN, columns["epoch"][row])
         )
         if not same:
-            self._update_whole(np.array([row]), samples.part(slice(place, place + 1)))
+            self._update_whole(np.array([row]), samples.part(slice(index, index + 1)))
             return
-        self._add_figures(row, samples, place)
+        self._add_figures(row, samples, index)
         for bit, name in ((HAS_LOSS, "loss"), (HAS_RATE, "rate"), (HAS_GLOBAL_RATE, "global_rate")):
-            if samples.known[place] & bit:
-                columns[name][row] = getattr(samples, name)[place]
+            if samples.known[index] & bit:
+                columns[name][row] = getattr(samples, name)[index]
                 columns["known"][row] |= bit
-        if samples.known[place] & HAS_RATE:
-            columns["rate_kind"][row] = samples.rate_kind[place]
-        if samples.clock[place]:
-            columns["clock"][row] = samples.clock[place]
-        if samples.time_kind[place] != NO_TIME:
-            columns["time"][row], columns["time_kind"][row] = samples.time[place], samples.time_kind[place]
-        columns["seen"][row] = np.fmax(columns["seen"][row], samples.seen[place])
+        if samples.known[index] & HAS_RATE:
+            columns["rate_kind"][row] = samples.rate_kind[index]
+        if samples.clock[index]:
+            columns["clock"][row] = samples.clock[index]
+        if samples.time_kind[index] != NO_TIME:
+            columns["time"][row], columns["time_kind"][row] = samples.time[index], samples.time_kind[index]
+        columns["seen"][row] = np.fmax(columns["seen"][row], samples.seen[index])
         columns["last"][row] = self.sequence
         self.sequence += 1
         if self.history is not None:
-            self.history.replace(row, float(samples.loss[place]), float(samples.rate[place]))
+            self.history.replace(row, float(samples.loss[index]), float(samples.rate[index]))
 
-    def _add_figures(self, row: int, samples: Samples, place: int) -> None:
+    def _add_figures(self, row: int, samples: Samples, index: int) -> None:
         """Note the loss and the rate that a sample adds to its row's newest step, or repeats."""
-        rows, one = np.array([row]), samples.part(slice(place, place + 1))
-        self.first_nans.take(rows, one, self.columns["wraps"][rows])
-        if samples.known[place] & self.columns["known"][row] & HAS_RATE:
-            self.recent.correct(row, float(samples.rate[place]))
+        rows, sample = np.array([row]), samples.part(slice(index, index + 1))
+        self.first_nans.take(rows, sample, self.columns["wraps"][rows])
+        if samples.known[index] & self.columns["known"][row] & HAS_RATE:
+            self.recent.correct(row, float(samples.rate[index]))
         else:
-            self.recent.take(rows, one)
+            self.recent.take(rows, sample)
 
 
 class _Index:

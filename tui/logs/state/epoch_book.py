@@ -27,9 +27,9 @@ class EpochBook:
 
     def add_figures(self, epoch: int, figures: dict[str, Any]) -> None:
         """Add figures of an epoch; every worker's master prints them, and the first value of each counts."""
-        known = self.epochs.get(epoch) or EpochSummary(epoch)
-        news = {name: value for name, value in figures.items() if getattr(known, name) is None}
-        self.epochs[epoch] = known._replace(**news)
+        summary = self.epochs.get(epoch) or EpochSummary(epoch)
+        news = {name: value for name, value in figures.items() if getattr(summary, name) is None}
+        self.epochs[epoch] = summary._replace(**news)
         while len(self.epochs) > MOST_EPOCHS:
             del self.epochs[next(iter(self.epochs))]
 

@@ -34,7 +34,7 @@ class FirstNans:
         """Whether any row's newest loss may be no finite number."""
 
     def may_take(self, samples: Samples) -> bool:
-        """Whether these samples could change any record."""
+        """Return whether these samples could change any record."""
         if isinstance(samples.loss, Decimals):
             return self._are_broken
         if not self._are_broken and np.isfinite(samples.loss).all():
@@ -54,10 +54,10 @@ class FirstNans:
         before[is_first] = self._records["is_broken"][ordered[is_first]]
         begins = places_of(broken & ~before)
         # Of several values for one row numpy keeps the last: the newest stretch.
-        at, places = ordered[begins], order[begins]
+        at, indices = ordered[begins], order[begins]
         for name in _TAKEN:
-            self._records[name][at] = getattr(samples, name)[places]
-        self._records["wraps"][at] = wraps[places]
+            self._records[name][at] = getattr(samples, name)[indices]
+        self._records["wraps"][at] = wraps[indices]
         self._records["is_known"][at] = True
         is_last = np.append(is_first[1:], True)
         self._records["is_broken"][ordered[is_last]] = broken[is_last]
@@ -78,16 +78,16 @@ class FirstNans:
         `first_epoch` is the epoch before the first time that a step went back, for samples without an epoch.
         """
         near = rows[rows < len(self._records)]
-        known = np.sort(near[self._records["is_known"][near]])
-        if not len(known):
+        recorded = np.sort(near[self._records["is_known"][near]])
+        if not len(recorded):
             return None
-        records = self._records[known]
+        records = self._records[recorded]
         epoch = records["epoch"].copy()
         if first_epoch is not None:
             unknown = epoch == UNKNOWN
             epoch[unknown] = records["wraps"][unknown] + first_epoch
-        taken = {name: records[name].copy() for name in _TAKEN if name != "epoch"}
-        return FirstNanColumns(rows=known, epoch=epoch, **taken)
+        columns = {name: records[name].copy() for name in _TAKEN if name != "epoch"}
+        return FirstNanColumns(rows=recorded, epoch=epoch, **columns)
 
     def _make_room(self, size: int) -> None:
         if size > len(self._records):

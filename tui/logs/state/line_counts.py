@@ -57,9 +57,9 @@ class LineCounts:
 
     def settle(self, slots: Sequence[LogSource]) -> None:
         """Give the slots what was counted."""
-        for place in np.flatnonzero(self._lines).tolist():
-            newest = float(self._newest[place])
-            slots[place].count(int(self._lines[place]), int(self._samples[place]), newest, self._is_wall)
+        for slot in np.flatnonzero(self._lines).tolist():
+            newest = float(self._newest[slot])
+            slots[slot].count(int(self._lines[slot]), int(self._samples[slot]), newest, self._is_wall)
         self._lines[:], self._samples[:], self._newest[:] = 0, 0, np.nan
         self._is_wall = False
 

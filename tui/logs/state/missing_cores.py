@@ -26,8 +26,8 @@ class MissingCores(NamedTuple):
         """Say which cores are missing; empty where none is."""
         if not self.cores:
             return ""
-        where = f" ({name_ranks('worker', self.workers)})" if self.workers else ""
-        return f"no line from {name_ranks('core', self.cores)}{where}"
+        owners = f" ({name_ranks('worker', self.workers)})" if self.workers else ""
+        return f"no line from {name_ranks('core', self.cores)}{owners}"
 
 
 def missing_cores(snapshot: Snapshot, expected: int | None, workers: int, *, is_over: bool) -> MissingCores:
@@ -48,7 +48,7 @@ def missing_cores(snapshot: Snapshot, expected: int | None, workers: int, *, is_
 
 def _are_ordinals(snapshot: Snapshot, numbers: np.ndarray[tuple[int], np.dtype[np.int64]], cores: int, workers: int
 ) -> bool:  # fmt: skip
-    """Whether the stream's core numbers are a slice's, each core printing its own lines."""
+    """Return whether the stream's core numbers are a slice's, each core printing its own lines."""
     if len(numbers) < 2 or len(numbers) < len(snapshot) or numbers[0] == UNKNOWN or numbers[-1] >= cores:
         return False
     most = max(worker.cores for worker in snapshot.workers)

@@ -61,7 +61,7 @@ def total_rate(rates: Floats, kinds: Kinds, *, are_cores: bool) -> float | None:
 
 
 def add_up(kinds: Kinds, *, are_cores: bool) -> bool:
-    """Whether rates of these kinds are each a part of what the whole pod does (see `total_rate`)."""
+    """Return whether rates of these kinds are each a part of what the whole pod does (see `total_rate`)."""
     kind = int(kinds[0]) if len(kinds) and (kinds == kinds[0]).all() else RateKind.UNKNOWN
     return kind in (RateKind.EXAMPLES, RateKind.TOKENS) or (kind in _A_DEVICE and are_cores)
 

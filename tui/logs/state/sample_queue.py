@@ -45,22 +45,22 @@ class SampleQueue:
 
     def flush(self) -> None:
         """Hand over the samples of the lines before the present one, and those of the present one so far."""
-        parts: list[Samples] = []
+        batches: list[Samples] = []
         lines: list[Ints] = []
         if self._block is not None:
             until = int(np.searchsorted(self._block_lines, self.line))
             if until > self._taken:
-                whole = self._taken == 0 and until == len(self._block)
-                parts.append(self._block if whole else self._block.part(slice(self._taken, until)))
+                is_whole = self._taken == 0 and until == len(self._block)
+                batches.append(self._block if is_whole else self._block.part(slice(self._taken, until)))
                 lines.append(self._block_lines[self._taken : until])
                 self._taken = until
         if self._records:
-            parts.append(samples_from(self._records))
+            batches.append(samples_from(self._records))
             lines.append(np.array(self._record_lines, np.int64))
             self._records, self._record_lines = [], []
-        if len(parts) == 1:
-            self.table.update(parts[0])
-        elif parts:
+        if len(batches) == 1:
+            self.table.update(batches[0])
+        elif batches:
             order = np.argsort(np.concatenate(lines), kind="stable")
-            columns = (np.concatenate([getattr(part, name) for part in parts])[order] for name in SAMPLE_FIELDS)
+            columns = (np.concatenate([getattr(batch, name) for batch in batches])[order] for name in SAMPLE_FIELDS)
             self.table.update(Samples(*columns))

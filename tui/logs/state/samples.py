@@ -49,7 +49,7 @@ class Samples:
         return clock_seconds(self.clock.view(np.uint64).reshape(len(self), -1)[:, 0])
 
 
-SAMPLE_FIELDS = tuple(each.name for each in fields(Samples))
+SAMPLE_FIELDS = tuple(field.name for field in fields(Samples))
 
 TABLE_FIELDS = tuple(name for name in SAMPLE_FIELDS if name not in ("slot", "core", "device", "offset"))
 """What the table keeps of a row's newest sample."""

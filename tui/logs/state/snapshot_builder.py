@@ -107,18 +107,18 @@ def worker_numbers(sources: Sequence[LogSource]) -> Ints:
         if slot.number is not None and slot.address is not None:
             addresses.setdefault(slot.number, set()).add(slot.address)
     numbers = np.full(len(sources), UNKNOWN, np.int64)
-    ambiguous = any(len(found) > 1 for found in addresses.values())
-    places: dict[str, int] = {}
-    for place, slot in enumerate(sources):
+    ambiguous = any(len(group) > 1 for group in addresses.values())
+    ordinals: dict[str, int] = {}
+    for index, slot in enumerate(sources):
         if slot.number is not None and not (ambiguous and slot.address is not None):
-            numbers[place] = slot.number
+            numbers[index] = slot.number
         elif slot.address is not None:
-            numbers[place] = places.setdefault(slot.address, len(places))
+            numbers[index] = ordinals.setdefault(slot.address, len(ordinals))
     return numbers
 
 
 def are_named_alike(sources: Sequence[LogSource]) -> bool:
-    """Whether several hosts, which only their addresses distinguish, all bear one number."""
+    """Return whether several hosts, which only their addresses distinguish, all bear one number."""
     hosts = {(slot.number, slot.address) for slot in sources if slot.number is not None and slot.address is not None}
     return len(hosts) > 1 and len({number for number, _address in hosts}) == 1
 
@@ -126,10 +126,10 @@ def are_named_alike(sources: Sequence[LogSource]) -> bool:
 def _cores(table: CoreTable, numbers: Ints, *, alike: bool) -> _Cores:
     """Return which rows are shown: the newest of each core; `numbers` gives the worker of each slot."""
     core, slot = table.column("core"), table.column("slot")
-    every = np.flatnonzero(~_only_sum_up(table, numbers))
-    if not len(every):
-        return _Cores(every, every)
-    order = every[np.lexsort((slot[every], core[every]))]
+    candidates = np.flatnonzero(~_only_sum_up(table, numbers))
+    if not len(candidates):
+        return _Cores(candidates, candidates)
+    order = candidates[np.lexsort((slot[candidates], core[candidates]))]
     starts = np.flatnonzero(np.r_[True, core[order][1:] != core[order][:-1]])
     sizes = np.diff(np.r_[starts, len(order)])
     single = order[starts[sizes == 1]]
@@ -166,18 +166,18 @@ def _choose(table: CoreTable, group: Ints, numbers: Ints, *, alike: bool) -> _Co
     first, last, count = (table.column(name)[group] for name in ("first", "last", "count"))
     newest = int(np.argmax(last))
     named = worker != UNKNOWN
-    owners, where = np.unique(worker[named], return_inverse=True)
+    owners, owner_of = np.unique(worker[named], return_inverse=True)
     begins, ends = np.full(len(owners), np.iinfo(np.int64).max), np.full(len(owners), UNKNOWN, np.int64)
     counts = np.zeros(len(owners), np.int64)
-    np.minimum.at(begins, where, np.where(first[named] == UNKNOWN, np.iinfo(np.int64).max, first[named]))
-    np.maximum.at(ends, where, last[named])
-    np.add.at(counts, where, count[named])
+    np.minimum.at(begins, owner_of, np.where(first[named] == UNKNOWN, np.iinfo(np.int64).max, first[named]))
+    np.maximum.at(ends, owner_of, last[named])
+    np.add.at(counts, owner_of, count[named])
     without_ordinal = table.column("core")[group[0]] == UNKNOWN
     real = np.flatnonzero(counts >= (1 if without_ordinal else _FEW))
     order = real[np.argsort(begins[real])]
     at_once = (np.maximum.accumulate(ends[order])[:-1] > begins[order][1:]).any()
     if len(order) > 1 and (without_ordinal or at_once):
-        shown = np.array([_newest_of(worker, last, owners[place]) for place in real])
+        shown = np.array([_newest_of(worker, last, owners[index]) for index in real])
         return _Cores(group[shown], slot[shown])
     owner = newest
     if not named[newest] and named.any():
@@ -186,7 +186,7 @@ def _choose(table: CoreTable, group: Ints, numbers: Ints, *, alike: bool) -> _Co
 
 
 def _one_process_for_all(worker: Ints, device: Ints) -> bool:
-    """Whether a worker prints many devices under one ordinal, so that (worker, device) identifies cores."""
+    """Return whether a worker prints many devices under one ordinal, so that (worker, device) identifies cores."""
     order = np.lexsort((device, worker))
     worker, device = worker[order], device[order]
     other_device = (worker[1:] == worker[:-1]) & (device[1:] != device[:-1]) & (device[:-1] != UNKNOWN)
@@ -222,10 +222,10 @@ def _lags(position: Floats, counting: Bools) -> tuple[Floats, int | None]:
     """
     counted = np.where(counting, position, np.nan)
     order = np.argsort(counted, kind="stable")
-    known = int(np.count_nonzero(~np.isnan(counted)))
-    if not known:
+    count = int(np.count_nonzero(~np.isnan(counted)))
+    if not count:
         return np.full(len(position), np.nan), None
-    middle = int(order[(known - 1) // 2])
+    middle = int(order[(count - 1) // 2])
     return position[middle] - position, middle
 
 
@@ -289,12 +289,12 @@ def _ranks(workers: Ints) -> Ints:
     return np.where(workers == UNKNOWN, np.iinfo(np.int64).max, workers)
 
 
-def _workers(state: DemuxState, numbers: Ints, shown: Ints) -> tuple[WorkerFacts, ...]:
+def _workers(state: DemuxState, numbers: Ints, workers: Ints) -> tuple[WorkerFacts, ...]:
     """Return every worker with a number, ascending; a nameless one last, only when rows live on it."""
     slots: dict[int, list[LogSource]] = {}
-    for place, slot in enumerate(state.sources):
-        slots.setdefault(int(numbers[place]), []).append(slot)
-    cores = Counter(shown.tolist())
+    for index, slot in enumerate(state.sources):
+        slots.setdefault(int(numbers[index]), []).append(slot)
+    cores = Counter(workers.tolist())
     named = sorted(number for number in slots if number != UNKNOWN)
     return tuple(
         WorkerFacts(

@@ -42,25 +42,25 @@ def straggler_costs(snapshot: Snapshot) -> tuple[StragglerCost, ...]:
     against the median of the same moments, or, where that is unknown, the lines it has printed against the
     median. Once all cores have ended, those that were stragglers then are reported.
     """
-    places = np.flatnonzero(snapshot.straggling)
-    if not len(places):
+    indices = np.flatnonzero(snapshot.straggling)
+    if not len(indices):
         return ()
     step, median_lines = seconds_per_step(snapshot), _median_lines(snapshot)
-    costs = [_cost(snapshot, int(place), step, median_lines) for place in places]
+    costs = [_cost(snapshot, int(index), step, median_lines) for index in indices]
     return tuple(sorted(costs, key=lambda cost: (-(cost.share or 0.0), -(cost.lag or 0))))
 
 
-def _cost(snapshot: Snapshot, place: int, step: float | None, median_lines: float) -> StragglerCost:
-    measured = float(snapshot.pace[place])
-    pace = measured if measured < 1 else _pace_by_lines(snapshot, place, median_lines)
+def _cost(snapshot: Snapshot, index: int, step: float | None, median_lines: float) -> StragglerCost:
+    measured = float(snapshot.pace[index])
+    pace = measured if measured < 1 else _pace_by_lines(snapshot, index, median_lines)
     slower = None if pace is None or not 0 < pace < 1 else pace
-    lag = float(snapshot.lag[place])
+    lag = float(snapshot.lag[index])
     steps = None if np.isnan(lag) else int(lag)
-    is_behind = bool(snapshot.behind[place])
+    is_behind = bool(snapshot.behind[index])
     return StragglerCost(
-        core=optional_int(snapshot.core[place]),
-        worker=optional_int(snapshot.worker[place]),
-        address=snapshot.address_of(place),
+        core=optional_int(snapshot.core[index]),
+        worker=optional_int(snapshot.worker[index]),
+        address=snapshot.address_of(index),
         lag=steps,
         reason="behind" if is_behind else "slow",
         steps_behind=None if steps is None else max(0, steps),
@@ -80,12 +80,12 @@ def _median_lines(snapshot: Snapshot) -> float:
     return float(np.median(snapshot.history.counts[snapshot.row])) if snapshot.history is not None else 0.0
 
 
-def _pace_by_lines(snapshot: Snapshot, place: int, median: float) -> float | None:
+def _pace_by_lines(snapshot: Snapshot, index: int, median: float) -> float | None:
     """Return how many lines a core has printed, as a share of the median; None where that shows nothing."""
     if snapshot.history is None or median <= 0:
         return None
     # A core that has just come (back), on another worker perhaps, has printed few lines and is not slow.
-    lines = int(snapshot.history.counts[int(snapshot.row[place])])
+    lines = int(snapshot.history.counts[int(snapshot.row[index])])
     return lines / median if lines >= RECENT else None
 
 

@@ -61,13 +61,13 @@ def paces(
     """
     pace, slow = np.full(len(rows), np.nan), np.zeros(len(rows), bool)
     for kind in sorted(set(kinds[compares(kinds)].tolist())):
-        places = places_of(kinds == kind)
-        mine, counts = rows[places], counting[places]
-        found = median_of(_ratios(recent.newest(mine, PACE_SAMPLES), counts).T)
-        pace[places] = found
-        if (found <= thresholds.slow_pace).any():
+        indices = places_of(kinds == kind)
+        mine, counts = rows[indices], counting[indices]
+        medians = median_of(_ratios(recent.newest(mine, PACE_SAMPLES), counts).T)
+        pace[indices] = medians
+        if (medians <= thresholds.slow_pace).any():
             ratios = _ratios(recent.newest(mine, recent.depth), counts)
-            slow[places] = (ratios <= thresholds.slow_pace).all(axis=0)
+            slow[indices] = (ratios <= thresholds.slow_pace).all(axis=0)
     return pace, slow
 
 

@@ -106,39 +106,39 @@ class _Block:
         self._bounds = np.array([part.end for part in parts])
         self._streams = list(dict.fromkeys(part.stream for part in parts))
         self._prefixes = [prefixes[stream] for stream in self._streams]
-        places = {stream: place for place, stream in enumerate(self._streams)}
-        self._stream_of = np.array([places[part.stream] for part in parts])
+        index_of = {stream: index for index, stream in enumerate(self._streams)}
+        self._stream_of = np.array([index_of[part.stream] for part in parts])
         self._new_prefixes: list[NewPrefixes] = []
 
     def read(self) -> BlockLines:
         """Read the block."""
         begins, ends = self._scanner.lines()
-        found = self._scanner.training_lines(begins, ends)
-        left = np.ones(len(ends), bool)
-        left[found.lines] = False
-        others = places_of(left)
-        places, skipped_prefix = self._skippable_lines(begins[others], ends[others])
-        skipped = others[places]
-        starts = np.concatenate((begins[found.lines], begins[skipped]))
-        slots, times, good, span = self._read_prefixes(starts, np.concatenate((found.prefix, skipped_prefix)))
-        count = len(found.lines)
-        left[skipped] = ~good[count:]
+        training = self._scanner.training_lines(begins, ends)
+        remaining = np.ones(len(ends), bool)
+        remaining[training.lines] = False
+        others = places_of(remaining)
+        skippable, skipped_prefix = self._skippable_lines(begins[others], ends[others])
+        skipped = others[skippable]
+        starts = np.concatenate((begins[training.lines], begins[skipped]))
+        slots, times, good, span = self._read_prefixes(starts, np.concatenate((training.prefix, skipped_prefix)))
+        count = len(training.lines)
+        remaining[skipped] = ~good[count:]
         if not good.all():
-            left[found.lines] = ~good[:count]
-            found, skipped = found.part(good[:count]), skipped[good[count:]]
-            count, slots, times = len(found.lines), slots[good], times[good]
+            remaining[training.lines] = ~good[:count]
+            training, skipped = training.part(good[:count]), skipped[good[count:]]
+            count, slots, times = len(training.lines), slots[good], times[good]
         kind = WALL_TIME if self._is_wall else np.where(np.isnan(times[:count]), NO_TIME, LOG_TIME)
         samples = Samples(
             slot=slots[:count],
-            core=found.core,
-            device=found.device,
-            epoch=found.epoch,
-            step=found.step,
-            loss=found.loss,
-            rate=found.rate,
-            global_rate=found.global_rate,
+            core=training.core,
+            device=training.device,
+            epoch=training.epoch,
+            step=training.step,
+            loss=training.loss,
+            rate=training.rate,
+            global_rate=training.global_rate,
             known=np.full(count, ALL_KNOWN, np.uint8),
-            clock=found.clock,
+            clock=training.clock,
             time=times[:count],
             time_kind=np.full(count, kind, np.uint8),
             seen=times[:count] if self._is_wall else np.full(count, np.nan),
@@ -146,7 +146,7 @@ class _Block:
             offset=np.full(count, UNKNOWN, np.int64),
         )
         return BlockLines(
-            begins, ends, samples, found.lines, skipped, slots[count:], times[count:], places_of(left), *span,
+            begins, ends, samples, training.lines, skipped, slots[count:], times[count:], places_of(remaining), *span,
             self._new_prefixes,
         )  # fmt: skip
 
@@ -158,17 +158,17 @@ class _Block:
         owners = self._owners(starts)
         slots = self._default_slots(owners, prefix == 0)
         times = self._nows.take(owners)
-        places = places_of(prefix > 0)
-        if not len(places):
+        prefixed = places_of(prefix > 0)
+        if not len(prefixed):
             return slots, times, slots >= 0, (_NAN, _NAN)
         # Most often all lines have one: a part of an array costs less than picked places.
-        are_first = places[-1] == len(places) - 1
-        dated = slice(len(places)) if are_first else places
+        are_first = prefixed[-1] == len(prefixed) - 1
+        dated = slice(len(prefixed)) if are_first else prefixed
         begins, lengths = starts[dated], prefix[dated]
         tails, moments, sizes = self._parse_prefixes(begins, lengths)
         are_moments = np.array([moment is not None for moment in moments]).repeat(sizes)
-        slots[dated] = found = self._find(owners[dated], tails)
-        self._note_new_prefixes(are_moments & (found == UNSEEN), owners[dated], begins, lengths, tails)
+        slots[dated] = prefix_slots = self._find(owners[dated], tails)
+        self._note_new_prefixes(are_moments & (prefix_slots == UNSEEN), owners[dated], begins, lengths, tails)
         good = slots >= 0
         good[dated] &= are_moments
         prefix_times = np.array([_NAN if moment is None else moment for moment in moments])
@@ -186,8 +186,8 @@ class _Block:
                 index.bytes_read = max(index.bytes_read, BLOCK)
             return
         streams = self._stream_of[owners]
-        for place, stream in enumerate(self._streams):
-            mine = places_of(new & (streams == place))
+        for number, stream in enumerate(self._streams):
+            mine = places_of(new & (streams == number))
             spans = zip((begins[mine] + MOMENT).tolist(), (begins[mine] + lengths[mine]).tolist(), strict=True)
             texts = [self._text(start, end) for start, end in spans]
             if texts:
@@ -215,9 +215,9 @@ class _Block:
     def _default_slots(self, owners: Ints, bare: Bools) -> Ints:
         """Return the slot of each line where its stream has lines without a prefix; else -1."""
         homes = np.full(len(self._streams), -1, np.int64)
-        for place in places_of(np.bincount(self._stream_of[owners[bare]]) > 0).tolist():
-            slot = self._streams[place].slot
-            homes[place] = self._unnamed_slot() if slot is None else slot
+        for index in places_of(np.bincount(self._stream_of[owners[bare]]) > 0).tolist():
+            slot = self._streams[index].slot
+            homes[index] = self._unnamed_slot() if slot is None else slot
         slots: Ints = homes[self._stream_of].take(owners)
         return slots
 
@@ -226,9 +226,9 @@ class _Block:
         if len(self._streams) == 1:
             return self._prefixes[0].find(tails)
         streams, slots = self._stream_of[owners], np.empty(len(owners), np.int64)
-        for place in places_of(np.bincount(streams) > 0).tolist():
-            mine = places_of(streams == place)
-            slots[mine] = self._prefixes[place].find(tails[:, mine])
+        for index in places_of(np.bincount(streams) > 0).tolist():
+            mine = places_of(streams == index)
+            slots[mine] = self._prefixes[index].find(tails[:, mine])
         return slots
 
     def _skippable_lines(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
@@ -248,8 +248,8 @@ class _Block:
         begins, stops = starts[quiet], ends[quiet]
         prefix, is_none = self._prefix_lengths(begins, stops, first[quiet])
         hinted = finder.lines_with(*self._scanner.joined(begins if finder.in_prefixes else begins + prefix, stops))
-        for place in hinted.tolist():
-            if LABELLED_SAMPLE.match(self._text(int(begins[place]), int(stops[place])).lstrip(b"\r")):
+        for line in hinted.tolist():
+            if LABELLED_SAMPLE.match(self._text(int(begins[line]), int(stops[line])).lstrip(b"\r")):
                 return none, none
         skippable = (prefix > 0) | is_none
         skippable[hinted] = False
@@ -270,8 +270,8 @@ class _Block:
         lengths = _TAIL_PLACES[np.argmax(closing, axis=1)] + 2
         lengths[~closing.any(axis=1) | (lengths > rooms)] = 0
         prefix[dated] = lengths
-        for place in dated[lengths == 0].tolist():
-            is_none[place] = PREFIX.match(self._text(int(starts[place]), int(ends[place]))) is None
+        for line in dated[lengths == 0].tolist():
+            is_none[line] = PREFIX.match(self._text(int(starts[line]), int(ends[line]))) is None
         return prefix, is_none
 
     def _could_be_prefixed(self, starts: Ints) -> Bools:

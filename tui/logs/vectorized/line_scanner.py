@@ -109,8 +109,8 @@ class Scanner:
         return self._gather(ends - _ROOM, _ROOM)
 
     def _gather(self, places: Ints, size: int) -> npt.NDArray[np.uint8]:
-        every = np.ndarray((len(self._view) - size + 1,), f"V{size}", self._view, strides=(1,))
-        gathered: npt.NDArray[np.uint8] = every[places].view(np.uint8).reshape(len(places), size)
+        windows = np.ndarray((len(self._view) - size + 1,), f"V{size}", self._view, strides=(1,))
+        gathered: npt.NDArray[np.uint8] = windows[places].view(np.uint8).reshape(len(places), size)
         return gathered
 
     def joined(self, starts: Ints, ends: Ints) -> tuple[bytes, Ints]:
@@ -164,8 +164,8 @@ class Scanner:
         prefix = fields.places() - (begins[lines] + PAD)
         good = fields.good
         good &= (prefix == 0) | ((prefix >= MOMENT + TAILS.start) & (prefix < MOMENT + TAILS.stop))
-        found = TrainingLines(lines, prefix, core, device, epoch, step.number(), loss, rate, global_rate, clock)
-        return found if good.all() else found.part(good)
+        training = TrainingLines(lines, prefix, core, device, epoch, step.number(), loss, rate, global_rate, clock)
+        return training if good.all() else training.part(good)
 
     def _core(self, fields: _Fields) -> tuple[Ints, Ints]:
         """Return epoch (-1 none) and ordinal before the step: the epoch where it is named, else the ordinal."""
@@ -223,14 +223,14 @@ class _Fields:
 
     def ends_with(self, name: bytes) -> Bools:
         """Return which lines have a name (of less than eight bytes) next."""
-        found: Bools = self._words() & LAST[len(name)] == word_of(name.rjust(_WORD, b"\0"))
-        return found
+        matches: Bools = self._words() & LAST[len(name)] == word_of(name.rjust(_WORD, b"\0"))
+        return matches
 
     def integer(self, wanted: Bools | None = None) -> DigitField:
         """Read integers of one to eight digits, in the lines asked for."""
         field = field_of(self._words(), DIGITS)
-        there = field.length > 0
-        self.good &= there if wanted is None else there | ~wanted
+        has_digits = field.length > 0
+        self.good &= has_digits if wanted is None else has_digits | ~wanted
         self.skip(field.length if wanted is None else np.where(wanted, field.length, 0))
         return field
 

@@ -85,10 +85,10 @@ class Groups:
         """Return the present size of a group. Raises UsageError if there is none."""
         zone, name = self._slices.place_of(ref)
         listing = await self.list_all()
-        found = [group for group in listing.groups if (group.zone, group.name) == (zone, name)]
-        if not found:
+        matches = [group for group in listing.groups if (group.zone, group.name) == (zone, name)]
+        if not matches:
             raise _no_such_group(name, zone, [group.name for group in listing.groups])
-        return found[0].size
+        return matches[0].size
 
     async def plan_deletion(self, ref: str, keep: Collection[str] = ()) -> GroupDeletion:
         """Return the group with what tpu-tui made for it, without the kinds to `keep` and what others use.
@@ -99,16 +99,16 @@ class Groups:
         path = f"{zone}/{name}"
         listing = await self._resources.list_compute()
         rows = listing.resources
-        group = next((one for one in rows if one.kind == GROUP and one.path == path), None)
-        made = [one for one in rows if one.kind in PARTS and one.made_for == path]
-        if group is None and not made:
+        group = next((resource for resource in rows if resource.kind == GROUP and resource.path == path), None)
+        parts = [resource for resource in rows if resource.kind in PARTS and resource.made_for == path]
+        if group is None and not parts:
             if listing.problems:
                 raise listing.problems[0]
-            raise _no_such_group(name, zone, [one.name for one in rows if one.kind == GROUP])
+            raise _no_such_group(name, zone, [resource.name for resource in rows if resource.kind == GROUP])
         chosen = [group] if group is not None else []
         stays: list[str] = []
-        for part in sorted(made, key=lambda one: PARTS.index(one.kind)):
-            going = {one.path for one in chosen if part.ref in one.uses}
+        for part in sorted(parts, key=lambda part: PARTS.index(part.kind)):
+            going = {resource.path for resource in chosen if part.ref in resource.uses}
             users = None if part.used_by is None else [user for user in part.used_by if user not in going]
             if part.kind in keep:
                 stays.append(f"{part.kind} {part.name} stays, as --keep {part.kind} says")
@@ -120,7 +120,7 @@ class Groups:
         stays += [
             f"{used.kind} {used.name} stays: tpu-tui did not make it for this group"
             for used in rows
-            if group is not None and used.ref in group.uses and used not in made
+            if group is not None and used.ref in group.uses and used not in parts
         ]
         for ref in group.uses if group is not None else ():
             kind, _, node = ref.partition("/")
@@ -159,7 +159,7 @@ class Groups:
         return GroupCreation(self._connections.settings)
 
 
-def _no_such_group(name: str, zone: str, known: Sequence[str]) -> UsageError:
-    near = near_matches(name, known)
+def _no_such_group(name: str, zone: str, names: Sequence[str]) -> UsageError:
+    near = near_matches(name, names)
     remedy = did_you_mean(near) if near else "tpu-tui groups list lists them"
     return NoSuchResourceError(f"no such group in {zone}: {name}", remedy=remedy)

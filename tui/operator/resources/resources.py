@@ -58,16 +58,16 @@ class Resources:
             )
         finally:
             await buckets.close()
-        known = slices.slices if slices else ()
+        tpu_slices = slices.slices if slices else ()
         requests = (queued or QueuedListing()).requests
         for part in (slices, queued):
             problems += part.problems if part else ()
         is_whole = slices is not None and queued is not None and not (slices.problems or queued.problems)
         problems += (*(disks[1] if disks else ()), *of_groups.problems)
-        rows = slice_rows(known, [status.run for status in statuses if not status.state.is_over])
+        rows = slice_rows(tpu_slices, [status.run for status in statuses if not status.state.is_over])
         rows = attach_groups(rows, of_groups.resources)
         rows += queued_rows(requests, rows, is_whole)
-        rows += attach_slices(disks[0] if disks else (), disk_users(known, requests), slices_known=is_whole)
+        rows += attach_slices(disks[0] if disks else (), disk_users(tpu_slices, requests), slices_known=is_whole)
         rows += of_groups.resources
         rows += bucket_rows(own_buckets or (), [status.run for status in statuses])
         return ResourceListing(tuple(in_order_of_cost(rows)), _each_once(problems))
@@ -119,19 +119,20 @@ class Resources:
         """
         listing = await (self._tpu().nodes() if resource.kind == QUEUED else self._cloud().slices())
         slices = [
-            one
-            for one in listing.slices
-            if resource.path in (one.path, f"{one.zone}/{one.queued_resource}", f"{one.zone}/{one.tpu_node}")
+            slice_
+            for slice_ in listing.slices
+            if resource.path
+            in (slice_.path, f"{slice_.zone}/{slice_.queued_resource}", f"{slice_.zone}/{slice_.tpu_node}")
         ]
         if listing.problems and not slices:
             raise listing.problems[0]
         statuses = await asyncio.to_thread(self._runs.list_statuses)
         live = [status.run for status in statuses if not status.state.is_over]
-        found = {run for slice_ in slices for run in runs_on(slice_, live)}
+        run_ids = {run for slice_ in slices for run in runs_on(slice_, live)}
         for slice_ in slices:
-            if not found and slice_.is_ready and slice_.workers:
-                found.update(await self._runs.live_on_workers(slice_))
-        return sorted(found)
+            if not run_ids and slice_.is_ready and slice_.workers:
+                run_ids.update(await self._runs.live_on_workers(slice_))
+        return sorted(run_ids)
 
     def _buckets(self) -> BucketLifecycle:
         return BucketLifecycle(self._connections.settings)

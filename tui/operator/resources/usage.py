@@ -95,8 +95,8 @@ def attach_groups(slices: Iterable[CloudResource], groups: Iterable[CloudResourc
         for ref in group.uses:
             drivers[ref].append(group.path)
     return [
-        replace(one, used_by=(*(one.used_by or ()), *drivers[one.ref])) if one.ref in drivers else one
-        for one in slices
+        replace(row, used_by=(*(row.used_by or ()), *drivers[row.ref])) if row.ref in drivers else row
+        for row in slices
     ]
 
 
@@ -128,12 +128,12 @@ def queued_rows(
 def disk_users(slices: Iterable[Slice], requests: Iterable[QueuedRequest]) -> dict[str, list[str]]:
     """Return the slices, and the queued resources without slices, by the `zone/name` of their disks."""
     users: dict[str, list[str]] = defaultdict(list)
-    made = {f"{slice_.zone}/{slice_.queued_resource}" for slice_ in slices}
+    provisioned = {f"{slice_.zone}/{slice_.queued_resource}" for slice_ in slices}
     for slice_ in slices:
         for disk in slice_.data_disks:
             users[_disk_path(disk)].append(slice_.name)
     for request in requests:
-        for disk in () if request.path in made else request.data_disks:
+        for disk in () if request.path in provisioned else request.data_disks:
             users[_disk_path(disk)].append(request.name)
     return users
 
@@ -161,5 +161,5 @@ def _texts(run: Run) -> Iterator[str]:
 
 
 def _chips(type_name: str | None, slices: int) -> int | None:
-    known = accelerator.parse(type_name) if type_name else None
-    return known.chips * slices if known else None
+    parsed = accelerator.parse(type_name) if type_name else None
+    return parsed.chips * slices if parsed else None

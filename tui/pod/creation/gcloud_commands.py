@@ -31,24 +31,24 @@ def create_command_of_gcloud(request: SliceRequest, project: str) -> str:
     if request.is_tpu_node:
         return _create_command_of_node(request, project)
     group = "tpu-vm" if request.queue is None else "queued-resources"
-    place = {"project": project, "zone": request.zone}
+    location = {"project": project, "zone": request.zone}
     options = [
-        *place.items(),
+        *location.items(),
         *_options(request, request.all_labels, request.metadata_files),
         *_queue_options(request),
     ]
     if request.queue is not None:
         options = [("runtime-version" if name == "version" else name, value) for name, value in options]
-    words = [f"--{name}" if value is None else f"--{name}={value}" for name, value in options]
-    return shlex.join(["gcloud", *track, "compute", "tpus", group, "create", request.name, *words])
+    arguments = [f"--{name}" if value is None else f"--{name}={value}" for name, value in options]
+    return shlex.join(["gcloud", *track, "compute", "tpus", group, "create", request.name, *arguments])
 
 
 def _create_command_of_node(request: SliceRequest, project: str) -> str:
     """Return gcloud's command for a TPU Node, which has no option for labels."""
     track = ["beta"] if request.reserved else []
     options = [("project", project), ("zone", request.zone), *_options(request, {}, {})]
-    words = [f"--{name}" if value is None else f"--{name}={value}" for name, value in options]
-    return shlex.join(["gcloud", *track, "compute", "tpus", "create", request.name, *words])
+    arguments = [f"--{name}" if value is None else f"--{name}={value}" for name, value in options]
+    return shlex.join(["gcloud", *track, "compute", "tpus", "create", request.name, *arguments])
 
 
 def list_create_options(request: SliceRequest) -> Iterator[Option]:
@@ -128,8 +128,8 @@ def join_pairs(pairs: Mapping[str, str]) -> str:
 def join_items(items: Iterable[str]) -> str:
     """Join the items with commas, or with another delimiter where an item has a comma."""
     texts = list(items)
-    whole = "".join(texts)
-    if "," not in whole and not whole.startswith("^"):
+    joined = "".join(texts)
+    if "," not in joined and not joined.startswith("^"):
         return ",".join(texts)
-    delimiter = next((one for one in _DELIMITERS if one not in whole), "<|>")
+    delimiter = next((sign for sign in _DELIMITERS if sign not in joined), "<|>")
     return f"^{delimiter}^{delimiter.join(texts)}"

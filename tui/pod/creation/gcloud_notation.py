@@ -22,31 +22,31 @@ def parse_items(text: str) -> tuple[str, ...]:
     delimiter, rest = ",", text
     if match := _OTHER_DELIMITER.match(text):
         delimiter, rest = match["delimiter"], text[match.end() :]
-    found = tuple(rest.split(delimiter))
-    if not all(found):
+    items = tuple(rest.split(delimiter))
+    if not all(items):
         raise ValueError(f"must be a list without empty items, not {text!r}")
-    return found
+    return items
 
 
 def parse_pairs(text: str) -> dict[str, str]:
     """Parse `key=value,other=value`."""
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for item in parse_items(text):
         key, equals, value = item.partition("=")
         if not (key and equals):
             raise ValueError(f"must be KEY=VALUE, not {item!r}; for values with commas: ^:^K=V:K=V")
-        if key in found:
+        if key in pairs:
             raise ValueError(f"has the key {key} twice")
-        found[key] = value
-    return found
+        pairs[key] = value
+    return pairs
 
 
 def parse_disk(text: str) -> DataDisk:
     """Parse `source=PATH,mode=read-only`; the mode is by default `read-write`."""
-    found = parse_pairs(text)
-    mode = found.pop("mode", READ_WRITE)
-    source = found.pop("source", "")
-    if found or not source or mode not in (READ_WRITE, READ_ONLY):
+    pairs = parse_pairs(text)
+    mode = pairs.pop("mode", READ_WRITE)
+    source = pairs.pop("source", "")
+    if pairs or not source or mode not in (READ_WRITE, READ_ONLY):
         raise ValueError(f"must be source=PATH[,mode={READ_WRITE}|{READ_ONLY}], not {text!r}")
     return DataDisk(source, mode)
 

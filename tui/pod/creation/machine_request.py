@@ -54,7 +54,7 @@ class MachineRequest(ABC):
 
     @property
     def has_startup_script(self) -> bool:
-        """Whether the workers run a script when they start."""
+        """Return whether the workers run a script when they start."""
         return bool(self.metadata.get(STARTUP_SCRIPT))
 
     @property

@@ -37,7 +37,7 @@ class QueuedRequest:
 
     @property
     def is_leftover(self) -> bool:
-        """Whether the request has ended and only has to be deleted, or reset."""
+        """Return whether the request has ended and only has to be deleted, or reset."""
         return self.state in LEFTOVER_STATES
 
     @property

@@ -58,7 +58,7 @@ class SliceRequest(MachineRequest):
 
     @property
     def is_tpu_node(self) -> bool:
-        """Whether a TPU Node is requested, and not TPU VMs."""
+        """Return whether a TPU Node is requested, and not TPU VMs."""
         return self.architecture == NODE
 
     @property
@@ -115,7 +115,7 @@ class WorkerStartup:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the script has ended with anything but 0."""
+        """Return whether the script has ended with anything but 0."""
         return self.has_ended and self.exit_code != 0
 
     def to_json(self) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def startup_of(worker: WorkerStartup, unit: Mapping[str, str], messages: Iterabl
     unreadable = "" if any_message else "; its user cannot read the journal, and sudo needs a password"
     if unit.get("ExecMainCode") == _EXITED and unit.get("ActiveState") in ("inactive", "failed"):
         status = unit.get("ExecMainStatus", "")[:3]
-        how = "it has ended, but its exit code is not in the journal"
-        detail = f"{how}{unreadable}" if status == "0" else f"its runner ended with exit code {status}{unreadable}"
+        reason = "it has ended, but its exit code is not in the journal"
+        detail = f"{reason}{unreadable}" if status == "0" else f"its runner ended with exit code {status}{unreadable}"
         return replace(state, has_ended=True, detail=detail)
     if unit.get("ActiveState") == "activating":
         return replace(state, detail=f"running{unreadable}")

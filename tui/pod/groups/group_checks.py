@@ -154,8 +154,8 @@ def _to_price(request: GroupRequest) -> Iterator[Objection]:
     if request.flex_start and request.run_duration_s is None and not request.template:
         yield "run-duration", "flex-start VMs run for a limited time", "add --run-duration TIME, e.g. 8h (at most 7d)"
     if request.run_duration_s is not None and not MIN_RUN_S <= request.run_duration_s <= MAX_RUN_S:
-        given = format_duration(request.run_duration_s)
-        yield "run-duration", f"--run-duration is {given}", "VMs run for 10 minutes to 7 days"
+        duration = format_duration(request.run_duration_s)
+        yield "run-duration", f"--run-duration is {duration}", "VMs run for 10 minutes to 7 days"
     if request.run_duration_s is not None and request.template and not request.has_resize_request:
         yield "run-duration", "the run duration is the template's", "omit --run-duration, or add --flex-start"
     if request.valid_for_s is not None and not request.waits_for_capacity:

@@ -103,29 +103,39 @@ def template_path(request: GroupRequest, project: str) -> str:
 
 
 def _boot_disk(request: GroupRequest, project: str) -> dict[str, Any]:
-    place = f"projects/{request.image_project or project}/global/images"
-    image = f"{place}/{request.image_name}" if request.image_name else f"{place}/family/{request.image_family}"
-    wanted: dict[str, Any] = {"sourceImage": image}
+    collection = f"projects/{request.image_project or project}/global/images"
+    image = (
+        f"{collection}/{request.image_name}" if request.image_name else f"{collection}/family/{request.image_family}"
+    )
+    parameters: dict[str, Any] = {"sourceImage": image}
     if request.disk_size_gb is not None:
-        wanted["diskSizeGb"] = str(request.disk_size_gb)
+        parameters["diskSizeGb"] = str(request.disk_size_gb)
     if request.disk_type:
-        wanted["diskType"] = request.disk_type
-    return {"boot": True, "autoDelete": True, "type": "PERSISTENT", "mode": "READ_WRITE", "initializeParams": wanted}
+        parameters["diskType"] = request.disk_type
+    return {
+        "boot": True,
+        "autoDelete": True,
+        "type": "PERSISTENT",
+        "mode": "READ_WRITE",
+        "initializeParams": parameters,
+    }
 
 
 def _interface(request: GroupRequest, project: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    interface: dict[str, Any] = {}
     if request.network or not request.subnetwork:
-        found["network"] = _full(request.network or "default", f"projects/{project}/global/networks")
+        interface["network"] = _full(request.network or "default", f"projects/{project}/global/networks")
     if request.subnetwork:
-        found["subnetwork"] = _full(request.subnetwork, f"projects/{project}/regions/{request.region}/subnetworks")
+        interface["subnetwork"] = _full(
+            request.subnetwork, f"projects/{project}/regions/{request.region}/subnetworks"
+        )
     if not request.internal_ips:
-        found["accessConfigs"] = [{"name": "external-nat", "type": "ONE_TO_ONE_NAT"}]
-    return found
+        interface["accessConfigs"] = [{"name": "external-nat", "type": "ONE_TO_ONE_NAT"}]
+    return interface
 
 
-def _full(name: str, place: str) -> str:
-    return name if "/" in name else f"{place}/{name}"
+def _full(name: str, collection: str) -> str:
+    return name if "/" in name else f"{collection}/{name}"
 
 
 def _scope(scope: str) -> str:
@@ -135,13 +145,13 @@ def _scope(scope: str) -> str:
 def _scheduling(request: GroupRequest) -> dict[str, Any]:
     """Return how the VMs are provisioned; those with TPUs, and those that can be taken back, do not move."""
     model = request.provisioning
-    found: dict[str, Any] = {"provisioningModel": model, "automaticRestart": model not in (SPOT, FLEX_START)}
+    scheduling: dict[str, Any] = {"provisioningModel": model, "automaticRestart": model not in (SPOT, FLEX_START)}
     if model == SPOT:
-        found["preemptible"] = True
+        scheduling["preemptible"] = True
     if request.is_tpu or model in (SPOT, FLEX_START, RESERVATION_BOUND):
-        found["onHostMaintenance"] = "TERMINATE"
+        scheduling["onHostMaintenance"] = "TERMINATE"
     if model in (FLEX_START, RESERVATION_BOUND) or request.run_duration_s is not None:
-        found["instanceTerminationAction"] = "DELETE"
+        scheduling["instanceTerminationAction"] = "DELETE"
     if request.run_duration_s is not None:
-        found["maxRunDuration"] = {"seconds": str(request.run_duration_s)}
-    return found
+        scheduling["maxRunDuration"] = {"seconds": str(request.run_duration_s)}
+    return scheduling

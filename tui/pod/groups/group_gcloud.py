@@ -67,8 +67,8 @@ def delete_command_of_gcloud(resource: CloudResource, project: str) -> str:
 
 
 def _command(verb: str, name: str, options: list[Option], track: str = "") -> str:
-    words = [f"--{option}" if value is None else f"--{option}={value}" for option, value in options]
-    return shlex.join([*f"gcloud {track}compute {verb}".split(), name, *words])
+    arguments = [f"--{option}" if value is None else f"--{option}={value}" for option, value in options]
+    return shlex.join([*f"gcloud {track}compute {verb}".split(), name, *arguments])
 
 
 def _place(request: GroupRequest, project: str) -> list[Option]:

@@ -67,22 +67,22 @@ class GroupRequest(MachineRequest):
 
     @property
     def is_tpu(self) -> bool:
-        """Whether its VMs have TPUs of their own."""
+        """Return whether its VMs have TPUs of their own."""
         return is_tpu_machine(self.machine)
 
     @property
     def is_bulk(self) -> bool:
-        """Whether its VMs are one slice and created all at once."""
+        """Return whether its VMs are one slice and created all at once."""
         return bool(self.topology)
 
     @property
     def waits_for_capacity(self) -> bool:
-        """Whether a lack of capacity is no failure: the group's VMs are created once there is enough."""
+        """Return whether a lack of capacity is no failure: the group's VMs are created once there is enough."""
         return self.is_bulk or self.flex_start
 
     @property
     def has_resize_request(self) -> bool:
-        """Whether the VMs are requested after the group; bulk groups have no resize requests, and wait themselves."""
+        """Return whether the VMs are requested after the group; bulk groups wait without resize requests."""
         return self.flex_start and not self.is_bulk
 
     @property
@@ -96,11 +96,11 @@ class GroupRequest(MachineRequest):
         chips = chips_of_machine(self.machine)
         if chips is None:
             return None
-        wanted = accelerator.chips_of_topology(self.topology)
+        needed_chips = accelerator.chips_of_topology(self.topology)
         if not self.topology:
             kind = self.accelerator
-            wanted = None if kind is None else kind.chips
-        return wanted // chips if wanted and wanted % chips == 0 else None
+            needed_chips = None if kind is None else kind.chips
+        return needed_chips // chips if needed_chips and needed_chips % chips == 0 else None
 
     @property
     def accelerator(self) -> Accelerator | None:

@@ -109,8 +109,8 @@ class Follower:
         if await self.reachability.wait_before_retry(self.worker, next(self._waits)):
             return None
         out = format_duration(self.reachability.seconds_unreachable(self.worker))
-        gone = self.reachability.gone_reason(self.worker)
-        why = f"is gone: {gone}" if gone else f"could not be reached for {out} ({_describe(error)})"
+        reason = self.reachability.gone_reason(self.worker)
+        why = f"is gone: {reason}" if reason else f"could not be reached for {out} ({_describe(error)})"
         return WorkerOutcome(None, size=self._mirror.size, recorded=False, unreachable=why)
 
     async def catch_up(self) -> None:
@@ -170,21 +170,21 @@ class Follower:
 
     async def _head(self, process: asyncssh.SSHClientProcess[bytes], call: Call) -> tuple[Answer, bytes]:
         """Return the answer before the bytes, and the bytes that came along; skip what start-up files print."""
-        seen = b""
+        buffer = b""
         skipped = 0
-        while skipped + len(seen) < MAX_CHATTER_BYTES + READ_BYTES:
-            line, newline, rest = seen.partition(b"\n")
+        while skipped + len(buffer) < MAX_CHATTER_BYTES + READ_BYTES:
+            line, newline, rest = buffer.partition(b"\n")
             if not newline:
                 data = await process.stdout.read(READ_BYTES)
                 if not data:
-                    raise WorkerError("the follower did not start", worker=self.worker, why=one_line(seen[-200:]))
-                seen += data
+                    raise WorkerError("the follower did not start", worker=self.worker, why=one_line(buffer[-200:]))
+                buffer += data
                 continue
             answer = parse_line(call.nonce, line)
             if answer is not None and answer.word in ("log", "short", "norun"):
                 return answer, rest
             skipped += len(line)
-            seen = rest
+            buffer = rest
         raise WorkerError(
             "a start-up file there prints without end", worker=self.worker, remedy="look at ~/.bashrc on that worker"
         )
@@ -245,11 +245,11 @@ class Follower:
         if f"worker {self.worker}: {text}" not in status_of(self.directory).notes:
             await self._record_once(text)
 
-    async def _record_room(self, word: str) -> None:
+    async def _record_room(self, room: str) -> None:
         """Record a change of the room on the disk, once however often the follower reconnects."""
-        if word != self._room:
-            self._room = word
-            await record(self.directory, "note", worker=self.worker, text=_ROOM[word])
+        if room != self._room:
+            self._room = room
+            await record(self.directory, "note", worker=self.worker, text=_ROOM[room])
 
     async def _link_lost(self, error: TpuTuiError) -> None:
         """Record a lost link once, and again where only a person can restore it."""

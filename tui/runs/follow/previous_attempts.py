@@ -54,15 +54,15 @@ def _wanted(directory: RunDirectory) -> int:
 
 async def fetch_previous_logs(directory: RunDirectory, fleet: Fleet) -> None:
     """Mirror the logs of earlier attempts from byte 0; this can be interrupted at any moment and continued later."""
-    wanted = _wanted(directory)
-    for attempt in range(status_of(directory).mirrored, wanted):
+    present = _wanted(directory)
+    for attempt in range(status_of(directory).mirrored, present):
         await _set_aside(directory, attempt)
         if not directory.attempt_path(attempt).exists():  # it does where the events about it were lost
             await _fetch(directory, fleet, attempt)
         state, cause = str(RunState.PREPARING), f"restart {attempt + 1} of {directory.run.job.restarts}"
         await record(directory, "state", state=state, attempt=attempt + 1, cause=cause)
-    if wanted:
-        await _set_aside(directory, min(status_of(directory).mirrored, wanted))
+    if present:
+        await _set_aside(directory, min(status_of(directory).mirrored, present))
 
 
 async def _set_aside(directory: RunDirectory, attempt: int) -> None:
@@ -79,12 +79,14 @@ async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:
     }
     tasks = {index: asyncio.ensure_future(follower.run()) for index, follower in followers.items()}
     try:
-        while left := [index for index, task in tasks.items() if not task.done()]:
-            if all(reachability.seconds_unreachable(index) > _UNREACHABLE_TIMEOUT_S for index in left):
-                text = f"attempt {attempt}: the logs of {format_workers(left)} could not be fetched: out of reach"
+        while remaining := [index for index, task in tasks.items() if not task.done()]:
+            if all(reachability.seconds_unreachable(index) > _UNREACHABLE_TIMEOUT_S for index in remaining):
+                text = (
+                    f"attempt {attempt}: the logs of {format_workers(remaining)} could not be fetched: out of reach"
+                )
                 await record(directory, "note", text=text)
                 break
-            await asyncio.wait([tasks[index] for index in left], timeout=_POLL_INTERVAL_S)
+            await asyncio.wait([tasks[index] for index in remaining], timeout=_POLL_INTERVAL_S)
     finally:
         for task in tasks.values():
             task.cancel()

@@ -59,13 +59,13 @@ def record_worker_answers(directory: RunDirectory, answers: Answers) -> None:
     attempt = max(attempts)
     if len(attempts) > 1 or attempt < status.attempt:
         return
-    found = {index: parse_state(answer) if answer else RemoteState.NOTHING for index, answer in answers.items()}
-    begun = not any(one in _NOT_BEGUN for one in found.values())
+    states = {index: parse_state(answer) if answer else RemoteState.NOTHING for index, answer in answers.items()}
+    has_begun = not any(state in _NOT_BEGUN for state in states.values())
     # A further attempt of which nothing is there yet may still be made, by a keeper that takes over.
-    was_there = not attempt or any(one in _HAD_ITS_TIME for one in found.values())
-    over = was_there and not any(one in _ALIVE for one in found.values())
-    has_come_back = status.state.is_over and RemoteState.NOTHING not in found.values()
-    if not (begun or over) or (status.state.is_over and not has_come_back):
+    was_there = not attempt or any(state in _HAD_ITS_TIME for state in states.values())
+    over = was_there and not any(state in _ALIVE for state in states.values())
+    has_come_back = status.state.is_over and RemoteState.NOTHING not in states.values()
+    if not (has_begun or over) or (status.state.is_over and not has_come_back):
         return
     with suppress(OSError):  # what cannot be written here is asked for again
         claim = DirectoryLock.take(directory)
@@ -75,32 +75,32 @@ def record_worker_answers(directory: RunDirectory, answers: Answers) -> None:
             if has_come_back:
                 directory.append_event("state", state=str(RunState.RUNNING), cause=None, revived=True)
                 status = status_of(directory)
-            _note(directory, status, attempt, answers, found)
+            _note(directory, status, attempt, answers, states)
         finally:
             claim.release(beat=False)
 
 
 def _note(
-    directory: RunDirectory, status: RunStatus, attempt: int, answers: Answers, found: Mapping[int, RemoteState]
+    directory: RunDirectory, status: RunStatus, attempt: int, answers: Answers, states: Mapping[int, RemoteState]
 ) -> None:
     later = attempt > status.attempt
     if not status.is_worker_report and status.state is RunState.PREPARING:
-        _note_beginning(directory, later, found)
+        _note_beginning(directory, later, states)
     stopped = any(answer and answer.fields.get("stopped") == "1" for answer in answers.values())
-    if stopped and not status.stop_requested and RemoteState.RUNNING not in found.values():
+    if stopped and not status.stop_requested and RemoteState.RUNNING not in states.values():
         directory.append_event(STOP_REQUESTED, by="user on another machine", grace=directory.run.job.grace)
-    ended = [index for index, one in found.items() if one is not RemoteState.RUNNING]
+    ended = [index for index, state in states.items() if state is not RemoteState.RUNNING]
     if later or not {part.worker for part in status.workers if part.ended} >= set(ended):
-        rows = [_end_of(index, None if found[index] is RemoteState.NOTHING else answers[index]) for index in ended]
+        rows = [_end_of(index, None if states[index] is RemoteState.NOTHING else answers[index]) for index in ended]
         before = {EARLIER_ATTEMPTS: attempt} if attempt > status.mirrored else {}
         directory.append_event(WORKER_REPORT, attempt=attempt, ended=rows, **before)
 
 
-def _note_beginning(directory: RunDirectory, later: bool, found: Mapping[int, RemoteState]) -> None:
+def _note_beginning(directory: RunDirectory, later: bool, states: Mapping[int, RemoteState]) -> None:
     """Note that the attempt known here has begun: one that another followed has, too."""
-    if later or any(one in (*_HAD_ITS_TIME, *_ALIVE) for one in found.values()):
-        begun = [index for index, one in found.items() if one is not RemoteState.NOTHING]
-        directory.append_events("phase", sorted(begun), phase="confirm", status="done", detail="found")
+    if later or any(state in (*_HAD_ITS_TIME, *_ALIVE) for state in states.values()):
+        started = [index for index, state in states.items() if state is not RemoteState.NOTHING]
+        directory.append_events("phase", sorted(started), phase="confirm", status="done", detail="found")
         directory.append_event("state", state=str(RunState.RUNNING), cause=None, since=directory.run.created or None)
 
 

@@ -53,9 +53,9 @@ class CoreWatch:
         self.cpu_s = 0.0
         """CPU time of the last reading."""
         self._behind_since: dict[int, float] = {}
-        open_ones = [one for one in status_of(directory).findings if one.is_open]
-        self._behind = {one.core for one in open_ones if one.is_straggling}
-        self._broken = {one.core for one in open_ones if one.kind == LOSS}
+        open_findings = [finding for finding in status_of(directory).findings if finding.is_open]
+        self._behind = {finding.core for finding in open_findings if finding.is_straggling}
+        self._broken = {finding.core for finding in open_findings if finding.kind == LOSS}
         self._median: tuple[int | None, int | None] = (None, None)
 
     async def check(self) -> None:
@@ -118,10 +118,10 @@ class CoreWatch:
         self._broken = (self._broken | {row.core for row in rows}) - {row.core for row in numbers}
         if new:
             steps = [row.step for row in new if row.step is not None]
-            where = f" by step {min(steps)}" if steps else ""  # only the newest lines were read
-            text = f"the loss is {new[0].loss} on {_format_cores(new)}{where}{_format_places(new)}"
-            found = [{"loss": str(row.loss), "epoch": row.epoch, "step": row.step} for row in new]
-            await self._note(text, LOSS, new, found=found)
+            by_step = f" by step {min(steps)}" if steps else ""  # only the newest lines were read
+            text = f"the loss is {new[0].loss} on {_format_cores(new)}{by_step}{_format_places(new)}"
+            losses = [{"loss": str(row.loss), "epoch": row.epoch, "step": row.step} for row in new]
+            await self._note(text, LOSS, new, found=losses)
         if numbers:
             await self._record_over(f"{_format_cores(numbers)}: the loss is a number again", numbers, [LOSS])
 
@@ -146,7 +146,7 @@ class CoreWatch:
 
     def _stragglers(self, snapshot: Snapshot) -> list[CoreRow]:
         """Return the rows that are behind or slow, except those of workers that are unreachable or have ended."""
-        rows = (snapshot.row_at(place) for place in places_in(snapshot.state == CoreState.STRAGGLER))
+        rows = (snapshot.row_at(index) for index in places_in(snapshot.state == CoreState.STRAGGLER))
         return [row for row in rows if not self._is_away(row)]
 
     def _level(self, snapshot: Snapshot, cores: Collection[int | None]) -> list[CoreRow]:
@@ -177,21 +177,21 @@ class CoreWatch:
             )
             await self._note(text, SLOW, slow, found=self._with_seconds(_paces(slow, costs), slow, now))
 
-    def _with_seconds(self, found: list[dict[str, Any]], rows: list[CoreRow], now: float) -> list[dict[str, Any]]:
+    def _with_seconds(self, findings: list[dict[str, Any]], rows: list[CoreRow], now: float) -> list[dict[str, Any]]:
         """Add for how many seconds each row has been a straggler."""
         since = (self._behind_since.get(row.core, now) if row.core is not None else now for row in rows)
-        return [{**one, "seconds": round(now - begun, 1)} for one, begun in zip(found, since, strict=True)]
+        return [{**finding, "seconds": round(now - start, 1)} for finding, start in zip(findings, since, strict=True)]
 
     async def _note(self, text: str, stall: str, rows: list[CoreRow], *, found: list[dict[str, Any]]) -> None:
         """Record a note about some cores, with a row for each."""
         workers = sorted({row.worker for row in rows if row.worker is not None})
         found_rows = [
-            {"core": row.core, "worker": row.worker, **more}
-            for row, more in zip(rows[:MOST_FINDINGS], found, strict=False)
+            {"core": row.core, "worker": row.worker, **figures}
+            for row, figures in zip(rows[:MOST_FINDINGS], found, strict=False)
         ]
         worker = workers[0] if len(workers) == 1 else None
-        about = {"workers": workers, "cores": _numbers(rows), "found": found_rows}
-        await record(self.directory, "note", worker=worker, text=text, stall=stall, **about)
+        fields = {"workers": workers, "cores": _numbers(rows), "found": found_rows}
+        await record(self.directory, "note", worker=worker, text=text, stall=stall, **fields)
 
     async def _record_over(self, text: str, rows: list[CoreRow], kinds: list[str]) -> None:
         """Record that findings of these kinds are over."""
@@ -209,13 +209,13 @@ def _open_reader(directory: RunDirectory) -> RunReader:
 
 def _broken(snapshot: Snapshot) -> list[CoreRow]:
     """Return the rows whose newest loss is not a number."""
-    places = places_in((snapshot.known & HAS_LOSS != 0) & ~np.isfinite(snapshot.loss))
-    return [snapshot.row_at(place) for place in places]
+    indices = places_in((snapshot.known & HAS_LOSS != 0) & ~np.isfinite(snapshot.loss))
+    return [snapshot.row_at(index) for index in indices]
 
 
 def _rows(snapshot: Snapshot, cores: Collection[int | None]) -> list[CoreRow]:
     listed = np.array([core for core in cores if core is not None], np.int64)
-    return [snapshot.row_at(place) for place in places_in(np.isin(snapshot.core, listed))] if len(listed) else []
+    return [snapshot.row_at(index) for index in places_in(np.isin(snapshot.core, listed))] if len(listed) else []
 
 
 def _costs(snapshot: Snapshot) -> dict[int | None, StragglerCost]:
@@ -243,8 +243,8 @@ def _numbers(rows: Iterable[CoreRow]) -> list[int]:
 
 
 def _format_cores(rows: Iterable[CoreRow]) -> str:
-    known = _numbers(rows)
-    return name_ranks("core", known) if known else "the job"
+    numbers = _numbers(rows)
+    return name_ranks("core", numbers) if numbers else "the job"
 
 
 def _format_places(rows: Iterable[CoreRow]) -> str:

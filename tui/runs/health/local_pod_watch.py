@@ -39,10 +39,10 @@ class LocalPodWatch:
     def is_alive(self) -> bool:
         """Return whether the pod is still alive."""
         try:
-            found = self._path.stat()
+            file_stat = self._path.stat()
         except OSError:
             return False
-        signature = (found.st_ino, found.st_mtime_ns)
+        signature = (file_stat.st_ino, file_stat.st_mtime_ns)
         if signature != self._seen:
             self._profile = _read(self._path.parent.parent)
             self._seen = signature

@@ -130,10 +130,10 @@ class Reachability:
         while True:
             if self._returns > returns:
                 until, returns = min(until, _now() + RETRY_OTHERS_AFTER_S), self._returns
-            left = min(until - _now(), self.patience_for(worker) - self.seconds_unreachable(worker))
-            if left <= 0:
+            remaining = min(until - _now(), self.patience_for(worker) - self.seconds_unreachable(worker))
+            if remaining <= 0:
                 return True
-            await self.wait_for_change(left)
+            await self.wait_for_change(remaining)
 
     async def wait_for_change(self, timeout: float | None = None) -> None:
         """Wait until a worker is lost, comes back or ends, for at most `timeout` seconds."""

@@ -61,9 +61,9 @@ def lost_workers(run: Run, slice_: Slice) -> list[Worker]:
         for worker in run.workers
         if worker.machine_id is not None
         and (
-            (found := now.get(worker.instance)) is None
-            or found.machine_id != worker.machine_id
-            or str(found.index) in ending
+            (current := now.get(worker.instance)) is None
+            or current.machine_id != worker.machine_id
+            or str(current.index) in ending
         )
     ]
 
@@ -115,24 +115,24 @@ def _diagnose_losses(run: Run, slice_: Slice, lost: Sequence[Worker], reasons: M
     states = {symptom.worker_id: symptom.symptom_type for symptom in slice_.symptoms}
 
     def describe(worker: Worker) -> str:
-        found = now.get(worker.instance)
-        if found is None:
-            seen = f"is no longer in {run.slice}"
-        elif found.machine_id not in (None, worker.machine_id):
-            seen = "was recreated"
+        current = now.get(worker.instance)
+        if current is None:
+            loss = f"is no longer in {run.slice}"
+        elif current.machine_id not in (None, worker.machine_id):
+            loss = "was recreated"
         else:
-            seen = f"is {states.get(str(found.index), 'gone')}"
-        return f"worker {worker.index} ({worker.name}) {reasons.get(worker.index, seen)}"
+            loss = f"is {states.get(str(current.index), 'gone')}"
+        return f"worker {worker.index} ({worker.name}) {reasons.get(worker.index, loss)}"
 
-    words = [describe(worker) for worker in lost[:_NAMED]]
+    losses = [describe(worker) for worker in lost[:_NAMED]]
     if len(lost) > _NAMED:
-        words.append(f"{len(lost) - _NAMED} more are gone")
+        losses.append(f"{len(lost) - _NAMED} more are gone")
     missing = len(run.workers) - len(slice_.workers)
     remedy = "launch the run again when the slice is READY; --restarts N does that by itself"
     if missing > 0:
         path = shlex.quote(slice_.path)
         remedy = f"tpu-tui groups resize {path} --size {len(run.workers)}, then launch the run again"
-    return SliceDiagnosis("lost", ", ".join(words), True, remedy, frozenset(worker.index for worker in lost))
+    return SliceDiagnosis("lost", ", ".join(losses), True, remedy, frozenset(worker.index for worker in lost))
 
 
 def _create_again(run: Run, slice_: Slice | None) -> str:
@@ -149,7 +149,10 @@ def _create_again(run: Run, slice_: Slice | None) -> str:
 
 def _describe_symptoms(slice_: Slice) -> str:
     """Return the API's own words: the description of the health and the symptoms of single workers."""
-    words = [slice_.health_description or ""]
-    words += [f"{one.symptom_type} on worker {one.worker_id} {one.details}".strip() for one in slice_.symptoms]
-    text = one_line("; ".join(part for part in words if part))[:_LONGEST]
+    parts = [slice_.health_description or ""]
+    parts += [
+        f"{symptom.symptom_type} on worker {symptom.worker_id} {symptom.details}".strip()
+        for symptom in slice_.symptoms
+    ]
+    text = one_line("; ".join(part for part in parts if part))[:_LONGEST]
     return f": {text}" if text else ""

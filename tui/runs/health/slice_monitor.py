@@ -64,9 +64,11 @@ class SliceMonitor:
                 waits = backoff(FIRST_QUERY_PAUSE_S, LONGEST_QUERY_PAUSE_S)
                 await self.reachability.wait_for_change()
                 continue
-            left = self._timeouts.ask_after - max(self.reachability.seconds_unreachable(worker) for worker in missed)
-            if left > 0:
-                await self.reachability.wait_for_change(left)
+            remaining = self._timeouts.ask_after - max(
+                self.reachability.seconds_unreachable(worker) for worker in missed
+            )
+            if remaining > 0:
+                await self.reachability.wait_for_change(remaining)
                 continue
             await self.query()
             await asyncio.sleep(next(waits))
@@ -86,11 +88,13 @@ class SliceMonitor:
             except asyncio.TimeoutError:
                 await self._record_once("unknown", f"{self._source} did not answer about the slice")
                 return None
-            self.diagnosis = found = diagnose(self.directory.run, slice_, await self._explain_losses(slice_))
-            self.reachability.give_up(found.text if found.is_final else None, found.lost)
-            is_gone = found.is_final and (not found.lost or found.lost.issuperset(self.reachability.all_unreachable))
-            await self._record_once(found.kind, self._describe(found), gone=is_gone, remedy=found.remedy)
-            return found
+            self.diagnosis = diagnosis = diagnose(self.directory.run, slice_, await self._explain_losses(slice_))
+            self.reachability.give_up(diagnosis.text if diagnosis.is_final else None, diagnosis.lost)
+            is_gone = diagnosis.is_final and (
+                not diagnosis.lost or diagnosis.lost.issuperset(self.reachability.all_unreachable)
+            )
+            await self._record_once(diagnosis.kind, self._describe(diagnosis), gone=is_gone, remedy=diagnosis.remedy)
+            return diagnosis
 
     def _describe(self, diagnosis: SliceDiagnosis) -> str:
         missed = self.reachability.unreachable

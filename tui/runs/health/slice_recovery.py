@@ -45,10 +45,12 @@ async def _find_ready_slice(run: Run, monitor: SliceMonitor) -> Run | None:
     ready = slice_ is not None and slice_.state == "READY" and slice_.health in (None, "HEALTHY")
     if slice_ is None or not ready or len(slice_.workers) != len(run.workers):
         return None
-    known = await monitor.with_host_keys(slice_)
-    if any(old.host_keys and not new.host_keys for new, old in zip(known.workers, run.workers, strict=True)):
+    with_keys = await monitor.with_host_keys(slice_)
+    if any(old.host_keys and not new.host_keys for new, old in zip(with_keys.workers, run.workers, strict=True)):
         return None  # a new machine has not booted yet: it publishes its keys when it has
-    workers = (replace(new, user=new.user or old.user) for new, old in zip(known.workers, run.workers, strict=True))
+    workers = (
+        replace(new, user=new.user or old.user) for new, old in zip(with_keys.workers, run.workers, strict=True)
+    )
     return replace(run, workers=tuple(workers), slice_created=slice_.created, node_endpoints=slice_.node_endpoints)
 
 

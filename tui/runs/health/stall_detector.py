@@ -57,8 +57,8 @@ class StallDetector:
         await self._load_core_watch()
         while not self._concluded:
             cpu_s = self._cores.cpu_s if self._cores is not None else 0.0
-            wanted = max(POLL_INTERVAL_S, min(cpu_s / _CPU_SHARE, _MOST_STRETCHED * POLL_INTERVAL_S))
-            await asyncio.sleep(max(_SHORTEST_POLL_INTERVAL_S, min(wanted, shortest)))
+            interval = max(POLL_INTERVAL_S, min(cpu_s / _CPU_SHARE, _MOST_STRETCHED * POLL_INTERVAL_S))
+            await asyncio.sleep(max(_SHORTEST_POLL_INTERVAL_S, min(interval, shortest)))
             await self._check_silence()
             async with self._checking:
                 if self._cores is not None and not self._concluded:
@@ -68,7 +68,7 @@ class StallDetector:
         """Record the state at the attempt's end, once its logs are complete; nothing is checked after that."""
         async with self._checking:
             self._concluded = True
-            if any(one.is_open and one.is_straggling for one in status_of(self.directory).findings):
+            if any(finding.is_open and finding.is_straggling for finding in status_of(self.directory).findings):
                 await self._load_core_watch()
                 if self._cores is not None:
                     await self._cores.conclude()
@@ -88,7 +88,9 @@ class StallDetector:
 
     async def _check_silence(self) -> None:
         limit = self.timeouts.stalled_after
-        alive = [one.index for one in self.directory.run.workers if not self.reachability.has_ended(one.index)]
+        alive = [
+            worker.index for worker in self.directory.run.workers if not self.reachability.has_ended(worker.index)
+        ]
         silent = {worker for worker in alive if self.reachability.seconds_silent(worker) >= limit}
         newly_silent, writing_again = silent - self._silent, self._silent - silent
         self._silent = silent

@@ -194,7 +194,7 @@ class Attempt:
         if status.state.is_over:
             return None
         by_person = status.stop_requested not in (None, BY_POLICY) and not self._stop_came_late()
-        lost = {index: one for index, one in self.outcomes.items() if one.unreachable is not None}
+        lost = {index: outcome for index, outcome in self.outcomes.items() if outcome.unreachable is not None}
         if lost:
             if len(lost) < len(self.outcomes) and not by_person:
                 await self.failure_handler.record_first_failure()
@@ -202,23 +202,23 @@ class Attempt:
             return self._lost(status, lost)
         cause = None if by_person else await self.failure_handler.record_first_failure()
         first = first_failure(self.outcomes)
-        named = status_of(self.directory).first_failure
+        recorded = status_of(self.directory).first_failure
         state = final_state(
-            self.outcomes, stopped_by_person=by_person, first=first if named not in self.outcomes else named
+            self.outcomes, stopped_by_person=by_person, first=first if recorded not in self.outcomes else recorded
         )
         diagnosis = self.slice_monitor.diagnosis
         if diagnosis is not None and diagnosis.text in (cause or ""):
             return AttemptResult(state, cause, remedy=diagnosis.remedy or None)
-        culprit = first if named is None else named
+        culprit = first if recorded is None else recorded
         killed = None if by_person or culprit not in self.outcomes else self.outcomes[culprit]
         remedy = remedy_of_kill(self.directory.run, culprit, killed) if culprit is not None and killed else None
         return AttemptResult(state, cause, remedy=remedy)
 
     def _stop_came_late(self) -> bool:
         """Return whether every part ended by itself, for good, before the stop reached it."""
-        ended = all(one.recorded and not one.stopped for one in self.outcomes.values())
+        ended = all(outcome.recorded and not outcome.stopped for outcome in self.outcomes.values())
         restarts = self.directory.run.job.restarts
-        again = self.attempt < restarts and any(has_failed(one) for one in self.outcomes.values())
+        again = self.attempt < restarts and any(has_failed(outcome) for outcome in self.outcomes.values())
         return ended and not again
 
     def _lost(self, status: RunStatus, lost: dict[int, WorkerOutcome]) -> AttemptResult:
@@ -232,10 +232,10 @@ class Attempt:
                 cause = status.cause or ""
             return AttemptResult(RunState.LOST, cause, remedy=diagnosis.remedy)
         first = next(iter(lost.values()))
-        known = f"{status.cause}; " if status.cause else ""
+        prior = f"{status.cause}; " if status.cause else ""
         unconfirmed = "; a stop is not confirmed there" if status.stop_requested else ""
         cause = (
-            f"{known}{format_workers(lost)} {first.unreachable}{unconfirmed}. Deleted, or the network here is gone: "
+            f"{prior}{format_workers(lost)} {first.unreachable}{unconfirmed}. Deleted, or the network here is gone: "
             "`tpu-tui attach` looks again"
         )
         return AttemptResult(RunState.LOST, cause, remedy=f"tpu-tui attach {self.directory.id} looks again")

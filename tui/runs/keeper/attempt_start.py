@@ -124,9 +124,9 @@ class AttemptStarter:
         cause = None if error is None else error.sentence
         if gang.passed_barrier:
             await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
-            left = await stop_everywhere(self.directory, self.fleet, ABORT_GRACE_S)
-            if left:
-                names = ", ".join(str(index) for index in left)
+            unconfirmed = await stop_everywhere(self.directory, self.fleet, ABORT_GRACE_S)
+            if unconfirmed:
+                names = ", ".join(str(index) for index in unconfirmed)
                 cause = f"{cause or 'stopped'}; not confirmed stopped: worker {names}"
         state = RunState.STOPPED if error is None else RunState.FAILED
         worker = error.worker if error is not None and isinstance(error.worker, int) else None
@@ -146,21 +146,21 @@ class AttemptStarter:
         """Continue with what the workers have of the attempt; return its result where there is nothing to follow."""
         asking = query_states(self.directory.run, self.fleet, self.attempt)
         try:
-            found = await within(asking, self.timeouts.lost_after)
+            states = await within(asking, self.timeouts.lost_after)
         except asyncio.TimeoutError:
             limit = format_duration(self.timeouts.lost_after)
             return AttemptResult(RunState.LOST, f"the workers could not be queried about its launch for {limit}")
-        begun = [index for index, what in found.items() if what is not RemoteState.NOTHING]
-        if not begun and self._is_to_stop:
+        started = [index for index, state in states.items() if state is not RemoteState.NOTHING]
+        if not started and self._is_to_stop:
             return AttemptResult(RunState.STOPPED, None)
-        if not begun and self.attempt:
+        if not started and self.attempt:
             return await self._launch_as_leader()
-        if not begun:
+        if not started:
             error = LaunchError("the launch was interrupted before anything started", remedy="launch it again")
             return AttemptResult(RunState.FAILED, error.sentence, remedy=error.remedy)
-        for index in begun:
+        for index in started:
             await record(self.directory, "phase", worker=index, phase="confirm", status="done", detail="found")
-        missing = [index for index, what in found.items() if what in (RemoteState.NOTHING, RemoteState.ABORTED)]
+        missing = [index for index, state in states.items() if state in (RemoteState.NOTHING, RemoteState.ABORTED)]
         if missing:
             await self._stop_partial_run(missing)
         else:
@@ -170,11 +170,11 @@ class AttemptStarter:
     async def _launch_as_leader(self) -> AttemptResult | None:
         """Launch an attempt that no worker has, unless a newer keeper does so in time."""
         if not await self.leadership.is_leader(self.attempt):
-            begun = await self.leadership.wait_for_other(self.attempt, self.timeouts.newer_acts)
-            if begun is False:
+            has_begun = await self.leadership.wait_for_other(self.attempt, self.timeouts.newer_acts)
+            if has_begun is False:
                 await record_remote_stop(self.directory)
                 return AttemptResult(RunState.STOPPED, None)
-            if begun:
+            if has_begun:
                 return await self._continue()
         await self.leadership.reclaim()
         return await self.launch()

@@ -91,8 +91,8 @@ class FailureHandler:
         """
         if status_of(self.directory).stop_requested:
             return
-        stopped = any(one.stopped for one in self.outcomes.values())
-        if not stopped and any(has_failed(one) for one in self.outcomes.values()):
+        stopped = any(outcome.stopped for outcome in self.outcomes.values())
+        if not stopped and any(has_failed(outcome) for outcome in self.outcomes.values()):
             answers = await self.leadership.query_workers()
             stopped = any(answer.fields.get("stopped") == "1" for answer in answers.values())
         if stopped:
@@ -112,14 +112,16 @@ class FailureHandler:
         if diagnosis is not None and diagnosis.is_final and outcome.unreachable is not None:
             outcome = replace(outcome, unreachable="is gone")
         cause = explain(first, outcome, read_last_lines(self.directory.log_path(first)))
-        left = [index for index, one in self.outcomes.items() if has_failed(one) and one.unreachable is None]
+        partners = [
+            index for index, outcome in self.outcomes.items() if has_failed(outcome) and outcome.unreachable is None
+        ]
         out = self.reachability.all_unreachable
         lost = [index for index in out if diagnosis is not None and index in diagnosis.lost]
         if diagnosis is not None and lost and (first in lost or have_only_lost_partners(self.outcomes)):
-            cause = diagnosis.text + (f"; {format_workers(left)} lost it as a partner" if left else "")
+            cause = diagnosis.text + (f"; {format_workers(partners)} lost it as a partner" if partners else "")
             first, exit_code = lost[0], None
-        elif out and left and have_only_lost_partners(self.outcomes):
-            cause = f"worker {out[0]} cannot be reached; {format_workers(left)} lost it as a partner"
+        elif out and partners and have_only_lost_partners(self.outcomes):
+            cause = f"worker {out[0]} cannot be reached; {format_workers(partners)} lost it as a partner"
             first, exit_code = out[0], None
         if diagnosis is not None and diagnosis.is_cause and diagnosis.text not in cause:
             cause = f"{diagnosis.text}; {cause}"

@@ -51,10 +51,10 @@ class Leadership:
         """Become the newest keeper again, on every reachable worker."""
         self.number = time.time_ns()
         self._announced.clear()
-        leaving = (self.announce_to(worker.index) for worker in self.run.workers)
-        for left in await asyncio.gather(*leaving, return_exceptions=True):
-            if isinstance(left, BaseException) and not isinstance(left, TpuTuiError):
-                raise left
+        announcements = (self.announce_to(worker.index) for worker in self.run.workers)
+        for result in await asyncio.gather(*announcements, return_exceptions=True):
+            if isinstance(result, BaseException) and not isinstance(result, TpuTuiError):
+                raise result
 
     async def query_workers(self) -> dict[int, Answer]:
         """Return the answers of the reachable workers that know the run."""

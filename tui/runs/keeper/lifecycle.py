@@ -119,11 +119,11 @@ class RunLifecycle:
         pause = self.timeouts.pause_before(self.attempt)
         is_leader = await self.leadership.is_leader(self.attempt - 1)
         if not is_leader:
-            begun = await self.leadership.wait_for_other(self.attempt, pause + self.timeouts.newer_acts)
-            if begun is False:
+            has_begun = await self.leadership.wait_for_other(self.attempt, pause + self.timeouts.newer_acts)
+            if has_begun is False:
                 await record_remote_stop(self.directory)
                 return _as_stopped(result)
-            is_leader = begun is None
+            is_leader = has_begun is None
             if is_leader:
                 text = f"a newer keeper did not begin restart {self.attempt}: this one does"
                 await record(self.directory, "note", text=text)

@@ -74,14 +74,14 @@ async def _refusal(directory: RunDirectory, action: Action, fleet: Fleet) -> str
     if not action.is_about_slice:
         return ""
     status = status_of(directory)
-    begun = [worker for worker in status.workers if worker.phase in ("start", "confirm")]
-    alive = [worker.worker for worker in begun if not worker.ended and not worker.confirmed]
+    started = [worker for worker in status.workers if worker.phase in ("start", "confirm")]
+    alive = [worker.worker for worker in started if not worker.ended and not worker.confirmed]
     if alive and not status.slice_is_gone:
         return f"the run may still be running on {format_workers(alive)}, which could not be reached"
     if (await _diagnose(directory)).kind == "replaced":
         return f"{directory.run.slice} was created again since"
-    others = await _others_alive(directory, fleet)
-    return f"{others} is alive there" if others else ""
+    other_run = await _others_alive(directory, fleet)
+    return f"{other_run} is alive there" if other_run else ""
 
 
 async def _diagnose(directory: RunDirectory) -> SliceDiagnosis:
@@ -99,13 +99,13 @@ async def _others_alive(directory: RunDirectory, fleet: Fleet) -> str:
 
     async def living_runs(index: int) -> list[str]:
         try:
-            known = await within(list_runs(fleet, index, directory.run.run_root), OTHER_RUNS_TIMEOUT_S)
+            states = await within(list_runs(fleet, index, directory.run.run_root), OTHER_RUNS_TIMEOUT_S)
         except (TpuTuiError, asyncio.TimeoutError):
             return []
-        return [run for run, state in known.items() if state in (RemoteState.RUNNING, RemoteState.UNDECIDED)]
+        return [run for run, state in states.items() if state in (RemoteState.RUNNING, RemoteState.UNDECIDED)]
 
-    found = await asyncio.gather(*(living_runs(worker.index) for worker in directory.run.workers))
-    return next((run for runs in found for run in sorted(runs) if run != directory.id), "")
+    alive = await asyncio.gather(*(living_runs(worker.index) for worker in directory.run.workers))
+    return next((run for runs in alive for run in sorted(runs) if run != directory.id), "")
 
 
 async def _perform(directory: RunDirectory, action: Action, write_report: ReportWriter) -> str:

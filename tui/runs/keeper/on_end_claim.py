@@ -62,10 +62,10 @@ async def _claim_on_workers(directory: RunDirectory, fleet: Fleet) -> list[int]:
     Of a slice that is gone no worker answers; of a group that lost single VMs, the others do.
     """
     status = status_of(directory)
-    left = [one.worker for one in status.workers if not status.slice_is_gone or one.link != "lost"]
+    indices = [part.worker for part in status.workers if not status.slice_is_gone or part.link != "lost"]
     if status.slice_is_gone and directory.run.source != INSTANCE_GROUP:
         return []
-    claims = (_claim_on(directory, fleet, index) for index in left)
+    claims = (_claim_on(directory, fleet, index) for index in indices)
     return [number for number in await asyncio.gather(*claims) if number is not None]
 
 
@@ -73,10 +73,10 @@ async def _claim_on(directory: RunDirectory, fleet: Fleet, index: int) -> int | 
     call = build_call("entitle", directory.id, index, _number(directory), run_root=directory.run.run_root)
     try:
         running = fleet.run(index, call.command, input=call.input, timeout=CLAIM_TIMEOUT_S)
-        done = await within(running, CLAIM_TIMEOUT_S)
+        result = await within(running, CLAIM_TIMEOUT_S)
     except (TpuTuiError, asyncio.TimeoutError):
         return None
-    for answer in parse_answers(call.nonce, done.stdout):
+    for answer in parse_answers(call.nonce, result.stdout):
         if answer.word == "entitled" and (number := answer.number_at(0)) is not None:
             return number
     return None

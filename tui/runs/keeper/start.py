@@ -69,7 +69,7 @@ def start_keeper(
             remedy="make room there, or set TPU_TUI_HOME to a directory that you may write to",
         ) from error
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "tui.runs.keeper", str(directory.path.resolve())],
             input=json.dumps(document).encode(),
             stdout=subprocess.PIPE,
@@ -81,12 +81,12 @@ def start_keeper(
         )
     finally:
         os.close(log)
-    answer = done.stdout.strip()
+    answer = process.stdout.strip()
     pid = parse_integer(answer, MOST_PID)
     if pid is None:
         problem = TpuTuiError(
             "the run's keeper did not start",
-            why=_last_message(directory.path / KEEPER_LOG) or f"exit code {done.returncode}",
+            why=_last_message(directory.path / KEEPER_LOG) or f"exit code {process.returncode}",
             remedy=f"see {directory.path}/{KEEPER_LOG}",
         )
         if spec is not None:
@@ -117,8 +117,8 @@ def is_complete(directory: RunDirectory) -> bool:
     if not status.is_whole or pending_actions(directory):
         return False
     # A run that was discovered and stopped during its launch has no phases here: its exit codes show that it began.
-    started = [each for each in status.workers if each.phase in ("start", "confirm") or each.exit_code is not None]
-    return all(each.size is not None for each in started)
+    started = [part for part in status.workers if part.phase in ("start", "confirm") or part.exit_code is not None]
+    return all(part.size is not None for part in started)
 
 
 def _last_message(log: Path) -> str:

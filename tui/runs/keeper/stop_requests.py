@@ -20,11 +20,11 @@ GIVE_UP_AFTER_S = 600.0
 
 async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
     """Wait until a stop of the present attempt is requested; return the status that shows it."""
-    read = 0
+    offset = 0
     while True:
         # A launch on many workers makes thousands of events, which a status would read one by one at each check.
-        wanted, read = directory.has_event(STOP_REQUESTED, read)
-        if wanted and (status := status_of(directory)).stop_requested is not None:
+        is_requested, offset = directory.has_event(STOP_REQUESTED, offset)
+        if is_requested and (status := status_of(directory)).stop_requested is not None:
             return status
         await asyncio.sleep(STOP_POLL_INTERVAL_S)
 
@@ -61,16 +61,16 @@ async def complete_requested_stop(directory: RunDirectory, fleet: Fleet, done: C
 
 async def stop_everywhere(directory: RunDirectory, fleet: Fleet, grace: float) -> list[int]:
     """Stop every worker, retrying for `GIVE_UP_AFTER_S`; return the workers that did not confirm."""
-    left = [worker.index for worker in directory.run.workers]
+    remaining = [worker.index for worker in directory.run.workers]
     deadline = asyncio.get_running_loop().time() + GIVE_UP_AFTER_S
     waits = backoff()
     while True:
         parts = parts_of(directory)
-        stops = (stop_worker(directory.run, fleet, index, grace=grace, part=parts.get(index)) for index in left)
+        stops = (stop_worker(directory.run, fleet, index, grace=grace, part=parts.get(index)) for index in remaining)
         answers = await asyncio.gather(*stops)
         for answer in answers:
             await record_answer(directory, answer)
-        left = [answer.worker for answer in answers if not answer.confirmed]
-        if not left or asyncio.get_running_loop().time() > deadline:
-            return left
+        remaining = [answer.worker for answer in answers if not answer.confirmed]
+        if not remaining or asyncio.get_running_loop().time() > deadline:
+            return remaining
         await asyncio.sleep(next(waits))

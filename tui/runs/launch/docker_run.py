@@ -15,12 +15,12 @@ _ATTEMPT = "TPU_TUI_ATTEMPT"
 
 def check_docker(job: JobOptions) -> None:
     """Refuse options that contradict each other. Raises UsageError."""
-    named = next((name for name in ("docker_container", "docker_run_flag") if getattr(job, name)), None)
-    if named and not job.docker_image:
-        raise UsageError(f"--{named.replace('_', '-')} needs an image", remedy="add --docker-image IMAGE")
-    inside = next((name for name in ("conda_env", "venv") if getattr(job, name)), None)
-    if inside and job.docker_image:
-        flag = "--" + inside.replace("_", "-")
+    option = next((name for name in ("docker_container", "docker_run_flag") if getattr(job, name)), None)
+    if option and not job.docker_image:
+        raise UsageError(f"--{option.replace('_', '-')} needs an image", remedy="add --docker-image IMAGE")
+    env_option = next((name for name in ("conda_env", "venv") if getattr(job, name)), None)
+    if env_option and job.docker_image:
+        flag = "--" + env_option.replace("_", "-")
         raise UsageError(f"{flag} and --docker-image exclude each other", why="the image has its own environment")
 
 
@@ -38,7 +38,7 @@ def docker_words(
         *("docker", "run", f"--name={job.docker_container or DEFAULT_CONTAINER}", "--network=host"),
         f"--label={LABEL}={label}",
         *job.docker_run_flag,
-        *(word for name in names for word in ("-e", name)),
+        *(argument for name in names for argument in ("-e", name)),
         job.docker_image or "",
         *job.argv,
     ]

@@ -249,7 +249,7 @@ class Gang:
         """Run one phase on every worker at once, for `timeout` seconds at most. Raises the first failure."""
         failures: list[TpuTuiError] = []
 
-        async def one(worker: Worker) -> None:
+        async def run_step(worker: Worker) -> None:
             try:
                 detail = await step(worker)
             except TpuTuiError as error:
@@ -259,11 +259,11 @@ class Gang:
             self._phase(worker, phase, "done", detail)
 
         self._phase_of_all(phase, "started")
-        tasks = {asyncio.ensure_future(one(worker)): worker for worker in self.spec.run.workers}
+        tasks = {asyncio.ensure_future(run_step(worker)): worker for worker in self.spec.run.workers}
         everybody = asyncio.ensure_future(_all_or_first_failure(tasks, timeout))
-        either: set[asyncio.Future[Any]] = {everybody, self._lost}
+        futures: set[asyncio.Future[Any]] = {everybody, self._lost}
         try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
         finally:
             everybody.cancel()
             await asyncio.wait({everybody})
@@ -274,7 +274,7 @@ class Gang:
             self._failed(tasks[task], phase, late)
             failures.append(late)
         if failures:
-            raise next((one for one in failures if isinstance(one, _DECIDED)), failures[0])
+            raise next((failure for failure in failures if isinstance(failure, _DECIDED)), failures[0])
 
 
 def _late(phase: str, worker: Worker, timeout: float, run: Run) -> WorkerError:

@@ -53,9 +53,9 @@ def check_job(argv: Sequence[str], env: Mapping[str, str], runtime: str) -> None
         if runtime == "xrt" and name in RESERVED_VARIABLES:
             raise UsageError(f"{name} is set per worker by --runtime xrt", remedy="leave it out of --env")
         _check_text(f"the variable {name}", f"{name}={value}")
-    for place, word in enumerate(argv):
-        _check_text(f"argument {place}", word)
-    together = sum(_length(word) + 9 for word in [*argv, *(f"{name}={value}" for name, value in env.items())])
+    for index, argument in enumerate(argv):
+        _check_text(f"argument {index}", argument)
+    together = sum(_length(text) + 9 for text in [*argv, *(f"{name}={value}" for name, value in env.items())])
     if together > MAX_TOTAL_BYTES:
         raise UsageError(
             f"arguments and environment are {together} bytes together",
@@ -98,13 +98,13 @@ def job_text(run: Run, worker: Worker, env: Mapping[str, str], code: str | None 
         lines.append(
             f'[ -n "$tt_check" ] || python3 -m torch_xla.core.xrt_run_server --port {port} --restart || exit 1'
         )
-    words: Sequence[str] = run.job.argv
+    argv: Sequence[str] = run.job.argv
     if run.job.docker_image:
         label = f"{run.id}/{worker.index}"
         lines.append(_DOCKER.replace("LABEL", f"{LABEL}={label}").rstrip("\n"))
         own = {**_defaults(run), **_place(run, worker)}
-        words = docker_words(run.job, label, _runtime_environment(run, worker), env, own)
-    lines.append("set -- " + " ".join(shlex.quote(word) for word in words))
+        argv = docker_words(run.job, label, _runtime_environment(run, worker), env, own)
+    lines.append("set -- " + " ".join(shlex.quote(argument) for argument in argv))
     return "\n".join(lines) + "\n"
 
 
@@ -143,8 +143,8 @@ def _defaults(run: Run) -> dict[str, str]:
 def _place(run: Run, worker: Worker) -> dict[str, str]:
     """Return the variables that give a job its place in the slice."""
     coordinator = f"{_address(run.workers[0])}:{COORDINATOR_PORT}"
-    place = (run.id, run.slice, str(worker.index), str(len(run.workers)), coordinator)
-    return dict(zip(_OWN, place, strict=True))
+    values = (run.id, run.slice, str(worker.index), str(len(run.workers)), coordinator)
+    return dict(zip(_OWN, values, strict=True))
 
 
 def _address(worker: Worker) -> str:
@@ -157,12 +157,12 @@ def _length(text: str) -> int:
     return len(text.encode("utf-8", "surrogateescape"))
 
 
-def _check_text(what: str, text: str) -> None:
+def _check_text(label: str, text: str) -> None:
     if "\0" in text:
-        raise UsageError(f"{what} holds a NUL byte", why="no program can be given one")
+        raise UsageError(f"{label} holds a NUL byte", why="no program can be given one")
     if _length(text) + 1 > MAX_ARGUMENT_BYTES:
         raise UsageError(
-            f"{what} is {_length(text)} bytes long",
+            f"{label} is {_length(text)} bytes long",
             why="Linux refuses arguments and variables of 128 KiB or more",
             remedy="put it into a file and sync that",
         )

@@ -91,12 +91,12 @@ def wants_versions(request: LaunchRequest) -> bool:
 
 def _comes_with_code(request: LaunchRequest) -> bool:
     """Return whether the interpreter or the working directory lies in the tree that only the launch brings."""
-    program = [word for word in request.job.argv[:1] if "/" in word]
+    program = [path for path in request.job.argv[:1] if "/" in path]
     paths = [path for path in (request.job.venv, request.job.workdir, *program) if path]
     return request.sync is not None and any(not path.startswith(("/", "~")) for path in paths)
 
 
 def _spot(slice_: Slice) -> bool | None:
     """Return whether the slice can be taken away at any time; None where its source does not say."""
-    known = [flag for flag in (slice_.spot, slice_.preemptible) if flag is not None]
-    return any(known) if known else None
+    flags = [flag for flag in (slice_.spot, slice_.preemptible) if flag is not None]
+    return any(flags) if flags else None

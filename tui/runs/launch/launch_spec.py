@@ -120,20 +120,20 @@ def check_spec(spec: LaunchSpec) -> None:
 def dry_run(spec: LaunchSpec) -> str:
     """Return exactly what would run on each worker, secret values masked; after the first, what differs."""
     check_spec(spec)
-    shown: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {len(spec.run.workers)} workers"]
-    shown += [f"note: {spec.note}"] if spec.note else []
+    output: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {len(spec.run.workers)} workers"]
+    output += [f"note: {spec.note}"] if spec.note else []
     code = None
     if spec.sync:
         code = code_directory(spec.run.run_root, read_tree(spec.sync).hash)
-        shown.append(f"sync {spec.sync} to {code} on every worker")
+        output.append(f"sync {spec.sync} to {code} on every worker")
     first: list[str] = []
     run, env = spec.run.without_secrets(), mask_secrets(spec.env, spec.run.job.env_by_name)
-    leading = job_environment(run, run.workers[0], env)
+    first_env = job_environment(run, run.workers[0], env)
     for worker in spec.run.workers:
         lines = [*job_text(run, worker, env, code).splitlines(), 'exec "$@"']
-        mine = lines if not first else [line for line in lines if line not in first]
-        less = [name for name in leading if name not in job_environment(run, worker, env)]
-        note = f" (the rest as on the first{', without ' if less else ''}{', '.join(less)})" if first else ""
-        shown += [f"worker {worker.index} {worker.name}{note}:", *(f"  {line}" for line in mine)]
+        own_lines = lines if not first else [line for line in lines if line not in first]
+        missing = [name for name in first_env if name not in job_environment(run, worker, env)]
+        note = f" (the rest as on the first{', without ' if missing else ''}{', '.join(missing)})" if first else ""
+        output += [f"worker {worker.index} {worker.name}{note}:", *(f"  {line}" for line in own_lines)]
         first = first or lines
-    return "\n".join(shown) + "\n"
+    return "\n".join(output) + "\n"

@@ -113,5 +113,5 @@ def actions_with_status(directory: RunDirectory, statuses: Collection[str]) -> s
 def never_began(directory: RunDirectory) -> bool:
     """Return whether a launch failed, or was stopped, before any job could run."""
     status = status_of(directory)
-    begun = status.started is not None or any(worker.phase in ("start", "confirm") for worker in status.workers)
-    return status.state in (RunState.FAILED, RunState.STOPPED) and not begun
+    has_begun = status.started is not None or any(worker.phase in ("start", "confirm") for worker in status.workers)
+    return status.state in (RunState.FAILED, RunState.STOPPED) and not has_begun

@@ -40,27 +40,27 @@ async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Prefl
     record_versions(directory, facts)
     if not rows:
         return
-    found = digest(rows)
-    for finding in found.findings:
+    summary = digest(rows)
+    for finding in summary.findings:
         directory.append_event("note", text=finding.sentence, remedy=finding.remedy)
     for row in rows:
         if row.hinders and row.worker is not None:
             detail = f"{row.check}: {row.detail}"
-            todo = row.remedy or ""
+            remedy = row.remedy or ""
             directory.append_event(
-                "phase", worker=row.worker, phase="check", status="failed", detail=detail, remedy=todo
+                "phase", worker=row.worker, phase="check", status="failed", detail=detail, remedy=remedy
             )
-    if not found.ok:
-        raise refusal(found.findings)
+    if not summary.ok:
+        raise refusal(summary.findings)
 
 
 def refusal(findings: Sequence[CheckFinding]) -> LaunchError:
     """Return the error of a launch that is refused: the findings, the worst first."""
-    against = sum(finding.status == "fail" for finding in findings)
-    taken = [finding for finding in findings if finding.status == "fail" and finding.check in ("runs", "device")]
+    failed = sum(finding.status == "fail" for finding in findings)
+    conflicts = [finding for finding in findings if finding.status == "fail" and finding.check in ("runs", "device")]
     return LaunchError(
-        "a check of the launch failed" if against == 1 else f"{against} checks of the launch failed",
+        "a check of the launch failed" if failed == 1 else f"{failed} checks of the launch failed",
         why=findings[0].sentence,
         # Without checks, a worker whose chips are in use refuses the launch, too.
-        remedy=(taken[0].remedy or "fix that") if taken else "fix that, or launch anyway with --skip-checks",
+        remedy=(conflicts[0].remedy or "fix that") if conflicts else "fix that, or launch anyway with --skip-checks",
     )

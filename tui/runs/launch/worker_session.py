@@ -90,10 +90,10 @@ class WorkerSession:
         """Make the launch's call."""
         self._send_call(call, call.next_input if self._has_queried else call.input)
 
-    def _send_call(self, call: Call, sent: bytes) -> None:
+    def _send_call(self, call: Call, data: bytes) -> None:
         self.call = replace(call, script=b"", data=b"")
         try:
-            self.process.stdin.write(sent)
+            self.process.stdin.write(data)
         except BrokenPipeError:
             return  # the session has ended: what it answered says why
         except channel_errors() as error:

@@ -45,7 +45,10 @@ class ArrivalsReader:
         begin = self._offset
         arrivals, self._offset = self._directory.arrivals(begin, size)
         self.is_behind = self._offset - begin > BLOCK_BYTES // 2
-        return [Batch(one.worker, self._attempt_of(one.worker, one.end), one.end, one.time) for one in arrivals]
+        return [
+            Batch(arrival.worker, self._attempt_of(arrival.worker, arrival.end), arrival.end, arrival.time)
+            for arrival in arrivals
+        ]
 
     def _attempt_of(self, worker: int, end: int) -> int:
         """Return which of a worker's logs a batch belongs to: an end of 0, or a smaller one, begins a new log."""

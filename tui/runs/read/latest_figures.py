@@ -52,11 +52,11 @@ class FiguresCache:
         """Return the run's newest figures; a log that cannot be read counts as empty."""
         tail, workers = MirrorTail(directory), _spread([worker.index for worker in directory.run.workers])
         sizes = tuple(map(tail.size, workers))
-        known = self._known.get(directory.id)
-        if known is None or known[0] != sizes:
-            known = sizes, self._read(tail, workers) if any(sizes) else LatestFigures()
-            self._known[directory.id] = known
-        return known[1]
+        cached = self._known.get(directory.id)
+        if cached is None or cached[0] != sizes:
+            cached = sizes, self._read(tail, workers) if any(sizes) else LatestFigures()
+            self._known[directory.id] = cached
+        return cached[1]
 
     def _read(self, tail: MirrorTail, workers: Sequence[int]) -> LatestFigures:
         from tui.logs.demux import Demux

@@ -33,23 +33,23 @@ class LineReader:
         """Yield the complete lines; with `final` everything there is, last lines without an end too."""
         self.growth.read_events()
         while True:
-            read = False
+            has_read = False
             for span in self.growth.read(budget_bytes):
-                read = True
+                has_read = True
                 if self._workers is None or span.worker in self._workers:
                     yield from self._lines(span)
-            if not (final and read):
+            if not (final and has_read):
                 break
         if final:
             for worker in sorted(self._cutters):
                 yield from self._rest(worker)
 
     def _lines(self, span: Span) -> Iterator[LogLine]:
-        known = self._cutters.get(span.worker)
-        if known is not None and known[0] != span.attempt:
+        entry = self._cutters.get(span.worker)
+        if entry is not None and entry[0] != span.attempt:
             yield from self._rest(span.worker)
-            known = None
-        cutter = Cutter(span.start) if known is None else known[1]
+            entry = None
+        cutter = Cutter(span.start) if entry is None else entry[1]
         self._cutters[span.worker] = (span.attempt, cutter, span.time)
         yield from self._wanted(span.worker, span.time, cutter.cut(span.data))
 
@@ -74,9 +74,9 @@ def last_lines(
     while True:
         reader = LineReader(directory, workers=workers, core=core)
         left_out = reader.growth.skip(partial(_last_but, batches))
-        found = deque(reader.poll(final=True), maxlen=count)
-        if len(found) == count or not left_out:
-            return list(found)
+        lines = deque(reader.poll(final=True), maxlen=count)
+        if len(lines) == count or not left_out:
+            return list(lines)
         batches *= _MORE
 
 
@@ -89,5 +89,7 @@ def lines_since(
 ) -> Iterator[LogLine]:
     """Return a run's lines since a Unix time in order of arrival; what arrived before is not read."""
     reader = LineReader(directory, workers=workers, core=core)
-    reader.growth.skip(lambda every: next((n for n, batch in enumerate(every) if batch.time >= moment), len(every)))
+    reader.growth.skip(
+        lambda batches: next((index for index, batch in enumerate(batches) if batch.time >= moment), len(batches))
+    )
     return (line for line in reader.poll(final=True) if line.time is not None and line.time >= moment)

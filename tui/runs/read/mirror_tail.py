@@ -105,10 +105,12 @@ class MirrorTail:
     def progress(self) -> float:
         """Return the share of the logs' bytes that was read, 0 to 1; 1 where there are none."""
         read = total = 0
-        for worker, attempt in ((one.index, self._attempts.get(one.index, 0)) for one in self.directory.run.workers):
+        for index, attempt in (
+            (worker.index, self._attempts.get(worker.index, 0)) for worker in self.directory.run.workers
+        ):
             with suppress(OSError):
-                total += self._place(worker, attempt).stat().st_size
-            read += self._read.get(worker, 0)
+                total += self._place(index, attempt).stat().st_size
+            read += self._read.get(index, 0)
         return min(1.0, read / total) if total else 1.0
 
     def read_events(self) -> bool:
@@ -134,15 +136,15 @@ class MirrorTail:
         Earlier bytes are skipped. With `unfinished`, a last line without an end is among them. This does not
         use `arrivals`; a tail is read this way or by `read`.
         """
-        size, read = self.size(worker), self._read.get(worker, 0)
-        start = max(read, size - most)
+        size, offset = self.size(worker), self._read.get(worker, 0)
+        start = max(offset, size - most)
         if start >= size:
             return b""
         data = b""
         with suppress(OSError), self.directory.log_path(worker).open("rb", buffering=0) as log:
             log.seek(start)
             data = log.read(size - start)
-        begin = 0 if start == read else _line_end(data)
+        begin = 0 if start == offset else _line_end(data)
         end = len(data) if unfinished else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if end:
             self._read[worker] = start + end
@@ -154,18 +156,18 @@ class MirrorTail:
         A worker's first stretch then begins with the line that its first batch continues.
         """
         batches = self._arrivals.read_rest()
-        place = first(batches)
+        index = first(batches)
         ends: dict[int, int] = {}
-        for worker, attempt, end, moment in batches[:place]:
+        for worker, attempt, end, moment in batches[:index]:
             ends[worker], self._attempts[worker], self._last_time[worker] = end, attempt, moment
-        going_on = {batch.worker for batch in batches[place:]}
+        going_on = {batch.worker for batch in batches[index:]}
         for worker, end in ends.items():
             self._read[worker] = self._line_start(worker, end)
             if worker not in going_on and self._read[worker] < end:
                 # Its last line has no end yet, and is among the last ones of the run.
                 self._pending.append(Batch(worker, self._attempts[worker], end, self._last_time[worker]))
-        self._pending.extend(batches[place:])
-        return place
+        self._pending.extend(batches[index:])
+        return index
 
     def _line_start(self, worker: int, end: int) -> int:
         """Return where the line begins that contains a position of a worker's log."""
@@ -219,20 +221,20 @@ def _joined(batches: Sequence[Batch], behind: bool, began: float) -> Iterable[Ba
 
     Batches that came further apart than `_SHARE_JOINED` of a run that began at `began` are not joined.
     """
-    found: dict[Any, Batch] = {}
+    joined: dict[Any, Batch] = {}
     previous = (-1, 0)
     serial = opened = 0
     opened_at = began
     most = max(_LEAST_JOINED, _ROUNDS_JOINED * len({batch[:2] for batch in batches})) if behind else len(batches)
-    for place, batch in enumerate(batches):
+    for index, batch in enumerate(batches):
         passed = batch.time - opened_at
         is_late = not 0 <= passed <= _SHARE_JOINED * (opened_at - began)
-        if is_late or place - opened >= most:
-            opened, opened_at = place, batch.time
+        if is_late or index - opened >= most:
+            opened, opened_at = index, batch.time
         serial += is_late or batch[:2] != previous
         previous = batch[:2]
-        found[(opened, previous) if behind else serial] = batch
-    return found.values()
+        joined[(opened, previous) if behind else serial] = batch
+    return joined.values()
 
 
 def _line_end(data: bytes) -> int:
@@ -251,12 +253,12 @@ class _Files:
         self._most = min(self.MOST, _file_limit() // 4)
         weakref.finalize(self, _close_all, self._open)
 
-    def read(self, key: tuple[int, int], place: Callable[[], Path], start: int, size: int) -> bytes:
+    def read(self, key: tuple[int, int], path_of: Callable[[], Path], start: int, size: int) -> bytes:
         """Return the bytes of one worker's attempt; empty where there is no such file."""
         descriptor = self._open.get(key)
         if descriptor is None:
             try:
-                descriptor = os.open(place(), os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = os.open(path_of(), os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 return b""
             self._open[key] = descriptor

@@ -38,15 +38,15 @@ class RunReader:
             for worker in self.directory.run.workers:
                 over = self.growth.is_over or worker.index in self.growth.ended
                 (self.demux.end if over else self.demux.resume)(worker.index)
-        read = False
+        has_read = False
         for span in self.growth.read(budget_bytes):
             if self._attempts.get(span.worker, 0) != span.attempt:
                 self._begin_log(span)
             self.demux.feed(span.worker, span.data, now=span.time)
-            read = True
-        if self.growth.is_over and not read:
+            has_read = True
+        if self.growth.is_over and not has_read:
             self.demux.finish()
-        return read or changed
+        return has_read or changed
 
     def poll_newest(self, worker: int, most: int) -> bool:
         """Read a worker's newest whole lines, at most `most` bytes of them, and skip what came before.

@@ -34,11 +34,11 @@ class DirectoryLock:
         path = directory.path / KEEPER_FILE
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            taken = _taken(descriptor, directory, time.monotonic() + patience)
+            is_taken = _taken(descriptor, directory, time.monotonic() + patience)
         except BaseException:
             os.close(descriptor)
             raise
-        if taken:
+        if is_taken:
             return cls(descriptor, path)
         os.close(descriptor)
         return None

@@ -140,8 +140,8 @@ def _is_list_of(name: str, values: list[Any]) -> bool:
 
 
 def _is_end(row: Mapping[str, Any]) -> bool:
-    known = all(type(value) in _TYPES[name] for name, value in row.items() if name in _TYPES)
-    return known and is_integer(row.get("worker"), 0, MOST_WORKERS - 1)
+    is_valid = all(type(value) in _TYPES[name] for name, value in row.items() if name in _TYPES)
+    return is_valid and is_integer(row.get("worker"), 0, MOST_WORKERS - 1)
 
 
 def parse_arrival(line: bytes) -> Arrival | None:

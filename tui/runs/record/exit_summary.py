@@ -33,11 +33,11 @@ def exit_summary(status: RunStatus) -> str:
 
 def codes_in_order(codes: Iterable[int | None]) -> str:
     """Return exit codes in worker order, `–` where one is unknown; counted where they are too many to list."""
-    words = [UNKNOWN_CODE if code is None else str(code) for code in codes]
-    if len(words) <= _MOST_CODES:
-        return " ".join(words)
-    counts = {word: words.count(word) for word in sorted(set(words))}
-    return " ".join(f"{word}×{count}" if count > 1 else word for word, count in counts.items())
+    texts = [UNKNOWN_CODE if code is None else str(code) for code in codes]
+    if len(texts) <= _MOST_CODES:
+        return " ".join(texts)
+    counts = {text: texts.count(text) for text in sorted(set(texts))}
+    return " ".join(f"{text}×{count}" if count > 1 else text for text, count in counts.items())
 
 
 def was_stopped_on_purpose(status: RunStatus) -> bool:
@@ -85,7 +85,9 @@ _WITH_CODES: Mapping[str, bool] = {_STOPPED: True, _LOST_IT: True, "going on": F
 
 def _group_in_words(kind: str, group: list[WorkerStatus], is_all: bool) -> str:
     if kind not in _WITH_CODES:
-        return f"{'others' if is_all and len(group) > 1 else 'w' + format_ranks(p.worker for p in group)}: {kind}"
+        return (
+            f"{'others' if is_all and len(group) > 1 else 'w' + format_ranks(part.worker for part in group)}: {kind}"
+        )
     codes = sorted({str(part.exit_code) for part in group if part.exit_code is not None})
-    who = ("others" if len(group) > 1 else "the other") if is_all else str(len(group))
-    return f"{who} {kind}" + (f" ({', '.join(codes)})" if codes and _WITH_CODES[kind] else "")
+    subject = ("others" if len(group) > 1 else "the other") if is_all else str(len(group))
+    return f"{subject} {kind}" + (f" ({', '.join(codes)})" if codes and _WITH_CODES[kind] else "")

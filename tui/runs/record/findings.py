@@ -71,8 +71,8 @@ class Finding:
     def to_json(self) -> dict[str, Any]:
         """Return the finding as `status --json` lists it."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "since"}
-        known = {"from": self.since, **fields, "share": self.share}
-        return {name: significant(value) if isinstance(value, float) else value for name, value in known.items()}
+        values = {"from": self.since, **fields, "share": self.share}
+        return {name: significant(value) if isinstance(value, float) else value for name, value in values.items()}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Finding:
@@ -91,33 +91,35 @@ def fold_note(findings: tuple[Finding, ...], run: Run, event: Event) -> tuple[Fi
         kinds = event.get("of")
         over = STRAGGLING if not isinstance(kinds, list) else tuple(kind for kind in KINDS if kind in kinds)
         return tuple(
-            replace(one, until=event.time, recovered=True)
-            if one.is_open and one.kind in over and one.core in cores
-            else one
-            for one in findings
+            replace(finding, until=event.time, recovered=True)
+            if finding.is_open and finding.kind in over and finding.core in cores
+            else finding
+            for finding in findings
         )
     if stall == AT_THE_END:
-        return _amended(findings, {one.core: one for one in _found(BEHIND, run, event)})
+        return _amended(findings, {finding.core: finding for finding in _found(BEHIND, run, event)})
     return findings
 
 
 def ended_with_attempt(findings: tuple[Finding, ...], moment: str) -> tuple[Finding, ...]:
     """Return the findings once their attempt is over and another one begins: none of them lasts."""
-    return tuple(replace(one, until=moment) if one.is_open else one for one in findings)
+    return tuple(replace(finding, until=moment) if finding.is_open else finding for finding in findings)
 
 
 def _with_new(findings: tuple[Finding, ...], new: list[Finding]) -> tuple[Finding, ...]:
     """Add findings that are not known yet; for a core that is behind already, update its figures."""
-    known = {(one.kind == LOSS, one.core) for one in findings if one.is_open}
-    again = {one.core: one for one in new if one.is_straggling and (False, one.core) in known}
-    added = [one for one in new if (one.kind == LOSS, one.core) not in known]
+    open_keys = {(finding.kind == LOSS, finding.core) for finding in findings if finding.is_open}
+    again = {finding.core: finding for finding in new if finding.is_straggling and (False, finding.core) in open_keys}
+    added = [finding for finding in new if (finding.kind == LOSS, finding.core) not in open_keys]
     return (*_amended(findings, again), *added)[:MOST_FINDINGS]
 
 
 def _amended(findings: tuple[Finding, ...], newest: Mapping[int | None, Finding]) -> tuple[Finding, ...]:
     return tuple(
-        newest_figures(one, newest[one.core]) if one.is_open and one.is_straggling and one.core in newest else one
-        for one in findings
+        newest_figures(finding, newest[finding.core])
+        if finding.is_open and finding.is_straggling and finding.core in newest
+        else finding
+        for finding in findings
     )
 
 
@@ -176,10 +178,10 @@ def _worker_of(core: int | None, run: Run, event: Event) -> int | None:
     if event.worker is not None:
         return event.worker
     workers = event.get("workers")
-    each = run.cores_per_worker
-    if core is None or not each or not isinstance(workers, list):
+    per_worker = run.cores_per_worker
+    if core is None or not per_worker or not isinstance(workers, list):
         return None
-    return core // each if core // each in workers else None
+    return core // per_worker if core // per_worker in workers else None
 
 
 def _whole(value: object) -> int | None:

@@ -54,8 +54,10 @@ class KeeperStatus:
         """Return the document's `keeper`; None where no keeper ever signed."""
         if self.since is None:
             return None
-        seen = datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
-        return {"pid": self.pid, "host": self.host, "state": self.state, "seen": seen}
+        seen_at = (
+            datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+        )
+        return {"pid": self.pid, "host": self.host, "state": self.state, "seen": seen_at}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +88,14 @@ def make_signature() -> bytes:
 
 def parse_signature(data: bytes) -> Signature | None:
     """Return the signature; None where there is none."""
-    words = data[:_MOST_BYTES].decode("utf-8", "replace").split()
-    pid = parse_integer(words[0], MOST_PID) if len(words) > 2 else None
+    fields = data[:_MOST_BYTES].decode("utf-8", "replace").split()
+    pid = parse_integer(fields[0], MOST_PID) if len(fields) > 2 else None
     if pid is None:
         return None
-    seconds, _, thousandths = (words[3] if len(words) > 3 else "").partition(".")
+    seconds, _, thousandths = (fields[3] if len(fields) > 3 else "").partition(".")
     whole, rest = parse_integer(seconds), parse_integer(thousandths)
     awake = None if whole is None or rest is None or len(thousandths) != 3 else whole + rest / 1000
-    return Signature(pid, words[1], one_line(words[2])[:_MOST_HOST], awake)
+    return Signature(pid, fields[1], one_line(fields[2])[:_MOST_HOST], awake)
 
 
 def read_keeper_status(path: str) -> KeeperStatus:
@@ -151,8 +153,8 @@ def describe_stuck_keeper(attended: KeeperStatus) -> str:
 
 def describe_stuck_remedy(run_id: str, attended: KeeperStatus) -> str:
     """Return the commands that continue a stuck keeper, or replace it."""
-    where = "" if attended.host == socket.gethostname() else f" there, on {attended.host}"
-    return f"kill -CONT {attended.pid}, or kill -9 {attended.pid}{where}; then tpu-tui attach {run_id}"
+    on_host = "" if attended.host == socket.gethostname() else f" there, on {attended.host}"
+    return f"kill -CONT {attended.pid}, or kill -9 {attended.pid}{on_host}; then tpu-tui attach {run_id}"
 
 
 class StuckKeeperError(TpuTuiError):

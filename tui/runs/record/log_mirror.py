@@ -111,11 +111,11 @@ def is_full(error: OSError) -> bool:
 def record_missing_arrivals(directory: RunDirectory) -> None:
     """Add the arrivals of bytes that a killed keeper wrote into the mirrors and did not note."""
     arrivals, _ = directory.arrivals()
-    known = {arrival.worker: arrival.end for arrival in arrivals}
+    ends = {arrival.worker: arrival.end for arrival in arrivals}
     for worker in directory.run.workers:
         with suppress(OSError):
             size = directory.log_path(worker.index).stat().st_size
-            if size > known.get(worker.index, 0):
+            if size > ends.get(worker.index, 0):
                 directory.append_arrival(worker.index, size, time.time())
 
 
@@ -126,15 +126,15 @@ def archive_attempt_logs(directory: RunDirectory, attempt: int) -> None:
     """
     earlier = directory.attempt_path(attempt - 1)
     earlier.mkdir(parents=True, exist_ok=True, mode=0o700)
-    begun: dict[int, int] = {}
+    log_counts: dict[int, int] = {}
     for arrival in directory.arrivals()[0]:
-        begun[arrival.worker] = begun.get(arrival.worker, 0) + (arrival.end == 0)
+        log_counts[arrival.worker] = log_counts.get(arrival.worker, 0) + (arrival.end == 0)
     for worker in directory.run.workers:
         log = directory.log_path(worker.index)
         if not (earlier / log.name).exists():
             log.touch(mode=0o600)
             log.rename(earlier / log.name)
-        if begun.get(worker.index, 0) < attempt:
+        if log_counts.get(worker.index, 0) < attempt:
             directory.append_arrival(worker.index, 0, time.time())
 
 

@@ -208,7 +208,9 @@ class RunDirectory:
                 lines = handle.readall().split(b"\n")[:-1]
         except OSError:
             return None
-        return next((one.time for line in reversed(lines) if (one := parse_arrival(line)) and one.end), None)
+        return next(
+            (arrival.time for line in reversed(lines) if (arrival := parse_arrival(line)) and arrival.end), None
+        )
 
     # -- keeper ----------------------------------------------------------------------------------------------------
 

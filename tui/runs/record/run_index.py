@@ -109,18 +109,18 @@ def _newest(runs_home: Path) -> RunDirectory:
     paths = run_paths(runs_home)
     for _, of_one_second in groupby(paths, key=lambda path: _stamp(path.name)[:_SECOND_LENGTH]):
         opened = [try_open(path, None) for path in of_one_second]
-        found = [directory for directory in opened if directory is not None]
-        if found:
-            return max(found, key=lambda directory: directory.run.created)
+        directories = [directory for directory in opened if directory is not None]
+        if directories:
+            return max(directories, key=lambda directory: directory.run.created)
     raise UsageError("no last run", why=f"there is none in {runs_home}", remedy="start one with `tpu-tui launch`")
 
 
 def _suggest(text: str, names: list[str]) -> str:
     """Return the runs with similar names, times apart; without such runs, all of them."""
-    named = {name: name[: -_STAMP_LENGTH - 1] for name in names}
-    like = near_matches(text[: -_STAMP_LENGTH - 1] if is_run_id(text) else text, named.values())
-    near = [name for name in names if named[name] in like]
-    return f"did you mean {_some(near)}?" if near else "runs here: " + (_some(names) or "none yet")
+    stems = {name: name[: -_STAMP_LENGTH - 1] for name in names}
+    matches = near_matches(text[: -_STAMP_LENGTH - 1] if is_run_id(text) else text, stems.values())
+    candidates = [name for name in names if stems[name] in matches]
+    return f"did you mean {_some(candidates)}?" if candidates else "runs here: " + (_some(names) or "none yet")
 
 
 def _some(names: list[str]) -> str:

@@ -42,10 +42,10 @@ class RunListing:
         """
         before, self._seen = self._seen, {}
         for path in run_paths(self.runs_home)[:newest]:
-            seen = _looked_at(path, before.get(path), problems)
-            if seen is not None:
-                self._seen[path] = seen
-        order = newest_first(seen.directory for seen in self._seen.values())
+            entry = _looked_at(path, before.get(path), problems)
+            if entry is not None:
+                self._seen[path] = entry
+        order = newest_first(entry.directory for entry in self._seen.values())
         self._directories = {directory.id: directory for directory in order}
         return [self._seen[directory.path].status for directory in order]
 
@@ -57,10 +57,10 @@ class RunListing:
 def _looked_at(path: Path, before: _Seen | None, problems: list[NoRecordError] | None) -> _Seen | None:
     record = _signature(f"{path}/{RUN_FILE}")
     files = _signature(f"{path}/{EVENTS_FILE}"), _signature(f"{path}/{KEEPER_FILE}")
-    known = before is not None and before.record == record
-    if before is not None and known and before.files == files and _is_settled(before.status):
+    same_record = before is not None and before.record == record
+    if before is not None and same_record and before.files == files and _is_settled(before.status):
         return before
-    directory = before.directory if before is not None and known else try_open(path, problems)
+    directory = before.directory if before is not None and same_record else try_open(path, problems)
     if directory is None:
         return None
     try:
@@ -78,7 +78,7 @@ def _is_settled(status: RunStatus) -> bool:
 
 def _signature(path: str) -> Signature | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - three for each of thousands of runs
+        file_stat = os.stat(path)  # noqa: PTH116 - three for each of thousands of runs
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return file_stat.st_ino, file_stat.st_size, file_stat.st_mtime_ns

@@ -216,8 +216,8 @@ def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
         cause = f"restart {attempt} of {status.run.job.restarts}"
         status = replace(status, attempt=attempt, state=RunState.PREPARING, cause=cause, first_failure=None)
     if status.state is RunState.PREPARING:
-        begun = RunState.RUNNING if status.stop_requested in (None, BY_POLICY) else RunState.STOPPING
-        status = replace(status, state=begun)
+        state = RunState.RUNNING if status.stop_requested in (None, BY_POLICY) else RunState.STOPPING
+        status = replace(status, state=state)
     for row in report.get("ended") or ():
         index = row["worker"]
         if index in parts and not parts[index].ended:
@@ -279,8 +279,8 @@ def _fold_run(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
 
 
 def _fold_note(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
-    where = "" if event.worker is None else f"worker {event.worker}: "
-    status = replace(status, notes=(*status.notes, where + str(event.get("text", "")))[-_NOTES_KEPT:])
+    prefix = "" if event.worker is None else f"worker {event.worker}: "
+    status = replace(status, notes=(*status.notes, prefix + str(event.get("text", "")))[-_NOTES_KEPT:])
     if event.get("stall") in ("silent", "over"):
         parts.set_silent(event.get("workers") or (), event.get("stall") == "silent")
     if event.get("stall"):
@@ -313,6 +313,6 @@ def _fold_state(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatu
         status = replace(status, started=since or event.time, begun=None if since else event)
     ended = time_of_end(status.started, status.begun, event) if state.is_over else None
     has_failed = status.first_failure is not None or status.stop_requested == BY_POLICY
-    known = status.cause if not state.is_over or (has_failed and state is not RunState.SUCCEEDED) else None
-    cause, remedy = event.get("cause") or known, event.get("remedy") or None
+    earlier = status.cause if not state.is_over or (has_failed and state is not RunState.SUCCEEDED) else None
+    cause, remedy = event.get("cause") or earlier, event.get("remedy") or None
     return replace(status, state=state, ended=ended, cause=cause, remedy=remedy)

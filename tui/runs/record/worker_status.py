@@ -59,8 +59,8 @@ class WorkerParts:
 
     def fold_in(self, index: int, event: Event) -> None:
         """Take in an event about one worker, which need not be among those that the run was launched on."""
-        known = self._known.setdefault(index, {})
-        self._change(index, worker_changes(event, known.get("ended", False), known.get("exit_code")))
+        fields = self._known.setdefault(index, {})
+        self._change(index, worker_changes(event, fields.get("ended", False), fields.get("exit_code")))
 
     def set_silent(self, indices: Iterable[int], silent: bool) -> None:
         """Note of those that the run has whether they have written nothing for long."""

@@ -47,8 +47,8 @@ def build_call(
     numbers = f"tt_bar={ARM_TIMEOUT_S} tt_lease={max(1, round(lease))} tt_sync={int(sync)}"
     text = f"tt_root={shlex.quote(run_root)} {numbers} tt_pace={pace:.2f}\n{worker_script()}".encode()
     nonce = os.urandom(8).hex()
-    words = " ".join([verb, run_id, str(worker), nonce, *map(str, arguments)])
-    return Call(text, words, nonce, data)
+    command = " ".join([verb, run_id, str(worker), nonce, *map(str, arguments)])
+    return Call(text, command, nonce, data)
 
 
 def poll_interval_s(workers: int) -> float:

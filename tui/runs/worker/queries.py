@@ -48,20 +48,20 @@ async def query_states(run: Run, fleet: Fleet, attempt: int = 0) -> dict[int, Re
     An earlier attempt alone counts as nothing.
     """
     indices = [worker.index for worker in run.workers]
-    found = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
-    if any(what is not RemoteState.NOTHING for what in found):
+    states = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
+    if any(state is not RemoteState.NOTHING for state in states):
         # A worker without the run may have been queried before the launch reached it that another one then confirmed.
-        found = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
-    return dict(zip(indices, found, strict=True))
+        states = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
+    return dict(zip(indices, states, strict=True))
 
 
 async def _decided(run: Run, fleet: Fleet, index: int, attempt: int) -> RemoteState:
     waits = backoff()
     while True:
         try:
-            found = await remote_state(run, fleet, index, attempt)
-            if found is not RemoteState.UNDECIDED:
-                return found
+            state = await remote_state(run, fleet, index, attempt)
+            if state is not RemoteState.UNDECIDED:
+                return state
         except TpuTuiError:
             pass
         await asyncio.sleep(next(waits))
@@ -78,20 +78,20 @@ async def remote_state(run: Run, fleet: Fleet, index: int, attempt: int = 0) -> 
 async def query_status(run: Run, fleet: Fleet, index: int) -> Answer | None:
     """Return one worker's answer about the run, None where it does not know the run. Raises WorkerError."""
     call = build_call("status", run.id, index, run_root=run.run_root)
-    done = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
-    for answer in parse_answers(call.nonce, done.stdout):
+    result = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
+    for answer in parse_answers(call.nonce, result.stdout):
         if answer.word in ("norun", "status"):
             return answer if answer.word == "status" else None
-    raise no_answer_error(index, "no answer about the run", done.stderr, done.exit_code)
+    raise no_answer_error(index, "no answer about the run", result.stderr, result.exit_code)
 
 
 def parse_state(answer: Answer) -> RemoteState:
     """Parse the state of a run from a worker's answer (`status`, `run`)."""
-    word = answer.word_at(2)
-    if word == "ended":
+    name = answer.word_at(2)
+    if name == "ended":
         unconfirmed = answer.fields.get("aborted") == "1" or answer.fields.get("confirmed") != "1"
         return RemoteState.ABORTED if unconfirmed else RemoteState.ENDED
-    return _STATES.get(word, RemoteState.LOST)
+    return _STATES.get(name, RemoteState.LOST)
 
 
 async def list_runs(fleet: Fleet, index: int, run_root: str) -> dict[str, RemoteState]:
@@ -102,11 +102,11 @@ async def list_runs(fleet: Fleet, index: int, run_root: str) -> dict[str, Remote
 async def list_run_answers(fleet: Fleet, index: int, run_root: str) -> dict[str, Answer]:
     """Return one worker's answer about each run that it knows, by id. Raises WorkerError."""
     call = build_call("list", make_run_id("list"), index, run_root=run_root)
-    done = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
-    listed = parse_listing(call.nonce, index, done.stdout)
-    if listed is None:
-        raise no_answer_error(index, "cannot list the runs there", done.stderr, done.exit_code)
-    return listed
+    result = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
+    answers = parse_listing(call.nonce, index, result.stdout)
+    if answers is None:
+        raise no_answer_error(index, "cannot list the runs there", result.stderr, result.exit_code)
+    return answers
 
 
 def parse_listing(nonce: str, index: int, output: bytes) -> dict[str, Answer] | None:
@@ -115,25 +115,25 @@ def parse_listing(nonce: str, index: int, output: bytes) -> dict[str, Answer] | 
     if not any(answer.word == "listed" for answer in replies):
         return None
     rows = [answer for answer in replies if answer.word == "run" and answer.number_at(1) == index]
-    found = {answer.word_at(0): answer for answer in rows if is_run_id(answer.word_at(0))}
-    newest = sorted(found, key=lambda run_id: run_id[-20:], reverse=True)[:MOST_RUNS]
-    return {run_id: found[run_id] for run_id in newest}
+    by_id = {answer.word_at(0): answer for answer in rows if is_run_id(answer.word_at(0))}
+    newest = sorted(by_id, key=lambda run_id: run_id[-20:], reverse=True)[:MOST_RUNS]
+    return {run_id: by_id[run_id] for run_id in newest}
 
 
 async def read_record(fleet: Fleet, index: int, run_id: str, run_root: str) -> Run:
     """Read the run.json of a run from a worker. Raises WorkerError when it has none."""
     call = build_call("show", run_id, index, run_root=run_root)
-    done = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
+    result = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
     try:
-        return parse_record(call.nonce, run_id, done.stdout)
+        return parse_record(call.nonce, run_id, result.stdout)
     except ValueError as error:
         raise WorkerError(f"cannot read the record of {run_id}", worker=index, why=str(error)) from error
 
 
 def parse_record(nonce: str, run_id: str, output: bytes) -> Run:
     """Parse the run of that id from an output of the worker script. Raises ValueError where there is none."""
-    _, found, rest = output.partition(f"@{nonce} json ".encode())
-    if not found:
+    _, marker, rest = output.partition(f"@{nonce} json ".encode())
+    if not marker:
         raise ValueError("it knows no such run")
     digits, _, body = rest.partition(b"\n")
     size = parse_integer(digits.strip())

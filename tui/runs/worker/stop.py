@@ -64,16 +64,16 @@ async def stop_run(
     stops = not before.state.is_over
     if stops and not may_have_ended:
         _note(directory, STOP_REQUESTED, by=by, grace=grace)
-    known = dict(_from_record(before))
-    for answer in known.values():
+    recorded = dict(_from_record(before))
+    for answer in recorded.values():
         yield answer
-    confirmed = len(known)
-    if left := [worker.index for worker in directory.run.workers if worker.index not in known]:
+    confirmed = len(recorded)
+    if remaining := [worker.index for worker in directory.run.workers if worker.index not in recorded]:
         async with Fleet(directory.run.workers, access, prompter=prompter) as fleet:
             if may_have_ended:
-                stops = await _wanted(directory, before, fleet, left, grace=grace, by=by)
+                stops = await _wanted(directory, before, fleet, remaining, grace=grace, by=by)
             has_ended = may_have_ended and not stops
-            stopping = _stop_each(directory, fleet, left, grace=grace, for_good=not has_ended)
+            stopping = _stop_each(directory, fleet, remaining, grace=grace, for_good=not has_ended)
             async with contextlib.aclosing(stopping):
                 async for answer in stopping:
                     confirmed += answer.confirmed
@@ -189,15 +189,15 @@ async def stop_worker(
     numbers = (max(0, round(grace * _TENTHS)), int(for_good), tag)
     call = build_call("stop", run.id, index, *numbers, run_root=run.run_root)
     try:
-        done = await fleet.run(index, call.command, input=call.input, timeout=grace + STOP_TIMEOUT_S)
+        result = await fleet.run(index, call.command, input=call.input, timeout=grace + STOP_TIMEOUT_S)
     except TpuTuiError as error:
         return StopAnswer(index, False, None, f"not reached: {error.what}" + (f": {error.why}" if error.why else ""))
-    for answer in parse_answers(call.nonce, done.stdout):
+    for answer in parse_answers(call.nonce, result.stdout):
         if answer.word in ("stopped", "unconfirmed"):
             return _answer_of(index, answer, part)
-    if done.timed_out:
+    if result.timed_out:
         return StopAnswer(index, False, None, f"no answer within {grace + STOP_TIMEOUT_S:.0f} s")
-    problem = no_answer_error(index, "no answer to the stop", done.stderr, done.exit_code, done.stdout)
+    problem = no_answer_error(index, "no answer to the stop", result.stderr, result.exit_code, result.stdout)
     return StopAnswer(index, False, None, f"{problem.what}: {problem.why}")
 
 
@@ -238,8 +238,8 @@ def _from_record(status: RunStatus) -> list[tuple[int, StopAnswer]]:
     """Return the answers that need no query: of a run that is over, whose end was recorded or that never began."""
     if not status.state.is_over:
         return []
-    answered = ((worker.worker, _recorded(worker)) for worker in status.workers)
-    return [(index, answer) for index, answer in answered if answer is not None]
+    answers = ((worker.worker, _recorded(worker)) for worker in status.workers)
+    return [(index, answer) for index, answer in answers if answer is not None]
 
 
 def _recorded(worker: WorkerStatus) -> StopAnswer | None:

@@ -34,21 +34,21 @@ def record_versions(directory: RunDirectory, all_facts: Sequence[Facts]) -> None
     """Record the versions of the job's interpreter, where a worker reported any."""
     by_worker = {facts.worker: facts.versions for facts in all_facts if facts.versions}
     if by_worker:
-        found: dict[str, Any] = {
-            name: _of_all({index: having.get(name) for index, having in by_worker.items()}) for name in PACKAGES
+        versions: dict[str, Any] = {
+            name: _of_all({index: installed.get(name) for index, installed in by_worker.items()}) for name in PACKAGES
         }
-        directory.append_event(VERSIONS, **found)
+        directory.append_event(VERSIONS, **versions)
 
 
 def _of_all(by_worker: dict[int, str | None]) -> str | None:
     """Return the version that all workers have, or which ones have which."""
-    having: dict[str | None, list[int]] = {}
+    by_version: dict[str | None, list[int]] = {}
     for index, version in sorted(by_worker.items()):
-        having.setdefault(version, []).append(index)
-    if len(having) == 1:
-        return next(iter(having))
-    listed = (f"{version or 'none'} on {format_ranks(indices)}" for version, indices in having.items())
-    return f"mixed: {', '.join(listed)}"
+        by_version.setdefault(version, []).append(index)
+    if len(by_version) == 1:
+        return next(iter(by_version))
+    texts = (f"{version or 'none'} on {format_ranks(indices)}" for version, indices in by_version.items())
+    return f"mixed: {', '.join(texts)}"
 
 
 def names_interpreter(run: Run) -> bool:
@@ -73,8 +73,8 @@ async def query_versions(
     hash_ = directory.run.code_hash
     code = code_directory(run.run_root, hash_) if is_synced and hash_ else None
 
-    async def ask(place: int) -> Facts | None:
-        worker = run.workers[place]
+    async def ask(index: int) -> Facts | None:
+        worker = run.workers[index]
         asking = FactsQuery(run.run_root, versions=JOB, job=job_text(run, worker, env, code))
         try:
             async with turns:
@@ -82,5 +82,5 @@ async def query_versions(
         except TpuTuiError:
             return None
 
-    found = await asyncio.gather(*map(ask, range(len(run.workers))))
-    record_versions(directory, [facts for facts in found if facts is not None])
+    answers = await asyncio.gather(*map(ask, range(len(run.workers))))
+    record_versions(directory, [facts for facts in answers if facts is not None])

@@ -97,12 +97,12 @@ class Access:
     def from_json(cls, document: Mapping[str, Any]) -> Access:
         """Read what `to_json` returned; unknown fields are ignored. Raises ValueError for any other document."""
         try:
-            known = {item.name: document[item.name] for item in fields(cls) if item.name in document}
+            values = {item.name: document[item.name] for item in fields(cls) if item.name in document}
             for name in ("identities", "known_hosts", "token_command"):
-                known[name] = tuple(known.get(name, ()))
-            if known.get("client_keys") is not None:
-                known["client_keys"] = tuple(ClientKey(**key) for key in known["client_keys"])
-            return cls(**known)
+                values[name] = tuple(values.get(name, ()))
+            if values.get("client_keys") is not None:
+                values["client_keys"] = tuple(ClientKey(**key) for key in values["client_keys"])
+            return cls(**values)
         except (TypeError, AttributeError) as error:
             raise ValueError(f"not an access: {error!r}") from error
 
@@ -138,7 +138,7 @@ def access_from(settings: Settings, environ: Mapping[str, str] | None = None) ->
     environ = os.environ if environ is None else environ
     ssh = Path("~/.ssh").expanduser()
     config = ssh / "config"
-    given = tuple(str(Path(path).expanduser().absolute()) for path in settings.known_hosts)
+    configured = tuple(str(Path(path).expanduser().absolute()) for path in settings.known_hosts)
     usual = (str(ssh / GOOGLE_KNOWN_HOSTS), str(ssh / "known_hosts"), "/etc/ssh/ssh_known_hosts")
     numbers: dict[str, Any] = {}
     for name in THRESHOLD_NAMES:
@@ -151,7 +151,7 @@ def access_from(settings: Settings, environ: Mapping[str, str] | None = None) ->
         identities=tuple(str(ssh / name) for name in (GOOGLE_KEY, *DEFAULT_KEYS)),
         agent=environ.get("SSH_AUTH_SOCK") or None,
         port=settings.port,
-        known_hosts=given or usual,
+        known_hosts=configured or usual,
         own_known_hosts=str(settings.own_known_hosts),
         host_keys=settings.host_keys,
         route=settings.route,
@@ -189,21 +189,21 @@ async def ask_login_for(
     return _configured(await ask_config(access.config, host, port, user, local_user()), host, alias)
 
 
-def _configured(found: HostConfig, host: str, alias: str | None) -> Login:
-    aliases = tuple(dict.fromkeys(name for name in (alias, found.alias) if name))
-    real = found.hostname or host
+def _configured(config: HostConfig, host: str, alias: str | None) -> Login:
+    aliases = tuple(dict.fromkeys(name for name in (alias, config.alias) if name))
+    real = config.hostname or host
     if real != host and not aliases:
         aliases = (host,)
     return Login(
         host=real,
-        port=found.port or SSH_PORT,
-        user=found.user or local_user(),
-        jump=found.jump,
-        proxy=found.proxy,
-        agent=found.agent,
+        port=config.port or SSH_PORT,
+        user=config.user or local_user(),
+        jump=config.jump,
+        proxy=config.proxy,
+        agent=config.agent,
         aliases=aliases,
-        identities=found.identities,
-        known_hosts=found.known_hosts,
+        identities=config.identities,
+        known_hosts=config.known_hosts,
     )
 
 
@@ -227,8 +227,8 @@ async def configured_logins(workers: Iterable[Worker], access: Access) -> list[L
                 return await ask_login_to(worker, access)
         return None
 
-    found = await asyncio.gather(*map(ask, workers)) if access.config else []
-    return [login for login in found if login is not None]
+    logins = await asyncio.gather(*map(ask, workers)) if access.config else []
+    return [login for login in logins if login is not None]
 
 
 def _explicit(worker: Worker, access: Access) -> tuple[str, int | None, str | None]:

@@ -72,17 +72,17 @@ _answers: dict[_Query, tuple[float, _Stamp, HostConfig]] = {}
 def read_config(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
     """Return a configuration file's settings for a host. Raises UsageError when it cannot be read."""
     query = _Query(path, host, port, user, local_user)
-    found = _from_cache(query)
-    return found if isinstance(found, HostConfig) else _from_ssh(query, found)
+    cached = _from_cache(query)
+    return cached if isinstance(cached, HostConfig) else _from_ssh(query, cached)
 
 
 async def ask_config(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
     """Do the same as `read_config`, without blocking the event loop while `ssh -G` runs."""
     query = _Query(path, host, port, user, local_user)
-    found = _from_cache(query)
-    if isinstance(found, HostConfig):
-        return found
-    return await run_in_thread(f"ssh -G {host}", partial(_from_ssh, query, found))
+    cached = _from_cache(query)
+    if isinstance(cached, HostConfig):
+        return cached
+    return await run_in_thread(f"ssh -G {host}", partial(_from_ssh, query, cached))
 
 
 def _from_cache(query: _Query) -> HostConfig | str:
@@ -119,8 +119,8 @@ def _read_here(query: _Query) -> HostConfig:
     """Read the file with asyncssh. Raises ValueError when that does not understand it."""
     from asyncssh.config import SSHClientConfig
 
-    who = (query.local_user, query.user or (), query.host, query.port or ())
-    config = SSHClientConfig.load(None, [query.path], False, False, False, *who)
+    target = (query.local_user, query.user or (), query.host, query.port or ())
+    config = SSHClientConfig.load(None, [query.path], False, False, False, *target)
 
     def text(option: str) -> str | None:
         value = config.get(option)
@@ -151,22 +151,22 @@ def _read_here(query: _Query) -> HostConfig:
 def _from_ssh(query: _Query, problem: str) -> HostConfig:
     path, host = query.path, query.host
     stamp = _stamp(path)
-    words = ["ssh", "-G", "-T", "-F", path]
-    words += ["-p", str(query.port)] if query.port else []
-    words += ["-l", query.user] if query.user else []
+    command = ["ssh", "-G", "-T", "-F", path]
+    command += ["-p", str(query.port)] if query.port else []
+    command += ["-l", query.user] if query.user else []
     try:
-        done = subprocess.run(
-            [*words, "--", host], stdin=subprocess.DEVNULL, capture_output=True, timeout=SSH_TIMEOUT_S
+        process = subprocess.run(
+            [*command, "--", host], stdin=subprocess.DEVNULL, capture_output=True, timeout=SSH_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
         raise _unreadable(path, f"ssh -G {host} took longer than {SSH_TIMEOUT_S:g} s") from None
     except OSError:
         raise _unreadable(path, problem) from None
-    if done.returncode:
-        message = done.stderr.decode("utf-8", "replace").strip()
+    if process.returncode:
+        message = process.stderr.decode("utf-8", "replace").strip()
         raise _unreadable(path, one_line(message.splitlines()[0]) if message else problem)
     options: dict[str, list[str]] = {}
-    for line in done.stdout.decode("utf-8", "surrogateescape").splitlines():
+    for line in process.stdout.decode("utf-8", "surrogateescape").splitlines():
         name, _, value = line.partition(" ")
         options.setdefault(name.lower(), []).append(value)
     answer = _parse_answer(options, host, query.local_user)
@@ -177,25 +177,31 @@ def _from_ssh(query: _Query, problem: str) -> HostConfig:
 def _parse_answer(options: Mapping[str, list[str]], host: str, local_user: str) -> HostConfig:
     """Read the answer of `ssh -G`, which includes ssh's defaults and unexpanded tokens."""
 
-    def one(name: str) -> str | None:
+    def first_value(name: str) -> str | None:
         value = next(iter(options.get(name, [])), "")
         return value if value and value.lower() != "none" else None
 
-    tokens = _tokens(one("hostname") or host, host, one("port") or "22", one("user") or local_user, local_user)
-    tokens["k"] = one("hostkeyalias") or host
-    tokens["j"] = one("proxyjump") or ""
+    tokens = _tokens(
+        first_value("hostname") or host,
+        host,
+        first_value("port") or "22",
+        first_value("user") or local_user,
+        local_user,
+    )
+    tokens["k"] = first_value("hostkeyalias") or host
+    tokens["j"] = first_value("proxyjump") or ""
     keys = [key for key in options.get("identityfile", []) if not _USUAL_KEYS.fullmatch(key)]
     hosts = [name for line in options.get("userknownhostsfile", []) for name in line.split()]
     agent = next(iter(options.get("identityagent", [])), None)
-    proxy = one("proxycommand")
+    proxy = first_value("proxycommand")
     return HostConfig(
-        hostname=one("hostname"),
-        port=int(one("port") or 0) or None,
-        user=one("user"),
-        jump=one("proxyjump"),
+        hostname=first_value("hostname"),
+        port=int(first_value("port") or 0) or None,
+        user=first_value("user"),
+        jump=first_value("proxyjump"),
         proxy=_expanded(proxy, tokens) if proxy else None,
         agent=None if agent is None else _agent(_expanded(agent, tokens)),
-        alias=one("hostkeyalias"),
+        alias=first_value("hostkeyalias"),
         identities=_paths(_expanded(key, tokens) for key in keys),
         known_hosts=_paths(_expanded(name, tokens) for name in hosts if not _USUAL_HOSTS.fullmatch(name)),
     )
@@ -203,14 +209,14 @@ def _parse_answer(options: Mapping[str, list[str]], host: str, local_user: str) 
 
 def _tokens(hostname: str, host: str, port: str, user: str, local_user: str) -> dict[str, str]:
     """Return the values of ssh_config(5)'s TOKENS, except those about ssh's own connection."""
-    here = socket.gethostname()
+    this_host = socket.gethostname()
     return {
         "%": "%",
         "d": str(Path.home()),
         "h": hostname,
         "i": str(os.getuid()),
-        "L": here.partition(".")[0],
-        "l": here,
+        "L": this_host.partition(".")[0],
+        "l": this_host,
         "n": host,
         "p": port,
         "r": user,
@@ -219,21 +225,21 @@ def _tokens(hostname: str, host: str, port: str, user: str, local_user: str) -> 
 
 
 def _expanded(text: str, tokens: Mapping[str, str]) -> str:
-    known = _TOKEN.sub(lambda match: tokens.get(match[1], match[0]), text)
-    return _VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), known)
+    expanded = _TOKEN.sub(lambda match: tokens.get(match[1], match[0]), text)
+    return _VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), expanded)
 
 
-def _agent(named: str) -> str:
+def _agent(value: str) -> str:
     """Return the socket that `IdentityAgent` names: a path, a variable that holds one, or `none` (empty)."""
-    if named.lower() == "none":
+    if value.lower() == "none":
         return ""
-    if named == "SSH_AUTH_SOCK" or named.startswith("$"):
-        return os.environ.get(named.lstrip("$").strip("{}"), "")
-    return str(Path(named).expanduser())
+    if value == "SSH_AUTH_SOCK" or value.startswith("$"):
+        return os.environ.get(value.lstrip("$").strip("{}"), "")
+    return str(Path(value).expanduser())
 
 
-def _paths(named: Iterable[str]) -> tuple[str, ...]:
-    return tuple(str(Path(path).expanduser()) for path in named if path not in _NOWHERE)
+def _paths(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(str(Path(path).expanduser()) for path in paths if path not in _NOWHERE)
 
 
 def _unreadable(path: str, why: str) -> UsageError:

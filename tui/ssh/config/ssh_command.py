@@ -24,32 +24,32 @@ def shell_command(worker: Worker, access: Access) -> list[str]:
     Through IAP, ssh starts tpu-tui's tunnel. Raises SshError for a worker whose instance name is unknown.
     """
     login = login_to(worker, access)
-    words = ["ssh", "-p", str(login.port), "-l", login.user]
+    command = ["ssh", "-p", str(login.port), "-l", login.user]
     if access.identity:
-        words += ["-i", access.identity, "-o", "IdentitiesOnly=yes"]
+        command += ["-i", access.identity, "-o", "IdentitiesOnly=yes"]
     jump = access.jump or login.jump
     if access.route == "iap":
-        words += ["-o", f"ProxyCommand={_iap_command(worker, login.port, access)}"]
+        command += ["-o", f"ProxyCommand={_iap_command(worker, login.port, access)}"]
     elif jump:
-        words += ["-J", jump]
-    known = HostKeys(access)
-    files, alias = list(known.files(login)), known.alias_of(login)
+        command += ["-J", jump]
+    host_keys = HostKeys(access)
+    files, alias = list(host_keys.files(login)), host_keys.alias_of(login)
     if access.own_known_hosts and worker.host_keys:
         alias = worker.host_key_alias or host_key_name(login)
         files.insert(0, str(_file_vouched(Path(access.own_known_hosts).with_name(VOUCHED_FILE), alias, worker)))
-        words += ["-o", "StrictHostKeyChecking=yes"]
+        command += ["-o", "StrictHostKeyChecking=yes"]
     if alias:
-        words += ["-o", f"HostKeyAlias={alias}"]
-    words += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in files)]
+        command += ["-o", f"HostKeyAlias={alias}"]
+    command += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in files)]
     # The name in the configuration: ssh reads there how to reach it, as tpu-tui did.
-    return [*words, address_of(worker, access.route) or login.host]
+    return [*command, address_of(worker, access.route) or login.host]
 
 
 def _iap_command(worker: Worker, port: int, access: Access) -> str:
     if not worker.instance:
         raise IAP_UNNAMED.error(worker.index)
-    words = [sys.executable, "-m", IAP_PIPE, worker.instance, str(port), str(worker.index), access.iap_url or ""]
-    return shlex.join([*words, "--", *access.token_command]).replace("%", "%%")
+    command = [sys.executable, "-m", IAP_PIPE, worker.instance, str(port), str(worker.index), access.iap_url or ""]
+    return shlex.join([*command, "--", *access.token_command]).replace("%", "%%")
 
 
 def _file_vouched(path: Path, alias: str, worker: Worker) -> Path:

@@ -71,12 +71,12 @@ class BoundedOutput:
         del self._last[:excess]
         self.omitted += excess
 
-    def _granted(self, wanted: int) -> int:
+    def _granted(self, size: int) -> int:
         if self._budget is None:
-            return wanted
-        own = min(wanted, self._share)
+            return size
+        own = min(size, self._share)
         self._share -= own
-        return own + self._budget.take(wanted - own)
+        return own + self._budget.take(size - own)
 
     def bytes(self) -> bytes:
         """Return the bytes, with a line in the middle that says how many were omitted."""

@@ -23,5 +23,5 @@ class CommandResult:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended by itself with exit code 0."""
+        """Return whether it ended by itself with exit code 0."""
         return self.exit_code == 0 and not self.timed_out

@@ -95,7 +95,7 @@ class LoginResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the login succeeded."""
+        """Return whether the login succeeded."""
         return self.stage == "ready"
 
     def to_json(self) -> dict[str, Any]:

@@ -123,8 +123,8 @@ def parse_line(nonce: str, line: bytes) -> Answer | None:
 
     Output of start-up files without a newline, such as a terminal's title, may precede the answer.
     """
-    _, found, answer = line.partition(f"@{nonce} ".encode())
-    if not found:
+    _, marker, answer = line.partition(f"@{nonce} ".encode())
+    if not marker:
         return None
     text = printable(answer.rstrip(b"\r\n")[:_MAX_ANSWER_BYTES].decode("utf-8", "replace"))
     word, _, rest = text.partition(" ")
@@ -134,8 +134,8 @@ def parse_line(nonce: str, line: bytes) -> Answer | None:
 
 def parse_answers(nonce: str, output: bytes) -> list[Answer]:
     """Return all answers in an output, in order."""
-    found = [parse_line(nonce, line) for line in output.split(b"\n")]
-    return [answer for answer in found if answer is not None]
+    answers = [parse_line(nonce, line) for line in output.split(b"\n")]
+    return [answer for answer in answers if answer is not None]
 
 
 def channel_errors() -> tuple[type[Exception], ...]:

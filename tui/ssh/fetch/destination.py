@@ -96,8 +96,8 @@ class Destination:
             finally:
                 os.close(parent)
             with os.fdopen(file, "rb") as opened:
-                found = os.fstat(file)
-                if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+                file_stat = os.fstat(file)
+                if not stat.S_ISREG(file_stat.st_mode) or file_stat.st_size != size:
                     return ""
                 return str(_hash_start(opened, size)[1].hexdigest())
         except OSError:
@@ -138,16 +138,16 @@ class Destination:
         return b"/".join((os.fsencode(self.directory), *place)).decode("utf-8", "replace")
 
     def _open_parent(self, place: Place, *, make: bool) -> int:
-        opened = os.dup(self._root)
+        descriptor = os.dup(self._root)
         try:
-            for part in place[:-1]:
-                inner = self._subdirectory(opened, part) if make else os.open(part, _DIRECTORY, dir_fd=opened)
-                os.close(opened)
-                opened = inner
+            for name in place[:-1]:
+                inner = self._subdirectory(descriptor, name) if make else os.open(name, _DIRECTORY, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = inner
         except BaseException:
-            os.close(opened)
+            os.close(descriptor)
             raise
-        return opened
+        return descriptor
 
     @staticmethod
     def _subdirectory(parent: int, name: bytes) -> int:
@@ -166,14 +166,14 @@ def _staged(worker: int, source: bytes) -> str:
 
 def _hash_start(file: BinaryIO, size: int) -> tuple[int, Any]:
     """Hash the first `size` bytes of a file and cut the rest off if it can be written; return how many there are."""
-    digest, read = hashlib.sha256(), 0
-    while block := file.read(min(size - read, _BLOCK_BYTES)):
+    digest, length = hashlib.sha256(), 0
+    while block := file.read(min(size - length, _BLOCK_BYTES)):
         digest.update(block)
-        read += len(block)
+        length += len(block)
     if file.writable():
-        file.seek(read)
+        file.seek(length)
         file.truncate()
-    return read, digest
+    return length, digest
 
 
 @contextlib.contextmanager

@@ -80,7 +80,7 @@ async def fetch_files(
                 listings[index] = listing
                 for problem in _left_out(index, listing):
                     yield problem
-        places = place_files({index: [*one.files.values()] for index, one in sorted(listings.items())})
+        places = place_files({index: [*listing.files.values()] for index, listing in sorted(listings.items())})
 
         async def copy(index: int) -> list[FetchedFile | TpuTuiError]:
             return await _WorkerCopy(fleet, index, listings[index], destination, places, on_received).run()
@@ -88,7 +88,9 @@ async def fetch_files(
         async for _, rows in for_each_worker([index for index in listings if listings[index].files], copy):
             for row in [rows] if isinstance(rows, TpuTuiError) else rows:
                 yield row
-    missing = [text for text in dict.fromkeys(remotes) if not any(text in one.found for one in listings.values())]
+    missing = [
+        text for text in dict.fromkeys(remotes) if not any(text in listing.found for listing in listings.values())
+    ]
     if missing and listings:
         names = ", ".join(map(one_line, missing))
         yield UsageError(f"no worker has {names}", remedy="names are relative to the worker's home; quote globs")
@@ -231,16 +233,18 @@ class _WorkerCopy:
                 while self._pending or requested:
                     while self._pending and len(requested) < _REQUESTS_AHEAD:
                         requested.append(await asyncio.to_thread(self._prepare, self._pending[0]))
-                        one = requested[-1]
+                        request = requested[-1]
                         self._pending.popleft()
-                        stream.request(one.file.size, one.have, one.digest or "-", name=one.file.source)
+                        stream.request(
+                            request.file.size, request.have, request.digest or "-", name=request.file.source
+                        )
                     await self._receive(stream, requested[0])
                     requested.popleft()
             finally:
-                for one in requested:
-                    if one.incomplete is not None:
-                        one.incomplete.close()
-                self._pending.extendleft(one.file for one in reversed(requested))
+                for request in requested:
+                    if request.incomplete is not None:
+                        request.incomplete.close()
+                self._pending.extendleft(request.file for request in reversed(requested))
 
     def _prepare(self, file: RemoteFile) -> _Request:
         """Return the request for a file, with what is here of it. Blocks."""

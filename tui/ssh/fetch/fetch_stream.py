@@ -110,12 +110,12 @@ class FetchStream:
     async def _until(self, end: bytes, limit: int) -> bytes:
         """Return the bytes up to and including `end`, or a piece of `limit` bytes without it."""
         searched = 0
-        while (found := self._buffer.find(end, searched)) < 0 and len(self._buffer) < limit:
+        while (position := self._buffer.find(end, searched)) < 0 and len(self._buffer) < limit:
             searched = len(self._buffer)
             await self._fill()
-        if found < 0 and end == b"\0":
+        if position < 0 and end == b"\0":
             raise self._foreign("it sends names that are no paths", "check what its sh and du are")
-        size = limit if found < 0 else found + 1
+        size = limit if position < 0 else position + 1
         piece = bytes(self._buffer[:size])
         del self._buffer[:size]
         return piece

@@ -27,7 +27,7 @@ def place_files(listings: Mapping[int, Sequence[RemoteFile]]) -> dict[tuple[int,
     for worker, files in listings.items():
         own = b"worker-%d" % worker
         names = Counter(file.parts for file in files)
-        taken: set[Place] = set()
+        used: set[Place] = set()
         for file in files:
             parts = file.parts
             if names[parts] > 1:
@@ -35,7 +35,7 @@ def place_files(listings: Mapping[int, Sequence[RemoteFile]]) -> dict[tuple[int,
             is_shared = claims[file.parts] > 1 or file.parts in folders
             if is_shared or not file.named or _RESERVED.fullmatch(parts[0]):
                 parts = (own, *parts)
-            if parts not in taken:
-                taken.add(parts)
+            if parts not in used:
+                used.add(parts)
                 places[worker, file.source] = parts
     return places

@@ -44,15 +44,15 @@ class RemotePattern:
             )
         if raw.startswith(b"~") and raw != b"~" and not raw.startswith(b"~/"):
             raise UsageError(f"{text!r} names another user's home", remedy="give its full path")
-        words = [word for word in raw.split(b"/") if word not in (b"", b".")]
-        if words[:1] == [b"~"]:
-            del words[0]
+        components = [component for component in raw.split(b"/") if component not in (b"", b".")]
+        if components[:1] == [b"~"]:
+            del components[0]
         absolute = raw.startswith(b"/")
-        self.named = bool(words) and words[-1] != b".." and not raw.endswith(b"/.")
+        self.named = bool(components) and components[-1] != b".." and not raw.endswith(b"/.")
         if not self.named:
-            words.append(b".")
-        self._words = [b"" if absolute else b".", *words]
-        self._expressions = [_expression(word) for word in self._words]
+            components.append(b".")
+        self._words = [b"" if absolute else b".", *components]
+        self._expressions = [_expression(component) for component in self._words]
 
     @property
     def sent(self) -> bytes:
@@ -61,26 +61,26 @@ class RemotePattern:
 
     def match(self, source: bytes, size: int) -> RemoteFile | None:
         """Return the file that a worker lists for this pattern; None for a name that the pattern does not cover."""
-        words = source.split(b"/")
+        components = source.split(b"/")
         depth = len(self._words)
-        if len(words) < depth or (len(words) == depth and not self.named):
+        if len(components) < depth or (len(components) == depth and not self.named):
             return None
-        literal = words[:depth] == self._words
-        if not literal and not all(map(_matches, self._expressions, self._words, words)):
+        literal = components[:depth] == self._words
+        if not literal and not all(map(_matches, self._expressions, self._words, components)):
             return None
-        parts = tuple(words[depth - 1 if self.named else depth :])
-        if any(part in (b"", b".", b"..") for part in parts):
+        parts = tuple(components[depth - 1 if self.named else depth :])
+        if any(component in (b"", b".", b"..") for component in parts):
             return None
         return RemoteFile(source, size, parts, self.named)
 
 
-def _expression(word: bytes) -> re.Pattern[str]:
-    text = _ESCAPED.sub(rb"[\1]", word).replace(b"[^", b"[!").decode("latin-1")
+def _expression(component: bytes) -> re.Pattern[str]:
+    text = _ESCAPED.sub(rb"[\1]", component).replace(b"[^", b"[!").decode("latin-1")
     return re.compile(fnmatch.translate(text))
 
 
-def _matches(expression: re.Pattern[str], pattern: bytes, word: bytes) -> bool:
+def _matches(expression: re.Pattern[str], pattern: bytes, component: bytes) -> bool:
     """Return whether one component matches; a leading dot must be written, as in every shell."""
-    if word.startswith(b".") and not pattern.startswith((b".", b"\\.")):
+    if component.startswith(b".") and not pattern.startswith((b".", b"\\.")):
         return False
-    return expression.match(word.decode("latin-1")) is not None
+    return expression.match(component.decode("latin-1")) is not None

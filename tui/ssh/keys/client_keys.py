@@ -115,9 +115,9 @@ class ClientKeys:
         from_agent = [pair for pair in self._agent_pairs if pair.public_data not in public]
         first = by_file.pop(named, []) if named else []
         if named and not first:
-            wanted = _public_half(named)
-            first = [pair for pair in from_agent if pair.public_data == wanted]
-            from_agent = [pair for pair in from_agent if pair.public_data != wanted]
+            public_key = _public_half(named)
+            first = [pair for pair in from_agent if pair.public_data == public_key]
+            from_agent = [pair for pair in from_agent if pair.public_data != public_key]
         files = [pair for pairs in by_file.values() for pair in pairs]
         from_agent.sort(key=lambda pair: pair.public_data not in self._named)
         if len(from_agent) > _FEW_AGENT_KEYS:
@@ -135,7 +135,7 @@ class ClientKeys:
                 ClientKey(
                     path,
                     loaded.key.export_private_key().decode(),
-                    "".join(one.export_certificate().decode() for one in loaded.certificates) or None,
+                    "".join(certificate.export_certificate().decode() for certificate in loaded.certificates) or None,
                 )
                 for path, loaded in self._files.items()
             ),
@@ -159,15 +159,15 @@ class ClientKeys:
 
     def _read_files(self) -> None:
         named = self._access.identity
-        held = {pair.public_data for pair in self._agent_pairs}
+        agent_keys = {pair.public_data for pair in self._agent_pairs}
         for path in dict.fromkeys(([named] if named else []) + [*self._more, *self._access.identities]):
-            if path == named and not Path(path).exists() and _public_half(path) not in held:
+            if path == named and not Path(path).exists() and _public_half(path) not in agent_keys:
                 raise UsageError("no such key file", why=path, remedy="give `--identity` the path of a private key")
-            if not Path(path).exists() or (_public_half(path) in held and path != named):
+            if not Path(path).exists() or (_public_half(path) in agent_keys and path != named):
                 continue
-            self._read_file(path, named == path, held)
+            self._read_file(path, named == path, agent_keys)
 
-    def _read_file(self, path: str, named: bool, held: set[bytes]) -> None:
+    def _read_file(self, path: str, named: bool, agent_keys: set[bytes]) -> None:
         import asyncssh
 
         try:
@@ -175,9 +175,9 @@ class ClientKeys:
             self._files[path] = _LoadedKey.of(asyncssh.import_private_key(data), _certificates(path))
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
             if _NEEDS_PASSPHRASE in str(error) or isinstance(error, asyncssh.KeyEncryptionError):
-                if _public_half(path) not in held:
+                if _public_half(path) not in agent_keys:
                     self.locked.append(path)
-            elif named and _public_half(path) not in held:
+            elif named and _public_half(path) not in agent_keys:
                 raise UsageError("this is not a private key", why=f"{path}: {error}") from error
         except OSError as error:
             if named:

@@ -31,7 +31,7 @@ class LoginKey:
 
     @property
     def exists(self) -> bool:
-        """Whether the key exists."""
+        """Return whether the key exists."""
         return self.public is not None
 
 

@@ -57,9 +57,9 @@ class TrustedKeys:
 
         The others follow, so that a server with only another key is reported as changed, not as incompatible.
         """
-        known = [name.decode() for key in self.keys for name in key.sig_algorithms]
+        names = [name.decode() for key in self.keys for name in key.sig_algorithms]
         certified = CERTIFICATE_ALGORITHMS if self.authorities else ()
-        usable = [name for name in known if name in HOST_KEY_ALGORITHMS]
+        usable = [name for name in names if name in HOST_KEY_ALGORITHMS]
         return list(dict.fromkeys([*certified, *usable, *HOST_KEY_ALGORITHMS]))
 
 
@@ -84,8 +84,8 @@ class HostKeys:
         address = (address_name(login.host, login.port),)
         by_alias = self._search(login.aliases, files)
         by_address = self._search(address, files)
-        found = by_alias if by_alias.keys or by_alias.authorities else by_address
-        return replace(found, revoked=by_alias.revoked + by_address.revoked)
+        matched = by_alias if by_alias.keys or by_alias.authorities else by_address
+        return replace(matched, revoked=by_alias.revoked + by_address.revoked)
 
     def accept(self, login: Login, key: asyncssh.SSHKey) -> None:
         """Add a key to tpu-tui's own known-hosts file (0600); several processes may do so at once."""
@@ -108,11 +108,11 @@ class HostKeys:
         authorities: dict[bytes, asyncssh.SSHKey] = {}
         revoked: dict[bytes, asyncssh.SSHKey] = {}
         for path in files if names else ():
-            known = self._load(path)
-            if known is None:
+            known_hosts = self._load(path)
+            if known_hosts is None:
                 continue
             for name in names:
-                matched = known.match(name, "", None)
+                matched = known_hosts.match(name, "", None)
                 keys.update((key.public_data, key) for key in matched[0])
                 authorities.update((key.public_data, key) for key in matched[1])
                 revoked.update((key.public_data, key) for key in matched[2])
@@ -146,11 +146,11 @@ def _parse(path: str) -> SSHKnownHosts:
     """Read a known-hosts file; invalid lines are skipped, as OpenSSH does."""
     import asyncssh
 
-    known = asyncssh.import_known_hosts("")
+    known_hosts = asyncssh.import_known_hosts("")
     for line in _lines(path):
         with suppress(ValueError, UnicodeError):
-            known.load(line)
-    return known
+            known_hosts.load(line)
+    return known_hosts
 
 
 def _lines(path: str) -> list[str]:
@@ -206,22 +206,22 @@ def find_key_lines(trusted: TrustedKeys) -> Iterator[tuple[str, int, asyncssh.SS
     for path in trusted.files:
         for number, line in enumerate(_lines(path), 1):
             with suppress(ValueError, UnicodeError):
-                known = asyncssh.import_known_hosts(line)
+                known_hosts = asyncssh.import_known_hosts(line)
                 for name in trusted.names:
-                    for key in known.match(name, "", None)[0]:
+                    for key in known_hosts.match(name, "", None)[0]:
                         yield path, number, key
 
 
 def host_key_error(worker: int | str | None, login: Login, trusted: TrustedKeys, key: asyncssh.SSHKey) -> SshError:
     """Return why an offered host key was not trusted, with both fingerprints if a key is known."""
     offered = f"{key_type(key)} {fingerprint(key)}"
-    where = f"{login.host}:{login.port}"
+    address = f"{login.host}:{login.port}"
     if key in trusted.revoked:
         return SshError(
             Reason.HOST_KEY_CHANGED,
             "its host key is revoked",
             worker=worker,
-            why=f"{where} offers {offered}, which {', '.join(trusted.files)} marks as revoked",
+            why=f"{address} offers {offered}, which {', '.join(trusted.files)} marks as revoked",
             remedy="do not connect before you know why; ask the maintainer of that file",
         )
     if not (trusted.keys or trusted.authorities):
@@ -229,17 +229,17 @@ def host_key_error(worker: int | str | None, login: Login, trusted: TrustedKeys,
             Reason.HOST_KEY_UNKNOWN,
             "its host key is unknown",
             worker=worker,
-            why=f"{where} offers {offered}",
+            why=f"{address} offers {offered}",
             remedy="compare the fingerprint with the machine's own, then pass `--host-keys accept-new`",
         )
-    known = "; ".join(f"{key_type(old)} {fingerprint(old)}" for old in trusted.keys) or "a certificate"
+    known_keys = "; ".join(f"{key_type(old)} {fingerprint(old)}" for old in trusted.keys) or "a certificate"
     if trusted.vouched:
         remedy = "the connection may be intercepted, or the worker was recreated: list the slice again and compare"
     else:
-        spots = list(dict.fromkeys((path, number) for path, number, _ in find_key_lines(trusted)))
-        lines = ", ".join(f"{path} line {number}" for path, number in spots)
+        locations = list(dict.fromkeys((path, number) for path, number, _ in find_key_lines(trusted)))
+        lines = ", ".join(f"{path} line {number}" for path, number in locations)
         remove = "; ".join(
-            f"ssh-keygen -R '{trusted.names[0]}' -f {path}" for path in dict.fromkeys(p for p, _ in spots)
+            f"ssh-keygen -R '{trusted.names[0]}' -f {path}" for path in dict.fromkeys(path for path, _ in locations)
         )
         remedy = f"if the worker was recreated, remove the old key ({lines}): {remove}"
     source = "Google Cloud reports" if trusted.vouched else "the known key is"
@@ -247,7 +247,7 @@ def host_key_error(worker: int | str | None, login: Login, trusted: TrustedKeys,
         Reason.HOST_KEY_CHANGED,
         "its host key has changed",
         worker=worker,
-        why=f"{where} offers {offered}; {source} {known}",
+        why=f"{address} offers {offered}; {source} {known_keys}",
         remedy=remedy,
     )
 

@@ -47,10 +47,10 @@ class Bundle:
             yield from self._read(entry, worker)
 
     def _read(self, entry: TreeEntry, worker: int) -> Iterator[bytes]:
-        left = entry.size
+        remaining = entry.size
         with self._path(entry).open("rb") as file:
-            while left:
-                block = file.read(min(left, BLOCK_BYTES))
+            while remaining:
+                block = file.read(min(remaining, BLOCK_BYTES))
                 if not block:
                     raise WorkerError(
                         "the code did not arrive",
@@ -58,7 +58,7 @@ class Bundle:
                         why=f"{quote_remote(entry.path)} became shorter while it was sent",
                         remedy="sync again when nothing writes to it",
                     )
-                left -= len(block)
+                remaining -= len(block)
                 yield block
 
     def _path(self, entry: TreeEntry) -> Path:

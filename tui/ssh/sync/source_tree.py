@@ -95,15 +95,15 @@ def _git_listed(root: Path) -> list[Path] | None:
     # file system monitor is not.
     command = [git, "-c", "safe.directory=*", "-c", "core.fsmonitor=false", "ls-files", "-z"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "--cached", "--others", "--exclude-standard"],
         cwd=root,
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
     )
-    paths = [Path(os.fsdecode(path)) for path in done.stdout.split(b"\0") if path]
-    return paths if done.returncode == 0 and paths else None
+    paths = [Path(os.fsdecode(path)) for path in process.stdout.split(b"\0") if path]
+    return paths if process.returncode == 0 and paths else None
 
 
 def _walked(root: Path) -> Iterator[Path]:

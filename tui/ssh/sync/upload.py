@@ -162,8 +162,8 @@ class _Upload:
             with suppress(OSError):
                 process.stdin.write_eof()
             await asyncio.wait({complaints}, timeout=TIMEOUTS.complaint_s)
-            if complaints.done() and (words := quote_remote(complaints.result())):
-                raise _UploadFailed(f"{failed.why}: {words}", failed.remedy) from None
+            if complaints.done() and (message := quote_remote(complaints.result())):
+                raise _UploadFailed(f"{failed.why}: {message}", failed.remedy) from None
             raise
         finally:
             complaints.cancel()
@@ -172,10 +172,10 @@ class _Upload:
     async def _send(self, process: Process) -> None:
         """Send the whole bundle and the end of input. Raises _UploadFailed when nothing moves."""
         sending = asyncio.ensure_future(self._send_blocks(process))
-        sent = -1
+        last_sent = -1
         try:
-            while not sending.done() and self._sent > sent:
-                sent = self._sent
+            while not sending.done() and self._sent > last_sent:
+                last_sent = self._sent
                 await asyncio.wait({sending}, timeout=TIMEOUTS.progress_s)
             if not sending.done():
                 raise _stalled(TIMEOUTS.progress_s)

@@ -77,18 +77,20 @@ def connect(
 async def _logged_in(options: Any, carrier: Tunnel) -> asyncssh.SSHClientConnection:
     loop = asyncio.get_running_loop()
     options.waiter = loop.create_future()
-    made: Any = None
+    connection: Any = None
     try:
-        _, made = await carrier.create_connection(lambda: FastConnection(loop, options), options.host, options.port)
-        made.set_extra_info(host=options.host, port=options.port)
+        _, connection = await carrier.create_connection(
+            lambda: FastConnection(loop, options), options.host, options.port
+        )
+        connection.set_extra_info(host=options.host, port=options.port)
         await options.waiter
     except BaseException:
         options.waiter.cancel()
-        if made is not None:
-            made.abort()
-            await made.wait_closed()
+        if connection is not None:
+            connection.abort()
+            await connection.wait_closed()
         raise
-    return cast(asyncssh.SSHClientConnection, made)
+    return cast(asyncssh.SSHClientConnection, connection)
 
 
 class FastConnection(asyncssh.SSHClientConnection):
@@ -112,7 +114,7 @@ class FastConnection(asyncssh.SSHClientConnection):
 
     @property
     def has_received(self) -> bool:
-        """Whether the server sent anything before, or instead of, its greeting."""
+        """Return whether the server sent anything before, or instead of, its greeting."""
         return bool(self._banner_lines or self._inpbuf)
 
     @property

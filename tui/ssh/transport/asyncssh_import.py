@@ -55,7 +55,9 @@ def _is_there(name: str, cached_names: bytes) -> bool:
     """Return whether the linker's cache or a directory of LD_LIBRARY_PATH has a library."""
     directories = filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))
     file = f"lib{name}.so"
-    return os.fsencode(file) in cached_names or any(next(Path(each).glob(f"{file}*"), None) for each in directories)
+    return os.fsencode(file) in cached_names or any(
+        next(Path(directory).glob(f"{file}*"), None) for directory in directories
+    )
 
 
 def _cached_names() -> bytes | None:

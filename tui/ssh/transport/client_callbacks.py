@@ -77,12 +77,12 @@ class LoginClient(asyncssh.SSHClient):
     @property
     def wanted(self) -> tuple[str, ...]:
         """Login methods the server requires instead of the keys it refused; empty if another key would be enough."""
-        wanted = self.connection.wanted if self.connection else ()
-        return () if {"publickey", "none"} & set(wanted) else wanted
+        methods = self.connection.wanted if self.connection else ()
+        return () if {"publickey", "none"} & set(methods) else methods
 
     @property
     def has_received(self) -> bool:
-        """Whether the server sent something other than a greeting."""
+        """Return whether the server sent something other than a greeting."""
         return self.connection is not None and self.connection.has_received
 
     @property
@@ -97,10 +97,10 @@ class LoginClient(asyncssh.SSHClient):
 
     @property
     def encrypted(self) -> bool:
-        """Whether the key exchange finished."""
+        """Return whether the key exchange finished."""
         return self.connection is not None and bool(self.connection.get_extra_info("send_cipher"))
 
     @property
     def greeted(self) -> bool:
-        """Whether the server sent an SSH greeting."""
+        """Return whether the server sent an SSH greeting."""
         return self.connection is not None and bool(self.connection.get_extra_info("server_version"))

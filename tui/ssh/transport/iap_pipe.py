@@ -53,10 +53,10 @@ def main() -> int:
     parser.add_argument("worker", type=int)
     parser.add_argument("url", help="the tunnel service; empty: Google's")
     parser.add_argument("token_command", nargs="*", help="a command that prints an access token")
-    given = parser.parse_args()
-    access = Access(iap_url=given.url or None, token_command=tuple(given.token_command))
+    args = parser.parse_args()
+    access = Access(iap_url=args.url or None, token_command=tuple(args.token_command))
     try:
-        asyncio.run(carry(IapTarget.of(given.instance, given.port), given.worker, access))
+        asyncio.run(carry(IapTarget.of(args.instance, args.port), args.worker, access))
     except (TpuTuiError, ValueError) as error:
         print(f"tpu-tui: {error}", file=sys.stderr)
         return 1

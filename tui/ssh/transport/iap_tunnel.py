@@ -61,10 +61,10 @@ class IapTarget:
     @classmethod
     def of(cls, resource: str, port: int) -> IapTarget:
         """Read `projects/P/zones/Z/instances/NAME`; raises ValueError for anything else."""
-        words = resource.split("/")
-        if len(words) != 6 or words[::2] != ["projects", "zones", "instances"] or not all(words):
+        parts = resource.split("/")
+        if len(parts) != 6 or parts[::2] != ["projects", "zones", "instances"] or not all(parts):
             raise ValueError(f"not an instance: {resource!r}")
-        return cls(words[1], words[3], words[5], port)
+        return cls(parts[1], parts[3], parts[5], port)
 
 
 class TunnelClosedError(Exception):

@@ -100,7 +100,7 @@ class Dialer:
         has_prompted, untried, logins = False, 0, 0
         while True:
             logins += 1
-            seen = self.keys.count
+            key_count = self.keys.count
             attempt.offered = self.keys.candidates()[-untried:]
             try:
                 return await self._try(attempt, tunnel, through)
@@ -116,7 +116,7 @@ class Dialer:
             except SshError as error:
                 untried = 0
                 denied = error.reason is errors.Reason.DENIED
-                if not denied or not await self.keys.unlock_more(seen):
+                if not denied or not await self.keys.unlock_more(key_count):
                     raise
 
     async def _ask(
@@ -149,9 +149,9 @@ class Dialer:
 
         async def log_in(sock: socket.socket | None, slot: HandshakeSlot) -> LoggedIn:
             attempt.timings.connected = time.monotonic() - began
-            made = await self._log_in(attempt, tunnel, sock, slot)
+            result = await self._log_in(attempt, tunnel, sock, slot)
             attempt.timings.logged_in = time.monotonic() - began
-            return made
+            return result
 
         if through is not None:
             async with HandshakeSlot(self.slots) as slot:
@@ -252,18 +252,18 @@ class Dialer:
 
         A frozen server accepts the connection and sends no greeting: wait for that without holding a slot.
         """
-        left = self.access.login_timeout
-        patience = min(SLOT_TIMEOUT_S, left)
+        remaining = self.access.login_timeout
+        patience = min(SLOT_TIMEOUT_S, remaining)
         try:
             done, _ = await asyncio.wait({task}, timeout=patience)
             if not done and not client.greeted:
                 slot.release()
-            left -= patience
+            remaining -= patience
             while not done:
-                done, _ = await asyncio.wait({task}, timeout=left)
+                done, _ = await asyncio.wait({task}, timeout=remaining)
                 if not done and not client.asking:
                     raise asyncio.TimeoutError
-                left = self.access.login_timeout
+                remaining = self.access.login_timeout
             return task.result()
         except (asyncio.CancelledError, asyncio.TimeoutError):
             task.cancel()
@@ -275,57 +275,57 @@ class Dialer:
         """Connect again to a server that sent no SSH greeting, and return the error for what it sends instead."""
         login, worker = attempt.login, attempt.worker
         try:
-            words = await within(read_banner(login.host, login.port), GREETING_TIMEOUT_S)
+            banner = await within(read_banner(login.host, login.port), GREETING_TIMEOUT_S)
         except (OSError, asyncio.TimeoutError):
-            words = b""
-        if words.startswith(b"SSH-") and not words.startswith(_SSH_2):
-            return errors.NO_ALGORITHMS.error(worker, login, words=f"it speaks {errors.quote_remote(words)}")
-        if not words or words.startswith(b"SSH-") or any(text in words for text in _BUSY):
+            banner = b""
+        if banner.startswith(b"SSH-") and not banner.startswith(_SSH_2):
+            return errors.NO_ALGORITHMS.error(worker, login, words=f"it speaks {errors.quote_remote(banner)}")
+        if not banner or banner.startswith(b"SSH-") or any(text in banner for text in _BUSY):
             return errors.CLOSED_EARLY.error(worker, login)
-        return errors.not_ssh_error(worker, login, words)
+        return errors.not_ssh_error(worker, login, banner)
 
     def _explained(
         self, error: Exception, client: LoginClient, attempt: _Attempt
     ) -> TpuTuiError | _UnknownHostKey | _AuthTriesExhausted:
         login, worker, trusted = attempt.login, attempt.worker, attempt.trusted
-        words = str(error)
+        message = str(error)
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
             if client.offered is not None:
                 problem = host_key_error(worker, login, trusted, client.offered)
                 if problem.reason is errors.Reason.HOST_KEY_UNKNOWN:
                     return _UnknownHostKey(client.offered, problem)
                 return problem
-            return errors.HOST_KEY_REJECTED.error(worker, words=words, files=", ".join(trusted.files))
+            return errors.HOST_KEY_REJECTED.error(worker, words=message, files=", ".join(trusted.files))
         if isinstance(error, asyncssh.PermissionDenied) and client.wanted:
             return errors.more_than_a_key_error(worker, login, client.wanted, client.remark)
         if isinstance(error, asyncssh.PermissionDenied) and client.unsigned:
             return errors.UNSIGNED.error(worker, login)
         if isinstance(error, asyncssh.PermissionDenied):
             return self._denied(attempt, client.remark)
-        if MAX_AUTH_TRIES_WORDS in words.lower():
-            words = "too many keys were tried: choose one with --identity"
-            problem = self._denied(attempt, words)
+        if MAX_AUTH_TRIES_WORDS in message.lower():
+            message = "too many keys were tried: choose one with --identity"
+            problem = self._denied(attempt, message)
             return (
                 _AuthTriesExhausted(client.untried, problem) if 0 < client.untried < len(attempt.offered) else problem
             )
         if isinstance(error, asyncssh.KeyExchangeFailed):
-            return errors.NO_ALGORITHMS.error(worker, login, words=words)
+            return errors.NO_ALGORITHMS.error(worker, login, words=message)
         if not client.greeted:
             return errors.CLOSED_EARLY.error(worker, login)
         if isinstance(error, (asyncssh.DisconnectError, OSError)):
             if not client.encrypted:
                 return errors.CUT_IN_KEY_EXCHANGE.error(worker, login)
-            reason = "" if isinstance(error, (asyncssh.ConnectionLost, OSError)) else words
+            reason = "" if isinstance(error, (asyncssh.ConnectionLost, OSError)) else message
             remark = client.banner or reason
             return errors.CUT_IN_LOGIN.error(
                 worker, login, remark=f": {errors.quote_remote(remark)}" if remark else ""
             )
-        return errors.LOGIN_FAILED.error(worker, words=words)
+        return errors.LOGIN_FAILED.error(worker, words=message)
 
-    def _denied(self, attempt: _Attempt, words: str) -> SshError:
-        tried, access = len(self.keys.candidates()), self.access
+    def _denied(self, attempt: _Attempt, remark: str) -> SshError:
+        key_count, access = len(self.keys.candidates()), self.access
         return errors.denied_error(
-            attempt.worker, attempt.login, tried, self.keys.locked, access.slice, words, access.os_login
+            attempt.worker, attempt.login, key_count, self.keys.locked, access.slice, remark, access.os_login
         )
 
 

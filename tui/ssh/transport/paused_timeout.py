@@ -61,13 +61,13 @@ async def wait_for(
     """
     before = time.monotonic() - (prompts.seconds if prompts else 0.0)
     working = asyncio.ensure_future(work)
-    left = seconds
+    remaining = seconds
     try:
-        while left > 0:
-            await asyncio.wait({working}, timeout=max(left, _CHECK_INTERVAL_S) if prompts else left)
-            left = seconds + before - time.monotonic() + (prompts.seconds if prompts else 0.0)
+        while remaining > 0:
+            await asyncio.wait({working}, timeout=max(remaining, _CHECK_INTERVAL_S) if prompts else remaining)
+            remaining = seconds + before - time.monotonic() + (prompts.seconds if prompts else 0.0)
             if working.done():
-                return working.result(), max(left, 0.0)
+                return working.result(), max(remaining, 0.0)
         raise asyncio.TimeoutError
     finally:
         working.cancel()

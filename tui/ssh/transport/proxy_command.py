@@ -94,9 +94,9 @@ class _Program:
         try:
             # As ssh(1) does: the user's shell replaces itself with the command.
             shell = os.environ.get("SHELL") or "/bin/sh"
-            words = [shell, "-c", f"exec {command}"]
+            argv = [shell, "-c", f"exec {command}"]
             end = remote.fileno()
-            self._process = subprocess.Popen(words, stdin=end, stdout=end, stderr=stderr, start_new_session=True)
+            self._process = subprocess.Popen(argv, stdin=end, stdout=end, stderr=stderr, start_new_session=True)
         except OSError:
             self.socket.close()
             os.close(self._stderr)
@@ -116,12 +116,12 @@ class _Program:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         return self._process.poll() is not None
 
     @property
     def ended_well(self) -> bool:
-        """Whether it ended with exit code 0."""
+        """Return whether it ended with exit code 0."""
         return self._process.poll() == 0
 
     @property

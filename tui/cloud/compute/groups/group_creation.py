@@ -65,8 +65,8 @@ class GroupCreation:
                 async for step in steps.create("images", "global", image_document(request)):
                     yield step
             if request.is_bulk:
-                place = f"regions/{request.region}"
-                async for step in steps.create("resourcePolicies", place, policy_document(request)):
+                region = f"regions/{request.region}"
+                async for step in steps.create("resourcePolicies", region, policy_document(request)):
                     yield step
             project = await steps.project()
             if request.template:
@@ -74,12 +74,12 @@ class GroupCreation:
             else:
                 async for step in steps.create("instanceTemplates", "global", template_document(request, project)):
                     yield step
-            groups = f"zones/{request.zone}"
-            async for step in steps.create("instanceGroupManagers", groups, group_document(request, project)):
+            zone = f"zones/{request.zone}"
+            async for step in steps.create("instanceGroupManagers", zone, group_document(request, project)):
                 yield step
             if request.has_resize_request:
-                place = f"{groups}/instanceGroupManagers/{request.name}"
-                async for step in steps.create("resizeRequests", place, resize_request_document(request)):
+                group = f"{zone}/instanceGroupManagers/{request.name}"
+                async for step in steps.create("resizeRequests", group, resize_request_document(request)):
                     yield step
             if waits and not dry_run:
                 wait = VmWait(api, request.zone, request.name, request.name if request.has_resize_request else "")
@@ -138,9 +138,9 @@ class _Steps:
         """Create a resource and wait until it exists; one that was made for the group already is used as it is."""
         kind, name, path = _KINDS[collection], str(document["name"]), f"{place}/{collection}"
         described = f"{kind.noun} {name}"
-        found = await self._api.get(_what(self._request), kind.read_permission, f"{path}/{name}")
-        if found is not None:
-            self._require_same(kind, found, document)
+        existing = await self._api.get(_what(self._request), kind.read_permission, f"{path}/{name}")
+        if existing is not None:
+            self._require_same(kind, existing, document)
             yield CreationStep(f"{described} exists already")
             return
         if self._dry_run:
@@ -153,13 +153,13 @@ class _Steps:
             yield CreationStep(f"{described}: {line}")
         yield CreationStep(f"{described} is created")
 
-    def _require_same(self, kind: _Kind, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    def _require_same(self, kind: _Kind, existing: Mapping[str, Any], document: Mapping[str, Any]) -> None:
         """Raise UsageError for a resource that was not made for this group, or was made with other settings."""
-        request, why = self._request, f"{kind.noun} {wanted['name']} exists already"
-        otherwise = kind.otherwise.format(name=wanted["name"], group=request.path)
-        if group_in_marker(str(found.get("description", ""))) != request.path:
+        request, why = self._request, f"{kind.noun} {document['name']} exists already"
+        otherwise = kind.otherwise.format(name=document["name"], group=request.path)
+        if group_in_marker(str(existing.get("description", ""))) != request.path:
             raise UsageError(_what(request), why=why, remedy=otherwise)
-        if kind.compare(found) != kind.compare(wanted):
+        if kind.compare(existing) != kind.compare(document):
             remedy = f"{otherwise}, or delete it first: {request.delete_command}"
             raise UsageError(_what(request), why=f"{why} with other settings", remedy=remedy)
 
@@ -205,14 +205,14 @@ _KINDS = {
         "image",
         "compute.images.create",
         "compute.images.get",
-        lambda found: last_part(str(found.get("sourceDisk"))),
+        lambda document: last_part(str(document.get("sourceDisk"))),
         "choose another --image, or use it without --image-from",
     ),
     "resourcePolicies": _Kind(
         "policy",
         "compute.resourcePolicies.create",
         "compute.resourcePolicies.get",
-        lambda found: found.get("workloadPolicy", {}).get("acceleratorTopology"),
+        lambda document: document.get("workloadPolicy", {}).get("acceleratorTopology"),
     ),
     "instanceTemplates": _Kind(
         "template",
@@ -228,6 +228,6 @@ _KINDS = {
         _of_group,
         "choose another name, or change it: tpu-tui groups resize {group} --size N",
     ),
-    "resizeRequests": _Kind("resize request", UPDATE, READ, lambda found: found.get("resizeBy")),
+    "resizeRequests": _Kind("resize request", UPDATE, READ, lambda document: document.get("resizeBy")),
 }
 """By collection."""

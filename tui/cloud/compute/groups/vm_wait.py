@@ -45,8 +45,8 @@ class VmWait:
         Raises CloudError or UsageError with the API's reason for the first VM that cannot be created.
         """
         what = f"group {self._name} is not complete"
-        reports, began = StateReports(), time.monotonic()
-        answered_at = began
+        reports, started_at = StateReports(), time.monotonic()
+        answered_at = started_at
         while True:
             try:
                 vms = await self._vms(what)
@@ -69,7 +69,7 @@ class VmWait:
                 line = reports.report(f"{running} of {size} VMs run{also}", reason)
             if line:
                 yield line
-            if valid_for_s is not None and time.monotonic() - began > valid_for_s:
+            if valid_for_s is not None and time.monotonic() - started_at > valid_for_s:
                 await self._give_up(what)
                 why = f"there was no capacity within {format_duration(int(valid_for_s))}"
                 remedy = f"its VMs are not requested any more: tpu-tui groups delete {self._zone}/{self._name}"
@@ -79,7 +79,7 @@ class VmWait:
     async def _vms(self, what: str) -> list[dict[str, Any]]:
         path = f"{self._path}/listManagedInstances"
         pages = await self._api.ask(what, READ, lambda client: client.pages(f"{client.project}/{path}", verb="POST"))
-        return [one for page in pages for one in page.get("managedInstances", ())]
+        return [vm for page in pages for vm in page.get("managedInstances", ())]
 
     async def _reason(self, what: str, vms: list[dict[str, Any]], size: int, *, is_queued: bool) -> str:
         """Return why VMs are missing, as far as it is known. Raises why they will stay missing."""
@@ -105,18 +105,18 @@ class VmWait:
             return _message(errors[0]) if errors else "waits for capacity"
         state = request.get("state")
         status = request.get("status", {})
-        found = [*_errors(status), *_errors(status.get("lastAttempt", {}))]
+        failures = [*_errors(status), *_errors(status.get("lastAttempt", {}))]
         if state in _ENDED:
             described = f"the resize request of group {self._name} is {state}"
-            raise self._failure(described, found[0]) if found else CloudError(described)
-        return _message(found[0]) if found else f"its resize request is {state}"
+            raise self._failure(described, failures[0]) if failures else CloudError(described)
+        return _message(failures[0]) if failures else f"its resize request is {state}"
 
     def _failure(self, what: str, error: Mapping[str, Any]) -> TpuTuiError:
-        found = explain_failure(error, what, self._api.project)
+        explained = explain_failure(error, what, self._api.project)
         group = f"{self._zone}/{self._name}"
         stays = f"the group stays, and keeps trying; delete it with tpu-tui groups delete {group}"
-        found.remedy = f"{found.remedy}; {stays}" if found.remedy else stays
-        return found
+        explained.remedy = f"{explained.remedy}; {stays}" if explained.remedy else stays
+        return explained
 
     async def _give_up(self, what: str) -> None:
         """Take back the request for VMs: cancel the resize request, else set the size to 0."""

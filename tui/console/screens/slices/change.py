@@ -44,7 +44,7 @@ class SliceChangeDialog(ChangeDialog):
     def gone(self) -> str:
         """Return that the slice was deleted meanwhile; empty if it was not."""
         path, reading = self._slice.path, self.console.store.get(SLICES)
-        is_listed = reading.value is None or any(one.path == path for one in reading.value)
+        is_listed = reading.value is None or any(slice_.path == path for slice_ in reading.value)
         return "" if is_listed or reading.problems else f"{path} is gone: it was deleted meanwhile."
 
 
@@ -82,5 +82,5 @@ class DeleteSliceDialog(SliceChangeDialog):
 
 
 CHANGE_DIALOGS: Mapping[str, type[SliceChangeDialog]] = {
-    one.ACTION: one for one in (StartSliceDialog, StopSliceDialog, DeleteSliceDialog)
+    dialog.ACTION: dialog for dialog in (StartSliceDialog, StopSliceDialog, DeleteSliceDialog)
 }

@@ -81,8 +81,8 @@ class CreateDialog(FormDialog["SliceRequest"]):
         """Return the frequent fields, and the others in a part that opens."""
         for name in FREQUENT_FIELDS:
             yield from self._field(name)
-        more = (widget for name in MORE_FIELDS for widget in self._field(name))
-        yield Collapsible(Vertical(*more), title="more: network, account, labels, metadata, disks", id="more")
+        widgets = (widget for name in MORE_FIELDS for widget in self._field(name))
+        yield Collapsible(Vertical(*widgets), title="more: network, account, labels, metadata, disks", id="more")
 
     def _field(self, name: str) -> Iterator[Widget]:
         """Return a field and the line beneath it."""

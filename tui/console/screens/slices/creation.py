@@ -101,7 +101,7 @@ class CreationDialog(LiveDialog[None]):
             self._table.focus()
         self._table.show(make_startup_rows(progress))
         key = self._table.cursor_key
-        chosen = next((one for one in progress.startup if (one.slice_name, one.worker) == key), None)
+        chosen = next((script for script in progress.startup if (script.slice_name, script.worker) == key), None)
         if chosen is None:
             return
         self._lines.replace(chosen.lines)

@@ -101,9 +101,11 @@ class Chart(Vertical):
         if self.has_curve:
             self._scale(x, label == TIME, float(values.min()) if low is None else low, float(values.max()))
         for line, (dark, light) in lines:
-            known = np.isfinite(line) & np.isfinite(x)
-            if known.any():
-                plot.plot(x[known], line[known], line_style=dark if is_dark else light, hires_mode=HiResMode.BRAILLE)
+            finite = np.isfinite(line) & np.isfinite(x)
+            if finite.any():
+                plot.plot(
+                    x[finite], line[finite], line_style=dark if is_dark else light, hires_mode=HiResMode.BRAILLE
+                )
 
     def _scale(self, x: Floats, is_time: bool, low: float, high: float) -> None:
         """Set limits and ticks of both axes, as many as there is room for."""

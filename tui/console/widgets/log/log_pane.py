@@ -169,14 +169,14 @@ class LogPane(LineView):
         count = self._shown.count
         parts = [f"{count:,} line{'s' * (count != 1)}"]
         if self._found is not None:
-            place = "" if self._match is None else f"{self._match + 1:,} of "
+            position = "" if self._match is None else f"{self._match + 1:,} of "
             count = self._found.count
-            parts[0] = f"{place}{count:,} line{'s' * (count != 1)} with “{self.filter_text}”"
+            parts[0] = f"{position}{count:,} line{'s' * (count != 1)} with “{self.filter_text}”"
             order = ", newest first" if self.follow else ""
             parts += [f"n N show matches in context{order}"] * (self._match is None and count > 0)
         if self._shown.behind > FAR_BEHIND_BYTES:
-            done = 100 * (1 - self._shown.behind / max(1, self._shown.size))
-            parts.append(f"{'searched' if self.filter_text else 'read'} {max(0, int(done))} %")
+            percent = 100 * (1 - self._shown.behind / max(1, self._shown.size))
+            parts.append(f"{'searched' if self.filter_text else 'read'} {max(0, int(percent))} %")
         parts.append("following" if self.follow else f"from line {self.scroll_offset.y + 1:,}")
         if self._sideways:
             parts.append(f"column {self._sideways + 1}")
@@ -242,20 +242,20 @@ class LogPane(LineView):
         if self._rows is None or self._window_at != (self.scroll_offset.y, height):
             self._read()
             rows: list[WrappedRow] = []
-            places = range(len(self._window))
-            for place in reversed(places) if self.follow else places:
+            indices = range(len(self._window))
+            for index in reversed(indices) if self.follow else indices:
                 if len(rows) >= height:
                     break  # one long line may fill the pane: the others are not worked out
-                further = self._rows_of(self._window[place], place, width)
+                further = self._rows_of(self._window[index], index, width)
                 rows = further + rows if self.follow else rows + further
             self._rows = rows[-height:] if self.follow else clip_rows(rows, height, width)
         return self._rows
 
-    def _rows_of(self, line: IndexedLine, place: int, width: int) -> list[WrappedRow]:
+    def _rows_of(self, line: IndexedLine, index: int, width: int) -> list[WrappedRow]:
         room = max(2, width - len(self._label(line)))
         if self._wrap:
-            return wrap_line(format_whole_line(line), place, room)
-        return cut_line(format_visible_line(line), place, room, self._sideways)
+            return wrap_line(format_whole_line(line), index, room)
+        return cut_line(format_visible_line(line), index, room, self._sideways)
 
     def _label(self, line: IndexedLine) -> str:
         return f"{line.worker:>3}│" if self.show_worker and line.worker is not None else ""
@@ -269,18 +269,18 @@ class LogPane(LineView):
         segments += self._marked(row, fit(row.text, width - len(label)), under)
         return Strip(segments, max(width, len(label))).adjust_cell_length(width)
 
-    def _marked(self, row: WrappedRow, shown: str, under: tuple[str, ...]) -> list[Segment]:
+    def _marked(self, row: WrappedRow, text: str, under: tuple[str, ...]) -> list[Segment]:
         """Return the segments of a row, with the filter's matches highlighted."""
         plain = self.toned(*under)
         if not self.filter_text:
-            return [Segment(shown, plain)]
-        found = self.toned(*under, "log--found")
+            return [Segment(text, plain)]
+        highlight = self.toned(*under, "log--found")
         segments: list[Segment] = []
-        done = 0
+        position = 0
         for start, end in find_matches(row, self.filter_text):
-            segments += [Segment(shown[done:start], plain), Segment(shown[start:end], found)]
-            done = end
-        return [part for part in (*segments, Segment(shown[done:], plain)) if part.text]
+            segments += [Segment(text[position:start], plain), Segment(text[start:end], highlight)]
+            position = end
+        return [segment for segment in (*segments, Segment(text[position:], plain)) if segment.text]
 
     # --- moving -------------------------------------------------------------------------------------------------
 
@@ -317,8 +317,8 @@ class LogPane(LineView):
             self.notify(text, timeout=3)
             return
         last = self._found.count - 1
-        place = (last if self.follow else self.scroll_offset.y) if self._match is None else self._match + by
-        self._match = min(max(0, place), last)
+        index = (last if self.follow else self.scroll_offset.y) if self._match is None else self._match + by
+        self._match = min(max(0, index), last)
         self._show_lines(self._source, self._found.number(self._match) - self.room.height // 3)
 
     def action_around(self) -> None:
@@ -326,8 +326,8 @@ class LogPane(LineView):
         if self._match is None:
             self.action_match(0)
         else:
-            place, self._match = self._match, None
-            self._show_lines(self._found, place)
+            index, self._match = self._match, None
+            self._show_lines(self._found, index)
 
     def _show_lines(self, source: LineSource | None, top: int) -> None:
         """Show another source from line `top` on."""
@@ -382,9 +382,9 @@ class LogPane(LineView):
 
     def action_copy(self) -> None:
         """Copy the visible lines in full to the terminal's clipboard, control characters made visible."""
-        places = dict.fromkeys(row.place for row in self._rows_now())
-        self.app.copy_to_clipboard("\n".join(format_whole_line(self._window[place]) for place in places))
-        count = f"{len(places)} line{'s' * (len(places) != 1)}"
+        indices = dict.fromkeys(row.place for row in self._rows_now())
+        self.app.copy_to_clipboard("\n".join(format_whole_line(self._window[index]) for index in indices))
+        count = f"{len(indices)} line{'s' * (len(indices) != 1)}"
         self.notify(f"Copied {count} (if your terminal supports it)", timeout=3)
 
     def action_first(self) -> None:

@@ -82,8 +82,8 @@ def clip_rows(rows: list[WrappedRow], height: int, room: int) -> list[WrappedRow
 
 def find_severity(line: str) -> tuple[str, ...]:
     """Return the style of a line that reports an error or a warning, as its component class; empty for others."""
-    found = _SEVERE.search(line)
-    return (f"log--{found.lastgroup}",) if found else ()
+    match = _SEVERE.search(line)
+    return (f"log--{match.lastgroup}",) if match else ()
 
 
 def find_matches(row: WrappedRow, text: str) -> list[tuple[int, int]]:
@@ -91,7 +91,7 @@ def find_matches(row: WrappedRow, text: str) -> list[tuple[int, int]]:
     begin = max(0, row.start - len(text))
     near = row.line[begin : row.start + len(row.text) + len(text)]
     ends = [
-        tuple(min(max(0, place + begin - row.start), len(row.text)) for place in hit.span())
-        for hit in re.finditer(re.escape(text), near, re.IGNORECASE)
+        tuple(min(max(0, offset + begin - row.start), len(row.text)) for offset in match.span())
+        for match in re.finditer(re.escape(text), near, re.IGNORECASE)
     ]
     return [(start, end) for start, end in ends if start < end]

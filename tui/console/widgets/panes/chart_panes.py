@@ -81,8 +81,8 @@ class ChartPanes(Vertical, can_focus=True):
 
     def take(self, snapshot: Snapshot | None) -> None:
         """Draw the next chart, if it is time."""
-        begun = time.monotonic()
-        if snapshot is None or snapshot.history is None or begun < self._due or not self.display:
+        started_at = time.monotonic()
+        if snapshot is None or snapshot.history is None or started_at < self._due or not self.display:
             return
         self.load()
         if self._charts is None or not all(chart.is_mounted for chart in self._charts):
@@ -93,6 +93,6 @@ class ChartPanes(Vertical, can_focus=True):
         self._next = (self._next + 1) % len(self._charts)
         self._owed -= chart.has_curve
         if not chart.has_curve:
-            self._due = begun + EMPTY_CHART_INTERVAL_S
+            self._due = started_at + EMPTY_CHART_INTERVAL_S
         elif self._owed <= 0:
-            self._due = begun + max(CHART_INTERVAL_S, CHART_TIME_DIVISOR * (time.monotonic() - begun))
+            self._due = started_at + max(CHART_INTERVAL_S, CHART_TIME_DIVISOR * (time.monotonic() - started_at))

@@ -95,9 +95,9 @@ class Pane(Vertical):
 
     def show_reading(self, reading: SourceReading[Any], now: float, note: str = "") -> None:
         """Show a source's problems and notes, what it is doing, and the age of an old answer."""
-        shown = [str(problem) for problem in reading.problems[:MAX_PROBLEMS]]
-        more = len(reading.problems) - len(shown)
-        self.set_problem("\n".join(shown + ([f"and {more} more problems"] if more > 0 else [])))
+        problems = [str(problem) for problem in reading.problems[:MAX_PROBLEMS]]
+        hidden = len(reading.problems) - len(problems)
+        self.set_problem("\n".join(problems + ([f"and {hidden} more problems"] if hidden > 0 else [])))
         age = reading.age(now)
         parts = [*filter(None, (note,)), *reading.notes]
         if age is not None and age > STALE_AFTER_S:

@@ -129,8 +129,8 @@ class CoreTableWidget(LineTable):
         if self._snapshot is None:
             return
         order = sort_cores(self._snapshot, self.sort_key or "core", self.sort_reverse)
-        wanted = filter_cores(self._snapshot, self.filter_text)
-        self._order = order if wanted is None else order[wanted[order]]
+        mask = filter_cores(self._snapshot, self.filter_text)
+        self._order = order if mask is None else order[mask[order]]
         self._keys = self._snapshot.row[self._order]
 
     def row_count(self) -> int:
@@ -145,58 +145,58 @@ class CoreTableWidget(LineTable):
         """Return the core's place in the present order."""
         if not isinstance(key, int):
             return None
-        places = np.flatnonzero(self._keys == key)
-        return int(places[0]) if len(places) else None
+        indices = np.flatnonzero(self._keys == key)
+        return int(indices[0]) if len(indices) else None
 
     def row_cells(self, row: int) -> tuple[Cell, ...]:
         """Return the cells of one core."""
         snapshot = self._snapshot
         assert snapshot is not None
-        place = int(self._order[row])
-        state = CoreState(int(snapshot.state[place]))
-        known = int(snapshot.known[place])
+        index = int(self._order[row])
+        state = CoreState(int(snapshot.state[index]))
+        known = int(snapshot.known[index])
         tone = state_styles.get_core_tone(str(state))
         flagged = tone if state in (CoreState.STRAGGLER, CoreState.NAN, CoreState.SILENT) else ""
-        word, usual = Cell(_STATE_WORDS.get(state, str(state)), tone), ""
-        if state is CoreState.STRAGGLER and not snapshot.behind[place]:
-            word = Cell(SLOW, tone)
+        state_cell, usual = Cell(_STATE_WORDS.get(state, str(state)), tone), ""
+        if state is CoreState.STRAGGLER and not snapshot.behind[index]:
+            state_cell = Cell(SLOW, tone)
         if self._reading:
-            word, usual, flagged = READING, "dim", ""
-        if self._unseen and state in _LIVE and int(snapshot.worker[place]) in self._unseen:
-            word, usual, flagged = UNSEEN, "dim", ""
+            state_cell, usual, flagged = READING, "dim", ""
+        if self._unseen and state in _LIVE and int(snapshot.worker[index]) in self._unseen:
+            state_cell, usual, flagged = UNSEEN, "dim", ""
         if self._is_launching and state in _LIVE:
-            word, usual, flagged = LAUNCHING, "dim", ""
-        elif self._failed_worker is not None and int(snapshot.worker[place]) == self._failed_worker:
-            word, flagged = FAILED, FAILED.tone
-        loss = float(snapshot.loss[place]) if known & HAS_LOSS else None
-        rate = float(snapshot.rate[place]) if known & HAS_RATE else None
-        whole = float(snapshot.global_rate[place]) if known & HAS_GLOBAL_RATE else None
-        lag = float(snapshot.lag[place])
-        device = int(snapshot.device[place])
+            state_cell, usual, flagged = LAUNCHING, "dim", ""
+        elif self._failed_worker is not None and int(snapshot.worker[index]) == self._failed_worker:
+            state_cell, flagged = FAILED, FAILED.tone
+        loss = float(snapshot.loss[index]) if known & HAS_LOSS else None
+        rate = float(snapshot.rate[index]) if known & HAS_RATE else None
+        global_rate = float(snapshot.global_rate[index]) if known & HAS_GLOBAL_RATE else None
+        lag = float(snapshot.lag[index])
+        device = int(snapshot.device[index])
         return (
-            _integer(snapshot.core[place], flagged),
-            _integer(snapshot.worker[place]),
-            word,
-            _integer(snapshot.epoch[place]),
-            _integer(snapshot.step[place]),
+            _integer(snapshot.core[index], flagged),
+            _integer(snapshot.worker[index]),
+            state_cell,
+            _integer(snapshot.epoch[index]),
+            _integer(snapshot.step[index]),
             Cell("–", "dim") if np.isnan(lag) else Cell(f"{int(lag)}", "warn" if flagged and lag > 0 else "dim"),
             Cell(
                 format_number(loss, 5, LOSS_WIDTH), "bad" if state is CoreState.NAN and not self._reading else usual
             ),
             Cell(format_number(rate, 2, RATE_WIDTH), "warn" if flagged and state is CoreState.STRAGGLER else usual),
-            Cell(format_number(whole, 2, RATES_WIDTH), "dim"),
-            Cell(self._trend(snapshot, place), "busy"),
-            Cell(self._rate_trend(snapshot, place), "good"),
-            Cell(bytes(snapshot.clock[place])[-_LONGEST_CLOCK:].decode("ascii", "replace") or "–", "dim"),
+            Cell(format_number(global_rate, 2, RATES_WIDTH), "dim"),
+            Cell(self._trend(snapshot, index), "busy"),
+            Cell(self._rate_trend(snapshot, index), "good"),
+            Cell(bytes(snapshot.clock[index])[-_LONGEST_CLOCK:].decode("ascii", "replace") or "–", "dim"),
             Cell("–" if device < 0 else f"xla:{device}", "dim"),
-            Cell(snapshot.address_of(place) or "–", "dim"),
+            Cell(snapshot.address_of(index) or "–", "dim"),
         )
 
-    def _trend(self, snapshot: Snapshot, place: int) -> str:
+    def _trend(self, snapshot: Snapshot, index: int) -> str:
         width = self.width_of(TREND)
         if not width or snapshot.history is None:
             return ""
-        row = int(snapshot.row[place])
+        row = int(snapshot.row[index])
         if len(snapshot) < MIN_CORES_TO_COMPARE:
             return draw_sparkline(snapshot.history.losses(row), width)
         if self._medians is None:
@@ -205,22 +205,22 @@ class CoreTableWidget(LineTable):
             self._scale = deviation_scale(snapshot)
         return draw_deviations(snapshot.history.loss_deviations(row, self._medians), width, self._scale)
 
-    def _rate_trend(self, snapshot: Snapshot, place: int) -> str:
+    def _rate_trend(self, snapshot: Snapshot, index: int) -> str:
         width = self.width_of(RATE_TREND)
         if not width or snapshot.history is None:
             return ""
-        rates = snapshot.history.rates(int(snapshot.row[place]))
-        highest = max(float(one[np.isfinite(one)].max(initial=0.0)) for one in (rates, snapshot.rate))
+        rates = snapshot.history.rates(int(snapshot.row[index]))
+        highest = max(float(values[np.isfinite(values)].max(initial=0.0)) for values in (rates, snapshot.rate))
         return draw_sparkline(rates, width, high=highest or None)
 
 
 def deviation_scale(snapshot: Snapshot) -> float:
     """Return the deviation of a loss from the median that fills the scale: the largest one there is now."""
-    known = snapshot.loss[np.isfinite(snapshot.loss)]
-    if not len(known):
+    losses = snapshot.loss[np.isfinite(snapshot.loss)]
+    if not len(losses):
         return 1.0
-    median = float(np.median(known))
-    return max(float(np.abs(known - median).max()), MIN_DEVIATION_SCALE * abs(median))
+    median = float(np.median(losses))
+    return max(float(np.abs(losses - median).max()), MIN_DEVIATION_SCALE * abs(median))
 
 
 _LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
@@ -263,13 +263,13 @@ def sort_cores(snapshot: Snapshot, key: str, reverse: bool) -> Ints:
 
 def filter_cores(snapshot: Snapshot, text: str) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
     """Return the rows that match a filter: `14`, `w2` (worker 2), else part of a state or address; None: all."""
-    wanted = text.strip().lower()
-    if not wanted:
+    query = text.strip().lower()
+    if not query:
         return None
-    if wanted.isdecimal():
-        return np.asarray(snapshot.core == int(wanted))
-    if wanted[0] == "w" and wanted[1:].strip().isdecimal():
-        return np.asarray(snapshot.worker == int(wanted[1:]))
-    states = [int(state) for state in CoreState if wanted in str(state)]
-    slots = [place for place, worker in enumerate(snapshot.workers) if wanted in (worker.address or "").lower()]
+    if query.isdecimal():
+        return np.asarray(snapshot.core == int(query))
+    if query[0] == "w" and query[1:].strip().isdecimal():
+        return np.asarray(snapshot.worker == int(query[1:]))
+    states = [int(state) for state in CoreState if query in str(state)]
+    slots = [slot for slot, worker in enumerate(snapshot.workers) if query in (worker.address or "").lower()]
     return np.asarray(np.isin(snapshot.state, states) | np.isin(snapshot.slot, slots))

@@ -161,8 +161,8 @@ class LineTable(LineView):
             self._move_to(0, scroll=False)
         self._keep_in_view()
         top = self.scroll_offset.y
-        places = {y: top + y - HEADER_ROWS for y in self._painted}
-        differ = [y for y, row in places.items() if row >= count or self._painted[y] != self._paint_of(row)]
+        rows = {y: top + y - HEADER_ROWS for y in self._painted}
+        differ = [y for y, row in rows.items() if row >= count or self._painted[y] != self._paint_of(row)]
         if differ:
             width = self._width()
             self.refresh(*(Region(0, y, width, 1) for y in differ))
@@ -253,8 +253,8 @@ class LineTable(LineView):
         for column, size in self._layout:
             is_sorted = column.key == self.sort_key
             arrow = ("▼" if self.sort_reverse else "▲") if is_sorted else ""
-            place = fit_right if column.right else fit
-            segments.append(Segment(place(column.title + arrow, size), chosen if is_sorted else base))
+            align = fit_right if column.right else fit
+            segments.append(Segment(align(column.title + arrow, size), chosen if is_sorted else base))
             segments.append(Segment(GAP, base))
         return Strip(segments).adjust_cell_length(width, base)
 
@@ -264,12 +264,12 @@ class LineTable(LineView):
         segments: list[Segment] = []
         texts: list[str] = []
         last = painted.cells[self._slots[0][0]].tone
-        for place, size, put in self._slots:
-            text, tone = painted.cells[place]
+        for index, size, align in self._slots:
+            text, tone = painted.cells[index]
             if tone != last:
                 segments.append(Segment("".join(texts), self._style_of(last, under)))
                 texts, last = [], tone
-            texts += (put(text, size), GAP)
+            texts += (align(text, size), GAP)
         texts[-1] = ""
         segments.append(Segment("".join(texts), self._style_of(last, under)))
         strip = Strip(segments, self._layout_length)
@@ -317,9 +317,9 @@ class LineTable(LineView):
         if key != self.cursor_key:
             self.cursor_key = key
             top, width = self.scroll_offset.y - HEADER_ROWS, self._width()
-            places = [place for place in (before, row) if place is not None and self._in_view(place)]
-            if places:
-                self.refresh(*(Region(0, place - top, width, 1) for place in places))
+            visible = [number for number in (before, row) if number is not None and self._in_view(number)]
+            if visible:
+                self.refresh(*(Region(0, number - top, width, 1) for number in visible))
             self.post_message(self.RowHighlighted(self, key))
         if scroll:
             self._scroll_into_view(row)
@@ -359,9 +359,9 @@ class LineTable(LineView):
     def action_next_sort(self) -> None:
         """Sort by the next column that is on the screen."""
         keys = [column.key for column, _ in self._columns_now()]
-        place = keys.index(self.sort_key) + 1 if self.sort_key in keys else 0
+        index = keys.index(self.sort_key) + 1 if self.sort_key in keys else 0
         self.sort_key = None
-        self.sort_by(keys[place % len(keys)])
+        self.sort_by(keys[index % len(keys)])
 
     def action_reverse_sort(self) -> None:
         """Reverse the sort order."""

@@ -48,29 +48,29 @@ class RowTable(LineTable):
 
     def _measure(self) -> None:
         """Measure flexible columns. They only grow, so that the layout is steady."""
-        for place, column in enumerate(self.columns):
+        for index, column in enumerate(self.columns):
             if column.flexible:
-                widest = max((cell_len(row.cells[place].text) for row in self._rows), default=0)
+                widest = max((cell_len(row.cells[index].text) for row in self._rows), default=0)
                 if widest > self._needs.get(column.key, 0):
                     self._needs[column.key] = widest
                     self._layout_width = -1
 
     def reorder(self) -> None:
         """Filter and sort."""
-        wanted = self.filter_text.strip().lower()
-        rows = [row for row in self._rows if not wanted or row.matches(wanted)]
-        place = next((n for n, column in enumerate(self.columns) if column.key == self.sort_key), None)
-        if place is not None:
-            known = [row for row in rows if self._value(row, place) is not None]
-            unknown = [row for row in rows if self._value(row, place) is None]
-            known.sort(key=lambda row: _rank(self._value(row, place)), reverse=self.sort_reverse)
+        query = self.filter_text.strip().lower()
+        rows = [row for row in self._rows if not query or row.matches(query)]
+        index = next((n for n, column in enumerate(self.columns) if column.key == self.sort_key), None)
+        if index is not None:
+            known = [row for row in rows if self._value(row, index) is not None]
+            unknown = [row for row in rows if self._value(row, index) is None]
+            known.sort(key=lambda row: _rank(self._value(row, index)), reverse=self.sort_reverse)
             rows = known + unknown
         self._shown = tuple(rows)
         self._places = {row.key: number for number, row in enumerate(rows)}
 
     @staticmethod
-    def _value(row: TableRow, place: int) -> Any:
-        return row.values[place] if place < len(row.values) else row.cells[place].text
+    def _value(row: TableRow, index: int) -> Any:
+        return row.values[index] if index < len(row.values) else row.cells[index].text
 
     @property
     def rows(self) -> tuple[TableRow, ...]:

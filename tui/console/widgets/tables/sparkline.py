@@ -48,7 +48,7 @@ def _draw(points: list[float], low: float, high: float, width: int) -> str:
 def _thinned(values: npt.ArrayLike, width: int) -> list[float]:
     """Return at most `width` of the values, evenly spread."""
     points: list[float] = np.asarray(values, dtype=np.float64).tolist()
-    return [points[place] for place in _places(len(points), width)] if len(points) > width else points
+    return [points[index] for index in _places(len(points), width)] if len(points) > width else points
 
 
 @lru_cache(maxsize=64)

@@ -60,9 +60,9 @@ def fit_columns(
     widths = {column.key: column.width for column in shown}
     spare = max(0, -_give_way(shown, widths, _needed(shown, 0, needs) - width))
     for column in sorted(shown, key=lambda column: column.rank):
-        more = min(spare, max(0, needs.get(column.key, 0) - column.width)) if column.flexible else 0
-        widths[column.key] += more
-        spare -= more
+        extra = min(spare, max(0, needs.get(column.key, 0) - column.width)) if column.flexible else 0
+        widths[column.key] += extra
+        spare -= extra
     shares = sum(column.flexible for column in shown) or 1
     return [(column, min(column.most, widths[column.key] + spare * column.flexible // shares)) for column in shown]
 

@@ -108,22 +108,22 @@ def page_of(
 def _terms(text: str) -> list[tuple[str, str, str]]:
     """Return field, operator and value of each term of a filter, which `AND` joins. Raises ComputeError."""
     terms: list[tuple[str, str, str]] = []
-    place = 0
-    while place < len(text):
-        found = _TERM.match(text, place)
-        if found is None:
+    position = 0
+    while position < len(text):
+        match = _TERM.match(text, position)
+        if match is None:
             raise ComputeError(400, f"Invalid value for field 'filter': '{text}'. Invalid list filter expression.")
-        terms.append((found["field"], found["verb"], found["value"].strip("\"'")))
-        place = found.end()
+        terms.append((match["field"], match["verb"], match["value"].strip("\"'")))
+        position = match.end()
     return terms
 
 
 def _passes(row: Mapping[str, Any], terms: Iterable[tuple[str, str, str]]) -> bool:
     for field, verb, value in terms:
-        found: Any = row
+        actual: Any = row
         for name in field.split("."):
-            found = found.get(name) if isinstance(found, Mapping) else None
-        text = "" if found is None else str(found)
+            actual = actual.get(name) if isinstance(actual, Mapping) else None
+        text = "" if actual is None else str(actual)
         if verb in ("eq", "ne"):
             is_equal = re.fullmatch(value, text) is not None
         else:

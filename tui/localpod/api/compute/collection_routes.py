@@ -47,15 +47,15 @@ class CollectionRoutes:
         )
         for collection, place in _STORED.items():
             base = f"{PROJECT}/{place}/{collection}"
-            one = f"{base}/{{name}}"
+            resource = f"{base}/{{name}}"
             permission = f"compute.{collection}"
             yield web.get(base, guard(f"{permission}.list", self._in(collection, self._list)))
             yield web.post(base, guard(f"{permission}.create", self._in(collection, self._insert)))
-            yield web.get(one, guard(f"{permission}.get", self._in(collection, self._get)))
-            yield web.delete(one, guard(f"{permission}.delete", self._in(collection, self._delete)))
+            yield web.get(resource, guard(f"{permission}.get", self._in(collection, self._get)))
+            yield web.delete(resource, guard(f"{permission}.delete", self._in(collection, self._delete)))
             if collection in _LABELLED:
                 yield web.post(
-                    f"{one}/setLabels", guard(f"{permission}.setLabels", self._in(collection, self._set_labels))
+                    f"{resource}/setLabels", guard(f"{permission}.setLabels", self._in(collection, self._set_labels))
                 )
             if collection != IMAGES:
                 yield self.aggregated(guard, collection, self._rows(collection))
@@ -107,16 +107,16 @@ class CollectionRoutes:
         return answer(self._store.image(request.path))
 
     async def _insert(self, request: web.Request, collection: str) -> web.Response:
-        wanted, place = await read_document(request), place_of(request)
-        scope, _, where = place.partition("/")
-        known = {"zones": self._zones, "regions": [region_of(zone) for zone in self._zones]}.get(scope, ())
-        if place != GLOBAL and where not in known:
-            raise ComputeError(400, f"Invalid value for field '{scope[:-1]}': '{where}'. Unknown {scope[:-1]}.")
+        body, place = await read_document(request), place_of(request)
+        scope, _, name = place.partition("/")
+        names = {"zones": self._zones, "regions": [region_of(zone) for zone in self._zones]}.get(scope, ())
+        if place != GLOBAL and name not in names:
+            raise ComputeError(400, f"Invalid value for field '{scope[:-1]}': '{name}'. Unknown {scope[:-1]}.")
         if (image := request.query.get("sourceImage")) is not None:
-            wanted["sourceImage"] = image
+            body["sourceImage"] = image
         if collection == IMAGES and request.query.get("forceCreate", "false").lower() != "true":
-            self._check_source_is_idle(wanted.get("sourceDisk") or "")
-        path = self._store.insert(collection, place, wanted)
+            self._check_source_is_idle(body.get("sourceDisk") or "")
+        path = self._store.insert(collection, place, body)
         return self._operations.start(request, "insert", path, undo=lambda: self._store.delete(path))
 
     def _check_source_is_idle(self, disk: str) -> None:
@@ -133,8 +133,8 @@ class CollectionRoutes:
         return self._operations.start(request, "delete", path, lambda: self._store.delete(path))
 
     async def _set_labels(self, request: web.Request, collection: str) -> web.Response:
-        wanted, path = await read_document(request), self._path(request, collection)
-        self._store.set_labels(path, wanted)
+        body, path = await read_document(request), self._path(request, collection)
+        self._store.set_labels(path, body)
         return self._operations.start(request, "setLabels", path)
 
     def _path(self, request: web.Request, collection: str) -> str:

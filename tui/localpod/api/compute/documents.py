@@ -109,8 +109,8 @@ class DocumentStore:
         self._documents[path] = document
         return document
 
-    def _image_fields(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        source = relative(wanted.get("sourceDisk") or "")
+    def _image_fields(self, image: dict[str, Any]) -> dict[str, Any]:
+        source = relative(image.get("sourceDisk") or "")
         if not source:
             message = "Invalid value for field 'resource': ''. One of rawDisk, sourceDisk must be specified."
             raise ComputeError(400, message)
@@ -122,13 +122,13 @@ class DocumentStore:
             "sourceType": "RAW",
             "diskSizeGb": size,
             "archiveSizeBytes": str(int(size) << 30),
-            "storageLocations": wanted.get("storageLocations") or [region_of(source.split("/")[3])],
+            "storageLocations": image.get("storageLocations") or [region_of(source.split("/")[3])],
         }
 
-    def _disk_fields(self, place: str, wanted: dict[str, Any]) -> dict[str, Any]:
-        image = wanted.get("sourceImage")
-        size = wanted.get("sizeGb") or (self.image(image).get("diskSizeGb") if image else 0) or DEFAULT_SIZE_GB
-        kind = wanted.get("type") or f"{ROOT}projects/{self.project}/{place}/diskTypes/pd-standard"
+    def _disk_fields(self, place: str, disk: dict[str, Any]) -> dict[str, Any]:
+        image = disk.get("sourceImage")
+        size = disk.get("sizeGb") or (self.image(image).get("diskSizeGb") if image else 0) or DEFAULT_SIZE_GB
+        kind = disk.get("type") or f"{ROOT}projects/{self.project}/{place}/diskTypes/pd-standard"
         return {"type": kind, "sizeGb": str(size), "physicalBlockSizeBytes": "4096"}
 
     def image(self, address: str) -> dict[str, Any]:
@@ -140,20 +140,20 @@ class DocumentStore:
             return _public_image(path, family)
         if not family:
             return self.get(path)
-        found = [one for one in self.list_all(IMAGES, GLOBAL) if one.get("family") == family]
-        if not found:
+        images = [image for image in self.list_all(IMAGES, GLOBAL) if image.get("family") == family]
+        if not images:
             raise missing_path(path)
-        return max(found, key=lambda one: str(one["creationTimestamp"]))
+        return max(images, key=lambda image: str(image["creationTimestamp"]))
 
-    def _template_fields(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        properties = wanted.get("properties")
+    def _template_fields(self, template: dict[str, Any]) -> dict[str, Any]:
+        properties = template.get("properties")
         if not isinstance(properties, dict) or not properties.get("machineType"):
             raise ComputeError(400, "Required field 'resource.properties.machineType' not specified", "required")
         for disk in properties.get("disks", ()):
             if source := disk.get("initializeParams", {}).get("sourceImage"):
                 self.image(source)
         metadata = with_fingerprint(properties.get("metadata") or {})
-        described = {"description": wanted["description"]} if wanted.get("description") else {}
+        described = {"description": template["description"]} if template.get("description") else {}
         return {**described, "properties": {**properties, "metadata": metadata}}
 
     def set_labels(self, path: str, wanted: dict[str, Any]) -> None:
@@ -203,6 +203,6 @@ def fingerprint(content: Any) -> str:
 
 def with_fingerprint(metadata: dict[str, Any]) -> dict[str, Any]:
     """Return metadata as the API answers with it."""
-    items = [{"key": str(one["key"]), "value": str(one.get("value", ""))} for one in metadata.get("items") or ()]
+    items = [{"key": str(item["key"]), "value": str(item.get("value", ""))} for item in metadata.get("items") or ()]
     document = {"kind": "compute#metadata", "fingerprint": fingerprint(items)}
     return {**document, "items": items} if items else document

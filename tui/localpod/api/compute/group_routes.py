@@ -50,17 +50,17 @@ class GroupRoutes:
     def routes(self, guard: Guard, collections: CollectionRoutes) -> Iterator[web.RouteDef]:
         """Yield the routes, each guarded by its permission."""
         base = f"{PROJECT}/{ZONE}/{MANAGERS}"
-        one = f"{base}/{{name}}"
+        resource = f"{base}/{{name}}"
         yield collections.aggregated(guard, MANAGERS, self._rows(self._groups.to_document))
         yield web.get(base, guard(f"compute.{MANAGERS}.list", self._listing(MANAGERS, self._groups.to_document)))
         yield web.post(base, guard(f"compute.{MANAGERS}.create", self._insert))
-        yield web.get(one, guard(f"compute.{MANAGERS}.get", self._getting(self._groups.to_document)))
-        yield web.delete(one, guard(f"compute.{MANAGERS}.delete", self._delete))
-        yield web.post(f"{one}/resize", guard(UPDATE, self._resize))
-        yield web.post(f"{one}/recreateInstances", guard(UPDATE, self._recreate))
-        yield web.post(f"{one}/deleteInstances", guard(UPDATE, self._delete_instances))
-        yield web.post(f"{one}/listManagedInstances", guard(f"compute.{MANAGERS}.get", self._list_managed))
-        yield web.get(f"{one}/listErrors", guard(f"compute.{MANAGERS}.get", self._list_errors))
+        yield web.get(resource, guard(f"compute.{MANAGERS}.get", self._getting(self._groups.to_document)))
+        yield web.delete(resource, guard(f"compute.{MANAGERS}.delete", self._delete))
+        yield web.post(f"{resource}/resize", guard(UPDATE, self._resize))
+        yield web.post(f"{resource}/recreateInstances", guard(UPDATE, self._recreate))
+        yield web.post(f"{resource}/deleteInstances", guard(UPDATE, self._delete_instances))
+        yield web.post(f"{resource}/listManagedInstances", guard(f"compute.{MANAGERS}.get", self._list_managed))
+        yield web.get(f"{resource}/listErrors", guard(f"compute.{MANAGERS}.get", self._list_errors))
         groups = f"{PROJECT}/{ZONE}/{_GROUPS}"
         yield collections.aggregated(guard, _GROUPS, self._rows(self._to_instance_group))
         yield web.get(groups, guard("compute.instanceGroups.list", self._listing(_GROUPS, self._to_instance_group)))
@@ -81,7 +81,7 @@ class GroupRoutes:
     def _listing(self, collection: str, convert: Callable[[Group], dict[str, Any]]) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             zone = request.match_info["zone"]
-            rows, more = page_of(request, [convert(one) for one in self._groups.all() if one.zone == zone])
+            rows, more = page_of(request, [convert(group) for group in self._groups.all() if group.zone == zone])
             return list_answer(f"compute#{collection.removesuffix('s')}List", rows, more)
 
         return handle
@@ -93,38 +93,38 @@ class GroupRoutes:
         return handle
 
     async def _insert(self, request: web.Request) -> web.Response:
-        wanted, zone = await read_document(request), request.match_info["zone"]
+        body, zone = await read_document(request), request.match_info["zone"]
         if zone not in self._zones:
             raise invalid_field("zone", zone, "Unknown zone.")
-        path = self._store.check_new(MANAGERS, f"zones/{zone}", wanted)
-        template = self._template(wanted)
-        size = wanted.get("targetSize")
+        path = self._store.check_new(MANAGERS, f"zones/{zone}", body)
+        template = self._template(body)
+        size = body.get("targetSize")
         if not isinstance(size, int) or not 0 <= size <= _MOST_MACHINES:
             raise invalid_field("resource.targetSize", size, f"Must be a number from 0 to {_MOST_MACHINES}.")
         lifecycle = {"defaultActionOnFailure": "REPAIR", "forceUpdateOnRepair": "NO"}
-        lifecycle |= wanted.get("instanceLifecyclePolicy") or {}
-        self._check_policies(wanted, zone, lifecycle, self._store.get(template)["properties"])
+        lifecycle |= body.get("instanceLifecyclePolicy") or {}
+        self._check_policies(body, zone, lifecycle, self._store.get(template)["properties"])
         document = self._store.add(
             path,
             {
-                **{key: wanted[key] for key in _ALSO_SET if key in wanted},
-                "baseInstanceName": wanted.get("baseInstanceName") or wanted["name"],
+                **{key: body[key] for key in _ALSO_SET if key in body},
+                "baseInstanceName": body.get("baseInstanceName") or body["name"],
                 "instanceTemplate": ROOT + template,
-                "instanceGroup": f"{ROOT}{self._store.path(_GROUPS, f'zones/{zone}', wanted['name'])}",
+                "instanceGroup": f"{ROOT}{self._store.path(_GROUPS, f'zones/{zone}', body['name'])}",
                 "instanceLifecyclePolicy": lifecycle,
-                "updatePolicy": wanted.get("updatePolicy")
+                "updatePolicy": body.get("updatePolicy")
                 or {"type": "OPPORTUNISTIC", "minimalAction": "REPLACE", "replacementMethod": "SUBSTITUTE"},
                 "listManagedInstancesResults": "PAGELESS",
-                "fingerprint": fingerprint(wanted),
+                "fingerprint": fingerprint(body),
             },
         )
         group = self._groups.add(path, zone, document, size)
         return self._operations.start(request, "insert", path, undo=lambda: self._groups.delete(group))
 
-    def _template(self, wanted: dict[str, Any]) -> str:
+    def _template(self, body: dict[str, Any]) -> str:
         """Return the path of the template that a new group names. Raises ComputeError."""
-        address = wanted.get("instanceTemplate") or next(
-            (one.get("instanceTemplate") for one in wanted.get("versions") or ()), None
+        address = body.get("instanceTemplate") or next(
+            (version.get("instanceTemplate") for version in body.get("versions") or ()), None
         )
         if not address:
             raise ComputeError(400, "Required field 'resource.instanceTemplate' not specified", "required")
@@ -134,16 +134,16 @@ class GroupRoutes:
         return path
 
     def _check_policies(
-        self, wanted: dict[str, Any], zone: str, lifecycle: dict[str, Any], properties: dict[str, Any]
+        self, body: dict[str, Any], zone: str, lifecycle: dict[str, Any], properties: dict[str, Any]
     ) -> None:
         """Raise ComputeError for a policy that does not exist or does not fit the template."""
-        policies = wanted.get("resourcePolicies") or {}
+        policies = body.get("resourcePolicies") or {}
         if address := policies.get("workloadPolicy"):
             path = self._store.path(POLICIES, f"regions/{region_of(zone)}", last(address))
             if not self._store.exists(path):
                 raise missing_path(path)
             policies["workloadPolicy"] = ROOT + path
-        mode = (wanted.get("targetSizePolicy") or {}).get("mode", "INDIVIDUAL")
+        mode = (body.get("targetSizePolicy") or {}).get("mode", "INDIVIDUAL")
         if mode not in (BULK, "INDIVIDUAL"):
             raise invalid_field("resource.targetSizePolicy.mode", mode, "Must be one of [BULK, INDIVIDUAL].")
         is_flexible = (properties.get("scheduling") or {}).get("provisioningModel") == "FLEX_START"
@@ -166,33 +166,33 @@ class GroupRoutes:
         return self._operations.start(request, f"compute.{MANAGERS}.resize", group.path)
 
     async def _recreate(self, request: web.Request) -> web.Response:
-        group, wanted = self.group_of(request), await read_document(request)
-        members = self._named(group, wanted)
+        group, body = self.group_of(request), await read_document(request)
+        members = self._named(group, body)
         self._groups.check_apart(group, members)
         self._groups.recreate(group, members)
         return self._operations.start(request, f"compute.{MANAGERS}.recreateInstances", group.path)
 
     async def _delete_instances(self, request: web.Request) -> web.Response:
-        group, wanted = self.group_of(request), await read_document(request)
-        members = self._named(group, wanted)
+        group, body = self.group_of(request), await read_document(request)
+        members = self._named(group, body)
         self._groups.check_apart(group, members)
         self._groups.delete_members(group, members)
         return self._operations.start(request, f"compute.{MANAGERS}.deleteInstances", group.path)
 
-    def _named(self, group: Group, wanted: dict[str, Any]) -> list[Member]:
+    def _named(self, group: Group, body: dict[str, Any]) -> list[Member]:
         """Return the members that a request names. Raises ComputeError."""
-        found: list[Member] = []
-        for number, address in enumerate(wanted.get("instances") or ()):
+        members: list[Member] = []
+        for number, address in enumerate(body.get("instances") or ()):
             member = group.members.get(last(str(address)))
-            if member is None and not wanted.get("skipInstancesOnValidationError"):
+            if member is None and not body.get("skipInstancesOnValidationError"):
                 why = f"Instance is not a member of '{group.path}'."
                 raise invalid_field(f"instances[{number}]", address, why)
-            found += [member] if member is not None else []
-        return found
+            members += [member] if member is not None else []
+        return members
 
     async def _list_managed(self, request: web.Request) -> web.Response:
         group = self.group_of(request)
-        rows = [self._groups.managed_instance(group, one) for one in group.members.values()]
+        rows = [self._groups.managed_instance(group, member) for member in group.members.values()]
         page, more = page_of(request, rows)
         return answer({**({"managedInstances": page} if page else {}), **more})
 
@@ -212,14 +212,14 @@ class GroupRoutes:
             "network": f"{project}/global/networks/{network}",
             "subnetwork": f"{project}/regions/{region_of(group.zone)}/subnetworks/{network}",
             "selfLink": group.document["instanceGroup"],
-            "size": sum(self._groups.vm(group, one) is not None for one in group.members.values()),
+            "size": sum(self._groups.vm(group, member) is not None for member in group.members.values()),
         }
 
     async def _list_instances(self, request: web.Request) -> web.Response:
-        group, wanted = self.group_of(request), await read_document(request)
-        vms = [vm for one in group.members.values() if (vm := self._groups.vm(group, one))]
+        group, body = self.group_of(request), await read_document(request)
+        vms = [vm for member in group.members.values() if (vm := self._groups.vm(group, member))]
         rows = [{"instance": ROOT + vm.path, "status": vm.document["status"]} for vm in vms]
-        if wanted.get("instanceState") == "RUNNING":
+        if body.get("instanceState") == "RUNNING":
             rows = [row for row in rows if row["status"] == "RUNNING"]
         page, more = page_of(request, rows)
         return list_answer("compute#instanceGroupsListInstances", page, more)

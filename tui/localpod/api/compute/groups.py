@@ -92,7 +92,7 @@ class Group:
     @property
     def is_stable(self) -> bool:
         """Return whether the group has as many machines as it should, and works on none."""
-        return len(self.members) == self.target and all(one.action == NONE for one in self.members.values())
+        return len(self.members) == self.target and all(member.action == NONE for member in self.members.values())
 
 
 class ManagedGroups:
@@ -140,8 +140,14 @@ class ManagedGroups:
         if more > 0:
             self.grow(group, more)
             return
-        staying = [one for one in group.members.values() if one.action != DELETING]
-        staying.sort(key=lambda one: (bool(one.request and one.action == CREATING), one.action == NONE, -one.worker))
+        staying = [member for member in group.members.values() if member.action != DELETING]
+        staying.sort(
+            key=lambda member: (
+                bool(member.request and member.action == CREATING),
+                member.action == NONE,
+                -member.worker,
+            )
+        )
         leaving = staying[: len(staying) - size]
         if size and not group.is_bulk:
             self.check_apart(group, leaving)
@@ -149,46 +155,46 @@ class ManagedGroups:
 
     def check_apart(self, group: Group, members: Iterable[Member]) -> None:
         """Raise ComputeError for members that are being created together with others."""
-        for one in members:
-            if one.action == CREATING and (one.request or group.is_bulk):
-                raise ComputeError(400, f"Instance '{one.name}' is being created together with others.")
+        for member in members:
+            if member.action == CREATING and (member.request or group.is_bulk):
+                raise ComputeError(400, f"Instance '{member.name}' is being created together with others.")
 
     def grow(self, group: Group, more: int, request: str = "") -> list[Member]:
         """Add members and begin to create their machines: with a request, once `create_together` is called."""
-        taken = {one.worker for one in group.members.values()}
-        free = [number for number in range(len(taken) + more) if number not in taken]
+        used = {member.worker for member in group.members.values()}
+        free = [number for number in range(len(used) + more) if number not in used]
         members = [Member(self._new_name(group), worker, request=request) for worker in free[:more]]
         group.target += more
-        group.members |= {one.name: one for one in members}
+        group.members |= {member.name: member for member in members}
         if group.is_bulk and members:
             task = self._instances.background(self.create_together(group, members))
-            for one in members:
-                one.task = task
+            for member in members:
+                member.task = task
         elif not request:
-            for one in members:
-                one.task = self._instances.background(self._create(group, one))
+            for member in members:
+                member.task = self._instances.background(self._create(group, member))
         return members
 
     def recreate(self, group: Group, members: Iterable[Member]) -> None:
         """Begin to replace machines by new ones of the same names."""
-        for one in members:
-            if one.action == DELETING:
+        for member in members:
+            if member.action == DELETING:
                 continue
-            before, one.action = one.task, RECREATING
-            one.task = self._instances.background(self._recreate(group, one, before))
+            before, member.action = member.task, RECREATING
+            member.task = self._instances.background(self._recreate(group, member, before))
 
     def delete_members(self, group: Group, members: Collection[Member]) -> None:
         """Begin to delete machines; the target size shrinks with them."""
-        for one in members:
-            if one.action != DELETING:
+        for member in members:
+            if member.action != DELETING:
                 group.target -= 1
-                before, one.action = one.task, DELETING
-                one.task = self._instances.background(self._delete(group, one, before))
+                before, member.action = member.task, DELETING
+                member.task = self._instances.background(self._delete(group, member, before))
 
     async def delete(self, group: Group) -> None:
         """Delete the group with all of its machines."""
         self.delete_members(group, list(group.members.values()))
-        await asyncio.gather(*(one.task for one in group.members.values() if one.task))
+        await asyncio.gather(*(member.task for member in group.members.values() if member.task))
         self._groups.pop(group.path, None)
         with suppress(ComputeError):
             self._store.delete(group.path)
@@ -200,25 +206,25 @@ class ManagedGroups:
             await self._faults.pause(RETRY_SECONDS)
 
     async def _try_together(self, group: Group, members: Sequence[Member]) -> bool:
-        waiting = [one for one in members if one.action == CREATING]
+        waiting = [member for member in members if member.action == CREATING]
         if not self._instances.has_capacity(group.zone, len(waiting)):
             self._fail(group, waiting, no_capacity(self._store.project, group.zone))
             return False
-        made: list[Vm] = []
+        vms: list[Vm] = []
         try:
-            made += [self._new_vm(group, one) for one in waiting]
-            results = await asyncio.gather(*map(self._instances.boot, made), return_exceptions=True)
+            vms += [self._new_vm(group, member) for member in waiting]
+            results = await asyncio.gather(*map(self._instances.boot, vms), return_exceptions=True)
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
         except BaseException as error:
-            await asyncio.gather(*map(self._instances.remove, made))
+            await asyncio.gather(*map(self._instances.remove, vms))
             if not isinstance(error, ComputeError):
                 raise
             self._fail(group, waiting, error)
             return False
-        for one in waiting:
-            one.action, one.error = NONE, None
+        for member in waiting:
+            member.action, member.error = NONE, None
         return True
 
     async def _create(self, group: Group, member: Member) -> None:
@@ -270,9 +276,9 @@ class ManagedGroups:
         return str(self._store.get(group.policy).get("workloadPolicy", {}).get("acceleratorTopology", ""))
 
     def _fail(self, group: Group, members: Iterable[Member], error: ComputeError) -> None:
-        for one in members:
-            one.error = error
-            details = {"action": one.action, "instance": ROOT + self.vm_path(group, one)}
+        for member in members:
+            member.error = error
+            details = {"action": member.action, "instance": ROOT + self.vm_path(group, member)}
             failure = {"code": error.code, "message": str(error)}
             group.errors.append({"error": failure, "instanceActionDetails": details, "timestamp": now()})
         del group.errors[:-_MOST_ERRORS]
@@ -303,7 +309,7 @@ class ManagedGroups:
 
     def to_document(self, group: Group) -> dict[str, Any]:
         """Return a group as the API answers with it."""
-        counts = Counter(one.action for one in group.members.values())
+        counts = Counter(member.action for member in group.members.values())
         status: dict[str, Any] = {
             "isStable": group.is_stable,
             "versionTarget": {"isReached": True},
@@ -311,7 +317,7 @@ class ManagedGroups:
             "stateful": {"hasStatefulConfig": False, "perInstanceConfigs": {"allEffective": True}},
         }
         if group.is_bulk:
-            failed = next((one.error for one in group.members.values() if one.error), None)
+            failed = next((member.error for member in group.members.values() if member.error), None)
             progress: dict[str, Any] = {"timestamp": now(), **({"error": failed.to_errors()} if failed else {})}
             is_busy = counts[CREATING] > 0
             status["bulkInstanceOperation"] = {"inProgress": is_busy} | (
@@ -341,9 +347,9 @@ class ManagedGroups:
         if vm is not None and (policies := group.document.get("autoHealingPolicies")):
             state = vm.health if vm.document["status"] == "RUNNING" else "TIMEOUT"
             document["instanceHealth"] = [
-                {"healthCheck": one["healthCheck"], "detailedHealthState": state}
-                for one in policies
-                if "healthCheck" in one
+                {"healthCheck": policy["healthCheck"], "detailedHealthState": state}
+                for policy in policies
+                if "healthCheck" in policy
             ]
         return document
 

@@ -47,20 +47,20 @@ class InstanceRoutes:
     def routes(self, guard: Guard, collections: CollectionRoutes) -> Iterator[web.RouteDef]:
         """Yield the routes, each guarded by its permission."""
         base = f"{PROJECT}/{ZONE}/{INSTANCES}"
-        one = f"{base}/{{name}}"
+        resource = f"{base}/{{name}}"
         yield collections.aggregated(guard, INSTANCES, self.rows)
         yield web.get(base, guard("compute.instances.list", self._list))
         yield web.post(base, guard("compute.instances.create", self._insert))
-        yield web.get(one, guard("compute.instances.get", self._get))
-        yield web.delete(one, guard("compute.instances.delete", self._delete))
+        yield web.get(resource, guard("compute.instances.get", self._get))
+        yield web.delete(resource, guard("compute.instances.delete", self._delete))
         for verb, handler in (
             ("stop", self._stop),
             ("start", self._start),
             ("setMetadata", self._set_metadata),
             ("simulateMaintenanceEvent", self._simulate_maintenance),
         ):
-            yield web.post(f"{one}/{verb}", guard(f"compute.instances.{verb}", handler))
-        yield web.get(f"{one}/getGuestAttributes", guard("compute.instances.getGuestAttributes", self._guest))
+            yield web.post(f"{resource}/{verb}", guard(f"compute.instances.{verb}", handler))
+        yield web.get(f"{resource}/getGuestAttributes", guard("compute.instances.getGuestAttributes", self._guest))
         types = f"{PROJECT}/{ZONE}/machineTypes"
         yield web.get(types, guard("compute.machineTypes.list", self._list_types))
         yield web.get(f"{types}/{{name}}", guard("compute.machineTypes.get", self._get_type))
@@ -83,13 +83,13 @@ class InstanceRoutes:
         return list_answer("compute#instanceList", rows, more)
 
     async def _insert(self, request: web.Request) -> web.Response:
-        wanted, zone = await read_document(request), request.match_info["zone"]
+        body, zone = await read_document(request), request.match_info["zone"]
         if zone not in self._zones:
             raise invalid_field("zone", zone, "Unknown zone.")
         if template := request.query.get("sourceInstanceTemplate"):
             path = self._store.path(TEMPLATES, GLOBAL, template.rpartition("/")[2])
-            wanted = {**self._store.get(path)["properties"], **wanted}
-        vm = self._instances.insert(zone, wanted)
+            body = {**self._store.get(path)["properties"], **body}
+        vm = self._instances.insert(zone, body)
         boot, undo = (lambda: self._instances.boot(vm)), (lambda: self._instances.remove(vm))
         return self._operations.start(request, "insert", vm.path, boot, undo)
 
@@ -150,14 +150,15 @@ class InstanceRoutes:
     async def _guest(self, request: web.Request) -> web.Response:
         vm, query = self._vm(request), request.query.get("queryPath", "")
         link = f"{ROOT}{vm.path}/guestAttributes/{query}"
-        found = self._instances.guest_attributes(vm, query)
+        attributes = self._instances.guest_attributes(vm, query)
         document = {"kind": "compute#guestAttributes", "queryPath": query, "selfLink": link}
-        return answer(document | {"queryValue": {"items": found}})
+        return answer(document | {"queryValue": {"items": attributes}})
 
     def _type_rows(self) -> Rows:
         for zone in self._zones:
             yield from (
-                (f"zones/{zone}", one.to_document(self._store.project, zone)) for one in MACHINE_TYPES.values()
+                (f"zones/{zone}", machine.to_document(self._store.project, zone))
+                for machine in MACHINE_TYPES.values()
             )
 
     async def _list_types(self, request: web.Request) -> web.Response:
@@ -166,10 +167,10 @@ class InstanceRoutes:
         return list_answer("compute#machineTypeList", rows, more)
 
     async def _get_type(self, request: web.Request) -> web.Response:
-        zone, found = request.match_info["zone"], MACHINE_TYPES.get(request.match_info["name"])
-        if found is None or zone not in self._zones:
+        zone, machine = request.match_info["zone"], MACHINE_TYPES.get(request.match_info["name"])
+        if machine is None or zone not in self._zones:
             raise missing(request)
-        return answer(found.to_document(self._store.project, zone))
+        return answer(machine.to_document(self._store.project, zone))
 
     def _places(self, scope: str) -> list[dict[str, Any]]:
         project = f"{ROOT}projects/{self._store.project}"

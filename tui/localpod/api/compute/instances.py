@@ -57,7 +57,7 @@ class Vm:
     @property
     def metadata(self) -> dict[str, str]:
         """The values of the metadata by key."""
-        return {one["key"]: one["value"] for one in self.document["metadata"].get("items", ())}
+        return {item["key"]: item["value"] for item in self.document["metadata"].get("items", ())}
 
     @property
     def is_spot(self) -> bool:
@@ -127,7 +127,9 @@ class Instances:
                 "disks": disks,
                 "metadata": with_fingerprint({"items": items}),
                 "scheduling": _scheduling(wanted.get("scheduling") or {}),
-                "networkInterfaces": [self._interface(zone, one) for one in wanted.get("networkInterfaces") or [{}]],
+                "networkInterfaces": [
+                    self._interface(zone, interface) for interface in wanted.get("networkInterfaces") or [{}]
+                ],
                 "tags": {**(wanted.get("tags") or {}), "fingerprint": fingerprint(wanted.get("tags"))},
                 "cpuPlatform": "Unknown CPU Platform",
                 "deletionProtection": False,
@@ -247,7 +249,7 @@ class Instances:
 
     def _set_metadata(self, vm: Vm, items: Iterable[dict[str, str]]) -> None:
         """Replace the metadata, but for the port of a machine that runs."""
-        others = [one for one in items if one["key"] != SSH_PORT]
+        others = [item for item in items if item["key"] != SSH_PORT]
         port = [{"key": SSH_PORT, "value": str(vm.worker.port)}] if vm.worker is not None else []
         vm.document["metadata"] = with_fingerprint({"items": [*others, *port]})
 
@@ -267,22 +269,22 @@ class Instances:
     def guest_attributes(self, vm: Vm, query_path: str) -> list[dict[str, str]]:
         """Return what a machine publishes under the path `namespace/` or `namespace/key`. Raises ComputeError."""
         enabled = vm.metadata.get(GUEST_ATTRIBUTES, self._project_metadata().get(GUEST_ATTRIBUTES, ""))
-        found: list[dict[str, str]] = []
+        attributes: list[dict[str, str]] = []
         if vm.worker is not None and enabled.lower() == "true":
             kind, _, rest = vm.worker.host_key_public.strip().partition(" ")
-            found = [
+            attributes = [
                 {"namespace": "guest-agent", "key": "hostname", "value": vm.name},
                 {"namespace": "hostkeys", "key": kind, "value": rest.partition(" ")[0]},
             ]
         namespace, _, key = query_path.strip("/").partition("/")
-        found = [
-            one
-            for one in found
-            if (not namespace or one["namespace"] == namespace) and (not key or one["key"] == key)
+        attributes = [
+            attribute
+            for attribute in attributes
+            if (not namespace or attribute["namespace"] == namespace) and (not key or attribute["key"] == key)
         ]
-        if not found:
+        if not attributes:
             raise ComputeError(404, f"The resource '{query_path}' of type 'Guest Attribute' was not found.")
-        return found
+        return attributes
 
     def _machines_with(self, path: str) -> list[str]:
         address = ROOT + path
@@ -290,17 +292,17 @@ class Instances:
             vm.path for vm in self._vms.values() if any(disk["source"] == address for disk in vm.document["disks"])
         ]
 
-    def _attach_all(self, zone: str, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+    def _attach_all(self, zone: str, instance: dict[str, Any]) -> list[dict[str, Any]]:
         disks: list[dict[str, Any]] = []
         try:
-            for index, disk in enumerate(wanted.get("disks") or [{}]):
-                disks.append(self._attach(zone, wanted, disk, index))
+            for index, disk in enumerate(instance.get("disks") or [{}]):
+                disks.append(self._attach(zone, instance, disk, index))
         except ComputeError:
             self._delete_disks(disks)
             raise
         return disks
 
-    def _attach(self, zone: str, wanted: dict[str, Any], disk: dict[str, Any], index: int) -> dict[str, Any]:
+    def _attach(self, zone: str, instance: dict[str, Any], disk: dict[str, Any], index: int) -> dict[str, Any]:
         """Return an attached disk, which is created unless the request names one that exists."""
         place = f"zones/{zone}"
         if source := disk.get("source"):
@@ -308,7 +310,7 @@ class Instances:
             self._store.get(path)
         else:
             initial = disk.get("initializeParams") or {}
-            name = initial.get("diskName") or (wanted["name"] if index == 0 else f"{wanted['name']}-{index}")
+            name = initial.get("diskName") or (instance["name"] if index == 0 else f"{instance['name']}-{index}")
             fields = {"name": name, "sizeGb": initial.get("diskSizeGb"), "sourceImage": initial.get("sourceImage")}
             path = self._store.insert(DISKS, place, {key: value for key, value in fields.items() if value})
         return {
@@ -324,13 +326,13 @@ class Instances:
             "diskSizeGb": self._store.get(path)["sizeGb"],
         }
 
-    def _interface(self, zone: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    def _interface(self, zone: str, interface: dict[str, Any]) -> dict[str, Any]:
         project = f"{ROOT}projects/{self._store.project}"
-        network = last(wanted.get("network") or "default")
-        subnetwork = last(wanted.get("subnetwork") or network)
+        network = last(interface.get("network") or "default")
+        subnetwork = last(interface.get("subnetwork") or network)
         configs = [
-            {"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT", "name": "external-nat", **one}
-            for one in wanted.get("accessConfigs") or ()
+            {"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT", "name": "external-nat", **config}
+            for config in interface.get("accessConfigs") or ()
         ]
         return {
             "kind": "compute#networkInterface",
@@ -338,25 +340,25 @@ class Instances:
             "network": f"{project}/global/networks/{network}",
             "subnetwork": f"{project}/regions/{region_of(zone)}/subnetworks/{subnetwork}",
             "stackType": "IPV4_ONLY",
-            "fingerprint": fingerprint(wanted),
+            "fingerprint": fingerprint(interface),
             **({"accessConfigs": configs} if configs else {}),
         }
 
 
 def machine_type(address: str, field: str) -> OfferedMachine:
     """Return the machine type at an address or of a name. Raises ComputeError."""
-    found = MACHINE_TYPES.get(last(address))
-    if found is None:
+    machine = MACHINE_TYPES.get(last(address))
+    if machine is None:
         raise invalid_field(field, address, "The referenced resource does not exist.")
-    return found
+    return machine
 
 
-def _scheduling(wanted: dict[str, Any]) -> dict[str, Any]:
-    is_spot = wanted.get("provisioningModel") == "SPOT" or wanted.get("preemptible", False)
+def _scheduling(scheduling: dict[str, Any]) -> dict[str, Any]:
+    is_spot = scheduling.get("provisioningModel") == "SPOT" or scheduling.get("preemptible", False)
     return {
         "onHostMaintenance": "TERMINATE" if is_spot else "MIGRATE",
         "automaticRestart": not is_spot,
         "preemptible": is_spot,
         "provisioningModel": "SPOT" if is_spot else "STANDARD",
-        **wanted,
+        **scheduling,
     }

@@ -76,12 +76,12 @@ def _offered() -> Iterator[OfferedMachine]:
         for cpus in _CPUS:
             yield OfferedMachine(f"{family}-{cpus}", cpus, int(cpus * memory * 1024))
     for name, (cpus, memory_gib) in _TPU_HOSTS.items():
-        found = _TPU.fullmatch(name)
-        assert found is not None, name
-        yield OfferedMachine(name, cpus, memory_gib * 1024, int(found["chips"]))
+        match = _TPU.fullmatch(name)
+        assert match is not None, name
+        yield OfferedMachine(name, cpus, memory_gib * 1024, int(match["chips"]))
 
 
-MACHINE_TYPES = {one.name: one for one in _offered()}
+MACHINE_TYPES = {machine.name: machine for machine in _offered()}
 
 
 def tpu_env(machine: OfferedMachine, topology: str, worker: int, zone: str) -> str:

@@ -101,11 +101,11 @@ class NetworkRoutes:
         return answer({**document, "commonInstanceMetadata": self._project_metadata()})
 
     async def _set_metadata(self, request: web.Request) -> web.Response:
-        wanted = await read_document(request)
-        if wanted.get("fingerprint") not in (None, self._project_metadata()["fingerprint"]):
+        body = await read_document(request)
+        if body.get("fingerprint") not in (None, self._project_metadata()["fingerprint"]):
             raise ComputeError(412, "Supplied fingerprint does not match current metadata fingerprint.")
         self.metadata.clear()
-        self.metadata.update({one["key"]: one.get("value", "") for one in wanted.get("items") or ()})
+        self.metadata.update({item["key"]: item.get("value", "") for item in body.get("items") or ()})
         self.metadata_changed()
         path = f"projects/{self._project}"
         return self._operations.start(request, "compute.projects.setCommonInstanceMetadata", path)
@@ -115,10 +115,10 @@ class NetworkRoutes:
         return list_answer("compute#firewallList", rows, more)
 
     async def _get_firewall(self, request: web.Request) -> web.Response:
-        found = self.firewalls.get(request.match_info["name"])
-        if not found:
+        rule = self.firewalls.get(request.match_info["name"])
+        if not rule:
             raise missing(request)
-        return answer(found)
+        return answer(rule)
 
     async def _insert_firewall(self, request: web.Request) -> web.Response:
         rule = await read_document(request)

@@ -125,7 +125,9 @@ class ComputeOperations:
 
     async def _list(self, request: web.Request) -> web.Response:
         prefix = f"{ROOT}projects/{self._project}/{place_of(request)}/operations/"
-        rows, more = page_of(request, [one for one in self._documents.values() if one["selfLink"].startswith(prefix)])
+        rows, more = page_of(
+            request, [operation for operation in self._documents.values() if operation["selfLink"].startswith(prefix)]
+        )
         return list_answer("compute#operationList", rows, more)
 
     async def _get(self, request: web.Request) -> web.Response:
@@ -137,16 +139,16 @@ class ComputeOperations:
         return answer(self._operation(request))
 
     def _operation(self, request: web.Request) -> dict[str, Any]:
-        found = self._documents.get(request.match_info["name"])
-        if found is None:
+        operation = self._documents.get(request.match_info["name"])
+        if operation is None:
             raise missing(request)
-        return found
+        return operation
 
 
 async def _do(act: Act | None) -> None:
-    done = act() if act is not None else None
-    if inspect.isawaitable(done):
-        await done
+    result = act() if act is not None else None
+    if inspect.isawaitable(result):
+        await result
 
 
 def _scope(project: str, place: str) -> dict[str, str]:

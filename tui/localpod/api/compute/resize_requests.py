@@ -59,22 +59,26 @@ class ResizeRequests:
     def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
         """Yield the routes, each guarded by its permission."""
         base = f"{PROJECT}/{ZONE}/{MANAGERS}/{{name}}/resizeRequests"
-        one = f"{base}/{{request}}"
+        resource = f"{base}/{{request}}"
         yield web.get(base, guard(f"compute.{MANAGERS}.get", self._list))
         yield web.post(base, guard(UPDATE, self._insert))
-        yield web.get(one, guard(f"compute.{MANAGERS}.get", self._get))
-        yield web.post(f"{one}/cancel", guard(UPDATE, self._cancel))
-        yield web.delete(one, guard(UPDATE, self._delete))
+        yield web.get(resource, guard(f"compute.{MANAGERS}.get", self._get))
+        yield web.post(f"{resource}/cancel", guard(UPDATE, self._cancel))
+        yield web.delete(resource, guard(UPDATE, self._delete))
 
     async def _list(self, request: web.Request) -> web.Response:
         prefix = f"{self._group_routes.group_of(request).path}/resizeRequests/"
-        found = [one.document for path, one in sorted(self._requests.items()) if path.startswith(prefix)]
-        rows, more = page_of(request, found)
+        documents = [
+            resize_request.document
+            for path, resize_request in sorted(self._requests.items())
+            if path.startswith(prefix)
+        ]
+        rows, more = page_of(request, documents)
         return list_answer("compute#instanceGroupManagerResizeRequestList", rows, more)
 
     async def _insert(self, request: web.Request) -> web.Response:
-        group, wanted = self._group_routes.group_of(request), await read_document(request)
-        name, count = str(wanted.get("name")), wanted.get("resizeBy")
+        group, body = self._group_routes.group_of(request), await read_document(request)
+        name, count = str(body.get("name")), body.get("resizeBy")
         path = f"{group.path}/resizeRequests/{name}"
         if path in self._requests:
             raise ComputeError(409, f"The resource '{path}' already exists")
@@ -84,7 +88,7 @@ class ResizeRequests:
             raise ComputeError(400, f"Resize requests of '{group.path}' are not supported: its mode is BULK.")
         if group.document["instanceLifecyclePolicy"].get("defaultActionOnFailure") != DO_NOTHING:
             raise ComputeError(400, f"Repairs of '{group.path}' must be turned off for resize requests.")
-        duration = wanted.get("requestedRunDuration")
+        duration = body.get("requestedRunDuration")
         if duration and not _SHORTEST_S <= int(duration.get("seconds", 0)) <= _LONGEST_S:
             seconds = duration.get("seconds")
             why = f"Must be from {_SHORTEST_S} to {_LONGEST_S} seconds."
@@ -98,17 +102,17 @@ class ResizeRequests:
             "selfLink": ROOT + path,
             "resizeBy": count,
             "state": "CREATING",
-            **{key: wanted[key] for key in ("description", "requestedRunDuration") if key in wanted},
+            **{key: body[key] for key in ("description", "requestedRunDuration") if key in body},
         }
-        found = self._requests[path] = ResizeRequest(document)
-        found.members = self._groups.grow(group, count, name)
-        task = self._instances.background(self._fulfil(group, found))
-        for one in found.members:
-            one.task = task
+        resize_request = self._requests[path] = ResizeRequest(document)
+        resize_request.members = self._groups.grow(group, count, name)
+        task = self._instances.background(self._fulfil(group, resize_request))
+        for member in resize_request.members:
+            member.task = task
 
         def undo() -> None:
             del self._requests[path]
-            self._groups.delete_members(group, found.members)
+            self._groups.delete_members(group, resize_request.members)
 
         return self._start(request, "insert", group, undo=undo)
 
@@ -125,23 +129,25 @@ class ResizeRequests:
         return group, path, self._requests[path]
 
     async def _get(self, request: web.Request) -> web.Response:
-        _, _, found = self._one(request)
-        errors = [one.error for one in found.members if one.error]
+        _, _, resize_request = self._one(request)
+        errors = [member.error for member in resize_request.members if member.error]
         attempt: dict[str, Any] = {"lastAttempt": {"error": errors[0].to_errors()}} if errors else {}
-        return answer({**found.document, "status": attempt})
+        return answer({**resize_request.document, "status": attempt})
 
     async def _cancel(self, request: web.Request) -> web.Response:
-        group, path, found = self._one(request)
-        if found.state not in ("CREATING", "ACCEPTED"):
-            raise ComputeError(400, f"The resize request '{path}' is {found.state} and cannot be cancelled.")
-        found.document["state"] = "CANCELLED"
-        self._groups.delete_members(group, found.members)
+        group, path, resize_request = self._one(request)
+        if resize_request.state not in ("CREATING", "ACCEPTED"):
+            raise ComputeError(400, f"The resize request '{path}' is {resize_request.state} and cannot be cancelled.")
+        resize_request.document["state"] = "CANCELLED"
+        self._groups.delete_members(group, resize_request.members)
         return self._start(request, "cancel", group)
 
     async def _delete(self, request: web.Request) -> web.Response:
-        group, path, found = self._one(request)
-        if found.state in ("CREATING", "ACCEPTED"):
-            raise ComputeError(400, f"The resize request '{path}' is {found.state}: cancel it before you delete it.")
+        group, path, resize_request = self._one(request)
+        if resize_request.state in ("CREATING", "ACCEPTED"):
+            raise ComputeError(
+                400, f"The resize request '{path}' is {resize_request.state}: cancel it before you delete it."
+            )
         return self._start(request, "delete", group, lambda: self._requests.pop(path, None))
 
     def _start(

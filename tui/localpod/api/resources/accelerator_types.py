@@ -51,15 +51,15 @@ class SliceShape:
 @functools.lru_cache(maxsize=1)
 def shapes() -> Mapping[str, SliceShape]:
     """Return every accelerator type on offer, by name."""
-    found = [_real(f"{generation}-{number}") for generation, table in _TOPOLOGIES.items() for number in table]
+    real = [_real(f"{generation}-{number}") for generation, table in _TOPOLOGIES.items() for number in table]
     local = [SliceShape(f"local-{workers}", "local", workers, None) for workers in range(1, MAX_WORKERS + 1)]
-    return {shape.name: shape for shape in [*found, *local]}
+    return {shape.name: shape for shape in [*real, *local]}
 
 
 def shape_of_config(config_type: str, topology: str) -> SliceShape | None:
     """Return the type that an AcceleratorConfig requests (`V4`, `2x2x2`), if it exists."""
-    wanted = (config_type, topology)
-    return next((shape for shape in shapes().values() if (shape.config_type, shape.topology) == wanted), None)
+    config = (config_type, topology)
+    return next((shape for shape in shapes().values() if (shape.config_type, shape.topology) == config), None)
 
 
 def accelerator_type_for(workers: int, cores: int) -> str:
@@ -72,8 +72,8 @@ def accelerator_type_for(workers: int, cores: int) -> str:
 
 
 def _real(name: str) -> SliceShape:
-    found = accelerator.parse(name)
-    assert found is not None, name
+    kind = accelerator.parse(name)
+    assert kind is not None, name
     generation, _, number = name.rpartition("-")
     topology = _TOPOLOGIES[generation][int(number)]
-    return SliceShape(name, generation, found.workers, found.devices_per_worker, _CONFIG_TYPES[generation], topology)
+    return SliceShape(name, generation, kind.workers, kind.devices_per_worker, _CONFIG_TYPES[generation], topology)

@@ -73,15 +73,15 @@ def requested_shape(place: ResourceLocation, node: tpu.Node) -> SliceShape:
 
 def no_such_accelerator(place: ResourceLocation, requested: str) -> rpc_errors.ApiError:
     """Return the error of a type that the zone does not have."""
-    what = f"the accelerator {requested} was not found in zone {place.zone}"
-    return rpc_errors.invalid(what, "node.accelerator_type")
+    message = f"the accelerator {requested} was not found in zone {place.zone}"
+    return rpc_errors.invalid(message, "node.accelerator_type")
 
 
 def check_runtime_version(place: ResourceLocation, version: str) -> None:
     """Raise INVALID_ARGUMENT for a version that is not on offer."""
     if version not in RUNTIME_VERSIONS:
-        what = f"the runtime version '{version}' was not found in zone {place.zone}"
-        raise rpc_errors.invalid(what, "node.runtime_version")
+        message = f"the runtime version '{version}' was not found in zone {place.zone}"
+        raise rpc_errors.invalid(message, "node.runtime_version")
 
 
 def accelerator_config(shape: SliceShape) -> tpu.AcceleratorConfig | None:

@@ -131,8 +131,8 @@ def _endpoint(node: tpu.Node, worker: HostedWorker) -> tpu.NetworkEndpoint:
     return endpoint
 
 
-def _network_config(place: ResourceLocation, wanted: tpu.Node) -> tpu.NetworkConfig:
-    config = tpu.NetworkConfig(wanted.network_configs[0] if wanted.network_configs else wanted.network_config)
+def _network_config(place: ResourceLocation, node: tpu.Node) -> tpu.NetworkConfig:
+    config = tpu.NetworkConfig(node.network_configs[0] if node.network_configs else node.network_config)
     region = place.zone.rpartition("-")[0] or place.zone
     network = config.network.rpartition("/")[2] or "default"
     subnetwork = config.subnetwork.rpartition("/")[2] or "default"

@@ -71,7 +71,7 @@ class Nodes:
         return [
             f"projects/{hosted.place.project}/zones/{hosted.place.zone}/instances/{machine}"
             for hosted in self._nodes.values()
-            if any(one.source_disk == disk for one in hosted.node.data_disks)
+            if any(data_disk.source_disk == disk for data_disk in hosted.node.data_disks)
             for machine in [worker.hostname for worker in hosted.workers] or [hosted.slice_name]
         ]
 
@@ -162,9 +162,9 @@ class Nodes:
         return used + workers <= self._faults.worker_capacity
 
     def _has_reserved_capacity(self) -> bool:
-        reserved = (one for one in self._nodes.values() if one.node.scheduling_config.reserved)
+        reserved = (hosted for hosted in self._nodes.values() if hosted.node.scheduling_config.reserved)
         limit = self._faults.reserved_capacity
-        return limit is None or sum(one.shape.workers for one in reserved) <= limit
+        return limit is None or sum(hosted.shape.workers for hosted in reserved) <= limit
 
     def admit(
         self,
@@ -191,8 +191,8 @@ class Nodes:
         node = node_fields.new_node(place, name, wanted, shape, cores)
         node.api_version = api_version
         if tpu_nodes.is_tpu_node(node):
-            others = [one.node for one in self._nodes.values() if tpu_nodes.is_tpu_node(one.node)]
-            node.cidr_block = tpu_nodes.check_request(place, wanted, shape, [one.cidr_block for one in others])
+            peers = [hosted.node for hosted in self._nodes.values() if tpu_nodes.is_tpu_node(hosted.node)]
+            node.cidr_block = tpu_nodes.check_request(place, wanted, shape, [peer.cidr_block for peer in peers])
         else:
             check_runtime_version(place, wanted.runtime_version)
         return node, cores

@@ -174,11 +174,11 @@ class QueuedResources:
             await self._fail(request, rpc_errors.ApiError("INTERNAL", f"Internal error: {error}"))
 
     async def _wait_for_capacity(self, request: Request) -> None:
-        wanted = sum(
+        workers = sum(
             self._nodes.check_new(request.place, node.node_id, node.node, "node_spec.node_id").workers
             for node in request.nodes
         )
-        while not self._nodes.has_capacity(request.place, wanted):
+        while not self._nodes.has_capacity(request.place, workers):
             if request.deadline is not None and time.time() >= request.deadline:
                 raise rpc_errors.no_capacity(request.place.zone)
             self._enter(request, State.WAITING_FOR_RESOURCES)
@@ -186,8 +186,8 @@ class QueuedResources:
 
     def _admit(self, request: Request) -> list[HostedNode]:
         admitted: list[HostedNode] = []
-        for wanted in request.nodes:
-            hosted = self._nodes.admit(request.place, wanted.node_id, wanted.node, request.resource.name)
+        for node_request in request.nodes:
+            hosted = self._nodes.admit(request.place, node_request.node_id, node_request.node, request.resource.name)
             hosted.node.multislice_node = len(request.nodes) > 1
             admitted.append(hosted)
         return admitted
@@ -210,8 +210,8 @@ class QueuedResources:
             await self._nodes.tear_down(hosted, before)
 
     def _existing(self, request: Request) -> list[HostedNode]:
-        found = (self._nodes.find(request.place.child(NODES, node.node_id)) for node in request.nodes)
-        return [hosted for hosted in found if hosted and hosted.node.queued_resource == request.resource.name]
+        candidates = (self._nodes.find(request.place.child(NODES, node.node_id)) for node in request.nodes)
+        return [hosted for hosted in candidates if hosted and hosted.node.queued_resource == request.resource.name]
 
     def _settled(self, request: Request) -> Request:
         """Return the request; an active one that lost a node, deleted or preempted, becomes SUSPENDED."""
@@ -239,16 +239,18 @@ class QueuedResources:
         request.resource.state = entered
 
 
-def _node_requests(place: ResourceLocation, resource_id: str, wanted: tpu.QueuedResource) -> tuple[NodeRequest, ...]:
+def _node_requests(
+    place: ResourceLocation, resource_id: str, resource: tpu.QueuedResource
+) -> tuple[NodeRequest, ...]:
     """Return the nodes that a request names. Raises INVALID_ARGUMENT."""
     requests: list[NodeRequest] = []
-    for spec in wanted.tpu.node_spec:
+    for spec in resource.tpu.node_spec:
         if spec.parent and spec.parent != str(place):
             raise rpc_errors.invalid(f"the parent of the node spec must be '{place}'", "node_spec.parent")
         node = tpu.Node(spec.node)
-        if "spot" in wanted:
+        if "spot" in resource:
             node.scheduling_config.spot = True
-        if wanted.reservation_name:
+        if resource.reservation_name:
             node.scheduling_config.reserved = True
         if "multislice_params" in spec:
             if spec.multislice_params.node_count < 2:
@@ -267,13 +269,13 @@ def _node_requests(place: ResourceLocation, resource_id: str, wanted: tpu.Queued
     return tuple(requests)
 
 
-def _deadline(wanted: tpu.QueuedResource) -> float | None:
+def _deadline(resource: tpu.QueuedResource) -> float | None:
     """Return when the request stops waiting, in seconds since the epoch; None if it never does."""
-    policy: Any = wanted.queueing_policy
+    policy: Any = resource.queueing_policy
     if "valid_until_duration" in policy:
         return time.time() + float(policy.valid_until_duration.total_seconds())
     if "valid_until_time" in policy:
         return float(policy.valid_until_time.timestamp())
     if "valid_interval" in policy:
-        return float(tpu.QueuedResource.pb(wanted).queueing_policy.valid_interval.end_time.seconds)
+        return float(tpu.QueuedResource.pb(resource).queueing_policy.valid_interval.end_time.seconds)
     return None

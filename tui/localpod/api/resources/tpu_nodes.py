@@ -51,7 +51,9 @@ def node_of_v1(node: v1.Node) -> tpu.Node:
 
 def node_as_v1(node: tpu.Node) -> v1.Node:
     """Return a node as v1 shows it; v1 has no name for the version v2 of a TPU VM, and calls it V2_ALPHA1."""
-    endpoints = [v1.NetworkEndpoint(ip_address=one.ip_address, port=one.port) for one in node.network_endpoints]
+    endpoints = [
+        v1.NetworkEndpoint(ip_address=endpoint.ip_address, port=endpoint.port) for endpoint in node.network_endpoints
+    ]
     first = endpoints[0] if endpoints else v1.NetworkEndpoint()
     return v1.Node(
         name=node.name,
@@ -79,11 +81,11 @@ def node_as_v1(node: tpu.Node) -> v1.Node:
 def check_request(place: ResourceLocation, wanted: tpu.Node, shape: SliceShape, taken: Iterable[str]) -> str:
     """Return the address block of a new TPU Node; `taken` are those of the others. Raises INVALID_ARGUMENT."""
     if shape.generation not in GENERATIONS:
-        what = f"the accelerator {shape.name} is not available as a TPU Node"
-        raise rpc_errors.invalid(what, "node.accelerator_type")
+        message = f"the accelerator {shape.name} is not available as a TPU Node"
+        raise rpc_errors.invalid(message, "node.accelerator_type")
     if wanted.runtime_version not in TENSORFLOW_VERSIONS:
-        what = f"the TensorFlow version '{wanted.runtime_version}' was not found in zone {place.zone}"
-        raise rpc_errors.invalid(what, "node.tensorflow_version")
+        message = f"the TensorFlow version '{wanted.runtime_version}' was not found in zone {place.zone}"
+        raise rpc_errors.invalid(message, "node.tensorflow_version")
     used = [ipaddress.IPv4Network(block) for block in taken]
     if not wanted.cidr_block:
         return next(block for block in _FREE_BLOCKS if not _overlaps(ipaddress.IPv4Network(block), used))
@@ -108,4 +110,4 @@ def set_endpoints(node: tpu.Node, count: int) -> None:
 
 
 def _overlaps(block: ipaddress.IPv4Network, used: Iterable[ipaddress.IPv4Network]) -> bool:
-    return any(block.overlaps(other) for other in used)
+    return any(block.overlaps(used_block) for used_block in used)

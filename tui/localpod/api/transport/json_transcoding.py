@@ -118,7 +118,7 @@ def _scalar(descriptor: Any, name: str, text: str) -> Any:
     if field is not None and field.cpp_type == field.CPPTYPE_BOOL and text.lower() in ("true", "false"):
         return text.lower() == "true"
     if field is not None and field.message_type and field.message_type.full_name == _FIELD_MASK:
-        return _SNAKE.sub(lambda found: found[1].upper(), text)
+        return _SNAKE.sub(lambda match: match[1].upper(), text)
     return text
 
 

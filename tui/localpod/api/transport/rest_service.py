@@ -126,8 +126,8 @@ def tpu_routes(api: ApiRouter) -> list[web.RouteDef]:
 
 def _method_of(name: str, version: str) -> ApiMethod:
     """Return a method of the version's own service, or of a mix-in."""
-    other = TPU if version == V1 else TPU_V1
-    return next(method for method in METHODS if method.name == name and method.service != other)
+    other_service = TPU if version == V1 else TPU_V1
+    return next(method for method in METHODS if method.name == name and method.service != other_service)
 
 
 def _handler(api: ApiRouter, rule: HttpRule, version: str) -> Handler:

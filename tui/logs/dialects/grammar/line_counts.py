@@ -18,7 +18,7 @@ _BAR_OF_EPOCHS = re.compile(rb"s/epoch|epochs?/s")
 
 
 def is_count(value: Value, kind: str, *, is_first: bool = False) -> bool:
-    """Whether a number is a step or an epoch by its name; `is_first` if the name begins what the line says."""
+    """Return whether a number is a step or an epoch by its name; `is_first` if the name begins what the line says."""
     words = list(value.words)
     while len(words) > 1 and words[-1] in words_meaning("behind"):
         words.pop()
@@ -61,8 +61,8 @@ def choose_count(text: bytes, values: Sequence[Value], kind: str, start: int) ->
 
 
 def _rank(value: Value, order: Sequence[bytes]) -> tuple[bool, int]:
-    places = (place for place, word in enumerate(order) if word in value.words)
-    return b"global" not in value.words, next(places, len(order))
+    indices = (index for index, word in enumerate(order) if word in value.words)
+    return b"global" not in value.words, next(indices, len(order))
 
 
 def choose_place(
@@ -72,17 +72,17 @@ def choose_place(
 
     A place right before the epoch's name only repeats the epoch, unless that stands in brackets.
     """
-    for place, value in reversed(list(enumerate(values))):
+    for index, value in reversed(list(enumerate(values))):
         if value.end > loss.start or not value.is_place or value is epoch or is_count(value, "epoch"):
             continue
-        before = values[place - 1] if place and value.follows else None
+        before = values[index - 1] if index and value.follows else None
         if not (value.leads or (before is not None and (before is epoch or before.leads))):
             continue
         if not (value.is_tagged or words_meaning("neutral").issuperset(value.words)):
             continue
         if _BAR_OF_EPOCHS.search(text):
             return None, value
-        after = values[place + 1] if place + 1 < len(values) else None
+        after = values[index + 1] if index + 1 < len(values) else None
         if after is not None and after is epoch and not after.is_place:
             if text[after.name_start - 1 : after.name_start] not in (b"(", b"["):
                 return None, epoch
@@ -93,7 +93,7 @@ def choose_place(
 
 
 def begins_with_places(values: Sequence[Value]) -> bool:
-    """Whether two places stand first, the epoch's and the one in it: `[3/10][20/391]`."""
+    """Return whether two places stand first, the epoch's and the one in it: `[3/10][20/391]`."""
     return (
         len(values) > 1
         and all(value.is_place and words_meaning("neutral").issuperset(value.words) for value in values[:2])

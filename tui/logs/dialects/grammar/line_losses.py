@@ -38,20 +38,20 @@ def evaluation_pattern() -> re.Pattern[bytes]:
 @lru_cache(maxsize=1024)
 def loss_kind(words: tuple[bytes, ...]) -> str | None:
     """Return what kind of loss a name means: `whole`, its `mean`, a `part`, one of an `evaluation`; None if none."""
-    places = [
-        place
-        for place, word in enumerate(words)
-        if word in words_meaning("loss") or (word == b"entropy" and words[place - 1 : place] == (b"cross",))
+    indices = [
+        index
+        for index, word in enumerate(words)
+        if word in words_meaning("loss") or (word == b"entropy" and words[index - 1 : index] == (b"cross",))
     ]
-    if not places or any(word in words_meaning("no_loss") for word in words[places[-1] + 1 :]):
+    if not indices or any(word in words_meaning("no_loss") for word in words[indices[-1] + 1 :]):
         return None
-    qualities = {word for place, word in enumerate(words) if place not in places and word != b"cross"}
+    qualities = {word for index, word in enumerate(words) if index not in indices and word != b"cross"}
     if qualities & words_meaning("evaluated"):
         return "evaluation"
-    if len(words) - 1 - places[-1] > _MOST_BEHIND:
+    if len(words) - 1 - indices[-1] > _MOST_BEHIND:
         return None
     is_part = bool(qualities - words_meaning("neutral") - words_meaning("mean") - words_meaning("total"))
-    if words[places[-1]] == b"cost" and (is_part or not qualities.isdisjoint(_PER_BATCH)):
+    if words[indices[-1]] == b"cost" and (is_part or not qualities.isdisjoint(_PER_BATCH)):
         return None
     if is_part:
         return "part"
@@ -69,18 +69,18 @@ _MOST_BEHIND = 3
 
 def choose_loss(text: bytes, values: Sequence[Value]) -> TrainingLoss | None:
     """Return the training loss; None if it is not certain."""
-    found: dict[str, list[Value]] = {}
+    by_kind: dict[str, list[Value]] = {}
     kinds = [loss_kind(value.words) for value in values]
     named = any(kind is not None and b"cost" not in value.words for kind, value in zip(kinds, values, strict=True))
     for kind, value in zip(kinds, values, strict=True):
         if kind is not None and _is_figure(text, value) and not (named and b"cost" in value.words):
-            found.setdefault(kind, []).append(value)
+            by_kind.setdefault(kind, []).append(value)
     for kind in ("total", "whole", "mean", "part"):
-        losses = found.get(kind, [])
+        losses = by_kind.get(kind, [])
         if losses:
             loss = _main(losses) if kind == "part" else losses[0]
             is_whole = loss is not None
-            if loss is None and len({each.words for each in losses}) > 1:
+            if loss is None and len({candidate.words for candidate in losses}) > 1:
                 loss = losses[0]
             if loss is None or not _is_training(text, values, loss):
                 return None
@@ -99,12 +99,12 @@ def _main(parts: Sequence[Value]) -> Value | None:
 
 
 def _is_figure(text: bytes, value: Value) -> bool:
-    """Whether a number can be a loss: no place, no percentage, nothing with a unit behind it."""
+    """Return whether a number can be a loss: no place, no percentage, nothing with a unit behind it."""
     return not value.is_place and _NEUTRAL_UNIT.match(text, value.end) is not None
 
 
 def _is_training(text: bytes, values: Sequence[Value], loss: Value) -> bool:
-    """Whether nothing before a loss, or right behind it, says that it is an evaluation's."""
+    """Return whether nothing before a loss, or right behind it, says that it is an evaluation's."""
     if _EVALUATED_BEHIND.match(text, loss.end):
         return False
     start = 0

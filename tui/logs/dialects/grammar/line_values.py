@@ -143,10 +143,10 @@ def values_of(text: bytes) -> Iterator[Value]:
         if _OUT_OF.fullmatch(plain, before.end(), number.start()) and COUNT.match(before[0])
     }
     end, begin = 0, None
-    whole: tuple[bytes, ...] = ()
+    last_loss: tuple[bytes, ...] = ()
     was_counted, is_sentence, unit_end = False, False, 0
-    for place, number in enumerate(numbers):
-        after = numbers[place + 1] if place + 1 < len(numbers) else None
+    for index, number in enumerate(numbers):
+        after = numbers[index + 1] if index + 1 < len(numbers) else None
         begin = number.start() if begin is None else begin
         if after is not None and plain[number.end() : after.start()] == b"-":
             continue
@@ -155,21 +155,21 @@ def values_of(text: bytes) -> Iterator[Value]:
             name, name_start = _name_before(plain, lead, begin)
             unit, unit_end = _unit_behind(plain, number.end())
             is_sentence = bool(unit) and name.rpartition(b" ")[2] in words_meaning("so_far")
-            of, words = _words_of(b" ".join((name, *unit)) if is_sentence else name)
+            loss, words = _words_of(b" ".join((name, *unit)) if is_sentence else name)
             if name.rpartition(b" ")[2] == b"value" and (metric := _METRIC.search(plain)):
-                of, words = _words_of(metric[1])
+                loss, words = _words_of(metric[1])
             has_sign = _SIGN.search(plain, end, begin) is not None
             if words_meaning("train").issuperset(words) and words and _LOSS_ABOVE.search(plain, end, name_start):
                 words = (*words, b"loss")
             if words and words[-1] in words_meaning("step") | words_meaning("epoch"):
                 if lead < name_start and _LOSS_OF.search(plain, lead, name_start):
-                    of = _words_of(_name_before(plain, lead, name_start)[0])[1]
-                whole = of or whole
+                    loss = _words_of(_name_before(plain, lead, name_start)[0])[1]
+                last_loss = loss or last_loss
             else:
                 if has_sign or words == (b"is",):
-                    words = whole if words_meaning("behind").issuperset(words) else words
-                whole = ()
-            was_counted = bool(unit) and (place == 0 or was_counted) and words_meaning("so_far").issuperset(words)
+                    words = last_loss if words_meaning("behind").issuperset(words) else words
+                last_loss = ()
+            was_counted = bool(unit) and (index == 0 or was_counted) and words_meaning("so_far").issuperset(words)
             yield Value(
                 number.start(),
                 number.end(),
@@ -179,12 +179,12 @@ def values_of(text: bytes) -> Iterator[Value]:
                 name_start=name_start,
                 is_tagged=_TAG.search(plain, end, begin) is not None,
                 has_sign=has_sign or was_counted,
-                is_first=place == 0,
+                is_first=index == 0,
                 follows=end > 0 and _BRACKETS.match(plain, end, begin) is not None,
             )
         suffix = _SUFFIX.match(plain, number.end())
         end, begin = number.end() if suffix is None else suffix.end(), None
-        if was_counted or (is_sentence and whole):
+        if was_counted or (is_sentence and last_loss):
             end = max(end, unit_end)
 
 
@@ -217,7 +217,7 @@ def _listed(plain: bytes) -> Iterator[Value]:
     """Yield the numbers of `loss min|avg|max: 0.7|0.9|3.5`, each with its own name."""
     for match in _LISTED.finditer(plain):
         names = match[1].split(match[2])
-        places = [(each.start(), each.end()) for each in _NUMBER.finditer(plain, match.start(4), match.end(4))]
+        spans = [(number.start(), number.end()) for number in _NUMBER.finditer(plain, match.start(4), match.end(4))]
         outer = _NAME.search(plain[max(0, match.start() - 60) : match.start()])
         words = () if outer is None else _split(outer[0])[-2:]
         words = (b"loss",) if match[3] else words
@@ -226,8 +226,8 @@ def _listed(plain: bytes) -> Iterator[Value]:
         if not is_loss:
             words = ()
             counts = words_meaning("step") | words_meaning("epoch") | words_meaning("total")
-        if len(names) == len(places) and (is_loss or all(map(counts.issuperset, own))):
-            for name, (start, end) in zip(own, places, strict=True):
+        if len(names) == len(spans) and (is_loss or all(map(counts.issuperset, own))):
+            for name, (start, end) in zip(own, spans, strict=True):
                 yield Value(start, end, (*name, *words), name_start=match.start())
 
 
@@ -239,22 +239,22 @@ def _words_of(name: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     """
     parts = [_split(part) for part in _ASIDE.sub(b"", name.replace(b"num_updates", b"update")).split(b" ")]
     words = tuple(word for part in parts for word in part)
-    places = [place for place, part in enumerate(parts) if not words_meaning("loss").isdisjoint(part)]
-    if not places:
+    indices = [index for index, part in enumerate(parts) if not words_meaning("loss").isdisjoint(part)]
+    if not indices:
         return (), words
-    known = words_meaning("neutral") | words_meaning("mean") | words_meaning("total")
-    behind = tuple(word for part in parts[places[-1] + 1 :] for word in part)
+    known_words = words_meaning("neutral") | words_meaning("mean") | words_meaning("total")
+    behind = tuple(word for part in parts[indices[-1] + 1 :] for word in part)
     if (
-        len(places) > _MOST_QUALIFIERS
-        or set(behind) - known - words_meaning("no_loss")
-        or len([part for part in parts[: places[-1]] if not known.issuperset(part)]) > _MOST_QUALIFIERS
+        len(indices) > _MOST_QUALIFIERS
+        or set(behind) - known_words - words_meaning("no_loss")
+        or len([part for part in parts[: indices[-1]] if not known_words.issuperset(part)]) > _MOST_QUALIFIERS
     ):
         return (), ()
     counts = words_meaning("step") | words_meaning("epoch")
     if counts.isdisjoint(behind):
         return (), words
     loss = words[: -len(behind)]
-    is_whole = (known | {b"cost"}).issuperset(loss) and not (b"cost" in loss and b"of" in behind)
+    is_whole = (known_words | {b"cost"}).issuperset(loss) and not (b"cost" in loss and b"of" in behind)
     is_loss = is_whole and words_meaning("no_loss").isdisjoint(behind)
     return (loss, behind) if is_loss and behind[-1] in counts else ((), ())
 
@@ -267,7 +267,7 @@ _MOST_QUALIFIERS = 2
 def _split(name: bytes) -> tuple[bytes, ...]:
     """Return the words in what no blank parts: `valLoss`, `val_loss` and `val/loss` have the same."""
     words: list[bytes] = []
-    for word in (each.lower() for each in _WORD.findall(name)):
+    for word in (word.lower() for word in _WORD.findall(name)):
         if word.endswith(b"loss") and word != b"loss" and len(word) < 20:
             words += (word[:-4], b"loss")
         else:

@@ -127,24 +127,24 @@ class _Record:
 
 def _read_loss(text: bytes, values: Sequence[Value], start: int) -> _Record | None:
     """Return what a line that names a loss is a record of; `start` is where its own words begin."""
-    found = choose_loss(text, values)
-    if found is None:
+    training_loss = choose_loss(text, values)
+    if training_loss is None:
         return None
-    loss = found.value
+    loss = training_loss.value
     others = [value for value in values if value is not loss]
     epoch, step = choose_count(text, others, "epoch", start), choose_count(text, others, "step", start)
     if step is None:
         step, epoch = choose_place(text, others, epoch, loss, start)
     elif epoch is None and begins_with_places(others):
         epoch = others[0]
-    chosen = {"loss": loss} if found.is_whole else {}
+    chosen = {"loss": loss} if training_loss.is_whole else {}
     chosen |= {name: value for name, value in (("step", step), ("epoch", epoch)) if value is not None}
     if step is not None:
-        if not found.is_whole:
+        if not training_loss.is_whole:
             return _Record("doubtful", chosen)
-        return _Record("step", chosen, needs_pace=found.is_before_evaluation and bool(step.words))
+        return _Record("step", chosen, needs_pace=training_loss.is_before_evaluation and bool(step.words))
     if epoch is not None:
-        return _Record("epoch", chosen) if found.is_whole else None
+        return _Record("epoch", chosen) if training_loss.is_whole else None
     if loss_kind(loss.words) == "part" or text.startswith(b"|"):
         return None
     qualities = words_meaning("train") | words_meaning("mean") | words_meaning("total")
@@ -170,9 +170,9 @@ def _named_pace(text: bytes, values: Sequence[Value]) -> dict[str, tuple[int, in
     for value in values:
         name = _PACE_NAME.search(text, value.name_start, value.start)
         if name is not None:
-            place = value.start, value.end
+            span = value.start, value.end
             is_milli = name["milli"] or name["in_milli"] or _MILLI_BEHIND.match(text, value.end)
-            return {"named_pace": place} | ({"named_milli": place} if is_milli else {})
+            return {"named_pace": span} | ({"named_milli": span} if is_milli else {})
     return {}
 
 
