@@ -24,7 +24,7 @@ def test_live_lines_carry_their_worker_and_come_while_the_command_runs(pod: Loca
     with pod.shell.start("exec", "local", "--live", "--worker", "0,2", "--", "sh", "-c", script) as process:
         assert process.stdout is not None
         early = sorted(process.stdout.readline() for _ in range(2))
-        assert process.poll() is None
+        assert process.poll() is None, (early, process.communicate())
         go.touch()
         rest, errors = process.communicate(timeout=60)
     assert early == [b"0: early\n", b"2: early\n"]

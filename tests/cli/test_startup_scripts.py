@@ -200,13 +200,14 @@ def test_a_detached_creation_does_not_wait(made: Scripts) -> None:
 
 
 def test_ctrl_c_leaves_slice_and_script_alone_and_says_so(made: Scripts) -> None:
-    process = made.begun("sleep 4\necho on > ~/trace\n", *ONE)
+    process = made.begun("while [ ! -e ~/go ]; do sleep 0.1; done\necho on > ~/trace\n", *ONE)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=DEADLINE)
 
     assert process.returncode == 130
     assert b"Interrupted. The startup script of made continues; the slice stays and costs money: look with" in errors
     assert b"tpu-tui slices delete made --zone local-a" in errors
+    made.on_worker("touch ~/go")
     wait_until(lambda: made.on_worker("cat ~/trace") == "on\n", "the script ends")
 
 

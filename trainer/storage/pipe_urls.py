@@ -33,6 +33,7 @@ output until the step at which all ranks stop. The watch must not hold the comma
 _running: set[subprocess.Popen[bytes]] = set()  # of this process
 _ended: set[int] = set()  # the process ids of those that `kill_all` killed
 _registering = threading.Lock()
+"""Held while a command starts, so that `kill_all` misses none whose effects can be seen already."""
 
 
 class PipeKilledError(Exception):
@@ -53,14 +54,14 @@ def open_pipe(url: str) -> Iterator[IO[bytes]]:
     watch, held = os.pipe()
     try:
         command = ["sh", "-c", WATCHED_SCRIPT, "sh", url[len(PIPE) :]]
-        process = subprocess.Popen(command, stdin=watch, stdout=subprocess.PIPE, start_new_session=True)
+        with _registering:
+            process = subprocess.Popen(command, stdin=watch, stdout=subprocess.PIPE, start_new_session=True)
+            _running.add(process)
     except BaseException:
         os.close(held)
         raise
     finally:
         os.close(watch)
-    with _registering:
-        _running.add(process)
     try:
         with process:
             assert process.stdout is not None
