@@ -36,6 +36,7 @@ HOSTILE = (
 def read(*lines: str, worker: int | None = None) -> Snapshot:
     demux = Demux()
     demux.feed(worker, "\n".join(lines).encode() + b"\n")
+    demux.finish()
     return demux.snapshot()
 
 
@@ -87,9 +88,11 @@ class TestOtherTrainers:
         assert (row.epoch, row.step, row.loss, row.rate) == (1, 510, 0.5, pytest.approx(1 / 13.27))
 
     def test_hugging_face_takes_no_step_of_another_bar(self) -> None:
+        loss = "{'loss': 0.5, 'epoch': 1.0}"
         row = only(
+            loss,
             " 33%|███▎      | 508/1524 [2:02:08<3:44:26, 13.27s/it]",
-            "{'loss': 0.5, 'epoch': 1.0}",
+            loss,
             " 50%|█████     | 5/10 [00:01<00:01,  5.00it/s]",
         )
         assert (row.epoch, row.step, row.loss) == (1, None, 0.5)
@@ -101,14 +104,13 @@ class TestOtherTrainers:
         (row,) = snapshot.rows()
         assert (snapshot.samples, row.step, row.loss) == (10, None, 0.01)
 
-    def test_the_last_loss_of_hugging_face_takes_the_step_of_a_bar_that_is_drawn_at_each(self) -> None:
-        bar = " 33%|███▎      | {}/1524 [2:02:08<3:44:26, 13.27s/it]"
-        loss = "{'loss': 0.5, 'epoch': 1.0}"
+    def test_a_loss_of_hugging_face_waits_for_a_bar_for_one_line_or_a_second(self) -> None:
         demux = Demux()
-        demux.feed(None, "\n".join([bar.format(500), loss, bar.format(500), bar.format(510), loss, ""]).encode())
-        assert [row.step for row in demux.snapshot().rows()] == [500]
-        demux.finish()
-        assert [row.step for row in demux.snapshot().rows()] == [510]
+        demux.feed(0, b"{'loss': 0.5, 'epoch': 1.0}\n\n", now=1000.0)
+        assert demux.snapshot(now=1000.5).samples == 0
+        assert demux.snapshot(now=1001.5).samples == 1
+        demux.feed(0, b"{'loss': 0.4, 'epoch': 1.0}\nSaving model checkpoint\n", now=1002.0)
+        assert [(row.step, row.loss) for row in demux.snapshot(now=1002.0).rows()] == [(None, 0.4)]
 
     def test_hugging_face_evaluation_is_no_sample(self) -> None:
         assert (

@@ -87,6 +87,7 @@ def test_messages_of_an_export_are_read_without_their_escapes(
 ) -> None:
     demux = Demux(fast=fast)
     demux.feed(None, f"{entry(message, pod='pod-7')}\n".encode())
+    demux.finish()
     rows = [(row.address, row.epoch, row.step, row.loss) for row in demux.snapshot().rows()]
     assert rows == [("pod-7", *expected)]
 

@@ -16,6 +16,7 @@ MISSED = {
     "biapy-train-and-val-alike",
     "ezpz-test-dist-dt",
     "grpo-sentences",
+    "hf-trainer-with-bar",
     "lion-loguru-nan",
     "melanoma-tpu-notebook",
     "min-max-gpt-deepspeed-logger",

@@ -115,7 +115,10 @@ class Demux:
 
         `partial` says that some workers' lines have been read further than others', so that none is a straggler.
         """
-        self._flush()
+        self._blocks.flush()
+        if now is not None:
+            self._lines.expire(now)
+        self.state.flush()
         self.state.counts.settle(self.state.sources)
         return build_snapshot(self.state, now, partial=partial)
 

@@ -71,8 +71,6 @@ class Kind(enum.Enum):
     """A fact about the run that is printed once."""
     HEADER = "header"
     """What the lines below are: the names over a table, a step above its loss."""
-    BAR = "bar"
-    """A progress bar that shows nothing but its step, which is that of a sample beside it (see `StepBars`)."""
     SECTION = "section"
     """What the lines below belong to: training, or an evaluation."""
 
@@ -84,7 +82,7 @@ class Role(enum.Enum):
     """Nothing more: the line says so itself."""
     BAR = "bar"
     """A bar that runs to its `total` once an epoch: one that begins again without a new epoch is an evaluation's."""
-    BESIDE_BAR = "beside_bar"
+    ABOVE_BAR = "above_bar"
     """A sample whose step a bar right below may show (see `StepBars`)."""
     PART = "part"
     """A part of a sample: the dialects of one name match its step and its loss on different lines."""

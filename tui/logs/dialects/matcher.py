@@ -39,8 +39,8 @@ class Matcher:
 
     @property
     def has_open_header(self) -> bool:
-        """Return whether a line may belong to a header above it, though its own text does not show it."""
-        return self._openings.any
+        """Return whether a line may belong to a header or sample above it, though its own text does not show it."""
+        return self._openings.any or self._bars.is_waiting
 
     def restart(self) -> None:
         """Note that the job was started again."""
@@ -49,7 +49,11 @@ class Matcher:
 
     def finish(self, stream: Stream) -> None:
         """Record what waited for a line that will not come."""
-        self._record(stream, self._bars.finish(stream.slot))
+        self._record(self._bars.finish(stream.slot))
+
+    def expire(self, now: float) -> None:
+        """Record what has waited for another line for too long."""
+        self._record(self._bars.expire(now))
 
     def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
         """Try all dialects on a line's own text, without prefixes of tools; a profile's on the whole line."""
@@ -73,6 +77,8 @@ class Matcher:
         self.sample(stream, TRAINING, values, (slot, stream.line_moment), now)
 
     def _take(self, stream: Stream, reading: LineMatches, line: bytes, own_text: bytes, now: float | None) -> None:
+        if self._bars.is_waiting:
+            self._record(self._bars.take(self._state.slot_or_unnamed(stream.known_slot), own_text))
         for dialect, matches in reading.found:
             self._state.count_match(dialect.name)
             text = line if dialect.is_own else own_text
@@ -83,10 +89,7 @@ class Matcher:
                 for match in matches:
                     origin = self._where(stream, match, text)
                     self._openings.end_step(origin[0])
-                    self._add(stream, HeldSample(dialect, match.values(text), origin, now))
-            elif dialect.kind is Kind.BAR:
-                slot = self._where(stream, matches[-1], text)[0]
-                self._record(stream, self._bars.draw(slot, matches[-1].values(text)))
+                    self._add(HeldSample(stream, dialect, match.values(text), origin, now))
             elif dialect.kind is Kind.TEST:
                 for match in matches:
                     self._test_row(match.values(text), self._where(stream, match, text)[0], now)
@@ -109,14 +112,14 @@ class Matcher:
         if self._openings.any and not reading.found:
             self._take_beneath(stream, own_text, now)
 
-    def _add(self, stream: Stream, sample: HeldSample) -> None:
+    def _add(self, sample: HeldSample) -> None:
         """Record a sample, or hold it while a bar may show its step."""
-        waits = sample.dialect.role is Role.BESIDE_BAR and "step" not in sample.values
-        self._record(stream, self._bars.add_sample(sample) if waits else [sample])
+        waits = sample.dialect.role is Role.ABOVE_BAR and "step" not in sample.values
+        self._record(self._bars.add(sample) if waits else [sample])
 
-    def _record(self, stream: Stream, samples: Sequence[HeldSample]) -> None:
+    def _record(self, samples: Sequence[HeldSample]) -> None:
         for sample in samples:
-            self.sample(stream, *sample)
+            self.sample(*sample)
 
     def _section(self, slot: int, trains: bool) -> None:
         """Note that a worker's next lines are training's, or an evaluation's."""

@@ -2,77 +2,88 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
+from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.dialects.dialect import Dialect
+from tui.logs.files.line_assembler import Stream
+
+_LONGEST_WAIT_S = 1.0
+"""Seconds for which a sample is held if no further line comes."""
+_MOST_MISSES = 3
+"""Samples in a row without a bar below them, after which none of that worker is held any more."""
 
 
 class HeldSample(NamedTuple):
-    """A sample without a step: its dialect and values, its slot and date, and when it came."""
+    """A sample without a step: its stream, dialect and values, its slot and date, and when it came."""
 
+    stream: Stream
     dialect: Dialect
     values: Mapping[str, bytes]
     where: tuple[int, float | None]
     now: float | None
 
-    def beside(self, bar: Mapping[str, bytes]) -> HeldSample:
-        """Return the sample with the step and the pace that a bar shows."""
-        return self._replace(values={**bar, **self.values})
-
-
-@dataclass(slots=True)
-class _Bar:
-    """A worker's progress bar, and the sample that was printed since it was drawn."""
-
-    drawn: Mapping[str, bytes]
-    """Its values when it was drawn last."""
-    held: HeldSample | None = None
-    is_steady: bool = False
-    """Whether it showed the same step above the last sample as below: then it is drawn at every step."""
-    is_apart: bool = False
-    """Whether samples come in bursts, from a buffer of their own: no bar is drawn between them then."""
-
 
 class StepBars:
-    """Holds a worker's sample until its bar is drawn again: that shows the step at which the sample was printed.
+    """Holds a worker's sample until its next line: a bar there shows the step at which the sample was printed.
 
-    The bar drawn before it may be older, because tqdm skips drawings when steps are fast. Where no bar was
-    drawn, nothing is held.
+    A bar above the sample may be older, because tqdm skips drawings when steps are fast. Below samples that come in
+    bursts, from a buffer of their own, no bar is drawn.
     """
 
     def __init__(self) -> None:
-        self._bars: dict[int, _Bar] = {}
+        self._held: dict[int, HeldSample] = {}
         """By slot."""
+        self._misses: Counter[int] = Counter()
+        self._totals: dict[int, bytes] = {}
+        """The last step of each worker's bar: one with another total is an evaluation's."""
 
-    def add_sample(self, sample: HeldSample) -> list[HeldSample]:
-        """Return the samples that need not wait, or no longer."""
-        bar = self._bars.get(sample.where[0])
-        if bar is None or bar.is_apart:
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether a sample is held."""
+        return bool(self._held)
+
+    def add(self, sample: HeldSample) -> list[HeldSample]:
+        """Hold a sample; return it if it need not wait."""
+        slot = sample.where[0]
+        if self._misses[slot] >= _MOST_MISSES:
             return [sample]
-        if bar.held is None:
-            bar.held = sample
-            return []
-        held, bar.held, bar.is_apart = bar.held, None, True
-        return [held, sample]
+        self._held[slot] = sample
+        return []
 
-    def draw(self, slot: int, values: Mapping[str, bytes]) -> list[HeldSample]:
-        """Return the held sample, with the step and the pace of a bar that was drawn unless it is another's."""
-        bar = self._bars.setdefault(slot, _Bar(values))
-        held, bar.held = bar.held, None
-        above, bar.drawn = bar.drawn, values
-        if held is None:
+    def take(self, slot: int, line: bytes) -> list[HeldSample]:
+        """Return the sample that is held of a worker, now that its next line came; blank lines do not count."""
+        if slot not in self._held or not line.strip():
             return []
-        is_same = above["total"] == values["total"]
-        bar.is_steady = is_same and above["step"] == values["step"]
-        return [held.beside(values) if is_same else held]
+        sample, bar = self._held.pop(slot), _bar().match(line)
+        if bar is None:
+            self._misses[slot] += 1
+            return [sample]
+        self._misses[slot] = 0
+        values = {name: value for name, value in bar.groupdict().items() if value is not None}
+        if self._totals.setdefault(slot, values["total"]) != values["total"]:
+            return [sample]
+        return [sample._replace(values={**values, **sample.values})]
 
     def finish(self, slot: int | None) -> list[HeldSample]:
-        """Return the held sample of a worker, or of all: no bar of theirs will be drawn any more."""
-        released = []
-        for bar in self._bars.values() if slot is None else filter(None, [self._bars.get(slot)]):
-            if bar.held is not None:
-                released.append(bar.held.beside(bar.drawn) if bar.is_steady else bar.held)
-                bar.held = None
-        return released
+        """Return the sample that is held of a worker, or of all: no further line will come."""
+        return [self._held.pop(held) for held in [*self._held] if slot in (None, held)]
+
+    def expire(self, now: float) -> list[HeldSample]:
+        """Return the samples that have been held for too long."""
+        late = [slot for slot, sample in self._held.items() if now - (sample.now or 0.0) > _LONGEST_WAIT_S]
+        return [self._held.pop(slot) for slot in late]
+
+
+@cache
+def _bar() -> re.Pattern[bytes]:
+    """Return the pattern of tqdm's bar without a text of its own."""
+    return re.compile(
+        expand_parts(
+            rb"\s{0,8}\d{1,3}%\|[^|\n]{0,1000}\| (?&STEP)/(?P<total>\d{1,12}) \[(?&BAR_RATE)[^\]\n]{1,80}\]\s{0,8}$"
+        )
+    )
