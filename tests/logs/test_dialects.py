@@ -87,15 +87,14 @@ class TestOtherTrainers:
         )
         assert (row.epoch, row.step, row.loss, row.rate) == (1, 510, 0.5, pytest.approx(1 / 13.27))
 
-    def test_hugging_face_takes_no_step_of_another_bar(self) -> None:
+    def test_hugging_face_takes_no_step_of_another_bar_until_it_is_drawn_again(self) -> None:
         loss = "{'loss': 0.5, 'epoch': 1.0}"
-        row = only(
-            loss,
-            " 33%|███▎      | 508/1524 [2:02:08<3:44:26, 13.27s/it]",
-            loss,
-            " 50%|█████     | 5/10 [00:01<00:01,  5.00it/s]",
-        )
-        assert (row.epoch, row.step, row.loss) == (1, None, 0.5)
+        lines = [
+            *(loss, " 33%|███▎      | 508/1524 [2:02:08<3:44:26, 13.27s/it]"),
+            *(loss, " 50%|█████     | 5/10 [00:01<00:01,  5.00it/s]"),
+            *(loss, " 60%|██████    | 6/10 [00:01<00:01,  5.00it/s]"),
+        ]
+        assert [only(*lines[:count]).step for count in (2, 4, 6)] == [508, None, 6]
 
     def test_hugging_face_losses_from_a_buffer_take_no_step_of_a_bar(self) -> None:
         bar = " 33%|███▎      | {}/1524 [2:02:08<3:44:26, 13.27s/it]"

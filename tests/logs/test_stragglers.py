@@ -87,6 +87,20 @@ class TestASlowCoreThatKeepsStep:
             assert seen(pod([printed[:steps] for printed in rates]), steps).stragglers == (7,)
 
 
+def test_a_core_that_is_behind_stays_behind_workers_that_have_finished() -> None:
+    demux = Demux()
+    for core, step in ((0, 100), (1, 100), (2, 100), (3, 80)):
+        lines = "".join(f"{training(core=core, step=each)}\n" for each in range(step + 1))
+        demux.feed(core, lines.encode(), now=1000.0)
+    lags = []
+    for worker in (0, 1, 2):
+        snapshot = demux.snapshot(now=1001.0)
+        lags.append((snapshot.median_step, snapshot.row_at(3).lag, snapshot.stragglers))
+        demux.end(worker)
+    snapshot = demux.snapshot(now=1001.0)
+    assert [*lags, (snapshot.median_step, snapshot.row_at(3).lag, snapshot.stragglers)] == [(100, 20, (3,))] * 4
+
+
 class TestNoCoreIsSlow:
     def test_for_noise(self) -> None:
         rng = random.Random(3)

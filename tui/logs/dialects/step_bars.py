@@ -40,7 +40,7 @@ class StepBars:
         """By slot."""
         self._misses: Counter[int] = Counter()
         self._totals: dict[int, bytes] = {}
-        """The last step of each worker's bar: one with another total is an evaluation's."""
+        """The last step of each worker's newest bar: after a change of it, a bar may be an evaluation's."""
 
     @property
     def is_waiting(self) -> bool:
@@ -48,12 +48,12 @@ class StepBars:
         return bool(self._held)
 
     def add(self, sample: HeldSample) -> list[HeldSample]:
-        """Hold a sample; return it if it need not wait."""
+        """Hold a sample; return what need not wait, or no longer: the sample, or one that was held before it."""
         slot = sample.where[0]
         if self._misses[slot] >= _MOST_MISSES:
             return [sample]
-        self._held[slot] = sample
-        return []
+        before, self._held[slot] = self._held.get(slot), sample
+        return [] if before is None else [before]
 
     def take(self, slot: int, line: bytes) -> list[HeldSample]:
         """Return the sample that is held of a worker, now that its next line came; blank lines do not count."""
@@ -65,7 +65,8 @@ class StepBars:
             return [sample]
         self._misses[slot] = 0
         values = {name: value for name, value in bar.groupdict().items() if value is not None}
-        if self._totals.setdefault(slot, values["total"]) != values["total"]:
+        total, self._totals[slot] = self._totals.get(slot), values["total"]
+        if total not in (None, values["total"]):
             return [sample]
         return [sample._replace(values={**values, **sample.values})]
 

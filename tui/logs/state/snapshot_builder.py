@@ -218,9 +218,11 @@ def _positions(table: CoreTable, epochs: Ints, steps: Ints) -> Floats:
 def _lags(position: Floats, counting: Bools) -> tuple[Floats, int | None]:
     """Return the steps behind the median core, and its row; of two in the middle, the one further back.
 
-    Only cores that are `counting` can be the median: those that have not ended, unless all have.
+    The median is over the cores that are `counting` and those that none of them has passed: a worker that ended early
+    is left behind, while a straggler stays behind workers that have finished.
     """
-    counted = np.where(counting, position, np.nan)
+    furthest = np.fmax.reduce(position[counting], initial=-np.inf)
+    counted = np.where(counting | (position >= furthest), position, np.nan)
     order = np.argsort(counted, kind="stable")
     count = int(np.count_nonzero(~np.isnan(counted)))
     if not count:
