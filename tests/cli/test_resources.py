@@ -226,7 +226,8 @@ def typed(pod: LocalPod, text: str, *words: str) -> str:
     reader.start()
     with pod.shell.start(*words, stdin=device, stderr=device) as process:
         os.close(device)
-        wait_until(lambda: b"to continue:" in b"".join(written), "the command asks")
+        wait_until(lambda: b"to continue:" in b"".join(written) or process.poll() is not None, "the command asks")
+        assert process.poll() is None, b"".join(written).decode()
         os.write(controller, text.encode())
         process.communicate(timeout=90)
     reader.join()
