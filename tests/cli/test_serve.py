@@ -277,8 +277,10 @@ def test_a_signal_ends_serve_and_the_consoles_of_open_tabs_silently(shell: Shell
     async def look() -> list[psutil.Process]:
         async with Page(served) as page:
             answering, silent, _keyless = await page.opened(), await page.opened(), await page.connect()
-            for terminal in (answering, silent):
-                await asyncio.wait_for(terminal.receive(), DEADLINE)
+            # Both at once: a page that reads nothing for long does not answer the server's pings either.
+            await asyncio.gather(
+                *(asyncio.wait_for(terminal.receive(), DEADLINE) for terminal in (answering, silent))
+            )
             opened = children(process.pid)
             process.send_signal(how)
             assert await ending(answering) == aiohttp.WSCloseCode.GOING_AWAY

@@ -142,3 +142,42 @@ def test_more_shapes(line: str, row: tuple[object, ...]) -> None:
 @pytest.mark.parametrize("line", ["Epoch 3 | Train: 0.45 | Val: 0.40", "Epoch 3, Train: 94.5% | Validation: 85.5%"])
 def test_figures_that_may_be_accuracies_are_no_losses(line: str) -> None:
     assert log(line).state.samples == 0
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_losses_are_read_of_a_job_that_prints_neither_steps_nor_epochs(fast: bool) -> None:
+    demux = log("loss: 2.5 acc: 0.25", "loss: 2.25 acc: 0.5", "val loss: 2.75", "loss: 2.0 acc: 0.75", fast=fast)
+    assert (rows_of(demux), demux.state.samples) == ([(None, None, 2.0, None)], 3)
+
+
+def test_cores_that_print_nothing_but_losses_are_kept_apart() -> None:
+    demux = log(*(f"[xla:{core}] train loss {loss}" for loss in (0.75, 0.5) for core in (0, 1)))
+    assert [(row.core, row.loss) for row in demux.snapshot().rows()] == [(0, 0.5), (1, 0.5)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("step 40 loss 2.5", "step 80 loss 2.25"),
+        ("epoch 1 loss 2.5", "epoch 2 loss 2.25"),
+        ("Epoch 2", "loss 2.25"),
+    ],
+)
+def test_a_loss_alone_is_no_sample_of_a_job_that_prints_steps_or_epochs(lines: tuple[str, ...]) -> None:
+    demux = log(*lines, "loss: 7.5", "loss: 7.75")
+    assert rows_of(demux) == rows_of(log(*lines))
+
+
+def test_a_single_loss_may_be_a_result() -> None:
+    assert log("loss: 2.5").state.samples == 0
+    assert log("loss: 2.5", "step 40 loss 2.25", "loss: 2.75").state.samples == 1
+
+
+def test_the_first_loss_below_an_evaluations_heading_is_the_evaluations() -> None:
+    demux = log("loss: 2.5", "loss: 2.25", "Validation:", "loss: 7.5")
+    assert rows_of(demux) == [(None, None, 2.25, None)]
+    assert rows_of(log("Validation:", "loss: 7.5", "Training:", "loss: 2.5", "loss: 2.25"))[0][2] == 2.25
+
+
+def test_losses_of_steps_at_which_something_else_happened_are_no_samples() -> None:
+    assert log("Early stopping at step 12: loss 0.5", "Early stopping at step 24: loss 0.25").state.samples == 0

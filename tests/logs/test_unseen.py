@@ -26,8 +26,6 @@ MISSED = {
     "r2c-pandas-series",
     "sb3-zoo-table-with-loss",
     "svoice-solver-train-valid-best",
-    "tensorfx-throughput",
-    "tff-eval-and-train-metrics",
     "tinygrad-llama-numbered",
     "tinygrad-llama-value-before-name",
     "yolov7-nohup",

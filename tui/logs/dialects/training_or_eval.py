@@ -51,12 +51,20 @@ class _WorkerState:
     """Last step and total of its progress bar, once that is full."""
     has_steps: bool = False
     """Whether it prints steps with a loss: an epoch's loss is their mean then, and no sample."""
+    has_epochs: bool = False
+    """Whether it prints epochs with a loss: one without is no sample then."""
     has_certain_steps: bool = False
     """Whether any of these is a certain sample: doubtful rows are none then."""
     held_row: Record | None = None
     """The first doubtful row; it is a sample if another follows without a certain step between them."""
     trusts_rows: bool = False
     """Whether doubtful rows are all that it prints, and therefore samples."""
+    held_loss: Record | None = None
+    """The first loss without a step or an epoch, which one may be a result."""
+    trusts_losses: bool = False
+    """Whether losses without a step or an epoch are all that it prints, and therefore samples."""
+    is_evaluating: bool = False
+    """Whether an evaluation's heading was the last heading, and no loss without a step was printed since."""
     evaluation: _Evaluation | None = None
     parts: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """Unfinished samples by the name of the dialect."""
@@ -92,6 +100,22 @@ class _WorkerState:
         self.trusts_rows, self.held_row = True, None
         return held, record
 
+    def take_lone_loss(self, record: Record) -> tuple[Record, ...]:
+        """Return the losses without step and epoch that are samples, now that this one came.
+
+        A single one may be a result; the first below an evaluation's heading is the evaluation's.
+        """
+        if self.is_evaluating:
+            self.is_evaluating = False
+            return ()
+        if self.trusts_losses:
+            return (record,)
+        held, self.held_loss = self.held_loss, record
+        if held is None:
+            return ()
+        self.trusts_losses, self.held_loss = True, None
+        return held, record
+
 
 class TrainingStage:
     """Decides which matches are training samples, from what each worker has printed before them."""
@@ -103,7 +127,7 @@ class TrainingStage:
     def restart(self) -> None:
         """Note that the job was started again, perhaps during an evaluation: it trains, from an earlier step."""
         for worker in self._workers.values():
-            worker.evaluation, worker.heading = None, UNKNOWN
+            worker.evaluation, worker.heading, worker.is_evaluating = None, UNKNOWN, False
 
     def begin_epoch(self, slot: int, epoch: int, *, is_heading: bool = False) -> None:
         """Note that a worker named an epoch, whose training follows; `is_heading` if its steps do not name it."""
@@ -112,15 +136,17 @@ class TrainingStage:
             worker.heading = epoch
         worker.epoch, worker.is_epoch_new = epoch, True
         worker.full_bar = worker.evaluation = None
+        worker.is_evaluating = False
 
     def begin_training(self, slot: int) -> None:
         """Note that a worker's next lines are training's."""
-        self._worker(slot).evaluation = None
+        worker = self._worker(slot)
+        worker.evaluation, worker.is_evaluating = None, False
 
     def begin_evaluation(self, slot: int, newest: tuple[int, int] | None) -> None:
         """Note that a worker's next lines are an evaluation's; `newest` is the epoch and step that it has reached."""
         worker = self._worker(slot)
-        worker.is_epoch_new = False
+        worker.is_epoch_new, worker.is_evaluating = False, True
         worker.evaluation = None if newest is None else _Evaluation(*newest)
 
     def epoch_of(self, slot: int) -> int:
@@ -148,15 +174,18 @@ class TrainingStage:
         worker, role = self._worker(slot), dialect.role
         if role.has_epoch_above and not worker.continues_bar(values):
             return ()
-        if role is Role.FIRST_LOSS_OF_EPOCH and not worker.take_first_loss():
+        if role.is_summary and worker.has_steps:
             return ()
-        if role.is_summary and (epoch == UNKNOWN or worker.has_steps):
+        if role.is_summary and epoch == UNKNOWN:
+            return () if worker.has_epochs else worker.take_lone_loss(record)
+        if role is Role.FIRST_LOSS_OF_EPOCH and not worker.take_first_loss():
             return ()
         if worker.evaluation is not None:
             if not worker.evaluation.is_training(epoch, step):
                 return ()
             worker.evaluation = None
         worker.has_steps |= step != UNKNOWN and "loss" in values
+        worker.has_epochs |= epoch != UNKNOWN
         if role is Role.DOUBTFUL:
             return worker.take_doubtful(record)
         if step != UNKNOWN and record[8] & HAS_LOSS and not worker.has_certain_steps:

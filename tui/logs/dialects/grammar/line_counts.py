@@ -25,7 +25,7 @@ def is_count(value: Value, kind: str, *, is_first: bool = False) -> bool:
     if not words or words[-1] not in words_meaning(kind) or not words_meaning("loss").isdisjoint(words):
         return False
     is_plural = words[-1][-1:] == b"s" and words[-1][:-1] in words_meaning(kind)
-    if is_plural and (len(words) > 1 or (kind == "epoch" and value.name_start > 0)):
+    if is_plural and kind == "epoch" and (len(words) > 1 or value.name_start > 0):
         return False
     is_whole_name = is_first and len(words) == 1 < len(words[0])
     if len(words[-1]) <= _SHORT and not (value.has_sign or value.is_place or is_whole_name):
@@ -33,6 +33,14 @@ def is_count(value: Value, kind: str, *, is_first: bool = False) -> bool:
     others = set(words[:-1]) - words_meaning("neutral") - words_meaning("counting")
     foreign = words_meaning("no_count") | words_meaning("evaluated")
     return not others or (is_first and len(others) <= _MOST_OWN_WORDS and foreign.isdisjoint(others))
+
+
+def is_of_no_record(value: Value) -> bool:
+    """Return whether a number is a step or an epoch at which something else happened: `early stopping at step 12`."""
+    counts = words_meaning("step") | words_meaning("epoch")
+    return (
+        value.words[-1:] != () and value.words[-1] in counts and not words_meaning("no_count").isdisjoint(value.words)
+    )
 
 
 _MOST_OWN_WORDS = 4

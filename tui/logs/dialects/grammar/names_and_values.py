@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from tui.logs.dialects.catalogue_files import expand_parts
-from tui.logs.dialects.grammar.line_counts import begins_with_places, choose_count, choose_place, is_count
+from tui.logs.dialects.grammar.line_counts import (
+    begins_with_places,
+    choose_count,
+    choose_place,
+    is_count,
+    is_of_no_record,
+)
 from tui.logs.dialects.grammar.line_losses import choose_loss, evaluation_pattern, loss_kind
 from tui.logs.dialects.grammar.line_values import Value, translate, values_of, words_meaning
 
@@ -145,7 +151,7 @@ def _read_loss(text: bytes, values: Sequence[Value], start: int) -> _Record | No
         return _Record("step", chosen, needs_pace=training_loss.is_before_evaluation and bool(step.words))
     if epoch is not None:
         return _Record("epoch", chosen) if training_loss.is_whole else None
-    if loss_kind(loss.words) == "part" or text.startswith(b"|"):
+    if loss_kind(loss.words) == "part" or text.startswith(b"|") or any(map(is_of_no_record, others)):
         return None
     qualities = words_meaning("train") | words_meaning("mean") | words_meaning("total")
     is_of_epoch = any(loss_kind(value.words) == "evaluation" for value in others) or not qualities.isdisjoint(
