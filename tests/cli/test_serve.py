@@ -85,6 +85,12 @@ async def ending(terminal: aiohttp.ClientWebSocketResponse) -> int:
         assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), message
 
 
+async def read_on(terminal: aiohttp.ClientWebSocketResponse) -> asyncio.Task[int]:
+    """Wait until the console is painted; return the task that then reads, and so answers pings, to the end."""
+    await painted(terminal, "checks")
+    return asyncio.create_task(ending(terminal))
+
+
 async def test_the_printed_address_opens_a_console_again_and_again(server: dict[str, Any]) -> None:
     async with Page(server) as page:
         async with page.session.get(server["url"]) as answer:
@@ -277,13 +283,11 @@ def test_a_signal_ends_serve_and_the_consoles_of_open_tabs_silently(shell: Shell
     async def look() -> list[psutil.Process]:
         async with Page(served) as page:
             answering, silent, _keyless = await page.opened(), await page.opened(), await page.connect()
-            # Both at once: a page that reads nothing for long does not answer the server's pings either.
-            await asyncio.gather(
-                *(asyncio.wait_for(terminal.receive(), DEADLINE) for terminal in (answering, silent))
-            )
+            answer, silence = await asyncio.gather(read_on(answering), read_on(silent))
+            silence.cancel()
             opened = children(process.pid)
             process.send_signal(how)
-            assert await ending(answering) == aiohttp.WSCloseCode.GOING_AWAY
+            assert await answer == aiohttp.WSCloseCode.GOING_AWAY
             await asyncio.to_thread(process.wait, DEADLINE)
             return opened
 
