@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import tempfile
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -14,7 +18,7 @@ from tests.logs.shapes import LOGS, generated_log, training
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.demux import Demux
 from tui.logs.files import line_filter
-from tui.logs.files.line_filter import Choice, Picker, backwards, forwards, last, last_of, pick
+from tui.logs.files.line_filter import Choice, Picker, forwards, last, last_in_file, pick
 from tui.logs.files.lines import names_core
 from tui.logs.saved_log import SavedLog, open_log
 
@@ -84,14 +88,14 @@ def test_the_last_lines_read_from_the_end_are_those_read_from_the_beginning(
     expected = slowly(data, owners, choice)
     expected = expected[len(expected) - tail :] if tail < len(expected) else expected
     before, line_filter.BLOCK = line_filter.BLOCK, size
-    file = os.memfd_create("log")
     try:
-        os.write(file, data)
-        found = last_of(backwards(file, len(data)), Picker(owners, choice), tail)
+        with tempfile.TemporaryFile(buffering=0) as file:
+            file.write(data)
+            count, lines = last_in_file(file, Picker(owners, choice), tail)
+            found = [(line.offset, line.data) for line in lines]
     finally:
         line_filter.BLOCK = before
-        os.close(file)
-    assert [(line.offset, line.data) for line in found] == expected
+    assert (count, found) == (len(expected), expected)
 
 
 @pytest.mark.parametrize("size", [1000, 1 << 20])
@@ -109,13 +113,29 @@ def test_a_line_too_long_for_memory_comes_in_pieces_that_add_up_to_it(size: int)
 def test_a_small_tail_reads_no_further_than_it_must(tmp_path: Path) -> None:
     path = tmp_path / "long.log"
     path.write_bytes(generated_log(40_000, 8))
+    with path.open("rb") as file, mock.patch("os.pread", wraps=os.pread) as read:
+        count, lines = last_in_file(file, Picker(LineOwner({}), Choice()), 10)
+        assert (count, len(list(lines))) == (10, 10)
+    assert [call.args[2] >= path.stat().st_size - line_filter.BLOCK for call in read.call_args_list] == [True] * 2
+
+
+@pytest.mark.parametrize("worker", [0, 1])
+def test_the_last_lines_are_found_in_a_log_with_a_line_too_long_for_memory(tmp_path: Path, worker: int) -> None:
+    lines = [b"2020-08-06 02:38:57 10.164.0.43 [0] " + b"x" * size + b"\n" for size in (10, 20_000_000, 10)]
+    data = b"2020-08-06 02:38:57 10.164.0.44 [1] before\n" * 50_000 + b"".join(lines)
+    path = tmp_path / "long.log"
+    path.write_bytes(data)
+    tracemalloc.start()
     with path.open("rb") as file:
-        blocks = backwards(file.fileno(), path.stat().st_size)
-        found = last_of(blocks, Picker(LineOwner({}), Choice()), 10)
-        (left,) = [next(blocks, None)]
-    assert len(found) == 10
-    assert left is not None
-    assert left.offset + len(left.data) < path.stat().st_size - 1_000_000
+        count, found = last_in_file(file, Picker(owners_of(data[-500:] + data[:500]), Choice(worker=worker)), 2)
+        digest = hashlib.sha256()
+        for line in found:
+            digest.update(line.data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    expected = data[: 2 * 43] if worker else b"".join(lines[1:])
+    assert (count, digest.digest()) == (2, hashlib.sha256(expected).digest())
+    assert peak < 10_000_000
 
 
 def test_the_cached_summary_of_a_log_attributes_lines_to_workers(tmp_path: Path) -> None:

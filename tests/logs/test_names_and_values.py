@@ -13,6 +13,9 @@ pytestmark = pytest.mark.py310
 
 READ = [
     ('epoch 3, phase train, step 120, loss_train, 0.5123', 3, 120, 0.5123),
+    ('[E3] step 120 loss 0.5123', 3, 120, 0.5123),
+    ('[ep3] step 120 loss 0.5123', 3, 120, 0.5123),
+    ('Global steps: 120; Throughput: 3580.4 instances/sec; Loss: 0.5123', None, 120, 0.5123),
     ('Step, 120, Loss, 0.5123, Acc, 0.81', None, 120, 0.5123),
     ('{"metric": "train/loss", "value": 0.5123, "step": 120}', None, 120, 0.5123),
     ('{"name": "loss", "data": {"epoch": 3.01, "step": 120, "value": 0.5123}}', 3, 120, 0.5123),

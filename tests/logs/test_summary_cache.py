@@ -88,6 +88,15 @@ def test_a_users_dialect_makes_another_summary(log: Path, tmp_path: Path) -> Non
     assert entry.read_bytes() != before
 
 
+def test_the_profiles_thresholds_decide_who_is_a_straggler(log: Path, tmp_path: Path) -> None:
+    lines = [training(core=core, step=step) for step in range(0, 400, 20) for core in range(4) if core or step < 200]
+    write(log, "\n".join(lines) + "\n")
+    cache = tmp_path / "cache"
+    for thresholds, state in (({}, "straggler"), ({"straggler": 1000.0}, "training"), ({}, "straggler")):
+        rows = open_log(log, thresholds=thresholds).core_rows(cache=cache)
+        assert [row["state"] for row in rows] == [state, "training", "training", "training"]
+
+
 def test_the_summary_depends_on_the_texts_that_a_dialect_names(log: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     pattern = r"Device=xla:0/(?P<core>\d+).* Step=(?P<step>\d+) Loss=(?P<loss>nan)"

@@ -136,3 +136,18 @@ def test_the_lines_of_a_saved_json_log_have_their_times(tmp_path: Path) -> None:
         f"2026-11-23T09:05:1{step}" for step in range(3)
     ]
     assert [line.data for line in open_log(path).lines(since=WHOLE + 2)] == [json.dumps(rows[2]).encode()]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"time": ' + b"1" * 400 + b"}",
+        b'{"timestamp": {"seconds": 1700000000, "nanos": 1' + b"0" * 400 + b"}}",
+        b'{"timestamp": {"seconds": 1700000000, "nanos": 1e300}}',
+        b'{"time": "\\ud800"}',
+        b'{"time": true}',
+        b'{"time": ' + b"[" * 100_000,
+    ],
+)
+def test_a_line_of_json_with_an_impossible_time_has_none(line: bytes) -> None:
+    assert read_when(line) is None

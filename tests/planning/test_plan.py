@@ -147,6 +147,11 @@ def test_numbers_that_cannot_be_scaled_are_refused(numbers: dict[str, float]) ->
         make_plan("v2-8", "v2-32", **numbers)  # type: ignore[arg-type]
 
 
+def test_a_learning_rate_that_no_number_can_hold_is_refused() -> None:
+    with pytest.raises(UsageError, match="too large"):
+        make_plan("v2-8", "v2-32", batch_size=8, lr=1e308)
+
+
 def test_the_document_has_the_names_that_scripts_read() -> None:
     document = make_plan("v2-8", "v3-32", batch_size=1024).to_json()
 

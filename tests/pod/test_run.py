@@ -65,6 +65,8 @@ def test_a_name_with_such_letters_inside_a_word_is_not_secret(name: str) -> None
         ("postgres://user:pa:ss@host:5432/db", f"postgres://{MASK}@host:5432/db"),
         ("https://token@example.org/a?b=c@d", f"https://{MASK}@example.org/a?b=c@d"),
         ("--url=redis://:hush@h/0,redis://u:hu@sh@i", f"--url=redis://{MASK}@h/0,redis://{MASK}@i"),
+        ("postgres://u:p#w@h/db", f"postgres://{MASK}@h/db"),
+        ("postgres://u:p/w?@x@h/db", f"postgres://{MASK}@h/db"),
         ("https://example.org/@v1", "https://example.org/@v1"),
         ("gs://bucket/a@b", "gs://bucket/a@b"),
         ("me@host", "me@host"),

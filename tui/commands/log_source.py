@@ -14,6 +14,7 @@ from tui.errors import OutOfReachError, UsageError
 from tui.pod.log_refs import names_a_file, path_of
 
 if TYPE_CHECKING:
+    from tui.logs.dialects.dialect import Dialect
     from tui.logs.saved_log import SavedLog
     from tui.operator import Operator, RunDirectory
 
@@ -80,9 +81,9 @@ def open_file(ref: str, flags: Mapping[str, Any]) -> tuple[SavedLog, Path] | Non
     from tui.settings import load
 
     settings = load(flags)
-    cache = settings.home / "cache"
-    if not settings.dialects:
-        return open_log(path), cache
-    from tui.logs.dialects.user_dialects import user_dialects
+    dialects: tuple[Dialect, ...] = ()
+    if settings.dialects:
+        from tui.logs.dialects.user_dialects import user_dialects
 
-    return open_log(path, dialects=user_dialects(settings.dialects)), cache
+        dialects = user_dialects(settings.dialects)
+    return open_log(path, dialects=dialects, thresholds=settings.thresholds), settings.home / "cache"

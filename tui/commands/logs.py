@@ -111,7 +111,7 @@ def _require_worker(directory: RunDirectory, worker: int | None) -> None:
 def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
     """Return one worker's bytes straight from its mirror; None where more than that is needed."""
     from tui.logs.attribution.line_owner import LineOwner
-    from tui.logs.files.line_filter import Choice, Picker, backwards, forwards, last_of, pick
+    from tui.logs.files.line_filter import Choice, Picker, forwards, last_in_file, pick
     from tui.operator import iterate_log
 
     if args.worker is None:
@@ -124,10 +124,10 @@ def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[byt
     picker = Picker(LineOwner({}), Choice(core=args.core))
     if args.tail is None:
         return (line.data for line in pick(forwards(iterate_log(path)), picker))
-    with path.open("rb", buffering=0) as file:
-        lines = last_of(backwards(file.fileno(), path.stat().st_size), picker, args.tail)
+    file = path.open("rb", buffering=0)
+    found, lines = last_in_file(file, picker, args.tail)
     # The rest may be in an earlier attempt of a restarted run.
-    return [line.data for line in lines] if len(lines) == args.tail else None
+    return (line.data for line in lines) if found == args.tail else None
 
 
 def _copy(blocks: Iterable[bytes], out: Output) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -13,8 +13,8 @@ from tui.logs.attribution.host_sections import Sections
 from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.line_owner import LineOwner, LineOwnerReader
 from tui.logs.attribution.xla_dist_prefix import NUMBERED_SAMPLE, PREFIX
-from tui.logs.files.compressed_files import BLOCK, Packing, explain_errors, head_of, regular, size_of, unpacked
-from tui.logs.files.line_filter import Choice, Picked, Picker, backwards, forwards, last, last_of, pick
+from tui.logs.files.compressed_files import BLOCK, Packing, explain_errors, head_of, regular, unpacked
+from tui.logs.files.line_filter import Choice, Picked, Picker, forwards, last, last_in_file, pick
 from tui.logs.files.lines import Cutter, LogLine, without_escapes
 from tui.logs.files.summary_cache import LogSummary, SummaryCache, sort_rows
 
@@ -42,6 +42,7 @@ class SavedLog:
         carried: bool = False,
         by_place: bool = False,
         dialects: Sequence[Dialect] = (),
+        thresholds: Mapping[str, float] | None = None,
         copy: IO[bytes] | None = None,
         name: str = "",
     ) -> None:
@@ -51,6 +52,8 @@ class SavedLog:
         self.packing = packing
         self.xla_dist = xla_dist
         """Whether its beginning shows xla_dist's prefix."""
+        self.thresholds = thresholds or {}
+        """The profile's `[thresholds]`."""
         self.problem: UsageError | None = None
         """Why not all of the file could be read, as far as that has been tried: its end, or lines of a dialect."""
         self.staleness_error: OutOfReachError | None = None
@@ -85,7 +88,13 @@ class SavedLog:
         """Return a demultiplexer that has read the whole file, or as much of it as can be read (see `problem`)."""
         from tui.logs.demux import Demux
 
-        demux = Demux(dialects=self.dialects, xla_dist=self.xla_dist, history=history, steps=steps)
+        demux = Demux(
+            dialects=self.dialects,
+            thresholds=self.thresholds,
+            xla_dist=self.xla_dist,
+            history=history,
+            steps=steps,
+        )
         try:
             for block in self._buffered_blocks() if self.packing is None else self.blocks():
                 demux.feed(None, block)
@@ -138,6 +147,7 @@ class SavedLog:
     def _summary(self, cache: Path | None) -> LogSummary:
         """Return the summary of the log, from the cache or by reading the log through."""
         reading = [f"{dialect.name} {dialect.source!r} {dialect.hints}" for dialect in self._own_dialects]
+        reading += (f"{name}={value}" for name, value in sorted(self.thresholds.items()))
         cached = None if cache is None else SummaryCache(cache).load(self.path, reading)
         if cached is not None:
             return cached
@@ -191,7 +201,7 @@ class SavedLog:
             yield from lines if tail is None else last(lines, tail)
             return
         with explain_errors(self.path), self.path.open("rb", buffering=0) as file:
-            yield from last_of(backwards(file.fileno(), size_of(file)), Picker(owners, choice), tail)
+            yield from last_in_file(file, Picker(owners, choice), tail)[1]
 
     def _owners(self, cache: Path | None) -> LineOwner:
         """Return who wrote which line; the whole log is read for it where lines name workers."""
@@ -212,9 +222,14 @@ def _placed(listener: LineOwnerReader, offset: int, line: bytes) -> tuple[int | 
 
 
 def open_log(
-    path: Path | str, *, dialects: Sequence[Dialect] = (), name: str = "", copy: IO[bytes] | None = None
+    path: Path | str,
+    *,
+    dialects: Sequence[Dialect] = (),
+    thresholds: Mapping[str, float] | None = None,
+    name: str = "",
+    copy: IO[bytes] | None = None,
 ) -> SavedLog:
-    """Open a saved log; what comes from a pipe is copied first.
+    """Open a saved log, to be read with a profile's dialects and thresholds; what comes from a pipe is copied first.
 
     `name` replaces its path in messages; `copy` is a temporary file that is deleted when it is closed.
     Raises UsageError for a directory, a device, an empty, binary, unreadable or missing file.
@@ -233,6 +248,7 @@ def open_log(
         carried=carried,
         by_place=Sections.begin_with(first) or ExportReader.is_export_start(first),
         dialects=dialects,
+        thresholds=thresholds,
         copy=copy or piped,
         name=name,
     )

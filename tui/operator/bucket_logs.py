@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from tui.cloud.storage.buckets import Buckets, BucketUrl, ObjectVersion, parse_url
 from tui.errors import CloudError, UsageError
@@ -106,7 +107,7 @@ class BucketLogs:
             await buckets.download(version, file)
             file.flush()
             if not is_cached:
-                return open_log(unfinished, dialects=dialects, name=str(version.url), copy=file)
+                return self._opened(unfinished, version.url, dialects, copy=file)
             file.close()
             self._keep(unfinished, version, path)
         except BaseException:
@@ -124,10 +125,13 @@ class BucketLogs:
         unfinished.replace(path)
         os.utime(path, ns=(time.time_ns(), int(version.updated * 1e9)))
 
-    def _opened(self, path: Path, url: BucketUrl, dialects: Sequence[Dialect]) -> SavedLog:
+    def _opened(
+        self, path: Path, url: BucketUrl, dialects: Sequence[Dialect], copy: IO[bytes] | None = None
+    ) -> SavedLog:
         with suppress(OSError):
             os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
-        return open_log(path, dialects=dialects, name=str(url))
+        thresholds = self._settings.thresholds
+        return open_log(path, dialects=dialects, thresholds=thresholds, name=str(url), copy=copy)
 
     def _place(self, version: ObjectVersion) -> Path:
         """Return the path of a version's copy; its name is the object's own, with unsafe characters replaced."""

@@ -35,7 +35,7 @@ class Logs:
         if ref.startswith("gs://"):
             logs = BucketLogs(self._settings)
             return await logs.open(ref, dialects=self.dialects, offline=offline, note=note)
-        return open_log(path_of(ref), dialects=self.dialects)
+        return open_log(path_of(ref), dialects=self.dialects, thresholds=self._settings.thresholds)
 
     @property
     def dialects(self) -> tuple[Dialect, ...]:

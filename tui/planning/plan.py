@@ -85,7 +85,10 @@ def make_plan(
     per_core, warnings = _share(batch_size, new if keep_global_batch else old)
     global_batch = per_core * new.devices
     scaled_steps, uneven = _scaled_steps(batch_size, steps, global_batch)
-    scaled_lr = None if lr is None else float(Fraction(str(lr)) * global_batch / batch_size)
+    try:
+        scaled_lr = None if lr is None else float(Fraction(str(lr)) * global_batch / batch_size)
+    except OverflowError:
+        raise UsageError("the learning rate is too large") from None
     warm_up = _warm_up(batch_size, global_batch, lr, epochs)
     warm_up_steps = None
     if warm_up is not None and scaled_steps is not None and epochs is not None:

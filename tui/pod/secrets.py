@@ -13,7 +13,8 @@ _WORKING_DIRECTORY = "PWD"
 """The variable of exactly this name is the shell's directory, which is not secret."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 """A word of a variable's name: names are split at `_`, digits and changes of case (`HFToken` is two words)."""
-_USER_IN_URL = re.compile(r"(?<=://)[^\s/?#\"'<>]+(?=@)")
+_USER_IN_URL = re.compile(r"(?<=://)(?:[^\s/?#\"'<>]+|[^\s/?#\"'<>@:]*:[^\s\"'<>]*)(?=@)")
+"""Until the `@`: a password may hold characters that should be escaped, such as `/` or `#`."""
 
 
 def is_secret(name: str) -> bool:

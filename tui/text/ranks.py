@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tui.errors import UsageError
+from tui.text.numbers import parse_integer
 
 _LISTED_SINGLY = 4
 
@@ -19,9 +20,9 @@ def parse_ranks(text: str, count: int) -> tuple[int, ...]:
     ranks: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        start, end = parse_integer(first), parse_integer(last if dash else first)
+        if start is None or end is None:
             raise UsageError(f"{text!r} is not a set of workers", remedy="use e.g. 0-3,7 or all")
-        start, end = int(first), int(last or first)
         if start > end:
             raise UsageError(f"{part.strip()!r} is not a set of workers", remedy=f"did you mean {end}-{start}?")
         if end >= count:

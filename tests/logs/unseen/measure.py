@@ -29,8 +29,10 @@ SETS = (
     "held_out_november_24",
     "renumbered_november_28",
     "held_out_november_28",
+    "renumbered_november_29",
+    "held_out_november_29",
 )
-HELD_OUT = {"held_out_november_24", "held_out_november_28"}
+HELD_OUT = {"held_out_november_24", "held_out_november_28", "held_out_november_29"}
 """Sets whose differences are never printed."""
 _FIELDS = ("epoch", "step", "loss", "rate")
 _TOLERANCE = 1e-6

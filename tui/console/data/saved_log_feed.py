@@ -33,7 +33,7 @@ class SavedLogFeed:
         self.problem: TpuTuiError | None = log.staleness_error
         self.saved: SavedLog | None = log
         self._log = log
-        self._demux = Demux(dialects=log.dialects, xla_dist=log.xla_dist)
+        self._demux = Demux(dialects=log.dialects, thresholds=log.thresholds, xla_dist=log.xla_dist)
         self._blocks: Iterator[bytes] | None = log.blocks()
         self._unpacked: IO[bytes] | None = tempfile.NamedTemporaryFile() if log.compressed else None  # noqa: SIM115
         self._snapshot: Snapshot | None = None

@@ -82,10 +82,9 @@ class _Json:
 
     def fields(self, lines: Sequence[bytes]) -> Mapping[str, str] | None:
         try:
-            document = json.loads(b"\n".join(lines).rstrip(b"\r ,"), strict=False)
+            return _fields_of(json.loads(b"\n".join(lines).rstrip(b"\r ,"), strict=False))
         except (ValueError, RecursionError):
             return None
-        return _fields_of(document)
 
 
 class _Yaml:
@@ -104,10 +103,9 @@ class _Yaml:
         text = b"\n".join(line for line in lines if line.rstrip() != _RULE).decode("utf-8", "replace")
         try:
             # All scalars stay text, and no tag makes an object.
-            document = yaml.load(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+            return _fields_of(yaml.load(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader)))
         except (yaml.YAMLError, ValueError, RecursionError):
             return None
-        return _fields_of(document)
 
 
 @cache
@@ -286,14 +284,29 @@ def _moment(text: str) -> float | None:
 
 
 def _fields_of(document: Any) -> dict[str, str]:
-    """Return the fields of an entry by their plain names; a payload without a number in its text becomes the text."""
+    """Return the fields of an entry by their plain names; a payload without a number in its text becomes the text.
+
+    Raises ValueError for a payload that contains itself, or repeats others until it is longer than any entry.
+    """
     fields: dict[str, str] = {}
     _add_fields(document, fields, set())
     payload = document.get("jsonPayload") if isinstance(document, dict) else None
     text = next((fields[name] for name in _TEXTS if name in fields), "")
     if isinstance(payload, dict) and not any(map(str.isdigit, text)):
-        fields["text_payload"] = json.dumps(payload)
+        fields["text_payload"] = _encode(payload)
     return fields
+
+
+def _encode(payload: Mapping[str, Any]) -> str:
+    """Return a payload as JSON, piece by piece: aliases of YAML could repeat a part a billion times."""
+    pieces: list[str] = []
+    size = 0
+    for piece in json.JSONEncoder().iterencode(payload):
+        size += len(piece)
+        if size > LONGEST_ENTRY:
+            raise ValueError(f"a payload of more than {LONGEST_ENTRY} characters")
+        pieces.append(piece)
+    return "".join(pieces)
 
 
 def _add_fields(document: Any, fields: dict[str, str], visited: set[int], depth: int = 4) -> None:

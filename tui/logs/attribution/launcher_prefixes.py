@@ -86,7 +86,8 @@ _INNER = rb"(?:\[[a-z][a-z_-]{0,60}\d{1,5}(?:\|\d{1,5})?\]: ?){0,2}"
 LABELLED_SAMPLE = re.compile(
     rb"(?!(?:\d{6,20}|(?i:steps?|train\w*|epoch|loss|config\w*|args|settings)|INFO|DEBUG|WARNING|ERROR|root"
     rb"|wandb): ?)"
-    rb"(?!\[?(?i:phase|stage|exp(?:eriment)?|run|fold|trial|task|job|model|seed|part|round|v)[_-]?\d{1,5}(?:-[A-Za-z]{1,20})?[\]:\t])"
+    rb"(?!\[?(?i:phase|stage|ep(?:och)?|step|iter|batch|exp(?:eriment)?|run|fold|trial|task|job|model|seed|part|round|v)"
+    rb"[_-]?\d{1,5}(?:-[A-Za-z]{1,20})?[\]:\t])"
     rb"(?!\d{4}-\d\d-\d\d|(?i:train(?:ing)?|(?:val|eval|test|best|dev)[a-z]{0,8})(?:: ?| {1,40}\| ))(?:"
     + _LABEL.pattern + rb")" + _INNER + _SAMPLE
 )  # fmt: skip

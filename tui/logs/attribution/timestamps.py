@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any
+
+from tui.text.bounded_json import parse_json
+from tui.text.numbers import is_number
 
 _CLOCK = rb"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,18}))?"
 _OFFSET = rb"(?: ?(?P<offset>Z|UTC|GMT|[+-]\d\d:?\d\d)(?![\d:]))?"
@@ -129,8 +131,8 @@ def _in_json(line: bytes) -> float | None:
     if len(line) > _LONGEST_JSON or not _NAMES_A_TIME.search(line):
         return None
     try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
+        document = parse_json(line)
+    except ValueError:
         return None
     moments = (_of_field(document[name]) for name in _FIELDS if name in document)
     return next((moment for moment in moments if moment is not None), None)
@@ -141,7 +143,7 @@ def _of_field(value: Any) -> float | None:
         # As Google's structured logs have it.
         return _of_number(value.get("seconds"), value.get("nanos", 0))
     if isinstance(value, str):
-        moment = read_when(value.encode()) if value[:1] != "{" else None
+        moment = read_when(value.encode("utf-8", "replace")) if value[:1] != "{" else None
         return _of_digits(value) if moment is None else moment
     return _of_number(value)
 
@@ -154,8 +156,8 @@ def _of_digits(text: str) -> float | None:
 
 
 def _of_number(value: Any, nanos: Any = 0) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isinstance(nanos, (int, float)):
-        return None
     low, high = _ERA
+    if not is_number(value, low, high * _SCALES[-1]) or not is_number(nanos, 0, 1e9):
+        return None
     scale = next((scale for scale in _SCALES if low <= value / scale < high), None)
     return None if scale is None else value / scale + nanos / 1e9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_SPAN = re.compile(r"(?:(?P<days>-?\d+) days?, )?(?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d(?:\.\d+)?)")
+_SPAN = re.compile(r"(?:(?P<days>-?\d{1,9}) days?, )?(?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d(?:\.\d+)?)")
 _MEMBER = re.compile(r"\{([^{}]*)\}")
 
 

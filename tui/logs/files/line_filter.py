@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.files.lines import LONGEST_LINE, names_core
@@ -129,10 +129,9 @@ class Stretch(NamedTuple):
     ends: bool = True
 
 
-def forwards(blocks: Iterable[bytes]) -> Iterator[Stretch]:
-    """Yield a log's lines from its beginning, in stretches of about a block."""
+def forwards(blocks: Iterable[bytes], offset: int = 0) -> Iterator[Stretch]:
+    """Yield a log's lines from the beginning of one, `offset` bytes into the log, in stretches of about a block."""
     held = b""
-    offset = 0
     begins = True
     for block in blocks:
         cut = block.rfind(b"\n") + 1
@@ -154,22 +153,34 @@ def forwards(blocks: Iterable[bytes]) -> Iterator[Stretch]:
 
 
 def backwards(file: int, size: int) -> Iterator[Stretch]:
-    """Yield the lines of an open file's first `size` bytes from its end, in stretches of whole lines."""
+    """Yield the lines of an open file's first `size` bytes from its end, in stretches of whole lines.
+
+    Of a line that is too long its pieces come, the last of them first.
+    """
     end = size
     held: list[bytes] = []
+    ends = True
     while end > 0:
         start = max(0, end - BLOCK)
         block = os.pread(file, end - start, start)
         if len(block) < end - start:
             # The file was cut short while it was read: what came after this block is gone.
-            held = []
+            held, ends = [], True
+        end = start
         cut = 0 if start == 0 else block.find(b"\n") + 1
         if start == 0 or cut:
-            yield Stretch(start + cut, b"".join((block[cut:], *held)))
-            held = [block[:cut]]
+            begin = block.rfind(b"\n") + 1
+            if not ends:
+                yield Stretch(start + begin, b"".join((block[begin:], *held)), ends=False)
+                block, held = block[:begin], []
+            if len(block) > cut or held:
+                yield Stretch(start + cut, b"".join((block[cut:], *held)))
+            held, ends = [block[:cut]], True
         else:
             held.insert(0, block)
-        end = start
+            if sum(map(len, held)) > LONGEST_LINE:
+                yield Stretch(start, b"".join(held), begins=False, ends=ends)
+                held, ends = [], False
 
 
 def pick(stretches: Iterable[Stretch], picker: Picker) -> Iterator[Picked]:
@@ -198,14 +209,27 @@ def last(lines: Iterable[Picked], count: int) -> list[Picked]:
     return [line for pieces in newest for line in pieces]
 
 
-def last_of(stretches: Iterable[Stretch], picker: Picker, count: int) -> list[Picked]:
-    """Return the last `count` wanted lines from stretches that come from the end; read no further than needed."""
-    batches: list[list[Picked]] = []
-    missing = count
-    for stretch in stretches if count else ():
-        batch = list(picker.picked(stretch.data, stretch.offset))[-missing:]
-        batches.append(batch)
-        missing -= len(batch)
+def last_in_file(file: IO[bytes], picker: Picker, count: int) -> tuple[int, Iterator[Picked]]:
+    """Find the last `count` wanted lines of an open file from its end; return how many there are, and the lines.
+
+    It is read no further back than needed. The lines are read once more: none is held, however long it is.
+    """
+    size = os.fstat(file.fileno()).st_size
+    start, missing = size, count
+    for stretch in backwards(file.fileno(), size) if count else ():
+        if stretch.begins and stretch.ends:
+            offsets = [line.offset for line in picker.picked(stretch.data, stretch.offset)][-missing:]
+        else:
+            offsets = [stretch.offset] if stretch.begins and picker.read(stretch.data) is not None else []
+        if offsets:
+            start = offsets[0]
+            missing -= len(offsets)
         if not missing:
             break
-    return [line for batch in reversed(batches) for line in batch]
+    return count - missing, pick(forwards(_blocks_between(file, start, size), start), picker)
+
+
+def _blocks_between(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
+    while start < end and (block := os.pread(file.fileno(), min(BLOCK, end - start), start)):
+        start += len(block)
+        yield block

@@ -21,7 +21,7 @@ _NO_FIGURES = re.compile(
 )
 _GLUED = b"|".join(
     rb"(?<=(?<![\w./-])(?i:%b))" % (word + line)
-    for word in (b"epoch", b"ep", b"step", b"iter", b"batch")
+    for word in (b"epoch", b"ep", b"e", b"step", b"iter", b"batch")
     for line in (b"", b"_")
 )
 _SUFFIX = re.compile(rb"(?:st|nd|rd|th|m?s)\b")
@@ -58,7 +58,7 @@ _COUNTED = re.compile(
 _LOSS_OF = re.compile(rb"\s?[(\[@]\s?$")
 """What may stand between a loss and the step that it belongs to: `loss (step 3): 0.5`."""
 _ASIDE = re.compile(rb"\([^()\n]{0,40}\) ?")
-_SIGN = re.compile(rb"(?:\w[:=#.\[(]|[:=#]) {0,3}$")
+_SIGN = re.compile(rb"(?:(?:\w[:=#.\[(]|[:=#]) {0,3}|[A-Za-z]_?)$")
 _BRACKETS = re.compile(rb"[\s\[\](){}<>,|:.-]{1,40}$")
 """What stands between an epoch and a place in it: `[3][120/391]`."""
 _LOSS_ABOVE = re.compile(rb"(?i:loss(?:es)?)[^\w\n]{1,4}$")
