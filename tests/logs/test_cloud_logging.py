@@ -150,6 +150,6 @@ def test_a_document_of_nested_aliases_costs_little() -> None:
 @pytest.mark.parametrize("payload", ["l7", "it: &it\n  self: *it\n  l7"])
 def test_a_payload_that_aliases_make_enormous_is_left_unread(payload: str) -> None:
     levels = [f"l{n}: &l{n}\n" + "".join(f"  k{k}: *l{n - 1}\n" for k in range(90)) for n in range(1, 8)]
-    entries = [f"l0: &l0\n  a: b\n{''.join(levels)}jsonPayload:\n  {payload}: *l7\n", "textPayload: step 5 loss 2.5\n"]
-    text = "".join(f"---\n{entry}" for entry in entries) + "---\n"
+    bomb = f"l0: &l0\n  a: b\n{''.join(levels)}jsonPayload:\n  {payload}: *l7\n"
+    text = f"---\n{bomb}---\ntextPayload: step 5 loss 2.5\n---\n"
     assert read(text.encode()).state.samples == 1
