@@ -41,6 +41,8 @@ class IapServer:
         """The HTTP status with which every request is refused; 0: none."""
         self.close_code = 0
         """The close code with which every tunnel is refused; 0: none."""
+        self.silent = False
+        """Whether reconnections are accepted and then get no message."""
         self.cut_after = 0
         """Bytes to a client after which its connection is cut; 0: never."""
         self.queries: list[dict[str, str]] = []
@@ -81,6 +83,9 @@ class IapServer:
     async def reconnect(self, request: web.Request) -> web.StreamResponse:
         ws = await self._accept(request)
         if not isinstance(ws, web.WebSocketResponse):
+            return ws
+        if self.silent:
+            await ws.receive()
             return ws
         query = self.queries[-1]
         session = self.sessions.get(query["sid"])

@@ -42,9 +42,9 @@ def _config(path: Path, text: str) -> Access:
     return Access(config=str(path))
 
 
-def test_without_any_settings_gclouds_conventions_apply(home: Path) -> None:
+async def test_without_any_settings_gclouds_conventions_apply(home: Path) -> None:
     access = access_from(_settings(home), {})
-    assert login_to(Worker(0, external_ip="192.0.2.1"), access).user == getpass.getuser()
+    assert (await login_to(Worker(0, external_ip="192.0.2.1"), access)).user == getpass.getuser()
     assert access.identities[0] == str(home / ".ssh/google_compute_engine")
     assert str(home / ".ssh/google_compute_known_hosts") in access.known_hosts
     assert str(home / ".ssh/known_hosts") in access.known_hosts
@@ -69,38 +69,38 @@ def test_an_access_survives_json(home: Path) -> None:
         Access.from_json({"client_keys": [3]})
 
 
-def test_the_user_of_a_worker_overrides_the_settings_and_those_the_configuration(tmp_path: Path) -> None:
+async def test_the_user_of_a_worker_overrides_the_settings_and_those_the_configuration(tmp_path: Path) -> None:
     access = _config(tmp_path / "c", "Host *\n User from-config\n")
     worker = Worker(0, external_ip="192.0.2.1")
-    assert login_to(worker, access).user == "from-config"
-    assert login_to(worker, replace(access, user="from-settings")).user == "from-settings"
-    assert login_to(replace(worker, user="its-own"), replace(access, user="from-settings")).user == "its-own"
+    assert (await login_to(worker, access)).user == "from-config"
+    assert (await login_to(worker, replace(access, user="from-settings"))).user == "from-settings"
+    assert (await login_to(replace(worker, user="its-own"), replace(access, user="from-settings"))).user == "its-own"
 
 
-def test_the_configuration_gives_name_port_key_and_jump_host(tmp_path: Path) -> None:
+async def test_the_configuration_gives_name_port_key_and_jump_host(tmp_path: Path) -> None:
     access = _config(
         tmp_path / "c",
         "Host tpu\n Hostname 192.0.2.7\n Port 2200\n IdentityFile /keys/tpu\n ProxyJump gate\nHost *\n",
     )
-    login = login_to(Worker(0, hostname="tpu"), access)
+    login = await login_to(Worker(0, hostname="tpu"), access)
     assert (login.host, login.port, login.jump, login.identities) == ("192.0.2.7", 2200, "gate", ("/keys/tpu",))
-    assert login_to(Worker(0, hostname="tpu", port=2201), access).port == 2201
-    assert login_to(Worker(0, hostname="tpu", port=2201), replace(access, port=2202)).port == 2202
+    assert (await login_to(Worker(0, hostname="tpu", port=2201), access)).port == 2201
+    assert (await login_to(Worker(0, hostname="tpu", port=2201), replace(access, port=2202))).port == 2202
 
 
-def test_a_configuration_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
+async def test_a_configuration_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="SSH configuration") as caught:
-        login_to(Worker(0, hostname="tpu"), _config(tmp_path / "c", "Port many\n"))
+        await login_to(Worker(0, hostname="tpu"), _config(tmp_path / "c", "Port many\n"))
     assert str(tmp_path / "c") in str(caught.value)
 
 
-def test_the_route_chooses_the_address() -> None:
+async def test_the_route_chooses_the_address() -> None:
     worker = Worker(0, internal_ip="10.0.0.2", external_ip="192.0.2.1")
-    assert login_to(worker, Access(route="external")).host == "192.0.2.1"
-    assert login_to(worker, Access(route="internal")).host == "10.0.0.2"
-    assert login_to(replace(worker, external_ip=None), Access(route="external")).host == "10.0.0.2"
+    assert (await login_to(worker, Access(route="external"))).host == "192.0.2.1"
+    assert (await login_to(worker, Access(route="internal"))).host == "10.0.0.2"
+    assert (await login_to(replace(worker, external_ip=None), Access(route="external"))).host == "10.0.0.2"
     with pytest.raises(SshError, match="no address"):
-        login_to(Worker(3), Access())
+        await login_to(Worker(3), Access())
 
 
 async def test_a_worker_is_reached_by_the_configured_name_and_key(sshd: Start, tmp_path: Path) -> None:

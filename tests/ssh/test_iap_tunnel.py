@@ -17,12 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pods import until
 from tests.ssh.iap_server import IapServer, iap_server
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.pod.worker import Worker
 from tui.ssh.config.access import Access
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.fleet import Fleet
+from tui.ssh.transport import iap_tunnel
 from tui.ssh.transport.iap_protocol import Frame, ResendBuffer, Tag, decode
 from tui.ssh.transport.iap_tunnel import IapTarget, IapTunnels
 
@@ -89,6 +91,22 @@ async def test_an_idle_tunnel_that_is_cut_continues(sshd: Start, iap: IapServer)
     async with Fleet([worker], access) as fleet:
         connection = await fleet.connect(0)
         iap.cut_all()
+        assert (await fleet.run(0, "echo still")).stdout == b"still\n"
+        assert await fleet.connect(0) is connection
+
+
+@needs_sshd
+async def test_a_server_that_is_silent_after_a_cut_is_asked_again(
+    sshd: Start, iap: IapServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iap_tunnel, "RESUME_S", 0.5)
+    worker, access = through(iap, sshd())
+    async with Fleet([worker], access) as fleet:
+        connection = await fleet.connect(0)
+        iap.silent = True
+        iap.cut_all()
+        await until(lambda: len(iap.queries) > 2, "the second try")
+        iap.silent = False
         assert (await fleet.run(0, "echo still")).stdout == b"still\n"
         assert await fleet.connect(0) is connection
 

@@ -252,4 +252,4 @@ async def test_unknown_hosts_are_those_that_neither_the_api_nor_a_file_knows(tmp
         Worker(4, external_ip="10.0.0.5", host_keys=("no key at all",)),
     ]
     async with Fleet(workers, Access(known_hosts=filed)) as fleet:
-        assert fleet.unknown_hosts() == [2, 4]
+        assert await fleet.unknown_hosts() == [2, 4]

@@ -41,10 +41,10 @@ while data := sock.recv(65536):
 """
 
 
-def _login(tmp_path: Path, text: str | bytes, host: str = "tpu") -> Login:
+async def _login(tmp_path: Path, text: str | bytes, host: str = "tpu") -> Login:
     path = tmp_path / "config"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return login_for(host, None, None, Access(config=str(path)))
+    return await login_for(host, None, None, Access(config=str(path)))
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def _login(tmp_path: Path, text: str | bytes, host: str = "tpu") -> Login:
         "CanonicalizeHostname yes\nCanonicalDomains invalid\nHost tpu\n User eve\n",
     ],
 )
-def test_configurations_that_ssh_understands_are_understood(tmp_path: Path, text: str | bytes) -> None:
-    assert _login(tmp_path, text) == Login("tpu", 22, "eve")
+async def test_configurations_that_ssh_understands_are_understood(tmp_path: Path, text: str | bytes) -> None:
+    assert await _login(tmp_path, text) == Login("tpu", 22, "eve")
 
 
-def test_tokens_and_variables_are_expanded_whether_ssh_is_asked_or_not(
+async def test_tokens_and_variables_are_expanded_whether_ssh_is_asked_or_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KEYS", "/keys")
@@ -85,37 +85,37 @@ def test_tokens_and_variables_are_expanded_whether_ssh_is_asked_or_not(
         identities=("/keys/eve-tpu",),
         known_hosts=("/known/tpu.example",),
     )
-    assert _login(tmp_path, text) == login
-    assert _login(tmp_path, "ServerAliveInterval 1m\n" + text) == login
+    assert await _login(tmp_path, text) == login
+    assert await _login(tmp_path, "ServerAliveInterval 1m\n" + text) == login
 
 
-def test_defaults_that_ssh_reports_do_not_replace_those_of_tpu_tui(tmp_path: Path) -> None:
-    assert _login(tmp_path, "Match all\n Compression yes\n") == Login("tpu", 22, local_user())
+async def test_defaults_that_ssh_reports_do_not_replace_those_of_tpu_tui(tmp_path: Path) -> None:
+    assert await _login(tmp_path, "Match all\n Compression yes\n") == Login("tpu", 22, local_user())
 
 
-def test_default_keys_do_not_count_as_configured(tmp_path: Path) -> None:
-    login = _login(tmp_path, "Match all\n IdentityFile ~/.ssh/id_work\n IdentityFile ~/.ssh/id_rsa\n")
+async def test_default_keys_do_not_count_as_configured(tmp_path: Path) -> None:
+    login = await _login(tmp_path, "Match all\n IdentityFile ~/.ssh/id_work\n IdentityFile ~/.ssh/id_rsa\n")
     assert login.identities == (str(Path("~/.ssh/id_work").expanduser()),)
 
 
-def test_the_first_of_jump_host_and_command_counts(tmp_path: Path) -> None:
+async def test_the_first_of_jump_host_and_command_counts(tmp_path: Path) -> None:
     either = "Host tpu\n {}\n {}\n"
-    login = _login(tmp_path, either.format("ProxyCommand lead %h", "ProxyJump gate"))
+    login = await _login(tmp_path, either.format("ProxyCommand lead %h", "ProxyJump gate"))
     assert (login.jump, login.proxy) == (None, "lead tpu")
-    login = _login(tmp_path, either.format("ProxyJump gate", "ProxyCommand lead %h"))
+    login = await _login(tmp_path, either.format("ProxyJump gate", "ProxyCommand lead %h"))
     assert (login.jump, login.proxy) == ("gate", None)
 
 
-def test_an_error_of_ssh_is_quoted(tmp_path: Path) -> None:
+async def test_an_error_of_ssh_is_quoted(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Bad configuration option: nosuchoption") as caught:
-        _login(tmp_path, "Match all\n NoSuchOption yes\n")
+        await _login(tmp_path, "Match all\n NoSuchOption yes\n")
     assert str(tmp_path / "config") in caught.value.remedy
 
 
-def test_a_condition_that_never_ends_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_condition_that_never_ends_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui.ssh.config.openssh_config.SSH_TIMEOUT_S", 0.5)
     with pytest.raises(UsageError, match="ssh -G tpu took longer than"):
-        _login(tmp_path, 'Match exec "exec sleep 5"\n User eve\n')
+        await _login(tmp_path, 'Match exec "exec sleep 5"\n User eve\n')
 
 
 async def test_a_slow_condition_does_not_block_the_event_loop(sshd: Start, tmp_path: Path) -> None:
@@ -131,17 +131,19 @@ async def test_a_slow_condition_does_not_block_the_event_loop(sshd: Start, tmp_p
         assert (await running).ok
 
 
-def test_the_result_of_a_condition_is_cached_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_result_of_a_condition_is_cached_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = f'Match exec "test -e {tmp_path}/office"\n ProxyJump none\nMatch all\n ProxyJump gate\n'
-    assert _login(tmp_path, text).jump == "gate"
+    assert (await _login(tmp_path, text)).jump == "gate"
     (tmp_path / "office").touch()
     os.utime(tmp_path / "config", ns=(0, 0))
     access = Access(config=str(tmp_path / "config"))
-    assert login_for("tpu", None, None, access).jump is None
+    assert (await login_for("tpu", None, None, access)).jump is None
     (tmp_path / "office").unlink()
-    assert login_for("tpu", None, None, access).jump is None
+    assert (await login_for("tpu", None, None, access)).jump is None
     monkeypatch.setattr("tui.ssh.config.openssh_config.CACHE_S", 0.0)
-    assert login_for("tpu", None, None, access).jump == "gate"
+    assert (await login_for("tpu", None, None, access)).jump == "gate"
 
 
 def _through(server: OpensshWorker, tmp_path: Path, command: str, **changes: object) -> Access:

@@ -26,39 +26,39 @@ def _settings_of(command: list[str], config: str) -> list[str]:
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def test_the_configuration_applies_to_the_host_name_of_a_worker(tmp_path: Path) -> None:
+async def test_the_configuration_applies_to_the_host_name_of_a_worker(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host pod-0\n Hostname 192.0.2.7\n Port 2200\n User eve\n ProxyCommand lead %h\n")
     access = Access(config=str(config), own_known_hosts=str(tmp_path / "known"))
-    options = _settings_of(shell_command(Worker(0, hostname="pod-0"), access), str(config))
+    options = _settings_of(await shell_command(Worker(0, hostname="pod-0"), access), str(config))
     assert {"hostname 192.0.2.7", "port 2200", "user eve", "proxycommand lead %h"} <= set(options)
     assert f"userknownhostsfile {tmp_path / 'known'}" in options
 
 
-def test_given_settings_override_the_configuration(tmp_path: Path) -> None:
+async def test_given_settings_override_the_configuration(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host *\n Port 2200\n User eve\n ProxyJump other\n")
     access = Access(
         config=str(config), own_known_hosts="/known", user="me", port=22, jump="gate", identity="/keys/mine"
     )
-    options = _settings_of(shell_command(Worker(0, external_ip="fd00::7"), access), str(config))
+    options = _settings_of(await shell_command(Worker(0, external_ip="fd00::7"), access), str(config))
     assert {"hostname fd00::7", "port 22", "user me", "proxyjump gate", "identitiesonly yes"} <= set(options)
 
 
-def test_a_host_key_stored_under_another_name_is_found_by_ssh(tmp_path: Path) -> None:
+async def test_a_host_key_stored_under_another_name_is_found_by_ssh(tmp_path: Path) -> None:
     key = make_key(tmp_path / "host_key").rpartition(" ")[0]
     config, google, own = (tmp_path / name for name in ("config", "google", "own"))
     config.write_text(f"Host pod-0\n Hostname 192.0.2.7\n UserKnownHostsFile {google}\n")
     access = Access(config=str(config), own_known_hosts=str(own))
     worker = Worker(0, hostname="pod-0", host_key_alias="tpu.77-0")
-    options = _settings_of(shell_command(worker, access), str(config))
+    options = _settings_of(await shell_command(worker, access), str(config))
     assert not [line for line in options if line.startswith("hostkeyalias")]
     assert f"userknownhostsfile {google} {own}" in options
     google.write_text(f"tpu.77-0 {key}\n")
-    assert "hostkeyalias tpu.77-0" in _settings_of(shell_command(worker, access), str(config))
+    assert "hostkeyalias tpu.77-0" in _settings_of(await shell_command(worker, access), str(config))
     google.write_text(f"pod-0 {key}\n")
     plain = Worker(0, hostname="pod-0")
-    assert "hostkeyalias pod-0" in _settings_of(shell_command(plain, access), str(config))
+    assert "hostkeyalias pod-0" in _settings_of(await shell_command(plain, access), str(config))
 
 
 @needs_sshd
@@ -74,7 +74,7 @@ async def test_ssh_reaches_a_worker_through_iap_and_checks_its_host_key(sshd: St
         )
 
         async def answer(worker: Worker) -> tuple[int | None, bytes, bytes]:
-            command = [*shell_command(worker, access), "head -c 5; echo $((6 * 7))"]
+            command = [*(await shell_command(worker, access)), "head -c 5; echo $((6 * 7))"]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             process = await asyncio.create_subprocess_exec(*command, **pipes)
             out, errors = await process.communicate(b"hello and more")
@@ -91,7 +91,7 @@ async def test_ssh_prints_why_the_tunnel_through_iap_fails() -> None:
     async with iap_server() as iap:
         iap.status = 403
         worker = Worker(2, internal_ip="192.0.2.1", instance="projects/p/zones/z/instances/gone", host_keys=())
-        words = shell_command(worker, Access(route="iap", iap_url=iap.url))
+        words = await shell_command(worker, Access(route="iap", iap_url=iap.url))
         proxy = next(word for word in words if word.startswith("ProxyCommand=")).removeprefix("ProxyCommand=")
         process = await asyncio.create_subprocess_shell(proxy, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         _, errors = await process.communicate()
@@ -100,6 +100,6 @@ async def test_ssh_prints_why_the_tunnel_through_iap_fails() -> None:
     assert b"Traceback" not in errors
 
 
-def test_a_worker_without_an_instance_name_cannot_be_reached_through_iap() -> None:
+async def test_a_worker_without_an_instance_name_cannot_be_reached_through_iap() -> None:
     with pytest.raises(SshError, match="IAP cannot find it"):
-        shell_command(Worker(2, internal_ip="10.0.0.2"), Access(route="iap"))
+        await shell_command(Worker(2, internal_ip="10.0.0.2"), Access(route="iap"))

@@ -16,7 +16,7 @@ from tui.checks.workers.consistency import rows_across, runtime_rows
 from tui.checks.workers.login_check import reach_rows
 from tui.checks.workers.worker_rows import report_facts
 from tui.pod.slice import Slice
-from tui.ssh.config.access import ask_login_to
+from tui.ssh.config.access import login_to
 
 if TYPE_CHECKING:
     from tui.cloud.compute.firewall_rules import FirewallRules
@@ -94,4 +94,4 @@ async def _jump_host(slice_: Slice, fleet: Fleet) -> str | None:
     """Return the jump host that logins go through, from the settings or from ~/.ssh/config."""
     if fleet.access.jump or not slice_.workers:
         return fleet.access.jump
-    return (await ask_login_to(slice_.workers[0], fleet.access)).jump
+    return (await login_to(slice_.workers[0], fleet.access)).jump

@@ -65,7 +65,7 @@ class Keys:
         require_workers(slice_)
         access = access_from(settings)
         key = await asyncio.to_thread(find_login_key, access)
-        user = login_to(slice_.workers[0], access).user
+        user = (await login_to(slice_.workers[0], access)).user
         if not ssh_key_metadata.is_user(user):
             raise UsageError(
                 f"a key cannot be added for {user!r}",

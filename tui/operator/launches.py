@@ -94,6 +94,6 @@ class Launches:
         from tui.ssh.fleet import Fleet
 
         async with Fleet(spec.run.workers, spec.access, prompter=self._connections.prompter) as fleet:
-            unknown = [] if spec.access.host_keys == ACCEPT_NEW else fleet.unknown_hosts()
+            unknown = [] if spec.access.host_keys == ACCEPT_NEW else await fleet.unknown_hosts()
             await asyncio.gather(*(fleet.connect(index) for index in {*unknown, spec.run.workers[0].index}))
             return replace(spec, access=fleet.access)

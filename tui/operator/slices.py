@@ -161,7 +161,7 @@ class Slices:
         while True:
             await self._connections.drop_fleet(slice_)
             fleet = await self._connections.fleet(slice_)
-            if not fleet.unknown_hosts() or clock() > end:
+            if not await fleet.unknown_hosts() or clock() > end:
                 return fleet
             await asyncio.sleep(RENEW_INTERVAL_S)
 
@@ -312,4 +312,4 @@ class Slices:
         """Return the `ssh` command line that opens a shell on one worker and checks its host key as tpu-tui does."""
         require_workers(slice_)
         known_slice = await self._connections.known(slice_)
-        return shell_command(known_slice.workers[worker], await self._connections.access())
+        return await shell_command(known_slice.workers[worker], await self._connections.access())

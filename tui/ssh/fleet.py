@@ -16,7 +16,7 @@ from tui.aio.timeouts import within
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh import errors
-from tui.ssh.config.access import Access, Login, Prompter, ask_login_to, configured_logins, login_to
+from tui.ssh.config.access import Access, Login, Prompter, configured_logins, login_to, logins_to
 from tui.ssh.exec.port_probe import LoginResult, LoginTimings, PortState
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys
@@ -108,15 +108,19 @@ class Fleet:
         if self._dialer:
             self._dialer.keys.close()
 
-    def unknown_hosts(self) -> list[int]:
+    async def unknown_hosts(self) -> list[int]:
         """Return the workers without a host key from the API or a known-hosts file."""
         load_asyncssh()
-        host_keys = self._host_keys
-        trusted = {
-            index: host_keys.trusted(login_to(worker, self._access), worker.host_keys)
-            for index, worker in self.workers.items()
-        }
-        return [index for index, trust in trusted.items() if not (trust.keys or trust.authorities)]
+        unknown: list[int] = []
+        for worker, login in zip(
+            self.workers.values(), await logins_to(self.workers.values(), self._access), strict=True
+        ):
+            if isinstance(login, TpuTuiError):
+                raise login
+            trust = self._host_keys.trusted(login, worker.host_keys)
+            if not (trust.keys or trust.authorities):
+                unknown.append(worker.index)
+        return unknown
 
     async def connect(self, index: int) -> WorkerConnection:
         """Return the worker's live connection; open one if there is none.
@@ -290,7 +294,7 @@ class Fleet:
         load_asyncssh()
         from tui.ssh.connection import WorkerConnection
 
-        login = await ask_login_to(worker, self._access)
+        login = await login_to(worker, self._access)
         self._logins[worker.index] = login
         through = self._route(worker, login)
         jump = None if through else self._access.jump or login.jump

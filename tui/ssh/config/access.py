@@ -7,14 +7,13 @@ import getpass
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tui.errors import TpuTuiError
 from tui.pod.worker import SSH_PORT, Worker
-from tui.ssh.config.openssh_config import HostConfig, ask_config, read_config
+from tui.ssh.config.openssh_config import read_config
 from tui.ssh.errors import NO_ADDRESS
 
 if TYPE_CHECKING:
@@ -170,26 +169,16 @@ def address_of(worker: Worker, route: str) -> str | None:
     return worker.external_ip or worker.internal_ip or worker.hostname
 
 
-def login_for(host: str, port: int | None, user: str | None, access: Access, *, alias: str | None = None) -> Login:
+async def login_for(
+    host: str, port: int | None, user: str | None, access: Access, *, alias: str | None = None
+) -> Login:
     """Apply the OpenSSH configuration to one host; explicit values win over it.
 
     `port` and `user` are None if not given. Raises UsageError for a configuration that cannot be read.
     """
     if access.config is None:
         return Login(host, port or SSH_PORT, user or local_user(), aliases=(alias,) if alias else ())
-    return _configured(read_config(access.config, host, port, user, local_user()), host, alias)
-
-
-async def ask_login_for(
-    host: str, port: int | None, user: str | None, access: Access, *, alias: str | None = None
-) -> Login:
-    """Do the same as `login_for` without blocking the event loop."""
-    if access.config is None:
-        return login_for(host, port, user, access, alias=alias)
-    return _configured(await ask_config(access.config, host, port, user, local_user()), host, alias)
-
-
-def _configured(config: HostConfig, host: str, alias: str | None) -> Login:
+    config = await read_config(access.config, host, port, user, local_user())
     aliases = tuple(dict.fromkeys(name for name in (alias, config.alias) if name))
     real = config.hostname or host
     if real != host and not aliases:
@@ -207,34 +196,30 @@ def _configured(config: HostConfig, host: str, alias: str | None) -> Login:
     )
 
 
-def login_to(worker: Worker, access: Access) -> Login:
+async def login_to(worker: Worker, access: Access) -> Login:
     """Return the login for this worker. Raises SshError when it has no address."""
-    return login_for(*_explicit(worker, access), access, alias=worker.host_key_alias)
-
-
-async def ask_login_to(worker: Worker, access: Access) -> Login:
-    """Do the same as `login_to` without blocking the event loop."""
-    return await ask_login_for(*_explicit(worker, access), access, alias=worker.host_key_alias)
-
-
-async def configured_logins(workers: Iterable[Worker], access: Access) -> list[Login]:
-    """Return these workers' logins; empty without a configuration, and without workers whose entry cannot be read."""
-    turns = asyncio.Semaphore(access.handshakes)
-
-    async def ask(worker: Worker) -> Login | None:
-        async with turns:
-            with suppress(TpuTuiError):
-                return await ask_login_to(worker, access)
-        return None
-
-    logins = await asyncio.gather(*map(ask, workers)) if access.config else []
-    return [login for login in logins if login is not None]
-
-
-def _explicit(worker: Worker, access: Access) -> tuple[str, int | None, str | None]:
-    """Return the host, port and user of a worker; None for a port or user that was not given."""
     host = address_of(worker, access.route)
     if host is None:
         raise NO_ADDRESS.error(worker.index)
     port = access.port or (worker.port if worker.port != SSH_PORT else None)
-    return host, port, worker.user or access.user
+    return await login_for(host, port, worker.user or access.user, access, alias=worker.host_key_alias)
+
+
+async def logins_to(workers: Iterable[Worker], access: Access) -> list[Login | TpuTuiError]:
+    """Return the login for each worker, or why there is none; no more of them at once than handshakes."""
+    turns = asyncio.Semaphore(access.handshakes)
+
+    async def find(worker: Worker) -> Login | TpuTuiError:
+        async with turns:
+            try:
+                return await login_to(worker, access)
+            except TpuTuiError as error:
+                return error
+
+    return await asyncio.gather(*map(find, workers))
+
+
+async def configured_logins(workers: Iterable[Worker], access: Access) -> list[Login]:
+    """Return these workers' logins; empty without a configuration, and without workers whose entry cannot be read."""
+    logins = await logins_to(workers, access) if access.config else []
+    return [login for login in logins if isinstance(login, Login)]

@@ -69,15 +69,8 @@ _answers: dict[_Query, tuple[float, _Stamp, HostConfig]] = {}
 """Answers of `ssh -G`, with the time and the file's stamp."""
 
 
-def read_config(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
+async def read_config(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
     """Return a configuration file's settings for a host. Raises UsageError when it cannot be read."""
-    query = _Query(path, host, port, user, local_user)
-    cached = _from_cache(query)
-    return cached if isinstance(cached, HostConfig) else _from_ssh(query, cached)
-
-
-async def ask_config(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
-    """Do the same as `read_config`, without blocking the event loop while `ssh -G` runs."""
     query = _Query(path, host, port, user, local_user)
     cached = _from_cache(query)
     if isinstance(cached, HostConfig):

@@ -18,12 +18,12 @@ VOUCHED_FILE = "vouched_hosts"
 """A file beside tpu-tui's known_hosts: host keys from the API, in OpenSSH's format, for `ssh` to read."""
 
 
-def shell_command(worker: Worker, access: Access) -> list[str]:
+async def shell_command(worker: Worker, access: Access) -> list[str]:
     """Return the `ssh …` command line for one worker, with the API's host key if there is one.
 
     Through IAP, ssh starts tpu-tui's tunnel. Raises SshError for a worker whose instance name is unknown.
     """
-    login = login_to(worker, access)
+    login = await login_to(worker, access)
     command = ["ssh", "-p", str(login.port), "-l", login.user]
     if access.identity:
         command += ["-i", access.identity, "-o", "IdentitiesOnly=yes"]

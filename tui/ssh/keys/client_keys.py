@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tui.aio.timeouts import within
 from tui.errors import OutOfReachError, UsageError
 from tui.ssh.config.access import Access, ClientKey, Prompter, local_user
-from tui.ssh.config.openssh_config import ask_config
+from tui.ssh.config.openssh_config import read_config
 from tui.ssh.transport.asyncssh_import import load_asyncssh
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ async def _with_configured_agent(access: Access) -> Access:
     """Return the access with the agent that the SSH configuration names for every host, if it names one."""
     if access.config is None:
         return access
-    agent = (await ask_config(access.config, "*", None, None, local_user())).agent
+    agent = (await read_config(access.config, "*", None, None, local_user())).agent
     return access if agent is None else replace(access, agent=agent or None)
 
 

@@ -39,6 +39,8 @@ ORIGIN = "bot:iap-tunneler"
 INTERFACE = "nic0"
 TOKEN_REUSE_S = 1800.0
 """How long an access token is reused; Google's are valid for an hour."""
+RESUME_S = 20.0
+"""How long the server may take to continue a session over a new WebSocket."""
 RECONNECT_S = 120.0
 """How long to try to resume a broken tunnel; SSH's own keep-alive gives up sooner by default."""
 MAX_UNCONFIRMED_BYTES = 32 * 1024 * 1024
@@ -304,8 +306,10 @@ class _Relay:
             with contextlib.suppress(TunnelClosedError):
                 await self._socket.close()
             try:
-                await self._resumed()
+                await within(self._resumed(), RESUME_S)
                 return True
+            except asyncio.TimeoutError:
+                continue
             except TunnelClosedError as error:
                 if error.code not in (0, *RESUMABLE) and error.code < 500:
                     return False

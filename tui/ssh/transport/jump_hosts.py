@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tui.aio.timeouts import within
 from tui.pod.worker import MOST_PORT
 from tui.ssh import errors
-from tui.ssh.config.access import Access, Login, ask_login_for
+from tui.ssh.config.access import Access, Login, login_for
 from tui.text.numbers import parse_integer
 
 if TYPE_CHECKING:
@@ -96,4 +96,4 @@ async def parse_jump(text: str, access: Access) -> Login:
     number = parse_integer(port, MOST_PORT)
     if not host or not number or (":" in host and not host.endswith("]")):
         host, number = rest, None
-    return await ask_login_for(host.strip("[]"), number, user or None, replace(access, port=None))
+    return await login_for(host.strip("[]"), number, user or None, replace(access, port=None))
