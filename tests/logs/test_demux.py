@@ -63,7 +63,7 @@ class TestTheSampleLog:
             "lag": 0,
             "state": "training",
             "rate_unit": "examples/s",
-            "pace": 1.820637,
+            "pace": 1.779805,
             "first_nan": None,
         }
 
@@ -416,7 +416,23 @@ class TestStates:
         assert [row.lag for row in snapshot.rows()] == [65, 0]
         demux.end(1)
         snapshot = demux.snapshot(now=1001.0)
-        assert (snapshot.median_step, snapshot.loss_spread) == (25, (4.0, 2.0, 6.0))
+        assert (snapshot.median_step, snapshot.loss_spread) == (90, (4.0, 2.0, 6.0))
+
+    @pytest.mark.parametrize("ends", [False, True])
+    def test_a_worker_that_fell_silent_makes_no_figure_of_the_run(self, ends: bool) -> None:
+        demux = Demux()
+        for step in range(0, 400, 20):
+            for core in range(4) if step < 40 else (2, 3):
+                line = training(core=core, step=step, loss=str(float(400 - step)), rate="100.00")
+                demux.feed(core // 2, f"{line}\n".encode(), now=1000.0 + step)
+        for worker in (0, 1) if ends else ():
+            demux.end(worker)
+        snapshot = demux.snapshot(now=1400.0)
+        assert (snapshot.median_step, snapshot.loss_spread) == (380, (20.0, 20.0, 20.0))
+        assert [row.lag for row in snapshot.rows()] == [360, 360, 0, 0]
+        assert snapshot.rate_total == 200.0
+        state = ["ended", "ended"] if ends else ["silent", "training"]
+        assert [row.state for row in snapshot.rows()] == [state[0], state[0], state[1], state[1]]
 
     def test_the_jobs_last_line_ends_a_saved_log(self) -> None:
         assert only(training(), "Total Train Time: 0:41:25").state == "ended"

@@ -142,6 +142,8 @@ class Snapshot:
     """What each rate counts, and whose it is (`RateKind`)."""
     pace: Floats
     """Each core's own rate as a share of the median core's, over its newest few samples; NaN unknown."""
+    counting: Bools
+    """Cores whose figures are the pod's: those that go on and are not silent; once all have ended, the last ones."""
     behind: Bools
     """Cores that are behind the others, whatever else their state says."""
     slow: Bools
@@ -176,21 +178,19 @@ class Snapshot:
 
     @property
     def loss_spread(self) -> Spread | None:
-        """Return the loss over the cores that go on, or over all that ended; None where none has a number."""
+        """Return the loss over the cores that count, or else over all; None where none has a number."""
         has_loss = ~np.isnan(self.loss)
-        goes_on = has_loss & (self.state != CoreState.ENDED)
-        values = self.loss[goes_on if goes_on.any() else has_loss]
+        values = self.loss[has_loss & self.counting if (has_loss & self.counting).any() else has_loss]
         if not len(values):
             return None
         return Spread(float(np.median(values)), float(values.min()), float(values.max()))
 
     @cached_property
     def _telling(self) -> Bools:
-        """Return the rows whose rates count for the pod: not those of a dead worker, unless all have ended."""
+        """Return the rows whose rates count for the pod: those of cores that count, or else of all."""
         has_rate = ~np.isnan(self.rate)
-        dead = np.array([worker.ended for worker in self.workers], bool)[self.slot]
-        going_on: Bools = has_rate & ~dead & (self.state != CoreState.ENDED)
-        return going_on if (going_on & (self.state != CoreState.NAN)).any() else has_rate
+        counting: Bools = has_rate & self.counting
+        return counting if counting.any() else has_rate
 
     @property
     def rate_total(self) -> float | None:

@@ -126,10 +126,11 @@ def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None = No
 
 
 def _reporting(snapshot: Snapshot, feed: Feed) -> int:
-    """Return the number of reporting cores: in a live run without ended ones, none during a launch."""
+    """Return the number of reporting cores: in a live run without ended and silent ones, none during a launch."""
     if feed.status is None or feed.status.state.is_over:
         return snapshot.reporting
-    return 0 if is_launching(feed.status) else snapshot.reporting - len(snapshot.cores_in(CoreState.ENDED))
+    quiet = len(snapshot.cores_in(CoreState.ENDED)) + len(snapshot.cores_in(CoreState.SILENT))
+    return 0 if is_launching(feed.status) else snapshot.reporting - quiet
 
 
 def count_expected_rows(feed: Feed) -> int:

@@ -283,13 +283,16 @@ def _rate_total(rate: Trail, counted: Bools, adds: bool) -> Floats:
     return total
 
 
-def median_of(values: Trail | Floats) -> Floats:
-    """Return the median of each line, NaNs left out; NaN for a line that has nothing else."""
+def median_of(values: Trail | Floats, *, of_two_higher: bool = False) -> Floats:
+    """Return the median of each line, NaNs left out; NaN for a line that has nothing else.
+
+    Of two values in the middle it is the mean or, `of_two_higher`, the higher one.
+    """
     if not values.shape[1]:
         return np.full(len(values), np.nan)
     ordered = np.sort(values, axis=1)
     counts = np.count_nonzero(~np.isnan(values), axis=1)
     lines = np.arange(len(values))
-    low = ordered[lines, np.maximum(counts - 1, 0) // 2].astype(np.float64)
-    high = ordered[lines, np.minimum(counts // 2, values.shape[1] - 1)]
+    high = ordered[lines, np.minimum(counts // 2, values.shape[1] - 1)].astype(np.float64)
+    low = high if of_two_higher else ordered[lines, np.maximum(counts - 1, 0) // 2]
     return np.where(counts > 0, (low + high) / 2, np.nan)

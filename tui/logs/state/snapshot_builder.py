@@ -58,15 +58,16 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     position = _positions(table, np.where(epoch == UNKNOWN, wraps, epoch), columns["step"])
     position[~sampled | (columns["step"] == UNKNOWN)] = np.nan
     ended = np.array([slot.ended for slot in state.sources], bool)[slots]
-    counting = sampled & ~ended if (sampled & ~ended).any() else sampled
+    usual = _usual(state, rows, now)
+    goes_on = sampled & ~ended
+    silent = _silent(state, rows, now if goes_on.any() else None, usual)
+    counting = _first_with_any(goes_on & ~silent, goes_on, sampled & ~silent, sampled)
     lag, middle = _lags(position, counting)
     if state.epochs.offset is not None:
         epoch = np.where((epoch == UNKNOWN) & sampled, wraps + state.epochs.offset, epoch)
-    usual = _usual(state, rows, now)
     late = behind(lag, usual, table.smallest_step, state.thresholds) & (not partial)
     pace, slow = paces(table.recent, rows, columns["rate_kind"], counting, state.thresholds)
     slow &= sampled & (not partial)
-    silent = _silent(state, rows, now, usual)
     states = _states(sampled, columns["known"], columns["loss"], ended | _is_over(state), late | slow, silent)
     facts_of = _workers(state, numbers, workers)
     times = [slot for slot in state.sources if np.isfinite(slot.last_seen)]
@@ -77,6 +78,7 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
         epoch=frozen(epoch),
         lag=frozen(lag),
         pace=frozen(pace),
+        counting=frozen(counting),
         behind=frozen(late),
         slow=frozen(slow),
         state=frozen(states),
@@ -215,8 +217,13 @@ def _positions(table: CoreTable, epochs: Ints, steps: Ints) -> Floats:
     return position
 
 
+def _first_with_any(*choices: Bools) -> Bools:
+    """Return the first choice of rows that has any, or the last."""
+    return next((rows for rows in choices if rows.any()), choices[-1])
+
+
 def _lags(position: Floats, counting: Bools) -> tuple[Floats, int | None]:
-    """Return the steps behind the median core, and its row; of two in the middle, the one further back.
+    """Return the steps behind the median core, and its row; of two in the middle, the one further ahead.
 
     The median is over the cores that are `counting` and those that none of them has passed: a worker that ended early
     is left behind, while a straggler stays behind workers that have finished.
@@ -227,7 +234,7 @@ def _lags(position: Floats, counting: Bools) -> tuple[Floats, int | None]:
     count = int(np.count_nonzero(~np.isnan(counted)))
     if not count:
         return np.full(len(position), np.nan), None
-    middle = int(order[(count - 1) // 2])
+    middle = int(order[count // 2])
     return position[middle] - position, middle
 
 
@@ -254,10 +261,11 @@ def _newest_date(table: CoreTable, rows: Ints) -> float:
 
 
 def _silent(state: DemuxState, rows: Ints, now: float | None, usual: float) -> Bools:
-    """Return rows silent for too long: by the clock in a live run, after the other cores in a saved one."""
+    """Return rows silent for too long: by the clock in a live run, else after the other cores."""
     table, patience = state.table, np.fmax(state.thresholds.silent, MISSED * usual)
-    if now is not None:
-        quiet: Bools = now - table.column("seen")[rows] > patience
+    seen = table.column("seen")[rows]
+    if np.isfinite(seen).any():
+        quiet: Bools = (np.fmax.reduce(seen) if now is None else now) - seen > patience
         return quiet
     late: Bools = _newest_date(table, rows) - table.column("time")[rows] > patience
     late &= table.column("time_kind")[rows] == LOG_TIME

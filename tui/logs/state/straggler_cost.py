@@ -76,8 +76,8 @@ def _seconds_lost(step: float, pace: float, *, is_behind: bool) -> float:
 
 
 def _median_lines(snapshot: Snapshot) -> float:
-    """Return how many lines the median core has printed; 0 if unknown."""
-    return float(np.median(snapshot.history.counts[snapshot.row])) if snapshot.history is not None else 0.0
+    """Return how many lines the median core has printed, of two in the middle the one with more; 0 if unknown."""
+    return float(np.sort(snapshot.history.counts[snapshot.row])[len(snapshot) // 2]) if snapshot.history else 0.0
 
 
 def _pace_by_lines(snapshot: Snapshot, index: int, median: float) -> float | None:

@@ -72,9 +72,12 @@ def paces(
 
 
 def _ratios(rates: Rates, counting: Bools) -> Floats:
-    """Return rates (a row for each moment) as shares of the median of each moment; NaN where there is none."""
+    """Return rates (a row for each moment) as shares of the median of each moment; NaN where there is none.
+
+    Of two in the middle the faster one is the median: between them would be a pace that no core has.
+    """
     among = rates[:, counting]
-    medians = median_of(among)
+    medians = median_of(among, of_two_higher=True)
     medians[(np.count_nonzero(np.isfinite(among), axis=1) < _LEAST) | ~(medians > 0)] = np.nan
     ratios: Floats = rates / medians[:, None]
     return ratios
