@@ -130,9 +130,7 @@ def stopping() -> StopDialog:
         2: Answered(2, False, None, "no answer from the worker within 120 s"),
     }
     progress.done = True
-    dialog = StopDialog(run, lambda: progress, progress)
-    dialog.console_clock = lambda: 0.0  # type: ignore[method-assign]
-    return dialog
+    return StopDialog(run, lambda: progress, progress)
 
 
 def in_trouble() -> Widget:
