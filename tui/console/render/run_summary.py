@@ -99,7 +99,7 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
     return cells
 
 
-def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None = None) -> list[Cell]:
+def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None) -> list[Cell]:
     cells: list[Cell] = []
     if snapshot.median_epoch is not None:
         cells.append(Cell(f"epoch {snapshot.median_epoch}"))
