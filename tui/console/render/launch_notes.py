@@ -40,8 +40,10 @@ def format_scaling(source: str, target: str | None, written: str) -> str:
         lr=_number(numbers[2], "learning rate") if len(numbers) > 2 else None,
     )
     figures = [f"global batch {plan.global_batch:,} ({plan.batch_per_core:,} per core)"]
-    figures += [f"{plan.steps:,} steps"] * (plan.steps is not None)
-    figures += [f"learning rate {plan.lr:g}"] * (plan.lr is not None)
+    if plan.steps is not None:
+        figures.append(f"{plan.steps:,} steps")
+    if plan.lr is not None:
+        figures.append(f"learning rate {plan.lr:g}")
     lines = [f"{plan.source} → {plan.target}: " + ", ".join(figures)]
     return "\n".join([*lines, *(f"  {note}" for note in plan.notes), *(f"  ! {text}" for text in plan.warnings)])
 
