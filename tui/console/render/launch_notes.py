@@ -80,7 +80,8 @@ def format_checks(rows: Sequence[CheckRow], *, done: bool) -> str:
         for finding in group[:_MOST_ALIKE]:
             prefix = f"{finding.where}: " if finding.where else ""
             lines.append(f"{_MARKS[finding.status]} {prefix}{finding.check}: {finding.detail}")
-            lines += [f"  → {finding.remedy}"] * bool(finding.remedy)
+            if finding.remedy:
+                lines.append(f"  → {finding.remedy}")
         if rest := [worker for finding in group[_MOST_ALIKE:] for worker in finding.workers]:
             lines.append(f"  same on workers {format_ranks(rest)}")
     passed = checks.counts["pass"]

@@ -68,7 +68,8 @@ def _while_reading(feed: Feed) -> list[Cell]:
     """Return how far the logs were read, and the newest figures, found at their ends."""
     figures = feed.newest
     newest = "" if figures is None or is_launching(feed.status) else str(figures)
-    return [Cell(format_reading_progress(feed), "busy"), *[Cell(f"newest: {newest}")] * bool(newest)]
+    progress = Cell(format_reading_progress(feed), "busy")
+    return [progress, Cell(f"newest: {newest}")] if newest else [progress]
 
 
 def _identity(feed: Feed, now: float) -> list[Cell]:
