@@ -50,6 +50,26 @@ def test_a_run_is_unattended_some_time_after_its_keeper_ended(
     assert stale_workers(status, NOW) == (frozenset(range(4)) if is_stale else frozenset())
 
 
+async def test_a_run_that_cannot_be_opened_is_reported_once_per_pause(
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = running(operator)
+    abandon(directory)
+
+    def refuse(run_id: str) -> RunDirectory:
+        raise TpuTuiError(f"the record of {run_id} is damaged")
+
+    monkeypatch.setattr(operator.runs, "open", refuse)
+    app, problems = ConsoleApp(operator), list[TpuTuiError]()
+    monkeypatch.setattr(app, "show_error", problems.append)
+    clock = [1000.0]
+    app.store.clock = lambda: clock[0]
+    for seconds, expected in ((0, 1), (1, 1), (MIN_KEEPER_PAUSE_S, 2)):
+        clock[0] += seconds
+        app.actions.runs.restart_missing_keepers([operator.runs.status_of(directory)])
+        assert len(problems) == expected
+
+
 async def test_an_unattended_run_is_marked_and_gets_a_keeper_from_the_console(
     operator: StageOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,18 @@ def test_nothing_is_scaled_before_both_fields_are_filled() -> None:
     assert format_scaling("v3-8", "v3-32", " ") == ""
 
 
+@pytest.mark.parametrize(
+    ("figures", "expected"),
+    [
+        ("1024", "global batch 4,096 (128 per core)"),
+        ("1024 5000", "global batch 4,096 (128 per core), 1,250 steps"),
+        ("1024, 5000, 0.1", "global batch 4,096 (128 per core), 1,250 steps, learning rate 0.4"),
+    ],
+)
+def test_a_training_is_scaled_as_far_as_its_figures_are_typed(figures: str, expected: str) -> None:
+    assert format_scaling("v3-8", "v3-32", figures).splitlines()[0] == f"v3-8 → v3-32: {expected}"
+
+
 def test_an_unknown_type_is_reported() -> None:
     with pytest.raises(UsageError, match="unknown accelerator type"):
         format_scaling("v3-8", "local-4", "1024")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,30 @@ def test_figures_are_current_once_the_whole_file_is_read(tmp_path: Path) -> None
     assert feed.snapshot is not None
     assert feed.snapshot.median_step == 19_999
     feed.close()
+
+
+@contextmanager
+def limited_files(size: int) -> Iterator[None]:
+    """Make every write beyond `size` bytes of a file fail in this process."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_compressed_log_that_does_not_fit_on_the_disk_is_shown_as_far_as_it_does(tmp_path: Path) -> None:
+    path = tmp_path / "out.log.gz"
+    path.write_bytes(gzip.compress("".join(training(step=step) + "\n" for step in range(20_000)).encode()))
+    feed = SavedLogFeed(open_log(path))
+    with limited_files(100_000):
+        while feed.poll():
+            pass
+        assert "out.log.gz cannot be unpacked: File too large" in str(feed.problem)
+        assert "TMPDIR" in str(feed.problem)
+        assert feed.caught_up
+        feed.close()
 
 
 async def test_a_compressed_log_that_is_cut_off_is_marked_above_its_cores(

@@ -14,6 +14,7 @@ from tests.console.driving import FULL, SMALL, dialog_text, shown, table, until
 from tests.console.stage import StageOperator, a_slice
 from tui.console.actions.command_palette import list_entries
 from tui.console.app import ConsoleApp
+from tui.console.data.ongoing_work import ChangeProgress
 from tui.console.screens.base import MainScreen
 from tui.console.screens.equivalents import EquivalentsDialog
 from tui.console.screens.pod import PodScreen
@@ -168,6 +169,29 @@ async def test_a_refused_deletion_shows_why_and_the_resource_stays(stage: StageR
         await until(pilot, lambda: "it is already being used by my-tpu" in dialog_text(app))
         await pilot.press("escape")
         assert table(app, "resources").row_count() == 4
+
+
+async def test_a_slice_that_is_being_stopped_is_not_shown_as_being_deleted(stage: StageResources) -> None:
+    app = app_of(stage)
+    async with app.run_test(size=SMALL) as pilot:
+        await open_resources(pilot, app)
+        app.ongoing.changes["europe-west4-a/my-tpu"] = ChangeProgress("stop")
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: any("stop" in one.message for one in app._notifications))
+        assert isinstance(app.screen, ResourcesScreen)
+        assert stage.requests == []
+
+
+async def test_a_deletion_that_fails_is_shown_after_its_progress_was_dropped(stage: StageResources) -> None:
+    stage.refusal = UsageError("slice my-tpu cannot be deleted", why="it is in use")
+    app = app_of(stage)
+    async with app.run_test(size=SMALL) as pilot:
+        await open_resources(pilot, app)
+        await pilot.press("ctrl+d", *"my-tpu", "enter")
+        await until(pilot, lambda: "requested the deletion of my-tpu" in dialog_text(app))
+        app.ongoing.changes.clear()
+        stage.release.set()
+        await until(pilot, lambda: any("it is in use" in one.message for one in app._notifications))
 
 
 async def test_a_read_only_console_has_no_key_and_no_palette_entry_that_deletes(tmp_path: Path) -> None:

@@ -370,7 +370,7 @@ def _long_run(operator: StageOperator) -> RunDirectory:
 
 
 def test_figures_are_current_once_the_logs_are_read_to_their_ends(operator: StageOperator) -> None:
-    feed = RunFeed(_long_run(operator))
+    feed = RunFeed(_long_run(operator), dialects=(), thresholds={})
     feed.poll()
     while feed.is_behind:
         feed.read()

@@ -112,7 +112,7 @@ def slices() -> Widget:
 def headline() -> Widget:
     widget = Headline()
     cells = [Cell("running", "good"), Cell("resnet-20261121-090000-a1b2"), Cell("2h05m"), Cell("unattended", "bad")]
-    widget.call_later(widget.show, [cells, run_summary._figures(snapshot_of(), Quiet())])  # type: ignore[arg-type]
+    widget.call_later(widget.show, [cells, run_summary._figures(snapshot_of(), Quiet(), None)])  # type: ignore[arg-type]
     return widget
 
 
@@ -130,9 +130,7 @@ def stopping() -> StopDialog:
         2: Answered(2, False, None, "no answer from the worker within 120 s"),
     }
     progress.done = True
-    dialog = StopDialog(run, lambda: progress, progress)
-    dialog.console_clock = lambda: 0.0  # type: ignore[method-assign]
-    return dialog
+    return StopDialog(run, lambda: progress, progress)
 
 
 def in_trouble() -> Widget:

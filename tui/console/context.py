@@ -51,11 +51,7 @@ class ConsoleContext(Protocol):
         """Return all open screens, the top one last."""
 
     def perform(self, intent: Intent) -> None:
-        """Carry out a request at once.
-
-        It does not go through Textual's message queue: keys that were typed after it belong to the screen that it
-        brings up.
-        """
+        """Carry out a request at once, not by way of Textual's message queue."""
 
     def open_directory(self, run_id: str) -> RunDirectory | None:
         """Open a run's directory; show the error and return None if that fails."""

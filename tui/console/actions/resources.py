@@ -48,9 +48,12 @@ class ResourceActions:
         if resource is None:
             context.notify(NO_RESOURCE, timeout=3)
             return
+        progress = context.ongoing.changes.get(_key(resource))
+        if progress is not None and progress.action != "delete":
+            context.notify(f"{progress.action} of {resource.ref} is in progress", markup=False, timeout=4)
+            return
         resources = context.store.get(RESOURCES).value or ()
         effect = describe_effect([resource], resources)[0]
-        progress = context.ongoing.changes.get(_key(resource))
         context.push_screen(ResourceDeletionDialog(resource, effect, lambda: self._begin(resource), progress))
 
     def _begin(self, resource: CloudResource) -> ChangeProgress:
@@ -63,13 +66,14 @@ class ResourceActions:
         context = self._context
         try:
             async for step in context.operator.resources.delete([resource]):
-                progress.lines += [step.text] if step.text else []
+                if step.text:
+                    progress.lines.append(step.text)
                 progress.problem = step.problem or progress.problem
         except TpuTuiError as error:
             progress.problem = error
         finally:
             progress.done = True
-            del context.ongoing.changes[_key(resource)]
+            context.ongoing.changes.pop(_key(resource), None)
         if progress.problem is not None:
             context.show_error(progress.problem)
         else:

@@ -80,13 +80,20 @@ class RunActions:
                 return
             if is_unattended(status, now) and self._may_start_keeper(status.run.id):
                 directory = self._context.open_directory(status.run.id)
-                if directory is not None:
+                if directory is None:
+                    self._pause_keeper_starts(status.run.id)
+                else:
                     self.ensure_keeper(directory)
 
     def _may_start_keeper(self, run_id: str) -> bool:
         now = self._context.store.clock()
         is_due = now >= self._keeper_pauses.get(run_id, (now, 0.0))[0]
         return is_due and not self._context.tasks.is_running(KEEPER_TASK + run_id)
+
+    def _pause_keeper_starts(self, run_id: str) -> None:
+        """Start no keeper for a run until a pause is over, twice as long as the one before."""
+        pause = self._keeper_pauses.get(run_id, (0.0, MIN_KEEPER_PAUSE_S))[1]
+        self._keeper_pauses[run_id] = self._context.store.clock() + pause, min(2 * pause, MAX_KEEPER_PAUSE_S)
 
     def ensure_keeper(self, directory: RunDirectory) -> None:
         """Start a keeper for a run that has none, and not again before some time has passed.
@@ -99,9 +106,7 @@ class RunActions:
             if not context.tasks.is_running(name):
                 context.tasks.start(name, self._catch_up(directory), context.show_error)
         elif self._may_start_keeper(directory.id):
-            pause = self._keeper_pauses.get(directory.id, (0.0, MIN_KEEPER_PAUSE_S))[1]
-            next_pause = min(2 * pause, MAX_KEEPER_PAUSE_S)
-            self._keeper_pauses[directory.id] = context.store.clock() + pause, next_pause
+            self._pause_keeper_starts(directory.id)
             context.tasks.start(KEEPER_TASK + directory.id, self._start_keeper(directory), context.show_error)
 
     async def _start_keeper(self, directory: RunDirectory) -> None:

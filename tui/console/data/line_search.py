@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tui.console.data.line_index import MIN_BATCH_COST_BYTES, IndexedLine, LineSource
 
 MAX_LINES_PER_BLOCK = 256
-"""Lines of a chosen source that a search over it reads at a time."""
+"""Matches that a search over a filter reads at a time."""
 
 
 class TextFilter:
@@ -95,9 +95,9 @@ class TextFilter:
         return self.lines(max(0, self.count - count), count)
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
-        """Return one match: a filter over a filter is rare."""
-        matches = self.lines(first, 1)
-        return (matches[0].data, first + 1) if matches and budget > 0 else (b"", first)
+        """Return matches from `first`, each with its newline, and the place after the last one."""
+        matches = self.lines(first, max(1, min(MAX_LINES_PER_BLOCK, budget // 64, len(self._found) - first)))
+        return b"".join(line.data + b"\n" for line in matches), first + len(matches)
 
     def close(self) -> None:
         """Give back the source's files."""
@@ -118,8 +118,3 @@ class PredicateFilter(TextFilter):
         for number, line in enumerate(data.removesuffix(b"\n").split(b"\n"), self._searched):
             if self._wanted(line):
                 self._found.append(number)
-
-    def block(self, first: int, budget: int) -> tuple[bytes, int]:
-        """Return some matches, each with its newline."""
-        matches = self.lines(first, max(1, min(MAX_LINES_PER_BLOCK, budget // 64, len(self._found) - first)))
-        return b"".join(line.data + b"\n" for line in matches), first + len(matches)

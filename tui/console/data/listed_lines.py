@@ -10,8 +10,8 @@ from tui.console.data.line_index import MAX_SHOWN_BYTES, IndexedLine, clip_line
 class ListedLines:
     """A list of lines that is replaced as a whole."""
 
-    def __init__(self, lines: Sequence[str] = ()) -> None:
-        self.replace(lines)
+    def __init__(self) -> None:
+        self._lines: Sequence[bytes] = ()
 
     def replace(self, lines: Sequence[str]) -> None:
         """Take other lines."""

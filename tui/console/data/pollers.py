@@ -77,6 +77,7 @@ class Pollers:
 
     async def listed(self) -> None:
         """Wait until the slices were listed once, or the attempt failed."""
+        self.start()
         self.list_slices()
         await self._answered.wait()
 

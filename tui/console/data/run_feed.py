@@ -102,11 +102,7 @@ class RunFeed:
     saved: SavedLog | None = None
 
     def __init__(
-        self,
-        directory: RunDirectory,
-        *,
-        dialects: Sequence[Dialect] = (),
-        thresholds: Mapping[str, float] | None = None,
+        self, directory: RunDirectory, *, dialects: Sequence[Dialect], thresholds: Mapping[str, float]
     ) -> None:
         self.directory = directory
         self._dialects = dialects

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 from tui.console.data.line_index import FileLines, LineSource
 from tui.console.data.line_search import PredicateFilter
 from tui.console.data.run_feed import FIGURES_INTERVAL_S, MERGED
-from tui.errors import TpuTuiError
+from tui.errors import TpuTuiError, UsageError
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.demux import Demux
 
@@ -112,10 +112,18 @@ class SavedLogFeed:
             self._finish()
 
     def _take(self, data: bytes) -> None:
+        """Read a block. Raises UsageError if there is no room to unpack it."""
         self._demux.feed(None, data)
         if self._unpacked is not None:
-            self._unpacked.write(data)
-            self._unpacked.flush()
+            try:
+                self._unpacked.write(data)
+                self._unpacked.flush()
+            except OSError as error:
+                raise UsageError(
+                    f"{self._log.name} cannot be unpacked",
+                    why=error.strerror or str(error),
+                    remedy="set TMPDIR to a directory with more room",
+                ) from error
 
     def _finish(self) -> None:
         self._blocks = None
@@ -140,4 +148,5 @@ class SavedLogFeed:
     def close(self) -> None:
         """Remove what was unpacked."""
         if self._unpacked is not None:
-            self._unpacked.close()
+            with contextlib.suppress(OSError):  # what did not fit on the disk is written once more
+                self._unpacked.close()

@@ -27,6 +27,8 @@ class Tasks:
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        """Cancelled tasks that have not ended yet."""
 
     def start(
         self, name: str, work: Coroutine[Any, Any, None], on_error: Callable[[TpuTuiError], None] | None = None
@@ -60,12 +62,13 @@ class Tasks:
         """Cancel a task; return whether there was one."""
         task = self._tasks.pop(name, None)
         if task is not None:
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
             task.cancel()
         return task is not None
 
     async def close(self) -> None:
         """Cancel all tasks and wait until they have ended."""
-        tasks, self._tasks = list(self._tasks.values()), {}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for name in list(self._tasks):
+            self.cancel(name)
+        await asyncio.gather(*self._ending, return_exceptions=True)

@@ -51,7 +51,7 @@ def _named(kind: str, cores: tuple[int | None, ...]) -> str:
 def _since(snapshot: Snapshot) -> str:
     """Return the epoch and step of the first NaN loss; empty if unknown."""
     epoch, step = snapshot.nan_since or (UNKNOWN, UNKNOWN)
-    parts = [f"epoch {epoch}"] * (epoch >= 0) + [f"step {step}"] * (step >= 0)
+    parts = [f"{name} {number}" for name, number in (("epoch", epoch), ("step", step)) if number >= 0]
     return f", since {', '.join(parts)}" if parts else ""
 
 

@@ -40,8 +40,10 @@ def format_scaling(source: str, target: str | None, written: str) -> str:
         lr=_number(numbers[2], "learning rate") if len(numbers) > 2 else None,
     )
     figures = [f"global batch {plan.global_batch:,} ({plan.batch_per_core:,} per core)"]
-    figures += [f"{plan.steps:,} steps"] * (plan.steps is not None)
-    figures += [f"learning rate {plan.lr:g}"] * (plan.lr is not None)
+    if plan.steps is not None:
+        figures.append(f"{plan.steps:,} steps")
+    if plan.lr is not None:
+        figures.append(f"learning rate {plan.lr:g}")
     lines = [f"{plan.source} → {plan.target}: " + ", ".join(figures)]
     return "\n".join([*lines, *(f"  {note}" for note in plan.notes), *(f"  ! {text}" for text in plan.warnings)])
 
@@ -78,7 +80,8 @@ def format_checks(rows: Sequence[CheckRow], *, done: bool) -> str:
         for finding in group[:_MOST_ALIKE]:
             prefix = f"{finding.where}: " if finding.where else ""
             lines.append(f"{_MARKS[finding.status]} {prefix}{finding.check}: {finding.detail}")
-            lines += [f"  → {finding.remedy}"] * bool(finding.remedy)
+            if finding.remedy:
+                lines.append(f"  → {finding.remedy}")
         if rest := [worker for finding in group[_MOST_ALIKE:] for worker in finding.workers]:
             lines.append(f"  same on workers {format_ranks(rest)}")
     passed = checks.counts["pass"]

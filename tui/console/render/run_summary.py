@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tui.console.data.run_feed import Feed
-    from tui.console.widgets.tables.core_table_widget import CoreTableWidget
     from tui.errors import TpuTuiError
     from tui.logs.snapshot import CoreRow, Snapshot
     from tui.operator import RunStatus, WorkerStatus
@@ -69,7 +68,8 @@ def _while_reading(feed: Feed) -> list[Cell]:
     """Return how far the logs were read, and the newest figures, found at their ends."""
     figures = feed.newest
     newest = "" if figures is None or is_launching(feed.status) else str(figures)
-    return [Cell(format_reading_progress(feed), "busy"), *[Cell(f"newest: {newest}")] * bool(newest)]
+    progress = Cell(format_reading_progress(feed), "busy")
+    return [progress, Cell(f"newest: {newest}")] if newest else [progress]
 
 
 def _identity(feed: Feed, now: float) -> list[Cell]:
@@ -99,7 +99,7 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
     return cells
 
 
-def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None = None) -> list[Cell]:
+def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None) -> list[Cell]:
     cells: list[Cell] = []
     if snapshot.median_epoch is not None:
         cells.append(Cell(f"epoch {snapshot.median_epoch}"))
@@ -158,29 +158,37 @@ def find_problem(
     For an unattended run, `attends` means that this console starts a keeper by itself, `reads` that it reads
     the logs itself meanwhile. `problem` is the error that prevents reading them.
     """
-    status, snapshot = feed.status, feed.snapshot
-    worker = None if status is None else find_failed_worker(status)
-    quoted = (
-        () if worker is None else tuple(decode_visible_line(line) for line in feed.last_lines(worker, QUOTED_LINES))
-    )
-    lines: list[tuple[str, str]] = [] if status is None else _of_the_run(status, bool(quoted))
-    if is_unattended(status, now) and status is not None:
-        lines.insert(0, _alone(status.run.id, attends=attends, reads=reads))
-    if snapshot is not None and len(snapshot) and (status is None or is_live(status)) and feed.caught_up:
-        lines += find_live_core_problems(status, snapshot, frozenset() if reads else stale_workers(status, now))
-        lines += _missing(feed)
-    elif status is not None and status.state.is_over:
-        lines += [*list_ended_run_findings(feed), *_missing(feed)]
-    first, *remedy = str(problem).splitlines() if problem else [""]
-    lines += [(first, "bad")] * bool(first)
+    status = feed.status
+    sentence, *remedy = str(problem).splitlines() if problem else [""]
+    error = [(sentence, "bad")] if sentence else []
     if status is None:
-        return make_problem(lines, remedy)
+        return make_problem([*_core_problems(feed, frozenset()), *error], remedy)
+    worker = find_failed_worker(status)
+    last_lines = [] if worker is None else feed.last_lines(worker, QUOTED_LINES)
+    lines: list[tuple[str, str]] = []
+    if is_unattended(status, now):
+        lines.append(_alone(status.run.id, attends=attends, reads=reads))
+    lines += _of_the_run(status, bool(last_lines))
+    if status.state.is_over:
+        lines += [*list_ended_run_findings(feed), *_missing(feed)]
+    elif is_live(status):
+        lines += _core_problems(feed, frozenset() if reads else stale_workers(status, now))
+    lines += error
     if status.notes and not lines:
         lines.append((status.notes[-1], "dim"))
-    combined = make_problem(lines, [*_failed_phases(status), *remedy])
-    if not feed.caught_up:
-        combined = replace(combined, is_partial=True)
-    return combined if worker is None else replace(combined, worker=worker, quoted=quoted)
+    return replace(
+        make_problem(lines, [*_failed_phases(status), *remedy]),
+        worker=worker,
+        quoted=tuple(map(decode_visible_line, last_lines)),
+        is_partial=not feed.caught_up,
+    )
+
+
+def _core_problems(feed: Feed, unseen: frozenset[int]) -> list[tuple[str, str]]:
+    """Return what is wrong with the cores of a live run or a saved log, once all of it was read."""
+    if feed.snapshot is None or not len(feed.snapshot) or not feed.caught_up:
+        return []
+    return [*find_live_core_problems(feed.status, feed.snapshot, unseen), *_missing(feed)]
 
 
 def _missing(feed: Feed) -> list[tuple[str, str]]:
@@ -259,16 +267,6 @@ def _failed_alike(status: RunStatus, group: Sequence[WorkerStatus], is_in_cause:
     named, first = name_ranks("worker", ranks), group[0]
     line = f"same on {named}" if is_in_cause else f"{named}, {first.phase}: {first.detail}"
     return line + (f" → {first.remedy}" if first.remedy and first.remedy != status.remedy else "")
-
-
-def format_core_note(snapshot: Snapshot, table: CoreTableWidget, *, is_reading: bool = False) -> str:
-    """Return the number of rows, their order, and whether the logs are still being read."""
-    shown = table.row_count()
-    total = f"{len(snapshot)} core{'s' * (len(snapshot) != 1)}"
-    count = f"{shown} of {total} with “{table.filter_text}”" if table.filter_text else total
-    title = next((column.title for column in table.columns if column.key == table.sort_key), "core")
-    order = f"{count} · by {title}{' descending' if table.sort_reverse else ''}"
-    return f"{order} · still reading" if is_reading else order
 
 
 def get_core(snapshot: Snapshot, key: int) -> CoreRow:

@@ -167,7 +167,8 @@ def describe_finding(found: Digest, finding: CheckFinding, rows: Iterable[CheckR
         parts.append(f"→ {finding.remedy}")
     if finding.check == "ports":
         parts += ["\n".join([f"tcp:{matrix.port}", *matrix.lines(columns)]) for matrix in found.matrices]
-        parts += [LEGEND] * bool(found.matrices)
+        if found.matrices:
+            parts.append(LEGEND)
     alike = [row for row in rows if (row.status, row.check) == (finding.status, finding.check)]
     alike.sort(key=lambda row: tuple(-1 if number is None else number for number in (row.worker, row.peer, row.port)))
     lines = [_row_line(row) for row in alike[:MAX_CHECK_LINES]] if len(alike) > 1 else []
@@ -177,7 +178,7 @@ def describe_finding(found: Digest, finding: CheckFinding, rows: Iterable[CheckR
 
 
 def _row_line(row: CheckRow) -> str:
-    ends = [f"worker {row.worker}"] * (row.worker is not None) + [f"worker {row.peer}"] * (row.peer is not None)
+    ends = [f"worker {number}" for number in (row.worker, row.peer) if number is not None]
     port = f" tcp:{row.port} {row.state or 'unknown'}" if row.port is not None else ""
     endpoints = " → ".join(ends) + port
     return f"{endpoints}: {row.detail}" if endpoints else row.detail

@@ -1,4 +1,4 @@
-"""The dialog that asks before something in the cloud is started, stopped or deleted, then shows the progress."""
+"""The dialog that asks before something is started, stopped or deleted, then shows the progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tui.console.screens.dialog import LiveDialog, make_plain_text
 if TYPE_CHECKING:
     from textual.widgets.button import ButtonVariant
 
-    from tui.console.data.ongoing_work import ChangeProgress
+    from tui.console.data.ongoing_work import ChangeProgress, StopProgress
 
 
 class ChangeDialog(LiveDialog[None]):
@@ -31,7 +31,11 @@ class ChangeDialog(LiveDialog[None]):
     VARIANT: ClassVar[ButtonVariant] = "error"
 
     def __init__(
-        self, question: str, begin: Callable[[], ChangeProgress], progress: ChangeProgress | None, name: str = ""
+        self,
+        question: str,
+        begin: Callable[[], ChangeProgress | StopProgress],
+        progress: ChangeProgress | StopProgress | None,
+        name: str = "",
     ) -> None:
         super().__init__()
         text = f"{question}\n\nType its name, {name}, to confirm." if name else question

@@ -42,6 +42,8 @@ class Dialog(ModalScreen[Answer]):
         Binding("right,down", "app.focus_next", "Next", show=False, id="dialog.next"),
         Binding("ctrl+y", "copy_equivalent", "Copy the command", show=False, id="dialog.copy", priority=True),
     ]
+    PAGED: ClassVar[str] = "#reading"
+    """What `action_page` scrolls."""
     default_answer: Answer | None = None
     _owed: tuple[Answer | None] | None = None
     """The pending answer of a dialog that is covered by another one."""
@@ -105,6 +107,11 @@ class Dialog(ModalScreen[Answer]):
         """Leave with the default answer."""
         self.leave_with(self.default_answer)
 
+    def action_page(self, by: int) -> None:
+        """Scroll by pages that overlap by one line."""
+        paged = self.query_one(self.PAGED)
+        paged.scroll_relative(y=by * max(1, paged.size.height - 1), animate=False)
+
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """Leave, or pass another button to the dialog."""
         if event.button.id == "leave":
@@ -154,10 +161,6 @@ class TextDialog(Dialog[None]):
     def action_scroll(self, by: int) -> None:
         """Scroll by lines."""
         self.query_one("#reading").scroll_relative(y=by, animate=False)
-
-    def action_page(self, by: int) -> None:
-        """Scroll by pages that overlap by one line."""
-        self.action_scroll(by * max(1, self.query_one("#reading").size.height - 1))
 
     def action_end(self, is_last: bool) -> None:
         """Go to the beginning or to the end."""

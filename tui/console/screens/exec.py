@@ -120,11 +120,6 @@ class ExecDialog(LiveDialog[None]):
         else:
             super().action_leave()
 
-    def action_page(self, by: int) -> None:
-        """Scroll by pages that overlap by one line."""
-        reading = self.query_one("#reading")
-        reading.scroll_relative(y=by * max(1, reading.size.height - 1), animate=False)
-
     def _run(self) -> None:
         command = self._command.value.strip()
         if not command:

@@ -23,6 +23,7 @@ class FormDialog(Dialog[Answer]):
         Binding("pageup", "page(-1)", "Scroll the preview", show=False, id="form.page_up", priority=True),
         Binding("pagedown", "page(1)", "Scroll the preview", show=False, id="form.page_down", priority=True),
     ]
+    PAGED = "#preview"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal")]  # noqa: RUF012 - Textual declares it so
     VERTICAL_BREAKPOINTS = [(0, "-short"), (38, "-tall")]  # noqa: RUF012
 
@@ -50,11 +51,6 @@ class FormDialog(Dialog[Answer]):
         """Show texts in the preview, with a blank line between them; empty ones are left out."""
         text = make_plain_text("\n\n".join(part for part in parts if part))
         self.query_one("#preview-text", Static).update(text)
-
-    def action_page(self, by: int) -> None:
-        """Scroll the preview, whichever field has the focus."""
-        preview = self.query_one("#preview")
-        preview.scroll_relative(y=by * max(1, preview.size.height - 1), animate=False)
 
     def read_field(self, name: str) -> str:
         """Return what the field of this name holds."""

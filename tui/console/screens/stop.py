@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
-from textual.widgets import Button, Static
 
 from tui.console.render.safe_text import escape_line
-from tui.console.screens.dialog import LiveDialog, make_plain_text
+from tui.console.screens.change import ChangeDialog
 from tui.console.widgets.tables.row_table import RowTable, TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
 from tui.settings.command_line import command_line
@@ -28,7 +27,8 @@ COLUMNS = (
     Column("exit", "exit", 5, right=True),
     Column("detail", "detail", 20, flexible=1),
 )
-LEAVE = "Keep running"
+MAX_TABLE_ROWS = 16
+"""Workers that are visible at once; the table scrolls to the others."""
 
 
 def make_rows(progress: StopProgress, now: float) -> list[TableRow]:
@@ -49,82 +49,49 @@ def _make_row(progress: StopProgress, index: int, name: str, now: float) -> Tabl
     return TableRow(index, (Cell(str(index)), Cell(escape_line(name), "dim"), *cells))
 
 
-class StopDialog(LiveDialog["str | None"]):
+class StopDialog(ChangeDialog):
     """Asks whether to stop (`begin` is called for that), then shows the acknowledgements as they come.
 
-    Enter leaves the run alone: the red button is reached by `y`, by the key that asked, or by choosing it.
+    The red button is also reached by the key that asked.
     """
 
-    AUTO_FOCUS = "#leave"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y,x", "begin", "Stop run", show=False, id="stop.begin")]
+    BEGIN = "Stop run (y)"
+    KEEP = "Keep running"
+    progress: StopProgress | None
 
     def __init__(self, run: Run, begin: Callable[[], StopProgress], progress: StopProgress | None = None) -> None:
-        super().__init__()
-        self._table = RowTable(COLUMNS, id="answers")
-        self._progress_text = Static("", markup=False, id="progress")
+        super().__init__(_describe(run), begin, progress)
         self.title = f"stop {run.id}"
         self._run = run
-        self._begin = begin
-        self.progress = progress
+        self._table = RowTable(COLUMNS, id="answers")
+        self._table.styles.height = min(len(run.workers), MAX_TABLE_ROWS) + 1
 
     def body(self) -> Sequence[Widget]:
         """Return the question, and a table with a row per worker."""
-        workers = format_ranks(worker.index for worker in self._run.workers)
-        count = len(self._run.workers)
-        job = self._run.job
-        text = (
-            f"{' '.join(job.argv)}\n\non {self._run.slice}, worker{'s' if count != 1 else ''} {workers}. "
-            f"Each worker gets SIGTERM, then {job.grace:g} s to save, then SIGKILL. "
-            "Waits until every process is gone."
-        )
-        return [
-            Static(make_plain_text(text), markup=False, id="question"),
-            self._table,
-            self._progress_text,
-        ]
+        return [self._question, self._table, self._progress_text]
 
     def equivalent(self) -> str:
         """Return the command that stops the run."""
         return command_line(self.console.operator.settings, "stop", self._run.id)
 
-    def buttons(self) -> Sequence[Button]:
-        """Return the two answers, the harmless one first."""
-        return [Button(LEAVE, id="leave"), Button("Stop run (y)", id="begin", variant="error")]
-
-    def on_mount(self) -> None:
-        """Show the question; make the table as high as it has rows."""
-        table = self._table
-        table.styles.height = min(len(self._run.workers), 16) + 1
-        self._arrange()
-        self.ready = True
-        self.query_one("#leave").focus()
-
     def _arrange(self) -> None:
-        is_begun = self.progress is not None
-        self._table.display = is_begun
-        self.query_one("#begin").display = not is_begun
-        self.query_one("#leave", Button).label = "Close" if is_begun else LEAVE
-        self.tick()
+        self._table.display = self.progress is not None
+        super()._arrange()
+        self._question.display = self._progress_text.display = True
 
     def tick(self) -> None:
         """Show new answers, and count the seconds that a worker takes to save."""
-        if self.progress is None:
-            return
-        self._table.show(make_rows(self.progress, self.console_clock()))
-        if str(self._progress_text.content) != self.progress.text:
-            self._progress_text.update(make_plain_text(self.progress.text))
+        super().tick()
+        if self.progress is not None:
+            self._table.show(make_rows(self.progress, self.console.store.clock()))
 
-    def console_clock(self) -> float:
-        """Return the console's clock (monotonic seconds)."""
-        return self.console.store.clock()
 
-    def answered(self, button: str) -> None:  # noqa: ARG002
-        """Stop: the red button was pressed."""
-        self.action_begin()
-
-    def action_begin(self) -> None:
-        """Begin to stop, once."""
-        if self.progress is None:
-            self.progress = self._begin()
-            self._arrange()
-            self.query_one("#leave").focus()
+def _describe(run: Run) -> str:
+    """Return what a stop does to a run."""
+    workers = format_ranks(worker.index for worker in run.workers)
+    return (
+        f"{' '.join(run.job.argv)}\n\non {run.slice}, worker{'s' if len(run.workers) != 1 else ''} {workers}. "
+        f"Each worker gets SIGTERM, then {run.job.grace:g} s to save, then SIGKILL. "
+        "Waits until every process is gone."
+    )

@@ -67,6 +67,8 @@ class CreateDialog(FormDialog["SliceRequest"]):
         self._texts = texts
         """What the fields begin with."""
         self._taken = frozenset(taken)
+        self._reading = FormReading(None, {}, ())
+        """What the fields made at the last change: to read them again would read the startup script's file again."""
         self._insists = False
         """Whether empty required fields are marked: after the first try to create."""
         self._is_answered = False
@@ -131,7 +133,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
         if not self.is_open:
             return
         texts = self.texts()
-        reading = read_form(texts, self._taken)
+        self._reading = reading = read_form(texts, self._taken)
         self._show_notes(texts, reading)
         self.query_one("#create", Button).disabled = not reading.is_complete
         self._check_later(reading)
@@ -139,8 +141,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:  # noqa: ARG002
         """Show the choices of the field that has the focus now."""
-        texts = self.texts()
-        self._show_notes(texts, read_form(texts, self._taken))
+        self._show_notes(self.texts(), self._reading)
 
     def _show_notes(self, texts: Mapping[str, str], reading: FormReading) -> None:
         warnings = warn_about_offer(reading.request, self._offers) if reading.request else {}
@@ -219,7 +220,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
     def _judge(self, verdict: str) -> None:
         self._verdict = verdict
         if self.is_open:
-            self._show_commands(read_form(self.texts(), self._taken))
+            self._show_commands(self._reading)
 
     # --- the answer -------------------------------------------------------------------------------------------------
 

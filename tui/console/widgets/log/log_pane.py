@@ -173,7 +173,8 @@ class LogPane(LineView):
             count = self._found.count
             parts[0] = f"{position}{count:,} line{'s' * (count != 1)} with “{self.filter_text}”"
             order = ", newest first" if self.follow else ""
-            parts += [f"n N show matches in context{order}"] * (self._match is None and count > 0)
+            if self._match is None and count:
+                parts.append(f"n N show matches in context{order}")
         if self._shown.behind > FAR_BEHIND_BYTES:
             percent = 100 * (1 - self._shown.behind / max(1, self._shown.size))
             parts.append(f"{'searched' if self.filter_text else 'read'} {max(0, int(percent))} %")

@@ -62,7 +62,16 @@ class CoresPane(Pane):
         failed = None if status is None or is_launching(status) else run_summary.find_failed_worker(status)
         self.cores.show(snapshot, unseen, reading=reading, is_launching=is_launching(status), failed_worker=failed)
         self.set_title("cores")
-        self.set_subtitle(run_summary.format_core_note(snapshot, self.cores, is_reading=reading))
+        self.set_subtitle(self._format_note(snapshot, is_reading=reading))
+
+    def _format_note(self, snapshot: Snapshot, *, is_reading: bool) -> str:
+        """Return the number of rows, their order, and whether the logs are still being read."""
+        table = self.cores
+        total = f"{len(snapshot)} core{'s' * (len(snapshot) != 1)}"
+        count = f"{table.row_count()} of {total} with “{table.filter_text}”" if table.filter_text else total
+        title = next((column.title for column in table.columns if column.key == table.sort_key), "core")
+        order = f"{count} · by {title}{' descending' if table.sort_reverse else ''}"
+        return f"{order} · still reading" if is_reading else order
 
     def chosen_core(self) -> CoreRow | None:
         """Return the core under the cursor if the table has the focus."""

@@ -99,9 +99,8 @@ class LineTable(LineView):
         sort: str | None = None,
         empty: str = "",
         id: str | None = None,  # noqa: A002 - Textual's own name for it
-        classes: str | None = None,
     ) -> None:
-        super().__init__(id=id, classes=classes)
+        super().__init__(id=id)
         self.columns = tuple(columns)
         self.sort_key = sort
         self.sort_reverse = False
@@ -323,12 +322,6 @@ class LineTable(LineView):
             self.post_message(self.RowHighlighted(self, key))
         if scroll:
             self._scroll_into_view(row)
-
-    def select(self, key: Hashable) -> None:
-        """Put the cursor on the row with this key, if it is visible."""
-        row = self.row_of(key)
-        if row is not None:
-            self._go_to(row)
 
     def _go_to(self, row: int, *, scroll: bool = True) -> None:
         """Move the cursor as the user asked."""

@@ -21,8 +21,8 @@ class LineView(ScrollView, can_focus=True):
     LineView { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
     """
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
+        super().__init__(id=id)
         self._strips: dict[int, Strip] = {}
         """Drawn lines by row, until they need a repaint."""
         self._strips_size: Size | None = None
