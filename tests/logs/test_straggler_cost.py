@@ -68,6 +68,16 @@ def test_the_time_of_a_step_is_right_when_its_lines_arrive_one_after_another() -
     assert seconds_per_step(demux.snapshot(now=1030.0)) == pytest.approx(2.0, rel=0.1)
 
 
+def test_the_pause_of_a_restart_is_no_part_of_a_step() -> None:
+    demux = Demux()
+    for step in range(20):
+        if step == 10:
+            demux.restart()
+        line = training(core=0, step=step) + "\n"
+        demux.feed(0, line.encode(), now=1000.0 + 0.5 * step + (60.0 if step >= 10 else 0.0))
+    assert seconds_per_step(demux.snapshot(now=1070.0)) == pytest.approx(0.5, rel=0.1)
+
+
 def test_the_pods_seconds_per_step_come_from_its_lines_times() -> None:
     assert seconds_per_step(gang()) == pytest.approx(1.0)
     assert seconds_per_step(Demux().snapshot()) is None

@@ -79,3 +79,13 @@ def test_in_a_failed_run_only_workers_that_failed_themselves_are_red() -> None:
     assert [ended_with_the_others(status, part) for part in status.workers] == [False, True, True, False]
     alone = ended({0: 1, 1: 143}, "failed", first=0)
     assert [ended_with_the_others(alone, part) for part in alone.workers] == [False, False]
+
+
+def test_nobody_goes_on_in_a_run_that_ended_before_its_job_was_started() -> None:
+    run = Run(make_run_id("x"), "pod", JobOptions(("true",)), (Worker(0), Worker(1)))
+    events = [
+        Event(TIME, "failure", 1, {"cause": "another run is alive here"}),
+        Event(TIME, "state", None, {"state": "failed"}),
+    ]
+    assert exit_summary(StatusFold(run).take(events).status(KeeperStatus(False))) == "– –"
+    assert exit_summary(ended({0: 0, 1: 3}, "failed", first=1)) == "w1: 3 · w0: 0"

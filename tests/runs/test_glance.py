@@ -52,6 +52,13 @@ def test_only_the_end_of_a_log_is_read_and_a_line_cut_off_there_is_ignored(tmp_p
     assert FiguresCache().get(directory) == LatestFigures(1, 7, 0.5)
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_figures_before_a_very_long_line_are_found(tmp_path: Path, end: str) -> None:
+    directory = create_run(tmp_path, workers=1)
+    add(directory, 0, training(core=0, epoch=1, step=7, loss="0.5") + "\n" + "x" * 1_000_000 + end)
+    assert FiguresCache().get(directory) == LatestFigures(1, 7, 0.5)
+
+
 def test_a_log_is_read_again_only_when_one_has_grown(tmp_path: Path) -> None:
     directory = create_run(tmp_path)
     cache = FiguresCache()

@@ -221,7 +221,7 @@ def cost_in_short(finding: Finding) -> str:
     worker = None if finding.worker is None else f"worker {finding.worker}"
     location = ", ".join(part for part in (worker, finding.address) if part)
     text = [f"{finding.pace * 100:.0f} % of the pace"] if finding.pace is not None and finding.share else []
-    text += [f"{finding.steps_behind} steps behind"] if finding.steps_behind else []
+    text += [_steps_behind(finding.steps_behind)] if finding.steps_behind else []
     text += [f"costs {finding.share * 100:.0f} %"] if finding.share else []
     return ": ".join(part for part in (location, ", ".join(text)) if part)
 
@@ -229,7 +229,11 @@ def cost_in_short(finding: Finding) -> str:
 def _how_late(finding: Finding) -> str:
     if finding.kind == "slow":
         return "slow"
-    return "behind the others" if not finding.steps_behind else f"{finding.steps_behind} steps behind"
+    return _steps_behind(finding.steps_behind) if finding.steps_behind else "behind the others"
+
+
+def _steps_behind(steps: int) -> str:
+    return f"{steps} step{'s' * (steps != 1)} behind"
 
 
 def _of_loss(finding: Finding, place: str, *, is_over: bool) -> str:

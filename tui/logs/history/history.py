@@ -79,6 +79,8 @@ class History:
         """Samples of each row there can be."""
         self._axis = SeriesAxis(_room(np.float64, 1))
         self._grid = SeriesGrid()
+        self.restarted = -np.inf
+        """The time of the newest sample when the job was last started again."""
         self._rows = 0
         self._first: Trail = _room(np.float32, 1)
         self._last: npt.NDArray[np.int16] = _room(np.int16, 1)
@@ -168,6 +170,10 @@ class History:
                 for column, values in zip((self._cells, *self._own), old, strict=True):
                     np.copyto(column[rows, target[cell]], values[:, cell], where=full[:, cell])
             self._last[rows] = target[self._last[rows]]
+
+    def restart(self) -> None:
+        """Note that the job was started again."""
+        self.restarted = float(np.nanmax(self._grid.time, initial=self.restarted))
 
     def replace(self, row: int, loss: float, rate: float) -> None:
         """Correct the newest point of a row: another line added to the same step."""

@@ -143,6 +143,8 @@ class CoreTable:
         """Note that the job was started again: rates of before compare to nothing, and a NaN of before is over."""
         self.recent.restart()
         self.first_nans.restart()
+        if self.history is not None:
+            self.history.restart()
 
     def _update_whole(self, rows: Ints, samples: Samples) -> None:
         columns = self.columns

@@ -90,11 +90,14 @@ def _pace_by_lines(snapshot: Snapshot, index: int, median: float) -> float | Non
 
 
 def seconds_per_step(snapshot: Snapshot) -> float | None:
-    """Return the seconds that the pod's newest steps took, from the first line of each step; None if unknown."""
+    """Return the seconds that the pod's newest steps took, from the first line of each step; None if unknown.
+
+    Steps of before a restart of the job do not count: its pause took none.
+    """
     if snapshot.history is None or not len(snapshot):
         return None
     pod = snapshot.history.pod(snapshot.row)
-    newest = (pod.epoch == pod.epoch[-1]) & (pod.step >= 0) & np.isfinite(pod.time)
+    newest = (pod.epoch == pod.epoch[-1]) & (pod.step >= 0) & (pod.time > snapshot.history.restarted)
     step, time = pod.step[newest], pod.time[newest]
     first_lines = np.flatnonzero(np.diff(step) > 0)[-RECENT_STEPS:] + 1
     if len(first_lines) < 2 or time[first_lines[-1]] <= time[first_lines[0]]:

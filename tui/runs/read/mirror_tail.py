@@ -35,6 +35,9 @@ it."""
 LINE_BLOCK_BYTES = 64 * 1024
 """Bytes read at once to find where a line begins."""
 
+MOST_NEWEST = 4 * 1024 * 1024
+"""Bytes before the end in which a line is looked for after one that is longer than what was asked for."""
+
 POLL_BUDGET_BYTES = 8 * 1024 * 1024
 """Bytes read in one poll by default."""
 
@@ -133,8 +136,9 @@ class MirrorTail:
     def read_newest(self, worker: int, most: int, *, unfinished: bool = False) -> bytes:
         """Return the newest whole lines of a worker's newest log, at most `most` bytes of what was not read before.
 
-        Earlier bytes are skipped. With `unfinished`, a last line without an end is among them. This does not
-        use `arrivals`; a tail is read this way or by `read`.
+        At most `MOST_NEWEST` are read if all of these belong to one line. Earlier bytes are skipped. With
+        `unfinished`, a last line without an end is among them. This does not use `arrivals`; a tail is read this
+        way or by `read`.
         """
         size, offset = self.size(worker), self._read.get(worker, 0)
         start = max(offset, size - most)
@@ -144,6 +148,10 @@ class MirrorTail:
         with suppress(OSError), self.directory.log_path(worker).open("rb", buffering=0) as log:
             log.seek(start)
             data = log.read(size - start)
+            if start > offset and _line_end(data) == len(data):
+                start = max(offset, size - MOST_NEWEST)
+                log.seek(start)
+                data = log.read(size - start)
         begin = 0 if start == offset else _line_end(data)
         end = len(data) if unfinished else max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if end:

@@ -26,9 +26,11 @@ def exit_summary(status: RunStatus) -> str:
     parts = {part.worker: part for part in status.workers}
     if first is None or first not in parts or was_stopped_on_purpose(status):
         return codes_in_order(status.exit_codes)
+    if status.state.is_over and not any(part.ended for part in parts.values()):
+        return codes_in_order(status.exit_codes)
     others = [part for worker, part in parts.items() if worker != first]
     culprit = f"w{first}: {_how(parts[first])}"
-    return " · ".join([culprit, *_of_others(others, stopped=status.stop_requested is not None)])
+    return " · ".join([culprit, *_of_others(status, others)])
 
 
 def codes_in_order(codes: Iterable[int | None]) -> str:
@@ -51,8 +53,7 @@ def ended_with_the_others(status: RunStatus, part: WorkerStatus) -> bool:
     """Return whether a worker ended because of a stop or a lost partner, not by a failure of its own."""
     if was_stopped_on_purpose(status):
         return True
-    stopped = status.stop_requested is not None
-    return part.worker != status.first_failure and _kind(part, stopped=stopped) in (_STOPPED, _LOST_IT)
+    return part.worker != status.first_failure and _kind(status, part) in (_STOPPED, _LOST_IT)
 
 
 def _how(part: WorkerStatus) -> str:
@@ -61,18 +62,19 @@ def _how(part: WorkerStatus) -> str:
     return UNKNOWN_CODE if part.exit_code is None else str(part.exit_code)
 
 
-def _of_others(parts: list[WorkerStatus], *, stopped: bool) -> list[str]:
+def _of_others(status: RunStatus, parts: list[WorkerStatus]) -> list[str]:
     """Return how all but the first failure ended; workers that ended alike share a text."""
     groups: dict[str, list[WorkerStatus]] = {}
     for part in parts:
-        groups.setdefault(_kind(part, stopped=stopped), []).append(part)
+        groups.setdefault(_kind(status, part), []).append(part)
     texts = [_group_in_words(kind, group, len(group) == len(parts)) for kind, group in sorted(groups.items())]
     return texts[:_MOST_NAMED] + [f"and {len(texts) - _MOST_NAMED} more"] * (len(texts) > _MOST_NAMED)
 
 
-def _kind(part: WorkerStatus, *, stopped: bool) -> str:
+def _kind(status: RunStatus, part: WorkerStatus) -> str:
     if not part.ended:
-        return "going on"
+        return UNKNOWN_CODE if status.state.is_over else "going on"
+    stopped = status.stop_requested is not None
     if part.exit_code == PARTNER_LOST:
         return _LOST_IT
     if stopped and (part.signal in _STOP_SIGNALS or part.exit_code in _STOP_CODES):
