@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 
 from tui.logs.files.lines import Cutter, LogLine, names_core
-from tui.runs.read.arrivals_reader import Batch
 from tui.runs.read.mirror_tail import POLL_BUDGET_BYTES, MirrorTail, Span
 from tui.runs.record.run_directory import RunDirectory
 
@@ -73,15 +71,11 @@ def last_lines(
     batches = max(_FIRST_BATCHES, count // _LINES_A_BATCH)
     while True:
         reader = LineReader(directory, workers=workers, core=core)
-        left_out = reader.growth.skip(partial(_last_but, batches))
+        left_out = reader.growth.skip_to_last(batches)
         lines = deque(reader.poll(final=True), maxlen=count)
         if len(lines) == count or not left_out:
             return list(lines)
         batches *= _MORE
-
-
-def _last_but(count: int, batches: Sequence[Batch]) -> int:
-    return max(0, len(batches) - count)
 
 
 def lines_since(
@@ -89,7 +83,5 @@ def lines_since(
 ) -> Iterator[LogLine]:
     """Return a run's lines since a Unix time in order of arrival; what arrived before is not read."""
     reader = LineReader(directory, workers=workers, core=core)
-    reader.growth.skip(
-        lambda batches: next((index for index, batch in enumerate(batches) if batch.time >= moment), len(batches))
-    )
+    reader.growth.skip_to_time(moment)
     return (line for line in reader.poll(final=True) if line.time is not None and line.time >= moment)
