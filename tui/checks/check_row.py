@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,6 +36,10 @@ class CheckRow:
     def to_json(self) -> dict[str, Any]:
         """Return the row for `check --json`; its names are stable."""
         return asdict(self)
+
+
+Report = Callable[[CheckRow], None]
+"""Adds a row to the stream of a check."""
 
 
 def make_row(

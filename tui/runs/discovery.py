@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui.aio.fan_out import as_completed
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.job_options import JobOptions
@@ -263,16 +264,9 @@ def _remove_tree(path: Path) -> None:
         doomed.unlink()
 
 
-async def delete_on_workers(run: Run, fleet: Fleet) -> AsyncIterator[DeleteAnswer]:
+def delete_on_workers(run: Run, fleet: Fleet) -> AsyncGenerator[DeleteAnswer, None]:
     """Remove every attempt of a run from the workers; yield an answer from each. What is alive is kept."""
-    tasks = [asyncio.ensure_future(_delete_on(run, fleet, worker.index)) for worker in run.workers]
-    try:
-        for finished in asyncio.as_completed(tasks):
-            yield await finished
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    return as_completed(_delete_on(run, fleet, worker.index) for worker in run.workers)
 
 
 async def _delete_on(run: Run, fleet: Fleet, index: int) -> DeleteAnswer:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from tui.aio.fan_out import as_completed, for_each_worker
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
 from tui.runs.follow.sync_from_workers import record_worker_answers
@@ -82,25 +83,18 @@ async def stop_run(
         _note_end(directory)
 
 
-async def _stop_each(
+def _stop_each(
     directory: RunDirectory, fleet: Fleet, indices: list[int], *, grace: float, for_good: bool
 ) -> AsyncGenerator[StopAnswer, None]:
     """Stop the run on these workers at once; record and yield each answer as it comes."""
     parts = parts_of(directory)
-    stops = (
-        stop_worker(directory.run, fleet, index, grace=grace, for_good=for_good, part=parts.get(index))
-        for index in indices
-    )
-    tasks = [asyncio.ensure_future(stop) for stop in stops]
-    try:
-        for finished in asyncio.as_completed(tasks):
-            answer = await finished
-            _note(directory, "stop", worker=answer.worker, **_fields(answer))
-            yield answer
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def stop(index: int) -> StopAnswer:
+        answer = await stop_worker(directory.run, fleet, index, grace=grace, for_good=for_good, part=parts.get(index))
+        _note(directory, "stop", worker=answer.worker, **_fields(answer))
+        return answer
+
+    return as_completed(map(stop, indices))
 
 
 def _note_end(directory: RunDirectory) -> None:
@@ -134,20 +128,16 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
     """
     if before.stop_requested not in (None, BY_POLICY):
         return False
-    asking = {index: asyncio.ensure_future(query_status(before.run, fleet, index)) for index in indices}
-    try:
-        for finished in asyncio.as_completed(asking.values()):
-            answer = await finished
-            if answer is None or parse_state(answer) is not RemoteState.ENDED or _goes_on(answer, before.run):
+    answers: dict[int, Answer | None] = {}
+    async with contextlib.aclosing(for_each_worker(indices, partial(query_status, before.run, fleet))) as replies:
+        async for index, answer in replies:
+            if answer is None or isinstance(answer, TpuTuiError):
                 return False
-    except TpuTuiError:
-        return False
-    finally:
-        for task in asking.values():
-            task.cancel()
-        await asyncio.gather(*asking.values(), return_exceptions=True)
+            if parse_state(answer) is not RemoteState.ENDED or _goes_on(answer, before.run):
+                return False
+            answers[index] = answer
     if before.state is not RunState.LOST:
-        record_worker_answers(directory, {index: task.result() for index, task in asking.items()})
+        record_worker_answers(directory, answers)
     return True
 
 
