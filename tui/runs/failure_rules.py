@@ -34,7 +34,6 @@ class WorkerOutcome:
     exit_code: int | None
     signal: str | None = None
     size: int | None = None
-    boot: str | None = None
     time: str | None = None
     aborted: bool = False
     out_of_memory: bool = False

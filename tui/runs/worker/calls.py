@@ -63,7 +63,6 @@ def parse_outcome(answer: Answer) -> WorkerOutcome:
         exit_code=answer.number("exit", MOST_EXIT_CODE),
         signal=answer.name("signal"),
         size=answer.number("size"),
-        boot=answer.name("boot"),
         time=answer.moment("time"),
         aborted=fields.get("aborted") == "1",
         out_of_memory=(answer.number("oom") or 0) > 0,
