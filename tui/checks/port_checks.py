@@ -15,20 +15,17 @@ from typing import TYPE_CHECKING
 from tui.aio.fan_out import as_completed
 from tui.checks.check_row import CheckRow, make_row
 from tui.errors import TpuTuiError
+from tui.pod.ports import COORDINATOR_PORT, MESH_PORT
 from tui.pod.slice import Slice
-from tui.pod.worker import Worker
+from tui.pod.worker import SSH_PORT, Worker
 
 if TYPE_CHECKING:
     from tui.ssh.exec.port_probe import PortState
     from tui.ssh.fleet import Fleet
 
-COORDINATOR_PORT = 8476
-"""PJRT's process and mesh controller."""
-MESH_PORT = 8477
-"""The mesh service of xla_dist."""
 JAX_COORDINATOR_PORT = 8482
 """JAX's coordinator since 0.8.1, which Google's automatic firewall rule does not open (jax#35905)."""
-DEFAULT_PORTS = (22, 8470, 8471, 8474, COORDINATOR_PORT, MESH_PORT, JAX_COORDINATOR_PORT)
+DEFAULT_PORTS = (SSH_PORT, 8470, 8471, 8474, COORDINATOR_PORT, MESH_PORT, JAX_COORDINATOR_PORT)
 """SSH; TPU Node's gRPC; the TPU runtime (8471, 8474); PJRT's controller; xla_dist's mesh service; JAX."""
 FULL_MATRIX_WORKERS = 32
 """Up to this many workers every pair is probed; beyond, worker 0 with all others, and a ring."""
@@ -74,7 +71,7 @@ async def rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int
 
 
 async def rows_to_coordinator(
-    index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int] = (COORDINATOR_PORT,)
+    index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]
 ) -> AsyncIterator[CheckRow]:
     """Yield whether a worker reaches worker 0 on the ports where a run's processes find each other."""
     if index != slice_.workers[0].index:

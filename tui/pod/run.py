@@ -13,16 +13,14 @@ from typing import Any
 
 from tui.pod.accelerator import parse
 from tui.pod.job_options import JobOptions, OptionKind
-from tui.pod.worker import MOST_PORT, MOST_WORKERS, SSH_PORT, Worker
+from tui.pod.run_names import safe_name
+from tui.pod.worker import MOST_PORT, MOST_WORKERS, RUN_ROOT, SSH_PORT, Worker
 from tui.text.numbers import is_integer
 
 SCHEMA = 1
 REHEARSAL_MODULE = "tui.localpod.rehearsal"
 LAST_WORDS = "; its last lines: "
 """Separates the cause of a failure from the last lines of its worker."""
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_NAME_LENGTH = 100
-"""Most characters of a name in a run's ID, which names files here and on the workers."""
 _MOST_CORES = 1_000_000
 _TEXTS = ("id", "slice", "created", "run_root")
 _OPTIONAL_TEXTS = (
@@ -72,8 +70,7 @@ class RunState(str, enum.Enum):
 def make_run_id(base: str, now: datetime | None = None) -> str:
     """Return `<name, else slice>-<YYYYmmdd-HHMMSS>-<4 hex>` in UTC; unsafe characters become `-`."""
     moment = now or datetime.now(timezone.utc)
-    safe = _UNSAFE.sub("-", base)[:_NAME_LENGTH].strip("-.") or "run"
-    return f"{safe}-{moment.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+    return f"{safe_name(base) or 'run'}-{moment.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 
 def is_run_id(text: str) -> bool:
@@ -108,7 +105,7 @@ class Run:
     slice_created: str | None = None
     """When the slice was created: a later slice of the same name has another time."""
     cores_per_worker: int | None = None
-    run_root: str = "~/.tpu-tui"
+    run_root: str = RUN_ROOT
     code_hash: str | None = None
     lease: float = 30.0
     created: str = ""

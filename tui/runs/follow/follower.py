@@ -61,7 +61,7 @@ class Follower:
         fleet: Fleet,
         worker: int,
         *,
-        attempt: int = 0,
+        attempt: int,
         reachability: Reachability | None = None,
         reached: Callable[[], Awaitable[None]] | None = None,
         ending: Callable[[WorkerOutcome], None] | None = None,

@@ -100,7 +100,7 @@ def _note_beginning(directory: RunDirectory, later: bool, states: Mapping[int, R
     """Note that the attempt known here has begun: one that another followed has, too."""
     if later or any(state in (*_HAD_ITS_TIME, *_ALIVE) for state in states.values()):
         started = [index for index, state in states.items() if state is not RemoteState.NOTHING]
-        directory.append_events("phase", sorted(started), phase="confirm", status="done", detail="found")
+        directory.append_phases(sorted(started), phase="confirm", status="done", detail="found")
         directory.append_event("state", state=str(RunState.RUNNING), cause=None, since=directory.run.created or None)
 
 

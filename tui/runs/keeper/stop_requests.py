@@ -16,6 +16,8 @@ STOP_POLL_INTERVAL_S = 0.5
 """Interval of checks for a request to stop."""
 GIVE_UP_AFTER_S = 600.0
 """Unreachable workers are tried for so long when a launch has to be undone or a run is over."""
+ABORT_GRACE_S = 5.0
+"""Grace for the jobs of a launch that failed after the barrier: they have hardly begun."""
 
 
 async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
@@ -59,14 +61,17 @@ async def complete_requested_stop(directory: RunDirectory, fleet: Fleet, done: C
     await asyncio.gather(*(insist(worker.index) for worker in directory.run.workers))
 
 
-async def stop_everywhere(directory: RunDirectory, fleet: Fleet, grace: float) -> list[int]:
+async def stop_everywhere(directory: RunDirectory, fleet: Fleet) -> list[int]:
     """Stop every worker, retrying for `GIVE_UP_AFTER_S`; return the workers that did not confirm."""
     remaining = [worker.index for worker in directory.run.workers]
     deadline = asyncio.get_running_loop().time() + GIVE_UP_AFTER_S
     waits = backoff()
     while True:
         parts = parts_of(directory)
-        stops = (stop_worker(directory.run, fleet, index, grace=grace, part=parts.get(index)) for index in remaining)
+        stops = (
+            stop_worker(directory.run, fleet, index, grace=ABORT_GRACE_S, part=parts.get(index))
+            for index in remaining
+        )
         answers = await asyncio.gather(*stops)
         for answer in answers:
             await record_answer(directory, answer)

@@ -161,10 +161,10 @@ class RunDirectory:
         self._events.append(event_line(event))
         return event
 
-    def append_events(self, kind: str, workers: Iterable[int], **fields: Any) -> None:
-        """Append the same event of several workers at the same moment, in one write."""
+    def append_phases(self, workers: Iterable[int], **fields: Any) -> None:
+        """Append the same `phase` event of several workers at the same moment, in one write."""
         now = utc_now()
-        self._events.append(b"".join(event_line(Event(now, kind, worker, fields)) for worker in workers))
+        self._events.append(b"".join(event_line(Event(now, "phase", worker, fields)) for worker in workers))
 
     def events_size(self) -> int:
         """Return the size of the events in bytes: unchanged means that nothing happened."""
