@@ -51,5 +51,4 @@ def make_row(
 
 def error_row(check: str, status: str, error: TpuTuiError, *, worker: int | None = None) -> CheckRow:
     """Return the row for an error: what and why, and its remedy."""
-    detail = f"{error.what}: {error.why}" if error.why else error.what
-    return make_row(check, status, detail, error.remedy or None, worker=worker)
+    return make_row(check, status, error.explanation, error.remedy or None, worker=worker)

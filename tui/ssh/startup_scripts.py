@@ -82,8 +82,7 @@ async def follow_startup_scripts(
             try:
                 now = replace(await read_startup(fleets[name], state), is_reachable=True)
             except TpuTuiError as error:
-                detail = f"{error.what}: {error.why}" if error.why else error.what
-                now = replace(state, detail=detail, is_reachable=False)
+                now = replace(state, detail=error.explanation, is_reachable=False)
             is_settled = now.exit_code is not None or now == before
             # An end without an exit code is read twice: a worker that shuts down kills its script.
             states[name, index] = replace(now, has_ended=now.has_ended and is_settled)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
-from tui.runs.failure_rules import WorkerOutcome
+from tui.runs.failure_rules import WorkerOutcome, exit_fields
 from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.event_log import EARLIER_ATTEMPTS
 from tui.runs.record.run_directory import RunDirectory
@@ -106,11 +106,4 @@ def _note_beginning(directory: RunDirectory, later: bool, states: Mapping[int, R
 
 def _end_of(worker: int, answer: Answer | None) -> dict[str, Any]:
     outcome = parse_outcome(answer) if answer else WorkerOutcome(None, recorded=False, absent=True)
-    return {
-        "worker": worker,
-        "exit_code": outcome.exit_code,
-        "signal": outcome.signal,
-        "cause": outcome.cause,
-        "ended": outcome.time,
-        "recorded": outcome.recorded,
-    }
+    return {"worker": worker, **exit_fields(outcome)}

@@ -238,7 +238,7 @@ class Gang:
         self.directory.append_event("phase", worker=worker.index, phase=phase, status=status, detail=detail)
 
     def _failed(self, worker: Worker, phase: str, error: TpuTuiError) -> None:
-        fields = {"detail": error.what + (f": {error.why}" if error.why else ""), "remedy": error.remedy}
+        fields = {"detail": error.explanation, "remedy": error.remedy}
         self.directory.append_event("phase", worker=worker.index, phase=phase, status="failed", **fields)
 
     def _phase_of_all(self, phase: str, status: str) -> None:

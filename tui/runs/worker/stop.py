@@ -181,14 +181,14 @@ async def stop_worker(
     try:
         result = await fleet.run(index, call.command, input=call.input, timeout=grace + STOP_TIMEOUT_S)
     except TpuTuiError as error:
-        return StopAnswer(index, False, None, f"not reached: {error.what}" + (f": {error.why}" if error.why else ""))
+        return StopAnswer(index, False, None, f"not reached: {error.explanation}")
     for answer in parse_answers(call.nonce, result.stdout):
         if answer.word in ("stopped", "unconfirmed"):
             return _answer_of(index, answer, part)
     if result.timed_out:
         return StopAnswer(index, False, None, f"no answer within {grace + STOP_TIMEOUT_S:.0f} s")
     problem = no_answer_error(index, "no answer to the stop", result.stderr, result.exit_code, result.stdout)
-    return StopAnswer(index, False, None, f"{problem.what}: {problem.why}")
+    return StopAnswer(index, False, None, problem.explanation)
 
 
 async def record_answer(directory: RunDirectory, answer: StopAnswer) -> None:
