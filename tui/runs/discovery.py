@@ -159,7 +159,7 @@ async def _describe(
         workers = tuple(fleet.workers.get(worker.index, worker) for worker in record.workers)
         run = replace(record, workers=workers, run_root=run_root)
         attempt = parse_attempt(status, record) if status is not None else 0
-        stopped = status is not None and status.fields.get("stopped") == "1"
+        stopped = status is not None and status.has("stopped")
         states = {index: parse_state(answer) for index, answer in sorted(answers.items())}
         return FoundRun(run, states, attempt, stopped, answers)
     assert problem is not None

@@ -86,7 +86,7 @@ def _note(
     later = attempt > status.attempt
     if not status.is_worker_report and status.state is RunState.PREPARING:
         _note_beginning(directory, later, states)
-    stopped = any(answer and answer.fields.get("stopped") == "1" for answer in answers.values())
+    stopped = any(answer and answer.has("stopped") for answer in answers.values())
     if stopped and not status.stop_requested and RemoteState.RUNNING not in states.values():
         directory.append_event(STOP_REQUESTED, by="user on another machine", grace=directory.run.job.grace)
     ended = [index for index, state in states.items() if state is not RemoteState.RUNNING]

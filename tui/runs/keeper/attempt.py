@@ -25,7 +25,7 @@ from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_spec import LaunchSpec
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import BY_POLICY, RunStatus, status_of
+from tui.runs.record.run_status import RunStatus, status_of
 from tui.runs.record.worker_status import WorkerStatus
 from tui.runs.worker.version_query import query_versions
 from tui.ssh.fleet import Fleet
@@ -182,7 +182,7 @@ class Attempt:
                     before.size,
                     time=before.ended_at,
                     recorded=before.recorded,
-                    stopped=status_of(self.directory).stop_requested not in (None, BY_POLICY),  # no longer known
+                    stopped=status_of(self.directory).is_stopped_by_person,  # no longer known
                 )
         return None
 
@@ -193,7 +193,7 @@ class Attempt:
         status = status_of(self.directory)
         if status.state.is_over:
             return None
-        by_person = status.stop_requested not in (None, BY_POLICY) and not self._stop_came_late()
+        by_person = status.is_stopped_by_person and not self._stop_came_late()
         lost = {index: outcome for index, outcome in self.outcomes.items() if outcome.unreachable is not None}
         if lost:
             if len(lost) < len(self.outcomes) and not by_person:

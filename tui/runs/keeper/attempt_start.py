@@ -114,7 +114,7 @@ class AttemptStarter:
 
     @property
     def _is_to_stop(self) -> bool:
-        return status_of(self.directory).stop_requested not in (None, BY_POLICY)
+        return status_of(self.directory).is_stopped_by_person
 
     async def _undo(self, gang: Gang, error: TpuTuiError | None) -> AttemptResult:
         """Stop what a failed launch may have started, and record the culprit."""

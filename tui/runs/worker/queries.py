@@ -89,7 +89,7 @@ def parse_state(answer: Answer) -> RemoteState:
     """Parse the state of a run from a worker's answer (`status`, `run`)."""
     name = answer.word_at(2)
     if name == "ended":
-        unconfirmed = answer.fields.get("aborted") == "1" or answer.fields.get("confirmed") != "1"
+        unconfirmed = answer.has("aborted") or not answer.has("confirmed")
         return RemoteState.ABORTED if unconfirmed else RemoteState.ENDED
     return _STATES.get(name, RemoteState.LOST)
 

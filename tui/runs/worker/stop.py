@@ -14,7 +14,7 @@ from tui.pod.run import Run, RunState
 from tui.runs.follow.sync_from_workers import record_worker_answers
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
+from tui.runs.record.run_status import STOP_REQUESTED, RunStatus, status_of
 from tui.runs.record.worker_status import WorkerStatus
 from tui.runs.worker.calls import build_call, parse_outcome
 from tui.runs.worker.queries import RemoteState, parse_attempt, parse_state, query_status
@@ -126,7 +126,7 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
 
     Unless the run was given up as lost, the workers' answers are then recorded.
     """
-    if before.stop_requested not in (None, BY_POLICY):
+    if before.is_stopped_by_person:
         return False
     answers: dict[int, Answer | None] = {}
     async with contextlib.aclosing(for_each_worker(indices, partial(query_status, before.run, fleet))) as replies:
@@ -203,12 +203,12 @@ def _fields(answer: StopAnswer) -> dict[str, Any]:
 def _answer_of(index: int, answer: Answer, part: WorkerStatus | None = None) -> StopAnswer:
     if answer.word == "unconfirmed":
         return StopAnswer(index, False, None, answer.text)
-    if answer.fields.get("never") == "1":
+    if answer.has("never"):
         return _never(index, answer, part)
     outcome = parse_outcome(answer)
-    removed = answer.fields.get("removed") == "1"
+    removed = answer.has("removed")
     notes = [f"{_REMOVED}, and with it how it ended" if removed else outcome.cause or ""]
-    if answer.fields.get("rebooted") == "1":
+    if answer.has("rebooted"):
         notes.append("the machine was rebooted since")
     if answer.fields.get("device") == "unknown":
         notes.append("whether the device is free is unknown: other users' processes cannot be seen")
@@ -217,8 +217,8 @@ def _answer_of(index: int, answer: Answer, part: WorkerStatus | None = None) -> 
 
 def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
     """Return the answer of a worker without the run, unless the run is known to have begun there."""
-    if answer.fields.get("gone") != "1" or part is None or not part.has_begun:
-        return StopAnswer(index, True, None, _NEVER_AGAIN if answer.fields.get("before") == "1" else _NEVER)
+    if not answer.has("gone") or part is None or not part.has_begun:
+        return StopAnswer(index, True, None, _NEVER_AGAIN if answer.has("before") else _NEVER)
     if part.tag:
         return StopAnswer(index, True, None, f"{_REMOVED}; no process with the run's mark is left")
     return StopAnswer(index, False, None, f"{_REMOVED}: whether its processes live on cannot be found out")
