@@ -201,17 +201,15 @@ class Attempt:
                 status = status_of(self.directory)
             return self._lost(status, lost)
         cause = None if by_person else await self.failure_handler.record_first_failure()
-        first = first_failure(self.outcomes)
         recorded = status_of(self.directory).first_failure
-        state = final_state(
-            self.outcomes, stopped_by_person=by_person, first=first if recorded not in self.outcomes else recorded
-        )
+        culprit = recorded if recorded in self.outcomes else first_failure(self.outcomes)
+        state = final_state(self.outcomes, stopped_by_person=by_person, first=culprit)
         diagnosis = self.slice_monitor.diagnosis
         if diagnosis is not None and diagnosis.text in (cause or ""):
             return AttemptResult(state, cause, remedy=diagnosis.remedy or None)
-        culprit = first if recorded is None else recorded
-        killed = None if by_person or culprit not in self.outcomes else self.outcomes[culprit]
-        remedy = remedy_of_kill(self.directory.run, culprit, killed) if culprit is not None and killed else None
+        if by_person or culprit is None or recorded not in (None, culprit):
+            return AttemptResult(state, cause)
+        remedy = remedy_of_kill(self.directory.run, culprit, self.outcomes[culprit])
         return AttemptResult(state, cause, remedy=remedy)
 
     def _stop_came_late(self) -> bool:
