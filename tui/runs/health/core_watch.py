@@ -20,7 +20,7 @@ from tui.logs.snapshot import HAS_LOSS, CoreRow, CoreState, Snapshot
 from tui.logs.state.straggler_cost import StragglerCost, straggler_costs
 from tui.pod.run import RunState
 from tui.runs.health.reachability import Reachability
-from tui.runs.health.slice_monitor import slice_settings
+from tui.runs.health.run_slice import slice_settings
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.findings import AT_THE_END, BEHIND, LOSS, MOST_FINDINGS, OVER, SLOW, STRAGGLING

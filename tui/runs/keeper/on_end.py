@@ -18,11 +18,9 @@ from tui.errors import TpuTuiError
 from tui.pod.slice import INSTANCE_GROUP
 from tui.procs.python_env import explain_import_error, python_path
 from tui.runs.failure_rules import read_last_lines
-from tui.runs.health.reachability import Reachability
+from tui.runs.health.run_slice import RunSlice, slice_settings
 from tui.runs.health.slice_diagnosis import SliceDiagnosis, diagnose
-from tui.runs.health.slice_monitor import SliceMonitor, slice_settings
 from tui.runs.keeper.on_end_claim import refusal_reason
-from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.on_end_actions import Action, actions_with_status, never_began, pending_actions
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
@@ -86,12 +84,11 @@ async def _refusal(directory: RunDirectory, action: Action, fleet: Fleet) -> str
 
 async def _diagnose(directory: RunDirectory) -> SliceDiagnosis:
     """Diagnose the slice as it is now. Raises TpuTuiError where the API does not answer."""
-    timeouts = KeeperTimeouts()
-    monitor = SliceMonitor(directory, Reachability(timeouts), timeouts)
+    run_slice = RunSlice(directory)
     try:
-        return diagnose(directory.run, await monitor.find_slice())
+        return diagnose(directory.run, await run_slice.find())
     finally:
-        await monitor.close()
+        await run_slice.close()
 
 
 async def _others_alive(directory: RunDirectory, fleet: Fleet) -> str:
