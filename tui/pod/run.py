@@ -6,7 +6,7 @@ import enum
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any
@@ -34,7 +34,9 @@ _OPTIONAL_TEXTS = (
     "slice_created",
     "code_hash",
 )
-_WORKERS_TEXTS = ("hostname", "internal_ip", "external_ip", "user", "host_key_alias", "instance", "machine_id")
+_WORKER_FIELDS = tuple(item.name for item in fields(Worker) if item.name not in ("reachable", "error", "remedy"))
+"""What a record has of a worker: all but what a test of its connection found."""
+_WORKERS_TEXTS = tuple(name for name in _WORKER_FIELDS if name not in ("index", "port", "host_keys"))
 _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
 
 
@@ -137,18 +139,7 @@ class Run:
         document["versions"] = dict(self.versions)
         document["node_endpoints"] = list(self.node_endpoints)
         document["workers"] = [
-            {
-                "index": worker.index,
-                "hostname": worker.hostname,
-                "internal_ip": worker.internal_ip,
-                "external_ip": worker.external_ip,
-                "port": worker.port,
-                "user": worker.user,
-                "host_keys": list(worker.host_keys),
-                "host_key_alias": worker.host_key_alias,
-                "instance": worker.instance,
-                "machine_id": worker.machine_id,
-            }
+            {name: getattr(worker, name) for name in _WORKER_FIELDS} | {"host_keys": list(worker.host_keys)}
             for worker in self.workers
         ]
         return document
@@ -192,8 +183,8 @@ def _read_worker(row: Any) -> Worker:
     for name in _WORKERS_TEXTS:
         if not OptionKind.TEXT.accepts(row.get(name)):
             raise _wrong(f"{name} of worker {index}", "a text")
-    hostname, internal, external, user, alias, instance, machine = (row.get(name) for name in _WORKERS_TEXTS)
-    return _worker(index, hostname, internal, external, port, user, tuple(keys), alias, instance, machine)
+    texts = {name: row.get(name) for name in _WORKERS_TEXTS}
+    return _worker(index=index, port=port, host_keys=tuple(keys), **texts)
 
 
 def _wrong(name: str, expected: str) -> ValueError:
