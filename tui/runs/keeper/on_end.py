@@ -1,7 +1,7 @@
 """Carry out `--on-end`, once the last state of a run is on record.
 
 Every step is a `note` event with the field `on_end`; its `status` is started, done, failed, refused or, for progress,
-a stored value of the first version. Each action is carried out at most once, as far as that can be known:
+`_PROGRESS`. Each action is carried out at most once, as far as that can be known:
 `on_end_claim` sorts out copies of the directory, and a command whose keeper was killed is not started again.
 """
 
@@ -36,6 +36,8 @@ OTHER_RUNS_TIMEOUT_S = 30.0
 """Timeout of the query whether another run is alive on a worker."""
 _INTERRUPTED = "it was started and its keeper ended meanwhile, so it may have been done"
 
+_PROGRESS = "told"
+"""The status that event files have always stored for progress."""
 ReportWriter = Callable[[RunDirectory, str], Awaitable[list[str]]]
 """Writes a run's report in every format, uploads it to a folder of a bucket where one is named; returns the files."""
 
@@ -124,7 +126,7 @@ async def _change_slice(directory: RunDirectory, action: Action) -> str:
     try:
         async for progress in change(directory.run.zone or "", directory.run.slice):
             last = progress
-            await _note(directory, action, "told", f"on end: {progress}")
+            await _note(directory, action, _PROGRESS, f"on end: {progress}")
     finally:
         await api.close()
     return last
