@@ -148,7 +148,7 @@ class TestRunReader:
             write(directory, 2, training(core=2, step=min(step, 100)) + "\n", 1000.0 + step)
         reader = RunReader(directory)
         while reader.poll(1000):
-            if reader.growth.is_ahead:
+            if reader.tail.is_ahead:
                 assert reader.snapshot(now=2000.0).stragglers == ()
         assert reader.snapshot(now=2000.0).stragglers == (2,)
 
@@ -170,8 +170,8 @@ class TestRunReader:
             drained(reader)
         snapshot = reader.snapshot(now=1001.0)
         assert (len(snapshot), snapshot.samples, set(snapshot.step.tolist())) == (300, 600, {20})
-        opened = list(reader.growth._files._open.values())
-        assert len(opened) <= reader.growth._files.MOST
+        opened = list(reader.tail._files._open.values())
+        assert len(opened) <= reader.tail._files.MOST
         del reader
         for descriptor in opened:
             with pytest.raises(OSError, match="Bad file descriptor"):

@@ -22,17 +22,17 @@ class LineReader:
     def __init__(
         self, directory: RunDirectory, *, workers: Sequence[int] | None = None, core: int | None = None
     ) -> None:
-        self.growth = MirrorTail(directory, in_order=True)
+        self.tail = MirrorTail(directory, in_order=True)
         self._workers = None if workers is None else frozenset(workers)
         self._core = core
         self._cutters: dict[int, tuple[int, Cutter, float]] = {}
 
     def poll(self, *, final: bool = False, budget_bytes: int = POLL_BUDGET_BYTES) -> Iterator[LogLine]:
         """Yield the complete lines; with `final` everything there is, last lines without an end too."""
-        self.growth.read_events()
+        self.tail.read_events()
         while True:
             has_read = False
-            for span in self.growth.read(budget_bytes):
+            for span in self.tail.read(budget_bytes):
                 has_read = True
                 if self._workers is None or span.worker in self._workers:
                     yield from self._lines(span)
@@ -71,7 +71,7 @@ def last_lines(
     batches = max(_FIRST_BATCHES, count // _LINES_A_BATCH)
     while True:
         reader = LineReader(directory, workers=workers, core=core)
-        left_out = reader.growth.skip_to_last(batches)
+        left_out = reader.tail.skip_to_last(batches)
         lines = deque(reader.poll(final=True), maxlen=count)
         if len(lines) == count or not left_out:
             return list(lines)
@@ -83,5 +83,5 @@ def lines_since(
 ) -> Iterator[LogLine]:
     """Return a run's lines since a Unix time in order of arrival; what arrived before is not read."""
     reader = LineReader(directory, workers=workers, core=core)
-    reader.growth.skip_to_time(moment)
+    reader.tail.skip_to_time(moment)
     return (line for line in reader.poll(final=True) if line.time is not None and line.time >= moment)
