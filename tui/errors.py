@@ -23,10 +23,14 @@ class TpuTuiError(Exception):
         self.remedy = remedy
 
     @property
+    def explanation(self) -> str:
+        """What and why on one line, where the worker is known anyway."""
+        return f"{self.what}: {self.why}" if self.why else self.what
+
+    @property
     def sentence(self) -> str:
         """What and why on one line, after the worker."""
-        where = "" if self.worker is None else f"worker {self.worker}: "
-        return f"{where}{self.what}" + (f": {self.why}" if self.why else "")
+        return self.explanation if self.worker is None else f"worker {self.worker}: {self.explanation}"
 
     def __str__(self) -> str:
         return self.sentence + (f"\n  → {self.remedy}" if self.remedy else "")

@@ -15,9 +15,10 @@ from statistics import median
 
 from tests.bench.figures import Figure, at_most
 from tests.sshd import MISSING, OpensshWorker, openssh_worker
+from tui.aio.fan_out import as_completed
 from tui.checks.before_launch import before_launch
 from tui.checks.check_row import CheckRow
-from tui.checks.port_checks import check_ports
+from tui.checks.port_checks import rows_from
 from tui.checks.run_checks import run_checks
 from tui.pod.slice import Slice
 from tui.ssh.fleet import Fleet
@@ -48,8 +49,13 @@ def figures() -> list[Figure]:
         ]
 
 
-def _three_ports(slice_: Slice, fleet: Fleet) -> AsyncIterator[CheckRow]:
-    return check_ports(slice_, fleet, PORTS, usual=False)
+async def _three_ports(slice_: Slice, fleet: Fleet) -> AsyncIterator[CheckRow]:
+    async def rows_of(index: int) -> list[CheckRow]:
+        return [row async for row in rows_from(index, slice_, fleet, PORTS)]
+
+    async for rows in as_completed(rows_of(worker.index) for worker in slice_.workers):
+        for row in rows:
+            yield row
 
 
 def _before_python(slice_: Slice, fleet: Fleet) -> AsyncIterator[CheckRow]:

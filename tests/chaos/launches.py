@@ -62,7 +62,7 @@ def decided(pod: Pod, directory: RunDirectory) -> int:
 
     async def ask() -> int:
         async with Fleet(directory.run.workers, access) as fleet:
-            found = list((await query_states(directory.run, fleet)).values())
+            found = list((await query_states(directory.run, fleet, 0)).values())
             running = found.count(RemoteState.RUNNING)
             if running == len(found):
                 stops = [

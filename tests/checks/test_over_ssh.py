@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.sshd import OpensshWorker, free_port, needs_sshd, sshd
 from tui.checks.check_row import CheckRow
-from tui.checks.port_checks import DEFAULT_PORTS, check_ports
+from tui.checks.port_checks import DEFAULT_PORTS, rows_from, scope_rows
 from tui.checks.run_checks import run_checks
 from tui.checks.workers.login_check import reach_rows
 from tui.pod.slice import Slice
@@ -62,6 +62,12 @@ async def read(rows: AsyncIterator[CheckRow]) -> list[CheckRow]:
     return sorted(found, key=lambda row: (order.index(row.check), row.worker or 0, row.peer or 0, row.port or 0))
 
 
+async def port_rows(slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> list[CheckRow]:
+    """Return a row for each worker, peer and port."""
+    found = await asyncio.gather(*(read(rows_from(worker.index, slice_, fleet, ports)) for worker in slice_.workers))
+    return [row for rows in found for row in rows]
+
+
 async def test_each_cause_of_a_failed_login_has_a_sentence_of_its_own(sshd: Start) -> None:
     good, denied = sshd(), sshd(extra=["AuthorizedKeysFile none"])
     refused = replace(good.worker, port=free_port())
@@ -98,7 +104,7 @@ async def test_ports_are_open_or_closed_as_seen_from_the_other_worker(
     open_port = listening("127.0.7.2")
 
     async with Fleet(slice_.workers, workers[0].access()) as fleet:
-        rows = await read(check_ports(slice_, fleet, [open_port]))
+        rows = await port_rows(slice_, fleet, (*DEFAULT_PORTS, open_port))
 
     seen = {(row.worker, row.peer, row.port): (row.status, row.state) for row in rows}
     assert seen[0, 1, open_port] == ("pass", "open")
@@ -128,7 +134,7 @@ async def test_a_silent_port_is_filtered(sshd: Start, monkeypatch: pytest.Monkey
 
     with silent_port() as port:
         async with Fleet(slice_.workers, workers[0].access()) as fleet:
-            rows = await read(check_ports(slice_, fleet, [port]))
+            rows = await port_rows(slice_, fleet, (*DEFAULT_PORTS, port))
 
     silent = [row for row in rows if row.port == port]
     assert [(row.worker, row.peer, row.status, row.state) for row in silent] == [
@@ -170,7 +176,8 @@ async def test_with_forty_workers_a_stated_sample_of_pairs_is_tried(sshd: Start)
     slice_ = slice_of(*[worker.worker] * 40)
 
     async with Fleet(slice_.workers, worker.access()) as fleet:
-        scope, *rows = [row async for row in check_ports(slice_, fleet, [8476, 8476], usual=False)]
+        rows = await port_rows(slice_, fleet, [8476, 8476])
+    (scope,) = scope_rows(slice_)
 
     tried = {(row.worker, row.peer) for row in rows}
     assert len(tried) == len(rows)

@@ -17,7 +17,8 @@ from tests.sshd import needs_sshd
 from tui.errors import UsageError
 from tui.operator import Operator
 from tui.pod.run import RunState
-from tui.runs.discovery import DeleteAnswer, Discovery, delete_here, delete_on_workers, discover, import_run
+from tui.runs.deletion import DeleteAnswer, delete_here, delete_on_workers
+from tui.runs.discovery import Discovery, discover, import_run
 from tui.runs.follow.catch_up import catch_up
 from tui.runs.keeper.start import ensure_keeper
 from tui.runs.keeper_timeouts import KeeperTimeouts

@@ -12,7 +12,7 @@ from tui.errors import UsageError
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
-from tui.runs.discovery import delete_here, delete_unreadable
+from tui.runs.deletion import delete_here, delete_unreadable
 from tui.runs.record.damaged_record import NoRecordError
 from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.run_directory import RunDirectory

@@ -98,7 +98,9 @@ def read_state(hostility: Hostility, home: Path) -> None:
         status = status_of(directory)
         json.dumps([status_document(status, None), status_document(summary_status(directory), None)], allow_nan=False)
         make_run_row(status, 1764e6)
-        ArrivalsReader(directory).read_rest()
+        arrivals = ArrivalsReader(directory)
+        while arrivals.read():
+            pass
         if directory.path == path and hostility.random.random() < REPORTED:
             summary = summary_of_run(directory)
             for write in (write_json, write_csv, write_html, write_markdown, write_text):

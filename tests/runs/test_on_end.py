@@ -79,12 +79,10 @@ def test_a_dry_run_says_what_will_be_done(tmp_path: Path) -> None:
     assert describe_actions(run_with()) == ""
 
 
-def test_slice_actions_are_refused_beforehand_for_a_hosts_file_and_in_read_only_mode() -> None:
+def test_slice_actions_are_refused_beforehand_for_a_hosts_file_and_a_group() -> None:
     with pytest.raises(UsageError, match="delete-slice"):
         check_request(LaunchRequest(Slice("lab"), JobOptions(("true",), on_end=("delete-slice",))))
-    with pytest.raises(UsageError, match="read-only"):
-        check_on_end(["stop-slice"], "z", read_only=True)
-    check_on_end(["report", "command:true"], None, read_only=True)
+    check_on_end(["report", "command:true"], None)
     with pytest.raises(UsageError, match="stop-slice"):
         check_on_end(["stop-slice"], "z", source="instance_group")
     check_on_end(["delete-slice"], "z", source="instance_group", workers=4)

@@ -237,7 +237,7 @@ def test_a_keeper_killed_while_it_launches_leaves_all_or_none(pod: Pod) -> None:
 async def found_on(pod: Pod, directory: RunDirectory) -> set[RemoteState]:
     """Return the states that the workers report for a run, once each has decided."""
     async with Fleet(directory.run.workers, pod.access) as fleet:
-        return set((await query_states(directory.run, fleet)).values())
+        return set((await query_states(directory.run, fleet, 0)).values())
 
 
 def test_a_launch_interrupted_with_one_worker_unconfirmed_is_ended_on_all_workers_and_reported(pod: Pod) -> None:
@@ -347,9 +347,9 @@ async def test_a_launch_whose_session_ended_after_its_checks_opens_another(pod: 
     spec = replace(pod.spec("sleep", "1000"), preflight=Preflight())
     directory = RunDirectory.create(pod.home / "runs", spec.run)
     async with Fleet(pod.launch_workers, pod.access) as fleet:
-        gang = _CutGang(directory, spec, fleet)
+        gang = _CutGang(directory, spec, fleet, attempt=0, again=False, keeper=0)
         await gang.run()
-        assert set((await query_states(spec.run, fleet)).values()) == {RemoteState.RUNNING}
+        assert set((await query_states(spec.run, fleet, 0)).values()) == {RemoteState.RUNNING}
         await asyncio.gather(*(session.close(0.1) for session in gang.sessions.values()))
 
 

@@ -38,7 +38,7 @@ def ended(home: Path, number: int = 0, state: str = "succeeded") -> RunDirectory
     directory.append_event("state", state="preparing", cause=None)
     for phase in PHASES:
         for status in ("started", "done"):
-            directory.append_events("phase", [0, 1], phase=phase, status=status, detail="")
+            directory.append_phases([0, 1], phase=phase, status=status, detail="")
     directory.append_event("state", state="running", cause=None)
     for worker in (0, 1):
         directory.append_event("exit", worker=worker, exit_code=worker, signal=None, size=9, cause=None)

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import os
 import random
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -14,7 +17,8 @@ from tui.runs.read import arrivals_reader, line_reader, mirror_tail
 from tui.runs.read.line_reader import LineReader, last_lines, lines_since
 from tui.runs.read.mirror_tail import MirrorTail
 from tui.runs.read.sample_reader import RunReader
-from tui.runs.record.log_mirror import archive_attempt_logs
+from tui.runs.record import run_directory
+from tui.runs.record.log_mirror import archive_attempt_logs, record_missing_arrivals
 from tui.runs.record.run_directory import RunDirectory
 
 pytestmark = pytest.mark.py310
@@ -42,6 +46,18 @@ def drained(reader: RunReader, budget: int = 1 << 20) -> RunReader:
     while reader.poll(budget):
         pass
     return reader
+
+
+_Result = TypeVar("_Result")
+
+
+def peak_memory(call: Callable[[], _Result]) -> tuple[_Result, int]:
+    """Return what a call returns and the bytes that it held at most."""
+    tracemalloc.start()
+    try:
+        return call(), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 class TestRunReader:
@@ -132,7 +148,7 @@ class TestRunReader:
             write(directory, 2, training(core=2, step=min(step, 100)) + "\n", 1000.0 + step)
         reader = RunReader(directory)
         while reader.poll(1000):
-            if reader.growth.is_ahead:
+            if reader.tail.is_ahead:
                 assert reader.snapshot(now=2000.0).stragglers == ()
         assert reader.snapshot(now=2000.0).stragglers == (2,)
 
@@ -154,8 +170,8 @@ class TestRunReader:
             drained(reader)
         snapshot = reader.snapshot(now=1001.0)
         assert (len(snapshot), snapshot.samples, set(snapshot.step.tolist())) == (300, 600, {20})
-        opened = list(reader.growth._files._open.values())
-        assert len(opened) <= reader.growth._files.MOST
+        opened = list(reader.tail._files._open.values())
+        assert len(opened) <= reader.tail._files.MOST
         del reader
         for descriptor in opened:
             with pytest.raises(OSError, match="Bad file descriptor"):
@@ -280,6 +296,19 @@ class TestTheLastLines:
         assert [line.worker for line in found] == [(turn % 3) for turn in range(495, 500)]
         assert sum(read) < 600_000
 
+    def test_last_lines_and_those_since_a_time_take_no_memory_for_what_arrived_before(
+        self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(arrivals_reader, "BLOCK_BYTES", 16 * 1024)
+        many = b"".join(b"%d %d %d.5\n" % (turn % 3, 2 * (turn // 3 + 1), turn) for turn in range(60_000))
+        (directory.path / "arrivals").write_bytes(many)
+        for worker in range(3):
+            directory.log_path(worker).write_bytes(b"x\n" * 20_000)
+        for read in (lambda: last_lines(directory, 3), lambda: list(lines_since(directory, 59_997))):
+            lines, peak = peak_memory(read)
+            assert [line.worker for line in lines] == [0, 1, 2]
+            assert peak < len(many)
+
     def test_a_long_run_is_merged_in_the_order_of_arrival(
         self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -287,3 +316,44 @@ class TestTheLastLines:
         for turn in range(60):
             write(directory, turn % 3, f"{turn}\n", 1000.0 + turn)
         assert [line.text for line in LineReader(directory).poll(final=True)] == [str(turn) for turn in range(60)]
+
+
+class TestWhatAKillLeftUnrecorded:
+    def test_is_found_without_reading_all_that_was_recorded(self, directory: RunDirectory) -> None:
+        many = b"".join(b"%d %d %d.5\n" % (turn % 2, turn // 2 + 1, turn) for turn in range(100_000))
+        (directory.path / "arrivals").write_bytes(many)
+        directory.log_path(0).write_bytes(b"x" * 50_000)
+        directory.log_path(1).write_bytes(b"x" * 50_007)
+        directory.log_path(2).write_bytes(b"")
+        _, peak = peak_memory(lambda: record_missing_arrivals(directory))
+        assert [(arrival.worker, arrival.end) for arrival in directory.arrivals(len(many))[0]] == [(1, 50_007)]
+        assert peak < 100_000
+
+    def test_is_found_whatever_else_stands_in_the_file(
+        self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(run_directory, "_NEWEST_ARRIVALS_BYTES", 16)
+        (directory.path / "arrivals").write_bytes(
+            b"0 5 1.5\n1 6 2.5\n" + b"\x00" * 99 + b"1 9 3.5\nnonsense\n2 7 4.5\n2 8"
+        )
+        for worker in range(3):
+            directory.log_path(worker).write_bytes(b"x" * (5 + worker))
+        assert [(arrival.worker, arrival.end) for arrival in directory.newest_arrivals()] == [(2, 7), (1, 6), (0, 5)]
+        record_missing_arrivals(directory)
+        assert directory.last_arrival() == 4.5
+
+    def test_a_log_is_archived_once(self, directory: RunDirectory) -> None:
+        write(directory, 0, "one\n")
+        for attempt in (1, 1, 2):
+            archive_attempt_logs(directory, attempt)
+        assert directory.archived_logs() == {0: 2, 1: 2, 2: 2}
+        assert (directory.attempt_path(0) / directory.log_path(0).name).read_bytes() == b"one\n"
+
+
+def test_what_follows_a_damaged_stretch_of_arrivals_is_read(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals_reader, "BLOCK_BYTES", 64)
+    (directory.path / "arrivals").write_bytes(b"\x00" * 200)
+    write(directory, 0, "one\n", 1000.0)
+    assert [line.text for line in LineReader(directory).poll()] == ["one"]

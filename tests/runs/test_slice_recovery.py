@@ -10,13 +10,13 @@ from tui.pod.worker import Worker
 from tui.runs.health.slice_recovery import _find_ready_slice
 
 
-class Monitor:
-    """A monitor of a slice as the API reports it, without the user names, which the launch looked up."""
+class FoundSlice:
+    """A slice as the API reports it, without the user names, which the launch looked up."""
 
     def __init__(self, slice_: Slice) -> None:
         self.slice = slice_
 
-    async def find_slice(self) -> Slice:
+    async def find(self) -> Slice:
         return self.slice
 
     async def with_host_keys(self, slice_: Slice) -> Slice:
@@ -27,7 +27,7 @@ async def renewed(*workers: Worker) -> Any:
     old = [Worker(index, external_ip=f"10.0.0.{index}", user="ada_example_com") for index in range(2)]
     run = make_run("id", "pod", ["true"], old, zone="z-a")
     found = Slice("pod", zone="z-a", state="READY", workers=workers, created="2026-01-31T18:00:00Z")
-    return await _find_ready_slice(run, Monitor(found))  # type: ignore[arg-type]
+    return await _find_ready_slice(run, FoundSlice(found))  # type: ignore[arg-type]
 
 
 async def test_new_machines_keep_the_user_name_of_os_login() -> None:

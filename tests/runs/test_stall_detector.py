@@ -7,6 +7,7 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.event_log import Event
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
+from tui.settings.home import make_private
+from tui.settings.profiles import profile_path
 
 pytestmark = [pytest.mark.timing, pytest.mark.py310]
 
@@ -84,6 +87,37 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setattr(stall_detector, "POLL_INTERVAL_S", 0.1)
     monkeypatch.setattr(stall_detector, "LOAD_DELAY_S", 0.1)
     return Watched(tmp_path)
+
+
+def notes(directory: RunDirectory) -> list[str]:
+    return [event.get("text") for event in directory.events()[0] if event.kind == "note"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "why"),
+    [
+        (None, "no such profile: lab"),
+        ("[dialects]\nmine = 'step (?P<step>\\d+)'", "mine"),
+    ],
+)
+async def test_why_the_cores_are_watched_without_the_settings_of_their_profile_is_recorded_once(
+    watched: Watched, tmp_path: Path, profile: str | None, why: str
+) -> None:
+    directory = watched.directory
+    if profile is not None:
+        path = profile_path(tmp_path, "lab")
+        make_private(path.parent)
+        path.write_text(profile)
+        path.chmod(0o600)
+    directory.update_run(replace(directory.run, profile="lab"))
+    async with watched.watch(behind_after=0.2):
+        await until(lambda: notes(directory))
+        for step in range(5):
+            watched.train(0, step)
+            await asyncio.sleep(0.1)
+    (note,) = notes(directory)
+    assert note.startswith("the cores are watched with default dialects and thresholds: ")
+    assert why in note
 
 
 async def until(condition: Callable[[], object], meanwhile: Callable[[], Any] = lambda: None) -> None:

@@ -155,7 +155,7 @@ def test_status_and_events_returns_every_event_that_its_status_includes(tmp_path
 
     directory.append_event("exit", worker=1, exit_code=0)
     status_of(directory)
-    directory.append_events("phase", [0, 1], phase="confirm", status="done")
+    directory.append_phases([0, 1], phase="confirm", status="done")
     seen, events, offset = status_and_events(directory, offset)
 
     assert [(event.kind, event.worker) for event in events] == [("exit", 1), ("phase", 0), ("phase", 1)]

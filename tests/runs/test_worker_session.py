@@ -35,7 +35,7 @@ def test_a_login_shell_that_ends_before_the_launch_is_sent_is_named_with_its_out
         spec = pod.spec("true")
         directory = RunDirectory.create(pod.home / "runs", spec.run)
         async with fleet(spec.run.workers, spec.access) as workers:
-            await Gang(directory, spec, workers).run()
+            await Gang(directory, spec, workers, attempt=0, again=False, keeper=0).run()
 
     with openssh_worker(tmp_path / "worker", bare=True) as worker:
         (worker.home / ".bashrc").write_text("echo closed for today >&2; exit 3\n")

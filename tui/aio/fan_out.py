@@ -1,9 +1,10 @@
-"""Do the same work for many workers at once, yielding results as they come."""
+"""Do several pieces of work at once, yielding results as they come; what ends the iteration cancels the rest."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from typing import TypeVar
 
 from tui.errors import TpuTuiError, WorkerError
@@ -11,22 +12,10 @@ from tui.errors import TpuTuiError, WorkerError
 _Result = TypeVar("_Result")
 
 
-async def for_each_worker(
-    indices: Iterable[int], work: Callable[[int], Awaitable[_Result]]
-) -> AsyncIterator[tuple[int, _Result | WorkerError]]:
-    """Do `work` for every worker concurrently; yield each worker's result as soon as it is known.
-
-    A TpuTuiError of one worker is its result; any other exception cancels the others and is raised.
-    """
-    ended: asyncio.Queue[asyncio.Task[tuple[int, _Result | WorkerError]]] = asyncio.Queue()
-
-    async def one(index: int) -> tuple[int, _Result | WorkerError]:
-        try:
-            return index, await work(index)
-        except TpuTuiError as error:
-            return index, as_worker_error(error, index)
-
-    tasks = [asyncio.ensure_future(one(index)) for index in indices]
+async def as_completed(work: Iterable[Awaitable[_Result]]) -> AsyncGenerator[_Result, None]:
+    """Do all the work concurrently; yield each result as soon as it is known. The first exception is raised."""
+    ended: asyncio.Queue[asyncio.Future[_Result]] = asyncio.Queue()
+    tasks = [asyncio.ensure_future(piece) for piece in work]
     try:
         for task in tasks:
             task.add_done_callback(ended.put_nowait)
@@ -36,6 +25,53 @@ async def for_each_worker(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def run_all(work: Iterable[Awaitable[object]]) -> None:
+    """Do all the work concurrently; the first exception cancels the rest and is raised."""
+    async for _ in as_completed(work):
+        pass
+
+
+async def gather_rows(
+    work: Iterable[Callable[[Callable[[_Result], None]], Awaitable[None]]],
+) -> AsyncGenerator[_Result, None]:
+    """Do all the work concurrently; yield each row that it reports, by calling the function that it is given."""
+    rows: asyncio.Queue[_Result | None] = asyncio.Queue()
+
+    async def do_all() -> None:
+        try:
+            await run_all(piece(rows.put_nowait) for piece in work)
+        finally:
+            rows.put_nowait(None)
+
+    task = asyncio.ensure_future(do_all())
+    try:
+        while (row := await rows.get()) is not None:
+            yield row
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def for_each_worker(
+    indices: Iterable[int], work: Callable[[int], Awaitable[_Result]]
+) -> AsyncGenerator[tuple[int, _Result | WorkerError], None]:
+    """Do `work` for every worker concurrently; yield each worker's result as soon as it is known.
+
+    A TpuTuiError of one worker is its result; any other exception cancels the others and is raised.
+    """
+
+    async def one(index: int) -> tuple[int, _Result | WorkerError]:
+        try:
+            return index, await work(index)
+        except TpuTuiError as error:
+            return index, as_worker_error(error, index)
+
+    async with aclosing(as_completed(map(one, indices))) as answers:
+        async for answer in answers:
+            yield answer
 
 
 def as_worker_error(error: TpuTuiError, index: int) -> WorkerError:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tui.checks.check_row import CheckRow, error_row
+from tui.aio.fan_out import gather_rows, run_all
+from tui.checks.check_row import CheckRow, Report, error_row
 from tui.checks.check_thresholds import CheckThresholds
-from tui.checks.merge_rows import Report, gather_rows
-from tui.checks.port_checks import COORDINATOR_PORT, MESH_PORT, rows_to_coordinator
-from tui.checks.workers.check_facts import JOB, NOBODY, RUN_ROOT, Ask, Facts, FactsQuery, ask_over_sessions
+from tui.checks.port_checks import rows_to_coordinator
+from tui.checks.workers.check_facts import JOB, NOBODY, Ask, Facts, FactsQuery, ask_over_sessions
 from tui.checks.workers.consistency import clock_rows, runtime_rows, version_rows
 from tui.checks.workers.worker_rows import report_facts
 from tui.errors import TpuTuiError
+from tui.pod.ports import COORDINATOR_PORT, MESH_PORT
 from tui.pod.slice import Slice
+from tui.pod.worker import RUN_ROOT
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -66,7 +67,7 @@ async def before_launch(
                 collected,
                 lambda row: report(_taken(row)),
             )
-            await asyncio.gather(facts, check_ports(report))
+            await run_all((facts, check_ports(report)))
 
         return check
 

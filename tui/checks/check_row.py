@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,6 +38,10 @@ class CheckRow:
         return asdict(self)
 
 
+Report = Callable[[CheckRow], None]
+"""Adds a row to the stream of a check."""
+
+
 def make_row(
     check: str, status: str, detail: str, remedy: str | None = None, *, worker: int | None = None
 ) -> CheckRow:
@@ -46,5 +51,4 @@ def make_row(
 
 def error_row(check: str, status: str, error: TpuTuiError, *, worker: int | None = None) -> CheckRow:
     """Return the row for an error: what and why, and its remedy."""
-    detail = f"{error.what}: {error.why}" if error.why else error.what
-    return make_row(check, status, detail, error.remedy or None, worker=worker)
+    return make_row(check, status, error.explanation, error.remedy or None, worker=worker)

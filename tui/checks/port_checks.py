@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from tui.aio.fan_out import as_completed
 from tui.checks.check_row import CheckRow, make_row
-from tui.checks.merge_rows import Report, gather_rows
 from tui.errors import TpuTuiError
+from tui.pod.ports import COORDINATOR_PORT, MESH_PORT
 from tui.pod.slice import Slice
-from tui.pod.worker import Worker
+from tui.pod.worker import SSH_PORT, Worker
 
 if TYPE_CHECKING:
     from tui.ssh.exec.port_probe import PortState
     from tui.ssh.fleet import Fleet
 
-COORDINATOR_PORT = 8476
-"""PJRT's process and mesh controller."""
-MESH_PORT = 8477
-"""The mesh service of xla_dist."""
 JAX_COORDINATOR_PORT = 8482
 """JAX's coordinator since 0.8.1, which Google's automatic firewall rule does not open (jax#35905)."""
-DEFAULT_PORTS = (22, 8470, 8471, 8474, COORDINATOR_PORT, MESH_PORT, JAX_COORDINATOR_PORT)
+DEFAULT_PORTS = (SSH_PORT, 8470, 8471, 8474, COORDINATOR_PORT, MESH_PORT, JAX_COORDINATOR_PORT)
 """SSH; TPU Node's gRPC; the TPU runtime (8471, 8474); PJRT's controller; xla_dist's mesh service; JAX."""
 FULL_MATRIX_WORKERS = 32
 """Up to this many workers every pair is probed; beyond, worker 0 with all others, and a ring."""
@@ -39,25 +37,6 @@ _WIDEST_PREFIX = 8
 """Workers in different /8 networks have no common range that a port should be opened to."""
 _FORBIDDEN = "forbidden"
 _STATUS = {"open": "pass", "closed": "pass", "filtered": "fail"}
-
-
-async def check_ports(
-    slice_: Slice, fleet: Fleet, ports: Sequence[int] = (), *, usual: bool = True
-) -> AsyncIterator[CheckRow]:
-    """Yield a row for each worker, peer and port (`ports`, and if `usual` the default ones) as answers arrive."""
-    all_ports = (*DEFAULT_PORTS, *ports) if usual else ports
-    for row in scope_rows(slice_):
-        yield row
-    async for row in gather_rows([_of_worker(worker.index, slice_, fleet, all_ports) for worker in slice_.workers]):
-        yield row
-
-
-def _of_worker(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> Callable[[Report], Awaitable[None]]:
-    async def check(report: Report) -> None:
-        async for row in rows_from(index, slice_, fleet, ports):
-            report(row)
-
-    return check
 
 
 def scope_rows(slice_: Slice) -> list[CheckRow]:
@@ -92,7 +71,7 @@ async def rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int
 
 
 async def rows_to_coordinator(
-    index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int] = (COORDINATOR_PORT,)
+    index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]
 ) -> AsyncIterator[CheckRow]:
     """Yield whether a worker reaches worker 0 on the ports where a run's processes find each other."""
     if index != slice_.workers[0].index:
@@ -117,17 +96,11 @@ async def _rows(
         async with slots:
             return peer, port, await _probe(index, peer, port, fleet)
 
-    tasks = [asyncio.ensure_future(probe(peer, port)) for peer in peers for port in ports]
-    try:
-        for task in asyncio.as_completed(tasks):
-            peer, port, answer = await task
+    async with aclosing(as_completed(probe(peer, port) for peer in peers for port in ports)) as answers:
+        async for peer, port, answer in answers:
             yield _row(index, peer, port, answer, slice_)
             if not isinstance(answer, TpuTuiError) and answer.cause == _FORBIDDEN:
                 return
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _probe(index: int, peer: Worker, port: int, fleet: Fleet) -> PortState | TpuTuiError:

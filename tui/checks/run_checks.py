@@ -6,16 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tui.checks.check_row import CheckRow, make_row
+from tui.aio.fan_out import gather_rows
+from tui.checks.check_row import CheckRow, Report, make_row
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.firewall.firewall_rows import firewall_rows, read_rules
-from tui.checks.merge_rows import Report, gather_rows
 from tui.checks.port_checks import DEFAULT_PORTS, rows_from, scope_rows
-from tui.checks.workers.check_facts import LOGIN, RUN_ROOT, Facts, FactsQuery, ask_over_sessions
+from tui.checks.workers.check_facts import LOGIN, Facts, FactsQuery, ask_over_sessions
 from tui.checks.workers.consistency import rows_across, runtime_rows
 from tui.checks.workers.login_check import reach_rows
 from tui.checks.workers.worker_rows import report_facts
 from tui.pod.slice import Slice
+from tui.pod.worker import RUN_ROOT
 from tui.ssh.config.access import login_to
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tui.cloud.credentials import NoCredentialsError as NoCredentialsError
     from tui.cloud.hosts_file import slice_name as slice_name
     from tui.operator.facade import Operator as Operator
-    from tui.runs.discovery import keeper_busy_error as keeper_busy_error
+    from tui.runs.deletion import keeper_busy_error as keeper_busy_error
     from tui.runs.failure_rules import split_last_lines as split_last_lines
     from tui.runs.launch.launch_request import LaunchRequest as LaunchRequest
     from tui.runs.launch.launch_spec import LaunchSpec as LaunchSpec
@@ -69,7 +69,7 @@ _NAMES = (
     "tui.cloud.credentials.NoCredentialsError",
     "tui.cloud.hosts_file.slice_name",
     "tui.operator.facade.Operator",
-    "tui.runs.discovery.keeper_busy_error",
+    "tui.runs.deletion.keeper_busy_error",
     "tui.runs.failure_rules.split_last_lines",
     "tui.runs.launch.launch_request.LaunchRequest",
     "tui.runs.launch.launch_spec.LaunchSpec",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+from tui.aio.fan_out import gather_rows
 from tui.checks.before_launch import before_launch
 from tui.checks.bucket_region import check_launch
-from tui.checks.check_row import CheckRow
-from tui.checks.merge_rows import Report, gather_rows
+from tui.checks.check_row import CheckRow, Report
 from tui.cloud.storage.buckets import Buckets
 from tui.operator.connections import Connections
 from tui.pod.slice import Slice

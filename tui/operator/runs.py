@@ -32,7 +32,7 @@ from tui.settings import Settings
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
     from tui.operator.logs import Logs
-    from tui.runs.discovery import DeleteAnswer
+    from tui.runs.deletion import DeleteAnswer
     from tui.runs.worker.stop import StopAnswer
     from tui.ssh.fleet import Fleet
 
@@ -290,7 +290,7 @@ class Runs:
 
     async def delete_on_workers(self, directory: RunDirectory) -> AsyncIterator[DeleteAnswer]:
         """Delete an ended run on its workers; yield an answer from each. A live process prevents it."""
-        from tui.runs.discovery import delete_on_workers
+        from tui.runs.deletion import delete_on_workers
 
         async with await self.connect(directory, asks=True) as fleet:
             async for answer in delete_on_workers(directory.run, fleet):
@@ -298,7 +298,7 @@ class Runs:
 
     def delete_here(self, directory: RunDirectory) -> None:
         """Delete an ended run on this machine. Raises UsageError for a live one."""
-        from tui.runs.discovery import delete_here
+        from tui.runs.deletion import delete_here
 
         delete_here(directory)
 
@@ -307,7 +307,7 @@ class Runs:
 
         Raises UsageError for a live run and, without `anyway`, for one that may be live.
         """
-        from tui.runs.discovery import delete_unreadable
+        from tui.runs.deletion import delete_unreadable
 
         delete_unreadable(damaged, self._connections.settings.runs_home, anyway=anyway)
 

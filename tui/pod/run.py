@@ -6,23 +6,21 @@ import enum
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any
 
 from tui.pod.accelerator import parse
 from tui.pod.job_options import JobOptions, OptionKind
-from tui.pod.worker import MOST_PORT, MOST_WORKERS, SSH_PORT, Worker
+from tui.pod.run_names import safe_name
+from tui.pod.worker import MOST_PORT, MOST_WORKERS, RUN_ROOT, SSH_PORT, Worker
 from tui.text.numbers import is_integer
 
 SCHEMA = 1
 REHEARSAL_MODULE = "tui.localpod.rehearsal"
 LAST_WORDS = "; its last lines: "
 """Separates the cause of a failure from the last lines of its worker."""
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_NAME_LENGTH = 100
-"""Most characters of a name in a run's ID, which names files here and on the workers."""
 _MOST_CORES = 1_000_000
 _TEXTS = ("id", "slice", "created", "run_root")
 _OPTIONAL_TEXTS = (
@@ -36,7 +34,9 @@ _OPTIONAL_TEXTS = (
     "slice_created",
     "code_hash",
 )
-_WORKERS_TEXTS = ("hostname", "internal_ip", "external_ip", "user", "host_key_alias", "instance", "machine_id")
+_WORKER_FIELDS = tuple(item.name for item in fields(Worker) if item.name not in ("reachable", "error", "remedy"))
+"""What a record has of a worker: all but what a test of its connection found."""
+_WORKERS_TEXTS = tuple(name for name in _WORKER_FIELDS if name not in ("index", "port", "host_keys"))
 _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
 
 
@@ -72,8 +72,7 @@ class RunState(str, enum.Enum):
 def make_run_id(base: str, now: datetime | None = None) -> str:
     """Return `<name, else slice>-<YYYYmmdd-HHMMSS>-<4 hex>` in UTC; unsafe characters become `-`."""
     moment = now or datetime.now(timezone.utc)
-    safe = _UNSAFE.sub("-", base)[:_NAME_LENGTH].strip("-.") or "run"
-    return f"{safe}-{moment.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+    return f"{safe_name(base) or 'run'}-{moment.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 
 def is_run_id(text: str) -> bool:
@@ -108,7 +107,7 @@ class Run:
     slice_created: str | None = None
     """When the slice was created: a later slice of the same name has another time."""
     cores_per_worker: int | None = None
-    run_root: str = "~/.tpu-tui"
+    run_root: str = RUN_ROOT
     code_hash: str | None = None
     lease: float = 30.0
     created: str = ""
@@ -140,18 +139,7 @@ class Run:
         document["versions"] = dict(self.versions)
         document["node_endpoints"] = list(self.node_endpoints)
         document["workers"] = [
-            {
-                "index": worker.index,
-                "hostname": worker.hostname,
-                "internal_ip": worker.internal_ip,
-                "external_ip": worker.external_ip,
-                "port": worker.port,
-                "user": worker.user,
-                "host_keys": list(worker.host_keys),
-                "host_key_alias": worker.host_key_alias,
-                "instance": worker.instance,
-                "machine_id": worker.machine_id,
-            }
+            {name: getattr(worker, name) for name in _WORKER_FIELDS} | {"host_keys": list(worker.host_keys)}
             for worker in self.workers
         ]
         return document
@@ -195,8 +183,8 @@ def _read_worker(row: Any) -> Worker:
     for name in _WORKERS_TEXTS:
         if not OptionKind.TEXT.accepts(row.get(name)):
             raise _wrong(f"{name} of worker {index}", "a text")
-    hostname, internal, external, user, alias, instance, machine = (row.get(name) for name in _WORKERS_TEXTS)
-    return _worker(index, hostname, internal, external, port, user, tuple(keys), alias, instance, machine)
+    texts = {name: row.get(name) for name in _WORKERS_TEXTS}
+    return _worker(index=index, port=port, host_keys=tuple(keys), **texts)
 
 
 def _wrong(name: str, expected: str) -> ValueError:

@@ -32,10 +32,15 @@ def readable_name(name: str) -> str:
     if lost:
         raise _refused(name, f"its ID cannot contain {_shortened(lost)}")
     unmarked = "".join(letter for letter in plain if not unicodedata.combining(letter))
-    fit = _UNFIT.sub("-", unmarked)[:_LONGEST].strip("-.")
+    fit = safe_name(unmarked)
     if not fit:
         raise _refused(name, "it has no letter or digit")
     return fit
+
+
+def safe_name(name: str) -> str:
+    """Return the name with `-` for what an ID cannot contain, shortened; it may be empty."""
+    return _UNFIT.sub("-", name)[:_LONGEST].strip("-.")
 
 
 def _refused(name: str, why: str) -> UsageError:

@@ -9,6 +9,8 @@ SSH_PORT = 22
 MOST_WORKERS = 1_000_000
 """Upper bound of worker indices: the largest slices have some thousands."""
 MOST_PORT = 65_535
+RUN_ROOT = "~/.tpu-tui"
+"""The directory of the runs on a worker, unless a profile names another."""
 
 
 @dataclass(frozen=True, slots=True)

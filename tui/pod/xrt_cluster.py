@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-MESH_PORT = 8477
-MESH_CONTROLLER_PORT = 8476
+from tui.pod.ports import COORDINATOR_PORT, MESH_PORT
+
 SERVER_PORT = 51011
 """Port of the XRT server that each TPU VM runs, unless `--tpuvm-server-port` says otherwise."""
 RESERVED_VARIABLES = (
@@ -101,8 +101,8 @@ class XrtCluster:
             **shape,
             "TPUVM_MODE": "1",
             "CLOUD_TPU_TASK_ID": str(place),
-            "TPU_MESH_CONTROLLER_ADDRESS": f"{self.addresses[0]}:{MESH_CONTROLLER_PORT}",
-            "TPU_MESH_CONTROLLER_PORT": str(MESH_CONTROLLER_PORT),
+            "TPU_MESH_CONTROLLER_ADDRESS": f"{self.addresses[0]}:{COORDINATOR_PORT}",
+            "TPU_MESH_CONTROLLER_PORT": str(COORDINATOR_PORT),
         }
 
     def describe_unknown_type(self) -> str | None:

@@ -1,27 +1,22 @@
-"""Runs that were launched from another machine: found on the workers, mirrored here from byte 0, deleted."""
+"""Runs that were launched from another machine: found on the workers, mirrored here from byte 0."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.aio.timeouts import within
-from tui.errors import TpuTuiError, UsageError, WorkerError
-from tui.pod.job_options import JobOptions
-from tui.pod.run import Run, RunState, is_run_id
+from tui.errors import TpuTuiError, WorkerError
+from tui.pod.run import Run, RunState
 from tui.runs.follow.sync_from_workers import record_worker_answers
-from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.event_log import EARLIER_ATTEMPTS
 from tui.runs.record.run_directory import RunDirectory, RunExistsError
 from tui.runs.record.run_index import find_by_record
 from tui.runs.record.run_status import STOP_REQUESTED, status_of
-from tui.runs.worker.calls import build_call
 from tui.runs.worker.queries import (
-    QUERY_TIMEOUT_S,
     RemoteState,
     list_run_answers,
     parse_attempt,
@@ -29,10 +24,9 @@ from tui.runs.worker.queries import (
     query_status,
     read_record,
 )
-from tui.ssh.exec.script_protocol import Answer, no_answer_error, parse_answers
+from tui.ssh.exec.script_protocol import Answer
 
 if TYPE_CHECKING:
-    from tui.runs.record.damaged_record import NoRecordError
     from tui.ssh.fleet import Fleet
 
 
@@ -70,15 +64,6 @@ class Discovery:
 
     runs: tuple[FoundRun, ...]
     problems: tuple[TpuTuiError, ...] = ()
-
-
-@dataclass(frozen=True)
-class DeleteAnswer:
-    """One worker's answer: whether nothing of the run is left there now, and why not."""
-
-    worker: int
-    deleted: bool
-    detail: str = ""
 
 
 async def discover(
@@ -158,7 +143,7 @@ async def _describe(
         workers = tuple(fleet.workers.get(worker.index, worker) for worker in record.workers)
         run = replace(record, workers=workers, run_root=run_root)
         attempt = parse_attempt(status, record) if status is not None else 0
-        stopped = status is not None and status.fields.get("stopped") == "1"
+        stopped = status is not None and status.has("stopped")
         states = {index: parse_state(answer) for index, answer in sorted(answers.items())}
         return FoundRun(run, states, attempt, stopped, answers)
     assert problem is not None
@@ -170,8 +155,8 @@ def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) 
 
     Where no keeper of this machine follows it, the workers' answers are recorded.
 
-    `profile` is the one whose settings reach the workers from here. Then `attend` starts a keeper, which mirrors
-    every worker from byte 0 and, being the newest, acts on the run's policies.
+    `profile` is the one whose settings reach the workers from here. A keeper that is then started mirrors every
+    worker from byte 0 and, being the newest, acts on the run's policies.
     """
     if directory := _known_here(found.run.id, runs_home):
         record_worker_answers(directory, found.answers)
@@ -200,88 +185,3 @@ def _known_here(run_id: str, runs_home: Path) -> RunDirectory | None:
     """Return the run's directory on this machine, even a renamed one."""
     path = runs_home / run_id
     return RunDirectory.open(path) if path.is_dir() else find_by_record(runs_home, run_id)
-
-
-def delete_here(directory: RunDirectory) -> None:
-    """Remove a run's directory on this machine; one that is gone already is no error.
-
-    Raises UsageError while the run is not over or a keeper lives, TpuTuiError where this machine refuses it.
-    """
-    status = status_of(directory)
-    if not (status.state.is_over or directory.was_deleted):
-        raise UsageError(f"{directory.id} is {status.state}", remedy=f"tpu-tui stop {directory.id} ends it first")
-    _remove(directory)
-
-
-def delete_unreadable(damaged: NoRecordError, runs_home: Path, *, anyway: bool = False) -> None:
-    """Remove a run's directory whose record cannot be read, which is known by its name and place.
-
-    What its workers hold of it stays: they are not known. Raises UsageError for a directory that may be no run's,
-    while a keeper lives, and unless `anyway` where its events do not say that the run is over.
-    """
-    path = damaged.path
-    if not is_run_id(path.name) or path.parent.resolve() != runs_home.resolve():
-        raise damaged
-    directory = RunDirectory(path, Run(path.name, "", JobOptions(), ()))
-    if not anyway and directory.events_size() and not status_of(directory).state.is_over:
-        why = "its record cannot be read, and by its events it is not over"
-        remedy = "--on here forgets it on this machine; tpu-tui runs then finds it on its workers again"
-        raise UsageError(f"{path.name} may go on", why=why, remedy=remedy)
-    _remove(directory)
-
-
-def keeper_busy_error(directory: RunDirectory) -> UsageError:
-    """Return the error for a run that is over, but not for its keeper."""
-    return UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
-
-
-def _remove(directory: RunDirectory) -> None:
-    """Remove a run's directory that has no keeper."""
-    try:
-        claim = DirectoryLock.take(directory)
-        if claim is None:
-            raise keeper_busy_error(directory)
-        try:
-            if claim.stands():
-                _remove_tree(directory.path)
-        finally:
-            claim.release()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        why = f"{error.filename or directory.path}: {error.strerror or error}"
-        remedy = "it takes the right to write to that directory, and to the one that it is in"
-        raise TpuTuiError(f"{directory.id} cannot be deleted on this machine", why=why, remedy=remedy) from error
-
-
-def _remove_tree(path: Path) -> None:
-    # Renamed first: a deletion that is interrupted leaves no half of a run in the list.
-    doomed = path.with_name(f".deleted-{path.name}")
-    path.rename(doomed)
-    shutil.rmtree(doomed.resolve())
-    if doomed.is_symlink():
-        doomed.unlink()
-
-
-async def delete_on_workers(run: Run, fleet: Fleet) -> AsyncIterator[DeleteAnswer]:
-    """Remove every attempt of a run from the workers; yield an answer from each. What is alive is kept."""
-    tasks = [asyncio.ensure_future(_delete_on(run, fleet, worker.index)) for worker in run.workers]
-    try:
-        for finished in asyncio.as_completed(tasks):
-            yield await finished
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _delete_on(run: Run, fleet: Fleet, index: int) -> DeleteAnswer:
-    call = build_call("delete", run.id, index, run_root=run.run_root)
-    try:
-        result = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
-    except TpuTuiError as error:
-        return DeleteAnswer(index, False, error.what + (f": {error.why}" if error.why else ""))
-    for answer in parse_answers(call.nonce, result.stdout):
-        if answer.word in ("deleted", "alive"):
-            return DeleteAnswer(index, answer.word == "deleted", answer.text)
-    return DeleteAnswer(index, False, no_answer_error(index, "no answer", result.stderr, result.exit_code).why)

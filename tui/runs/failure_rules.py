@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tui.pod.run import LAST_WORDS, RunState
 from tui.text.printable import one_line
@@ -34,7 +34,6 @@ class WorkerOutcome:
     exit_code: int | None
     signal: str | None = None
     size: int | None = None
-    boot: str | None = None
     time: str | None = None
     aborted: bool = False
     out_of_memory: bool = False
@@ -102,12 +101,12 @@ def is_unexplained(outcome: WorkerOutcome) -> bool:
     return not outcome.recorded or (outcome.signal in _TAKEN_AWAY and not outcome.out_of_memory)
 
 
-def explain(worker: int, outcome: WorkerOutcome, read_last_lines: str) -> str:
+def explain(worker: int, outcome: WorkerOutcome, last_lines: str) -> str:
     """Describe a worker's failure in one sentence, with the last lines that it wrote."""
     how = outcome.cause or f"exited with {outcome.exit_code}"
     if outcome.signal and outcome.cause:
         how = f"{outcome.cause} (exit code {outcome.exit_code})"
-    return f"worker {worker} {how}" + (LAST_WORDS + read_last_lines if read_last_lines else "")
+    return f"worker {worker} {how}" + (LAST_WORDS + last_lines if last_lines else "")
 
 
 def remedy_of_kill(run: Run, worker: int, outcome: WorkerOutcome) -> str | None:
@@ -140,6 +139,17 @@ def _newest_lines(path: Path) -> list[str]:
     except OSError:
         return []
     return [one_line(line)[:_LINE_LENGTH] for line in lines if line.strip()][-_TAIL_LINES:]
+
+
+def exit_fields(outcome: WorkerOutcome) -> dict[str, Any]:
+    """Return what events contain of the end of a worker's part."""
+    return {
+        "exit_code": outcome.exit_code,
+        "signal": outcome.signal,
+        "cause": outcome.cause,
+        "ended": outcome.time,
+        "recorded": outcome.recorded,
+    }
 
 
 def final_state(outcomes: Mapping[int, WorkerOutcome], *, stopped_by_person: bool, first: int | None) -> RunState:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tui.errors import UsageError
-
 _LONGEST_PAUSE_S = 300.0
 _MOST_DOUBLINGS = 16
 _SECONDS = "_seconds"
@@ -41,12 +39,10 @@ class KeeperTimeouts:
 
     @classmethod
     def from_thresholds(cls, values: Mapping[str, float]) -> KeeperTimeouts:
-        """Return the timeouts that a profile's thresholds set. Raises UsageError for a negative or invalid one."""
-        timeouts = {name: values[name + _SECONDS] for name in cls.__dataclass_fields__ if name + _SECONDS in values}
-        for name, seconds in timeouts.items():
-            if not seconds >= 0:
-                raise UsageError(f"threshold {name}{_SECONDS} is {seconds:g}", why="it should be 0 or more seconds")
-        return cls(**timeouts)
+        """Return the timeouts that a profile's thresholds set."""
+        return cls(
+            **{name: values[name + _SECONDS] for name in cls.__dataclass_fields__ if name + _SECONDS in values}
+        )
 
     def pause_before(self, attempt: int) -> float:
         """Return the pause before that attempt (the first restart is attempt 1)."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tui.errors import near_matches
-from tui.pod.worker import MOST_PORT
+from tui.pod.worker import MOST_PORT, RUN_ROOT
 from tui.settings.thresholds import THRESHOLDS
 from tui.text.numbers import is_integer, is_number, parse_integer
 
@@ -166,7 +166,7 @@ FIELDS = (
         "route", _one_of("external", "internal", "iap"), "external", "how to reach workers: external, internal or iap"
     ),
     SettingField("jump", _text, None, "jump host, [user@]host[:port]"),
-    SettingField("run_root", _text, "~/.tpu-tui", "directory of runs on a worker"),
+    SettingField("run_root", _text, RUN_ROOT, "directory of runs on a worker"),
     SettingField(
         "runtime", _one_of("pjrt", "cpu", "xrt", "none"), "pjrt", "runtime that a job's environment is prepared for"
     ),

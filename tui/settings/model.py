@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tui.pod.worker import RUN_ROOT
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -39,7 +41,7 @@ class Settings:
     route: str = "external"
     """How to reach workers: by `external` or `internal` address, or through an `iap` tunnel."""
     jump: str | None = None
-    run_root: str = "~/.tpu-tui"
+    run_root: str = RUN_ROOT
     """Directory of the runs on a worker."""
     runtime: str = "pjrt"
     """The runtime that a job's environment is prepared for: `pjrt`, `cpu`, `xrt` or `none`."""

@@ -189,15 +189,27 @@ class Fleet:
         async def run_one(index: int) -> CommandResult:
             if timeout is None:
                 return await self.run(index, command, keep=keep, on_output=on_output)
-            remaining = await self.connect_within(index, timeout)
-            running = self.run(index, command, timeout=remaining, keep=keep, on_output=on_output)
-            try:
-                return (await wait_for(remaining + _RESULT_GRACE_S, running, self._prompter))[0]
-            except asyncio.TimeoutError:
-                raise errors.no_session_in_time(index, timeout) from None
+            return await self.run_within(index, command, timeout, keep=keep, on_output=on_output)
 
         async for _, result in for_each_worker(indices, run_one):
             yield result
+
+    async def run_within(
+        self,
+        index: int,
+        command: str,
+        seconds: float,
+        *,
+        keep: OutputBudget | None = None,
+        on_output: OnOutput | None = None,
+    ) -> CommandResult:
+        """Log in and run one command within `seconds`; return its result so far when they are over."""
+        remaining = await self.connect_within(index, seconds)
+        running = self.run(index, command, timeout=remaining, keep=keep, on_output=on_output)
+        try:
+            return (await wait_for(remaining + _RESULT_GRACE_S, running, self._prompter))[0]
+        except asyncio.TimeoutError:
+            raise errors.no_session_in_time(index, seconds) from None
 
     async def process(self, index: int, command: str) -> asyncssh.SSHClientProcess[bytes]:
         """Start a command whose streams the caller reads and writes, as bytes; the caller closes it."""

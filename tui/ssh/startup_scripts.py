@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tui.errors import TpuTuiError, WorkerError
+from tui.errors import TpuTuiError
 from tui.pod.creation.slice_request import WorkerStartup
 from tui.pod.creation.startup_journal import MOST_LINES, UNIT, startup_of
 from tui.ssh.exec.script_protocol import no_answer_error, parse_answers
@@ -50,14 +50,11 @@ async def read_startup(fleet: Fleet, state: WorkerStartup) -> WorkerStartup:
     """Return the present state of one worker's startup script. Raises WorkerError when it does not answer."""
     nonce = secrets.token_hex(8)
     command = f"exec sh -c {shlex.quote(_SCRIPT)} tpu-tui {nonce}"
-    async for result in fleet.run_all((state.worker,), command, timeout=_READ_TIMEOUT_S):
-        if isinstance(result, WorkerError):
-            raise result
-        answers = parse_answers(nonce, result.stdout)
-        if not answers or answers[-1].word != "end":
-            raise no_answer_error(state.worker, "no answer about its startup script", result.stderr, result.exit_code)
-        return startup_of(state, answers[0].fields, [answer.text for answer in answers if answer.word == "line"])
-    raise AssertionError("unreachable")
+    result = await fleet.run_within(state.worker, command, _READ_TIMEOUT_S)
+    answers = parse_answers(nonce, result.stdout)
+    if not answers or answers[-1].word != "end":
+        raise no_answer_error(state.worker, "no answer about its startup script", result.stderr, result.exit_code)
+    return startup_of(state, answers[0].fields, [answer.text for answer in answers if answer.word == "line"])
 
 
 async def follow_startup_scripts(
@@ -82,8 +79,7 @@ async def follow_startup_scripts(
             try:
                 now = replace(await read_startup(fleets[name], state), is_reachable=True)
             except TpuTuiError as error:
-                detail = f"{error.what}: {error.why}" if error.why else error.what
-                now = replace(state, detail=detail, is_reachable=False)
+                now = replace(state, detail=error.explanation, is_reachable=False)
             is_settled = now.exit_code is not None or now == before
             # An end without an exit code is read twice: a worker that shuts down kills its script.
             states[name, index] = replace(now, has_ended=now.has_ended and is_settled)

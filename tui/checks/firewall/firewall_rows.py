@@ -13,12 +13,12 @@ from tui.cloud.compute.firewall_rules import FirewallRules
 from tui.cloud.compute.firewall_types import FirewallRule, Ruleset
 from tui.errors import TpuTuiError
 from tui.pod.slice import Slice
+from tui.pod.worker import SSH_PORT
 from tui.text.printable import one_line
 
 IAP_RANGE = "35.235.240.0/20"
 """The sources of Identity-Aware Proxy's TCP forwarding (Google Cloud documentation)."""
 ANYWHERE = "0.0.0.0/0"
-SSH = 22
 _SEVERITY = {False: 0, None: 1, True: 2}
 
 
@@ -97,7 +97,7 @@ def _ssh_row(
     if decision.allowed:
         return _row("pass", detail)
     source = IAP_RANGE if iap else f"{'JUMP-HOSTS' if jump else 'YOUR'}-ADDRESS/32"
-    return _row("fail", detail, _remedy(slice_, f"allow-{'iap-' if iap else ''}ssh", SSH, source, decision))
+    return _row("fail", detail, _remedy(slice_, f"allow-{'iap-' if iap else ''}ssh", SSH_PORT, source, decision))
 
 
 def _worst(rules: Sequence[FirewallRule], sources: Iterable[str], workers: Sequence[FirewallEndpoint]) -> Decision:
@@ -106,7 +106,7 @@ def _worst(rules: Sequence[FirewallRule], sources: Iterable[str], workers: Seque
         FirewallEndpoint(source, None if ipaddress.IPv4Network(source).is_private else frozenset(), inside=False)
         for source in sources
     ]
-    decisions = [decide(rules, end, worker, SSH) for end in ends for worker in workers]
+    decisions = [decide(rules, end, worker, SSH_PORT) for end in ends for worker in workers]
     return min(decisions, key=lambda decision: _SEVERITY[decision.allowed])
 
 

@@ -29,7 +29,6 @@ Ask = Callable[[int, Call], Awaitable[list[Answer]]]
 """Makes a call on a worker and returns its answers up to END. Raises WorkerError if that is missing."""
 LOGIN, JOB, NOBODY = "login", "job", ""
 """The interpreter whose versions are read: a login's, a job's, or none (starting one costs time)."""
-RUN_ROOT = "~/.tpu-tui"
 _KIB = 1024
 
 

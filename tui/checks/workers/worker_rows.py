@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tui.checks.check_row import CheckRow, error_row, make_row
+from tui.checks.check_row import CheckRow, Report, error_row, make_row
 from tui.checks.check_thresholds import CheckThresholds
-from tui.checks.merge_rows import Report
 from tui.checks.workers.check_facts import Ask, Disk, Facts, FactsQuery, Owner, ask_facts
 from tui.errors import TpuTuiError
 from tui.pod import accelerator

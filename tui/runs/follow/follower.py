@@ -61,7 +61,7 @@ class Follower:
         fleet: Fleet,
         worker: int,
         *,
-        attempt: int = 0,
+        attempt: int,
         reachability: Reachability | None = None,
         reached: Callable[[], Awaitable[None]] | None = None,
         ending: Callable[[WorkerOutcome], None] | None = None,
@@ -110,7 +110,7 @@ class Follower:
             return None
         out = format_duration(self.reachability.seconds_unreachable(self.worker))
         reason = self.reachability.gone_reason(self.worker)
-        why = f"is gone: {reason}" if reason else f"could not be reached for {out} ({_describe(error)})"
+        why = f"is gone: {reason}" if reason else f"could not be reached for {out} ({error.explanation})"
         return WorkerOutcome(None, size=self._mirror.size, recorded=False, unreachable=why)
 
     async def catch_up(self) -> None:
@@ -254,11 +254,11 @@ class Follower:
     async def _link_lost(self, error: TpuTuiError) -> None:
         """Record a lost link once, and again where only a person can restore it."""
         stays = (
-            isinstance(error, SshError) and error.reason in _FOR_A_PERSON and _describe(error) not in self._recorded
+            isinstance(error, SshError) and error.reason in _FOR_A_PERSON and error.explanation not in self._recorded
         )
         if self.reachability.mark_unreachable(self.worker) or stays:
-            self._recorded.add(_describe(error))
-            await record(self.directory, "link", worker=self.worker, status="lost", detail=_describe(error))
+            self._recorded.add(error.explanation)
+            await record(self.directory, "link", worker=self.worker, status="lost", detail=error.explanation)
 
     async def _link_restored(self) -> None:
         was_out = self.reachability.is_unreachable(self.worker)
@@ -273,10 +273,6 @@ class Follower:
         if text not in self._recorded:
             self._recorded.add(text)
             await record(self.directory, "note", worker=self.worker, text=text)
-
-
-def _describe(error: TpuTuiError) -> str:
-    return error.what + (f": {error.why}" if error.why else "")
 
 
 def _broken(worker: int, error: Exception) -> WorkerError:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tui.pod.run import RunState
-from tui.runs.failure_rules import WorkerOutcome
+from tui.runs.failure_rules import WorkerOutcome, exit_fields
 from tui.runs.follow.follower import Follower
 from tui.runs.follow.sync_from_workers import query_workers
 from tui.runs.health.reachability import Reachability
@@ -98,14 +98,4 @@ async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:
 
 async def record_exit(directory: RunDirectory, worker: int, outcome: WorkerOutcome) -> None:
     """Write down how a worker's part ended."""
-    await record(
-        directory,
-        "exit",
-        worker=worker,
-        exit_code=outcome.exit_code,
-        signal=outcome.signal,
-        size=outcome.size,
-        cause=outcome.cause,
-        ended=outcome.time,
-        recorded=outcome.recorded,
-    )
+    await record(directory, "exit", worker=worker, size=outcome.size, **exit_fields(outcome))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
-from tui.runs.failure_rules import WorkerOutcome
+from tui.runs.failure_rules import WorkerOutcome, exit_fields
 from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.event_log import EARLIER_ATTEMPTS
 from tui.runs.record.run_directory import RunDirectory
@@ -86,7 +86,7 @@ def _note(
     later = attempt > status.attempt
     if not status.is_worker_report and status.state is RunState.PREPARING:
         _note_beginning(directory, later, states)
-    stopped = any(answer and answer.fields.get("stopped") == "1" for answer in answers.values())
+    stopped = any(answer and answer.has("stopped") for answer in answers.values())
     if stopped and not status.stop_requested and RemoteState.RUNNING not in states.values():
         directory.append_event(STOP_REQUESTED, by="user on another machine", grace=directory.run.job.grace)
     ended = [index for index, state in states.items() if state is not RemoteState.RUNNING]
@@ -100,17 +100,10 @@ def _note_beginning(directory: RunDirectory, later: bool, states: Mapping[int, R
     """Note that the attempt known here has begun: one that another followed has, too."""
     if later or any(state in (*_HAD_ITS_TIME, *_ALIVE) for state in states.values()):
         started = [index for index, state in states.items() if state is not RemoteState.NOTHING]
-        directory.append_events("phase", sorted(started), phase="confirm", status="done", detail="found")
+        directory.append_phases(sorted(started), phase="confirm", status="done", detail="found")
         directory.append_event("state", state=str(RunState.RUNNING), cause=None, since=directory.run.created or None)
 
 
 def _end_of(worker: int, answer: Answer | None) -> dict[str, Any]:
     outcome = parse_outcome(answer) if answer else WorkerOutcome(None, recorded=False, absent=True)
-    return {
-        "worker": worker,
-        "exit_code": outcome.exit_code,
-        "signal": outcome.signal,
-        "cause": outcome.cause,
-        "ended": outcome.time,
-        "recorded": outcome.recorded,
-    }
+    return {"worker": worker, **exit_fields(outcome)}

@@ -11,7 +11,6 @@ import asyncio
 import math
 import time
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from tui.errors import TpuTuiError
@@ -21,7 +20,7 @@ from tui.logs.snapshot import HAS_LOSS, CoreRow, CoreState, Snapshot
 from tui.logs.state.straggler_cost import StragglerCost, straggler_costs
 from tui.pod.run import RunState
 from tui.runs.health.reachability import Reachability
-from tui.runs.health.slice_monitor import slice_settings
+from tui.runs.health.run_slice import slice_settings
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.findings import AT_THE_END, BEHIND, LOSS, MOST_FINDINGS, OVER, SLOW, STRAGGLING
@@ -41,7 +40,10 @@ _DECIMALS = 3
 
 
 class CoreWatch:
-    """The findings about one attempt's cores; continues those of an earlier keeper."""
+    """The findings about one attempt's cores; continues those of an earlier keeper.
+
+    `settings_error` says why the dialects and thresholds of the run's profile are not used, None where they are.
+    """
 
     def __init__(self, directory: RunDirectory, reachability: Reachability, timeouts: KeeperTimeouts) -> None:
         self.directory = directory
@@ -49,7 +51,7 @@ class CoreWatch:
         self.timeouts = timeouts
         self._indices = [worker.index for worker in directory.run.workers]
         self._sample_bytes = max(_LEAST_SAMPLE_BYTES, min(SAMPLE_BYTES, _MOST_SAMPLED_BYTES // len(self._indices)))
-        self._reader = _open_reader(directory)
+        self._reader, self.settings_error = _open_reader(directory)
         self.cpu_s = 0.0
         """CPU time of the last reading."""
         self._behind_since: dict[int, float] = {}
@@ -199,12 +201,14 @@ class CoreWatch:
         await record(self.directory, "note", text=text, stall=OVER, workers=[], cores=cores, of=kinds)
 
 
-def _open_reader(directory: RunDirectory) -> RunReader:
-    """Return a reader of the run's logs with the dialects and thresholds of its profile."""
-    with suppress(TpuTuiError):
+def _open_reader(directory: RunDirectory) -> tuple[RunReader, TpuTuiError | None]:
+    """Return a reader of the run's logs with the dialects and thresholds of its profile, or why it has none."""
+    try:
         settings = slice_settings(directory)
-        return RunReader(directory, dialects=user_dialects(settings.dialects), thresholds=settings.thresholds)
-    return RunReader(directory)
+        dialects = user_dialects(settings.dialects)
+    except TpuTuiError as error:
+        return RunReader(directory), error
+    return RunReader(directory, dialects=dialects, thresholds=settings.thresholds), None
 
 
 def _broken(snapshot: Snapshot) -> list[CoreRow]:

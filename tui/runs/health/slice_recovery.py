@@ -11,8 +11,8 @@ from tui.aio.backoff import backoff
 from tui.aio.timeouts import within
 from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import Run
-from tui.runs.health.reachability import Reachability
-from tui.runs.health.slice_monitor import API_TIMEOUT_S, FIRST_QUERY_PAUSE_S, LONGEST_QUERY_PAUSE_S, SliceMonitor
+from tui.runs.health.run_slice import API_TIMEOUT_S, RunSlice
+from tui.runs.health.slice_monitor import FIRST_QUERY_PAUSE_S, LONGEST_QUERY_PAUSE_S
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.run_directory import RunDirectory
 from tui.ssh.fleet import Fleet
@@ -25,27 +25,27 @@ async def wait_for_slice(directory: RunDirectory, timeouts: KeeperTimeouts) -> R
 
     Return None if there is none within `lost_after`.
     """
-    monitor = SliceMonitor(directory, Reachability(timeouts), timeouts)
+    run_slice = RunSlice(directory)
     deadline = asyncio.get_running_loop().time() + timeouts.lost_after
     waits = backoff(min(FIRST_QUERY_PAUSE_S, timeouts.ask_after), LONGEST_QUERY_PAUSE_S)
     try:
         while asyncio.get_running_loop().time() < deadline:
             with suppress(TpuTuiError, asyncio.TimeoutError):
-                renewed = await within(_find_ready_slice(directory.run, monitor), API_TIMEOUT_S)
+                renewed = await within(_find_ready_slice(directory.run, run_slice), API_TIMEOUT_S)
                 if renewed is not None:
                     return renewed
             await asyncio.sleep(next(waits))
     finally:
-        await monitor.close()
+        await run_slice.close()
     return None
 
 
-async def _find_ready_slice(run: Run, monitor: SliceMonitor) -> Run | None:
-    slice_ = await monitor.find_slice()
+async def _find_ready_slice(run: Run, run_slice: RunSlice) -> Run | None:
+    slice_ = await run_slice.find()
     ready = slice_ is not None and slice_.state == "READY" and slice_.health in (None, "HEALTHY")
     if slice_ is None or not ready or len(slice_.workers) != len(run.workers):
         return None
-    with_keys = await monitor.with_host_keys(slice_)
+    with_keys = await run_slice.with_host_keys(slice_)
     if any(old.host_keys and not new.host_keys for new, old in zip(with_keys.workers, run.workers, strict=True)):
         return None  # a new machine has not booted yet: it publishes its keys when it has
     workers = (

@@ -84,7 +84,10 @@ class StallDetector:
             text = f"the cores are not watched for stalls: {explain_import_error(error)}"
             await record(self.directory, "note", text=text)
             return
-        self._cores = module.CoreWatch(self.directory, self.reachability, self.timeouts)
+        self._cores = cores = module.CoreWatch(self.directory, self.reachability, self.timeouts)
+        if cores.settings_error is not None:
+            text = f"the cores are watched with default dialects and thresholds: {cores.settings_error.sentence}"
+            await record(self.directory, "note", text=text)
 
     async def _check_silence(self) -> None:
         limit = self.timeouts.stalled_after

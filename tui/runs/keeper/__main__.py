@@ -24,7 +24,7 @@ from typing import Any
 from tui.pod.run import Run, RunState
 from tui.procs.gc_policy import collect_rarely, freeze_existing_objects
 from tui.runs.health.local_pod_watch import POD_GONE, LocalPodWatch
-from tui.runs.health.slice_monitor import slice_settings
+from tui.runs.health.run_slice import slice_settings
 from tui.runs.keeper.lifecycle import RunLifecycle
 from tui.runs.launch.on_end_actions import actions_of
 from tui.runs.record.directory_lock import DirectoryLock, living_keeper

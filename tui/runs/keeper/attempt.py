@@ -25,7 +25,7 @@ from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_spec import LaunchSpec
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import BY_POLICY, RunStatus, status_of
+from tui.runs.record.run_status import RunStatus, status_of
 from tui.runs.record.worker_status import WorkerStatus
 from tui.runs.worker.version_query import query_versions
 from tui.ssh.fleet import Fleet
@@ -182,7 +182,7 @@ class Attempt:
                     before.size,
                     time=before.ended_at,
                     recorded=before.recorded,
-                    stopped=status_of(self.directory).stop_requested not in (None, BY_POLICY),  # no longer known
+                    stopped=status_of(self.directory).is_stopped_by_person,  # no longer known
                 )
         return None
 
@@ -193,7 +193,7 @@ class Attempt:
         status = status_of(self.directory)
         if status.state.is_over:
             return None
-        by_person = status.stop_requested not in (None, BY_POLICY) and not self._stop_came_late()
+        by_person = status.is_stopped_by_person and not self._stop_came_late()
         lost = {index: outcome for index, outcome in self.outcomes.items() if outcome.unreachable is not None}
         if lost:
             if len(lost) < len(self.outcomes) and not by_person:
@@ -201,17 +201,15 @@ class Attempt:
                 status = status_of(self.directory)
             return self._lost(status, lost)
         cause = None if by_person else await self.failure_handler.record_first_failure()
-        first = first_failure(self.outcomes)
         recorded = status_of(self.directory).first_failure
-        state = final_state(
-            self.outcomes, stopped_by_person=by_person, first=first if recorded not in self.outcomes else recorded
-        )
+        culprit = recorded if recorded in self.outcomes else first_failure(self.outcomes)
+        state = final_state(self.outcomes, stopped_by_person=by_person, first=culprit)
         diagnosis = self.slice_monitor.diagnosis
         if diagnosis is not None and diagnosis.text in (cause or ""):
             return AttemptResult(state, cause, remedy=diagnosis.remedy or None)
-        culprit = first if recorded is None else recorded
-        killed = None if by_person or culprit not in self.outcomes else self.outcomes[culprit]
-        remedy = remedy_of_kill(self.directory.run, culprit, killed) if culprit is not None and killed else None
+        if by_person or culprit is None or recorded not in (None, culprit):
+            return AttemptResult(state, cause)
+        remedy = remedy_of_kill(self.directory.run, culprit, self.outcomes[culprit])
         return AttemptResult(state, cause, remedy=remedy)
 
     def _stop_came_late(self) -> bool:

@@ -12,7 +12,7 @@ from tui.aio.timeouts import within
 from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import RunState
 from tui.runs.keeper.leadership import Leadership
-from tui.runs.keeper.stop_requests import record_remote_stop, stop_everywhere, wait_for_stop_request
+from tui.runs.keeper.stop_requests import ABORT_GRACE_S, record_remote_stop, stop_everywhere, wait_for_stop_request
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.gang import Gang
 from tui.runs.launch.launch_spec import LaunchSpec
@@ -30,9 +30,6 @@ from tui.runs.worker.queries import RemoteState, query_states
 from tui.ssh.fleet import Fleet
 from tui.text.durations import format_duration
 from tui.text.ranks import format_workers
-
-ABORT_GRACE_S = 5.0
-"""Grace for the jobs of a launch that failed after the barrier: they have hardly begun."""
 
 
 @dataclass(frozen=True)
@@ -117,14 +114,14 @@ class AttemptStarter:
 
     @property
     def _is_to_stop(self) -> bool:
-        return status_of(self.directory).stop_requested not in (None, BY_POLICY)
+        return status_of(self.directory).is_stopped_by_person
 
     async def _undo(self, gang: Gang, error: TpuTuiError | None) -> AttemptResult:
         """Stop what a failed launch may have started, and record the culprit."""
         cause = None if error is None else error.sentence
         if gang.passed_barrier:
             await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
-            unconfirmed = await stop_everywhere(self.directory, self.fleet, ABORT_GRACE_S)
+            unconfirmed = await stop_everywhere(self.directory, self.fleet)
             if unconfirmed:
                 names = ", ".join(str(index) for index in unconfirmed)
                 cause = f"{cause or 'stopped'}; not confirmed stopped: worker {names}"
@@ -182,13 +179,13 @@ class AttemptStarter:
     async def _stop_partial_run(self, missing: list[int]) -> None:
         """Stop a run whose launch was interrupted during its confirmation: it runs on some workers only."""
         if self._is_to_stop:
-            await stop_everywhere(self.directory, self.fleet, ABORT_GRACE_S)
+            await stop_everywhere(self.directory, self.fleet)
             return
         cause = f"the launch was interrupted during its confirmation: it does not run on {format_workers(missing)}"
         await record(self.directory, "failure", worker=missing[0], exit_code=None, cause=cause)
         await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
         await record(self.directory, STOP_REQUESTED, by=BY_POLICY, grace=ABORT_GRACE_S, cause=cause)
-        await stop_everywhere(self.directory, self.fleet, ABORT_GRACE_S)
+        await stop_everywhere(self.directory, self.fleet)
 
 
 def _disk_full_error(error: OSError, directory: RunDirectory) -> LaunchError:

@@ -94,7 +94,7 @@ class FailureHandler:
         stopped = any(outcome.stopped for outcome in self.outcomes.values())
         if not stopped and any(has_failed(outcome) for outcome in self.outcomes.values()):
             answers = await self.leadership.query_workers()
-            stopped = any(answer.fields.get("stopped") == "1" for answer in answers.values())
+            stopped = any(answer.has("stopped") for answer in answers.values())
         if stopped:
             await record_remote_stop(self.directory)
 

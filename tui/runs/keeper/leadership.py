@@ -83,7 +83,7 @@ class Leadership:
             answers = (await self.query_workers()).values()
             if any(parse_attempt(answer, self.run) >= attempt for answer in answers):
                 return True
-            if any(answer.fields.get("stopped") == "1" for answer in answers):
+            if any(answer.has("stopped") for answer in answers):
                 return False
             await asyncio.sleep(ATTEMPT_POLL_INTERVAL_S)
         return None

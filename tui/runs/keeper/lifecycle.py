@@ -24,7 +24,7 @@ from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_spec import LaunchSpec
 from tui.runs.record.log_mirror import archive_attempt_logs, record, retry_while_full
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import BY_POLICY, status_of
+from tui.runs.record.run_status import status_of
 from tui.settings import load
 from tui.ssh.config.access import Access, access_from
 from tui.ssh.fleet import Fleet
@@ -207,7 +207,7 @@ def may_restart(directory: RunDirectory, result: AttemptResult) -> bool:
     return (
         started
         and (result.state is RunState.FAILED or unrecorded)
-        and status.stop_requested in (None, BY_POLICY)
+        and not status.is_stopped_by_person
         and status.attempt < directory.run.job.restarts
     )
 

@@ -1,7 +1,7 @@
 """Carry out `--on-end`, once the last state of a run is on record.
 
 Every step is a `note` event with the field `on_end`; its `status` is started, done, failed, refused or, for progress,
-a stored value of the first version. Each action is carried out at most once, as far as that can be known:
+`_PROGRESS`. Each action is carried out at most once, as far as that can be known:
 `on_end_claim` sorts out copies of the directory, and a command whose keeper was killed is not started again.
 """
 
@@ -18,11 +18,9 @@ from tui.errors import TpuTuiError
 from tui.pod.slice import INSTANCE_GROUP
 from tui.procs.python_env import explain_import_error, python_path
 from tui.runs.failure_rules import read_last_lines
-from tui.runs.health.reachability import Reachability
+from tui.runs.health.run_slice import RunSlice, slice_settings
 from tui.runs.health.slice_diagnosis import SliceDiagnosis, diagnose
-from tui.runs.health.slice_monitor import SliceMonitor, slice_settings
 from tui.runs.keeper.on_end_claim import refusal_reason
-from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.on_end_actions import Action, actions_with_status, never_began, pending_actions
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
@@ -38,6 +36,8 @@ OTHER_RUNS_TIMEOUT_S = 30.0
 """Timeout of the query whether another run is alive on a worker."""
 _INTERRUPTED = "it was started and its keeper ended meanwhile, so it may have been done"
 
+_PROGRESS = "told"
+"""The status that event files have always stored for progress."""
 ReportWriter = Callable[[RunDirectory, str], Awaitable[list[str]]]
 """Writes a run's report in every format, uploads it to a folder of a bucket where one is named; returns the files."""
 
@@ -86,12 +86,11 @@ async def _refusal(directory: RunDirectory, action: Action, fleet: Fleet) -> str
 
 async def _diagnose(directory: RunDirectory) -> SliceDiagnosis:
     """Diagnose the slice as it is now. Raises TpuTuiError where the API does not answer."""
-    timeouts = KeeperTimeouts()
-    monitor = SliceMonitor(directory, Reachability(timeouts), timeouts)
+    run_slice = RunSlice(directory)
     try:
-        return diagnose(directory.run, await monitor.find_slice())
+        return diagnose(directory.run, await run_slice.find())
     finally:
-        await monitor.close()
+        await run_slice.close()
 
 
 async def _others_alive(directory: RunDirectory, fleet: Fleet) -> str:
@@ -127,7 +126,7 @@ async def _change_slice(directory: RunDirectory, action: Action) -> str:
     try:
         async for progress in change(directory.run.zone or "", directory.run.slice):
             last = progress
-            await _note(directory, action, "told", f"on end: {progress}")
+            await _note(directory, action, _PROGRESS, f"on end: {progress}")
     finally:
         await api.close()
     return last

@@ -8,7 +8,7 @@ from collections.abc import Container
 from tui.aio.backoff import backoff
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
+from tui.runs.record.run_status import STOP_REQUESTED, RunStatus, status_of
 from tui.runs.worker.stop import STOP_TIMEOUT_S, parts_of, record_answer, stop_worker
 from tui.ssh.fleet import Fleet
 
@@ -16,6 +16,8 @@ STOP_POLL_INTERVAL_S = 0.5
 """Interval of checks for a request to stop."""
 GIVE_UP_AFTER_S = 600.0
 """Unreachable workers are tried for so long when a launch has to be undone or a run is over."""
+ABORT_GRACE_S = 5.0
+"""Grace for the jobs of a launch that failed after the barrier: they have hardly begun."""
 
 
 async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
@@ -31,7 +33,7 @@ async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
 
 async def record_remote_stop(directory: RunDirectory) -> None:
     """Record, once, that a person stopped the run from another machine, as its workers report."""
-    if status_of(directory).stop_requested in (None, BY_POLICY):
+    if not status_of(directory).is_stopped_by_person:
         await record(directory, STOP_REQUESTED, by="user on another machine", grace=directory.run.job.grace)
 
 
@@ -41,7 +43,7 @@ async def complete_requested_stop(directory: RunDirectory, fleet: Fleet, done: C
     The command of a person's stop goes to the workers itself; those that it could not reach are stopped here later.
     """
     status = await wait_for_stop_request(directory)
-    by_person = status.stop_requested != BY_POLICY
+    by_person = status.is_stopped_by_person
     if by_person:
         await asyncio.sleep(status.stop_grace + STOP_TIMEOUT_S / 3)
 
@@ -59,14 +61,17 @@ async def complete_requested_stop(directory: RunDirectory, fleet: Fleet, done: C
     await asyncio.gather(*(insist(worker.index) for worker in directory.run.workers))
 
 
-async def stop_everywhere(directory: RunDirectory, fleet: Fleet, grace: float) -> list[int]:
+async def stop_everywhere(directory: RunDirectory, fleet: Fleet) -> list[int]:
     """Stop every worker, retrying for `GIVE_UP_AFTER_S`; return the workers that did not confirm."""
     remaining = [worker.index for worker in directory.run.workers]
     deadline = asyncio.get_running_loop().time() + GIVE_UP_AFTER_S
     waits = backoff()
     while True:
         parts = parts_of(directory)
-        stops = (stop_worker(directory.run, fleet, index, grace=grace, part=parts.get(index)) for index in remaining)
+        stops = (
+            stop_worker(directory.run, fleet, index, grace=ABORT_GRACE_S, part=parts.get(index))
+            for index in remaining
+        )
         answers = await asyncio.gather(*stops)
         for answer in answers:
             await record_answer(directory, answer)

@@ -37,11 +37,11 @@ def launch_call(
     spec: LaunchSpec,
     worker: Worker,
     record: bytes,
-    code: str | None = None,
+    code: str | None,
     *,
-    attempt: int = 0,
-    again: bool = False,
-    keeper: int = 0,
+    attempt: int,
+    again: bool,
+    keeper: int,
 ) -> Call:
     """Return the call that prepares one worker: script, settings, the job's text and `record`, its run.json.
 
@@ -79,9 +79,9 @@ class Gang:
         spec: LaunchSpec,
         fleet: Fleet,
         *,
-        attempt: int = 0,
-        again: bool = False,
-        keeper: int = 0,
+        attempt: int,
+        again: bool,
+        keeper: int,
     ) -> None:
         """`again`: the keeper never knew the job's secrets, so the workers use what they were sent before.
 
@@ -238,12 +238,12 @@ class Gang:
         self.directory.append_event("phase", worker=worker.index, phase=phase, status=status, detail=detail)
 
     def _failed(self, worker: Worker, phase: str, error: TpuTuiError) -> None:
-        fields = {"detail": error.what + (f": {error.why}" if error.why else ""), "remedy": error.remedy}
+        fields = {"detail": error.explanation, "remedy": error.remedy}
         self.directory.append_event("phase", worker=worker.index, phase=phase, status="failed", **fields)
 
     def _phase_of_all(self, phase: str, status: str) -> None:
         indices = [worker.index for worker in self.spec.run.workers]
-        self.directory.append_events("phase", indices, phase=phase, status=status, detail="")
+        self.directory.append_phases(indices, phase=phase, status=status, detail="")
 
     async def _each(self, phase: str, step: Callable[[Worker], Awaitable[str]], timeout: float) -> None:
         """Run one phase on every worker at once, for `timeout` seconds at most. Raises the first failure."""

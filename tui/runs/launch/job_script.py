@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from tui.errors import UsageError
+from tui.pod.job_options import OPTIONS
+from tui.pod.ports import COORDINATOR_PORT
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.pod.xrt_cluster import RESERVED_VARIABLES, XrtCluster
@@ -16,8 +18,7 @@ MAX_ARGUMENT_BYTES = 128 * 1024
 """Bytes at which Linux refuses one argument or `K=V` (MAX_ARG_STRLEN, its final NUL included)."""
 MAX_TOTAL_BYTES = 2 * 1024 * 1024 - 128 * 1024
 """Bytes that arguments and environment may have together (a quarter of the usual stack, less what logins add)."""
-COORDINATOR_PORT = 8476
-RUNTIMES = ("pjrt", "cpu", "xrt", "none")
+_RUNTIMES = tuple(OPTIONS["runtime"].choices)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN = ("TPU_TUI_RUN", "TPU_TUI_SLICE", "TPU_TUI_WORKER", "TPU_TUI_WORKERS", "TPU_TUI_COORDINATOR")
 """The variables that give a job its place, and are always set; a user may know the number of cores better."""
@@ -43,8 +44,8 @@ def check_job(argv: Sequence[str], env: Mapping[str, str], runtime: str) -> None
     """Refuse what no worker could run. Raises UsageError naming the argument or variable."""
     if not argv or not argv[0]:
         raise UsageError("nothing to run", remedy="give the command after `--`")
-    if runtime not in RUNTIMES:
-        raise UsageError(f"no runtime {runtime!r}", remedy="one of " + ", ".join(RUNTIMES))
+    if runtime not in _RUNTIMES:
+        raise UsageError(f"no runtime {runtime!r}", remedy="one of " + ", ".join(_RUNTIMES))
     for name, value in env.items():
         if _NAME.fullmatch(name) is None:
             raise UsageError(f"{name!r} is not a variable's name")

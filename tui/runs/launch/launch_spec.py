@@ -9,6 +9,7 @@ from typing import Any
 
 from tui.aio.rlimit import check_file_limit
 from tui.errors import UsageError
+from tui.pod.job_options import OPTIONS
 from tui.pod.run import Run
 from tui.pod.secrets import mask_secrets
 from tui.pod.slice import Slice
@@ -112,7 +113,7 @@ def check_spec(spec: LaunchSpec) -> None:
         )
     if not spec.run.workers:
         raise UsageError(f"{spec.run.slice} has no workers to launch on")
-    if job.on_failure not in ("stop", "leave"):
+    if job.on_failure not in OPTIONS["on_failure"].choices:
         raise UsageError(f"no failure policy {job.on_failure!r}", remedy="stop or leave")
     check_file_limit(len(spec.run.workers))
 
@@ -131,9 +132,10 @@ def dry_run(spec: LaunchSpec) -> str:
     first_env = job_environment(run, run.workers[0], env)
     for worker in spec.run.workers:
         lines = [*job_text(run, worker, env, code).splitlines(), 'exec "$@"']
-        own_lines = lines if not first else [line for line in lines if line not in first]
+        own_lines = [line for line in lines if line not in first]
         missing = [name for name in first_env if name not in job_environment(run, worker, env)]
-        note = f" (the rest as on the first{', without ' if missing else ''}{', '.join(missing)})" if first else ""
+        without = f", without {', '.join(missing)}" if missing else ""
+        note = f" (the rest as on the first{without})" if first else ""
         output += [f"worker {worker.index} {worker.name}{note}:", *(f"  {line}" for line in own_lines)]
         first = first or lines
     return "\n".join(output) + "\n"

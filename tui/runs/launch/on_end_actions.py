@@ -59,9 +59,7 @@ def actions_of(run: Run) -> list[Action]:
     return sorted(actions, key=lambda action: action.is_about_slice)
 
 
-def check_on_end(
-    texts: Iterable[str], zone: str | None, *, workers: int = 1, source: str = TPU_API, read_only: bool = False
-) -> None:
+def check_on_end(texts: Iterable[str], zone: str | None, *, workers: int = 1, source: str = TPU_API) -> None:
     """Check that the actions are possible on this slice. Raises UsageError."""
     for action in map(parse_action, texts):
         if action.kind == "stop-slice" and source == INSTANCE_GROUP:
@@ -73,8 +71,6 @@ def check_on_end(
             why = f"{CANNOT_STOP}, and this one has {workers}"
             remedy = "--on-end delete-slice gives it back; tpu-tui slices create makes another"
             raise UsageError(f"--on-end {action}", why=why, remedy=remedy)
-        if action.is_about_slice and read_only:
-            raise UsageError(f"--on-end {action} is refused by --read-only")
 
 
 def describe_actions(run: Run) -> str:

@@ -132,7 +132,7 @@ class WorkerSession:
                 self.notes.append(answer.text)
             if answer.word in ("disarmed", "aborted"):
                 self._decided = answer.word
-                self._stopped = answer.fields.get("stopped") == "1"
+                self._stopped = answer.has("stopped")
 
     async def _next(self, lacking: str) -> Answer:
         """Return the next answer; `lacking` says what is missing where the session ends instead."""

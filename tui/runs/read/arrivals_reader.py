@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tui.runs.record.event_log import Arrival
 from tui.runs.record.run_directory import RunDirectory
 
 BLOCK_BYTES = 256 * 1024
@@ -34,16 +35,13 @@ class ArrivalsReader:
         """Whether the last block was more than half full, so that there is probably more."""
 
     def read(self) -> list[Batch]:
-        """Return the batches of the next block; a torn last line is left for later."""
-        return self._read(BLOCK_BYTES)
-
-    def read_rest(self) -> list[Batch]:
-        """Return all batches that are left."""
-        return self._read(-1)
-
-    def _read(self, size: int) -> list[Batch]:
-        begin = self._offset
-        arrivals, self._offset = self._directory.arrivals(begin, size)
+        """Return the batches of the next block that has any; a torn last line is left for later."""
+        arrivals: list[Arrival] = []
+        has_more = True
+        while has_more and not arrivals:
+            begin = self._offset
+            arrivals, self._offset = self._directory.arrivals(begin, BLOCK_BYTES)
+            has_more = self._offset > begin
         self.is_behind = self._offset - begin > BLOCK_BYTES // 2
         return [
             Batch(arrival.worker, self._attempt_of(arrival.worker, arrival.end), arrival.end, arrival.time)

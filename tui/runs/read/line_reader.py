@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 
 from tui.logs.files.lines import Cutter, LogLine, names_core
-from tui.runs.read.arrivals_reader import Batch
 from tui.runs.read.mirror_tail import POLL_BUDGET_BYTES, MirrorTail, Span
 from tui.runs.record.run_directory import RunDirectory
 
@@ -24,17 +22,17 @@ class LineReader:
     def __init__(
         self, directory: RunDirectory, *, workers: Sequence[int] | None = None, core: int | None = None
     ) -> None:
-        self.growth = MirrorTail(directory, in_order=True)
+        self.tail = MirrorTail(directory, in_order=True)
         self._workers = None if workers is None else frozenset(workers)
         self._core = core
         self._cutters: dict[int, tuple[int, Cutter, float]] = {}
 
     def poll(self, *, final: bool = False, budget_bytes: int = POLL_BUDGET_BYTES) -> Iterator[LogLine]:
         """Yield the complete lines; with `final` everything there is, last lines without an end too."""
-        self.growth.read_events()
+        self.tail.read_events()
         while True:
             has_read = False
-            for span in self.growth.read(budget_bytes):
+            for span in self.tail.read(budget_bytes):
                 has_read = True
                 if self._workers is None or span.worker in self._workers:
                     yield from self._lines(span)
@@ -73,15 +71,11 @@ def last_lines(
     batches = max(_FIRST_BATCHES, count // _LINES_A_BATCH)
     while True:
         reader = LineReader(directory, workers=workers, core=core)
-        left_out = reader.growth.skip(partial(_last_but, batches))
+        left_out = reader.tail.skip_to_last(batches)
         lines = deque(reader.poll(final=True), maxlen=count)
         if len(lines) == count or not left_out:
             return list(lines)
         batches *= _MORE
-
-
-def _last_but(count: int, batches: Sequence[Batch]) -> int:
-    return max(0, len(batches) - count)
 
 
 def lines_since(
@@ -89,7 +83,5 @@ def lines_since(
 ) -> Iterator[LogLine]:
     """Return a run's lines since a Unix time in order of arrival; what arrived before is not read."""
     reader = LineReader(directory, workers=workers, core=core)
-    reader.growth.skip(
-        lambda batches: next((index for index, batch in enumerate(batches) if batch.time >= moment), len(batches))
-    )
+    reader.tail.skip_to_time(moment)
     return (line for line in reader.poll(final=True) if line.time is not None and line.time >= moment)

@@ -11,9 +11,10 @@ import re
 import sys
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -158,24 +159,39 @@ class MirrorTail:
             self._read[worker] = start + end
         return data[begin:end]
 
-    def skip(self, first: Callable[[Sequence[Batch]], int]) -> int:
-        """Begin with the batch that `first` chooses of all batches; return how many are skipped.
+    def skip_to_last(self, count: int) -> bool:
+        """Begin with the last `count` batches, and with the lines that they continue; return whether any are skipped.
 
-        A worker's first stretch then begins with the line that its first batch continues.
+        A worker's last line without an end is not skipped: it is among the last ones of the run.
         """
-        batches = self._arrivals.read_rest()
-        index = first(batches)
-        ends: dict[int, int] = {}
-        for worker, attempt, end, moment in batches[:index]:
-            ends[worker], self._attempts[worker], self._last_time[worker] = end, attempt, moment
-        going_on = {batch.worker for batch in batches[index:]}
-        for worker, end in ends.items():
-            self._read[worker] = self._line_start(worker, end)
-            if worker not in going_on and self._read[worker] < end:
-                # Its last line has no end yet, and is among the last ones of the run.
-                self._pending.append(Batch(worker, self._attempts[worker], end, self._last_time[worker]))
-        self._pending.extend(batches[index:])
-        return index
+        skipped: dict[int, Batch] = {}
+        newest: deque[Batch] = deque()
+        while batches := self._arrivals.read():
+            newest.extend(batches)
+            while len(newest) > count:
+                batch = newest.popleft()
+                skipped[batch.worker] = batch
+        self._begin_after(skipped)
+        going_on = {batch.worker for batch in newest}
+        self._pending.extend(
+            batch for worker, batch in skipped.items() if worker not in going_on and self._read[worker] < batch.end
+        )
+        self._pending.extend(newest)
+        return bool(skipped)
+
+    def skip_to_time(self, moment: float) -> None:
+        """Begin with the first batch that came at a Unix time or later, and with the line that it continues."""
+        skipped: dict[int, Batch] = {}
+        while not self._pending and (batches := self._arrivals.read()):
+            self._pending.extend(dropwhile(lambda batch: batch.time < moment, batches))
+            skipped.update((batch.worker, batch) for batch in batches[: len(batches) - len(self._pending)])
+        self._begin_after(skipped)
+
+    def _begin_after(self, skipped: Mapping[int, Batch]) -> None:
+        """Begin each worker's log with the line in which its last skipped batch ends."""
+        for worker, batch in skipped.items():
+            self._attempts[worker], self._last_time[worker] = batch.attempt, batch.time
+            self._read[worker] = self._line_start(worker, batch.end)
 
     def _line_start(self, worker: int, end: int) -> int:
         """Return where the line begins that contains a position of a worker's log."""

@@ -21,7 +21,7 @@ class RunReader:
         run = directory.run
         addresses = {worker.index: worker.internal_ip or worker.external_ip for worker in run.workers}
         self.directory = directory
-        self.growth = MirrorTail(directory)
+        self.tail = MirrorTail(directory)
         self.demux = Demux(
             dialects=(*dialects, *BUILT_IN),
             addresses={index: address for index, address in addresses.items() if address},
@@ -33,18 +33,18 @@ class RunReader:
 
     def poll(self, budget_bytes: int = POLL_BUDGET_BYTES) -> bool:
         """Read at most `budget_bytes` new bytes; return whether anything was new. Call again until nothing is."""
-        changed = self.growth.read_events()
+        changed = self.tail.read_events()
         if changed:
             for worker in self.directory.run.workers:
-                over = self.growth.is_over or worker.index in self.growth.ended
+                over = self.tail.is_over or worker.index in self.tail.ended
                 (self.demux.end if over else self.demux.resume)(worker.index)
         has_read = False
-        for span in self.growth.read(budget_bytes):
+        for span in self.tail.read(budget_bytes):
             if self._attempts.get(span.worker, 0) != span.attempt:
                 self._begin_log(span)
             self.demux.feed(span.worker, span.data, now=span.time)
             has_read = True
-        if self.growth.is_over and not has_read:
+        if self.tail.is_over and not has_read:
             self.demux.finish()
         return has_read or changed
 
@@ -53,14 +53,14 @@ class RunReader:
 
         Return whether there were new ones. A reader is polled this way or by `poll`.
         """
-        data = self.growth.read_newest(worker, most)
+        data = self.tail.read_newest(worker, most)
         if data:
             self.demux.feed(worker, data, now=time.time())
         return bool(data)
 
     def progress(self) -> float:
         """Return the share of the newest logs' bytes that was read, 0 to 1."""
-        return self.growth.progress()
+        return self.tail.progress()
 
     def _begin_log(self, span: Span) -> None:
         """Begin another log of a worker; the first of an attempt means that all were started again."""
@@ -72,4 +72,4 @@ class RunReader:
 
     def snapshot(self, now: float | None = None) -> Snapshot:
         """Return every core as of what was read; `now` is the present unless given."""
-        return self.demux.snapshot(time.time() if now is None else now, partial=self.growth.is_ahead)
+        return self.demux.snapshot(time.time() if now is None else now, partial=self.tail.is_ahead)

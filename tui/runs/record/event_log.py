@@ -59,6 +59,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 """What known fields of events have to be."""
 _MOST_SECONDS = 1e12
 _ARRIVAL = re.compile(rb"(\d{1,6}) (\d{1,18}) (\d{1,12}(?:\.\d{1,9})?)")
+LONGEST_ARRIVAL_BYTES = 6 + 1 + 18 + 1 + 12 + 1 + 9
 
 
 def utc_now() -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from tui.pod.run import RunState
 from tui.runs.failure_rules import PARTNER_LOST
-from tui.runs.record.run_status import BY_POLICY, RunStatus
+from tui.runs.record.run_status import RunStatus
 from tui.runs.record.worker_status import WorkerStatus
 from tui.text.ranks import format_ranks
 
@@ -44,9 +44,7 @@ def codes_in_order(codes: Iterable[int | None]) -> str:
 
 def was_stopped_on_purpose(status: RunStatus) -> bool:
     """Return whether a person had the run stopped, so that its workers' exit codes are no failures."""
-    return status.state is RunState.STOPPED or (
-        status.first_failure is None and status.stop_requested not in (None, BY_POLICY)
-    )
+    return status.state is RunState.STOPPED or (status.first_failure is None and status.is_stopped_by_person)
 
 
 def ended_with_the_others(status: RunStatus, part: WorkerStatus) -> bool:

@@ -110,13 +110,20 @@ def is_full(error: OSError) -> bool:
 
 def record_missing_arrivals(directory: RunDirectory) -> None:
     """Add the arrivals of bytes that a killed keeper wrote into the mirrors and did not note."""
-    arrivals, _ = directory.arrivals()
-    ends = {arrival.worker: arrival.end for arrival in arrivals}
+    sizes: dict[int, int] = {}
     for worker in directory.run.workers:
         with suppress(OSError):
-            size = directory.log_path(worker.index).stat().st_size
-            if size > ends.get(worker.index, 0):
-                directory.append_arrival(worker.index, size, time.time())
+            sizes[worker.index] = directory.log_path(worker.index).stat().st_size
+    unseen = {worker for worker, size in sizes.items() if size}
+    ends: dict[int, int] = {}
+    arrivals = directory.newest_arrivals()
+    while unseen and (arrival := next(arrivals, None)):
+        if arrival.worker in unseen:
+            unseen.remove(arrival.worker)
+            ends[arrival.worker] = arrival.end
+    for index, size in sizes.items():
+        if size > ends.get(index, 0):
+            directory.append_arrival(index, size, time.time())
 
 
 def archive_attempt_logs(directory: RunDirectory, attempt: int) -> None:
@@ -126,15 +133,13 @@ def archive_attempt_logs(directory: RunDirectory, attempt: int) -> None:
     """
     earlier = directory.attempt_path(attempt - 1)
     earlier.mkdir(parents=True, exist_ok=True, mode=0o700)
-    log_counts: dict[int, int] = {}
-    for arrival in directory.arrivals()[0]:
-        log_counts[arrival.worker] = log_counts.get(arrival.worker, 0) + (arrival.end == 0)
+    archived = directory.archived_logs()
     for worker in directory.run.workers:
         log = directory.log_path(worker.index)
         if not (earlier / log.name).exists():
             log.touch(mode=0o600)
             log.rename(earlier / log.name)
-        if log_counts.get(worker.index, 0) < attempt:
+        if archived[worker.index] < attempt:
             directory.append_arrival(worker.index, 0, time.time())
 
 

@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -22,6 +23,7 @@ from tui.pod.run import Run
 from tui.runs.record.boot_clock import uptime
 from tui.runs.record.damaged_record import RUN_FILE, unreadable
 from tui.runs.record.event_log import (
+    LONGEST_ARRIVAL_BYTES,
     Arrival,
     Event,
     event_line,
@@ -38,9 +40,9 @@ from tui.text.bounded_json import parse_json
 EVENTS_FILE = "events.jsonl"
 ARRIVALS_FILE = "arrivals"
 KEEPER_LOG = "keeper.log"
-_LAST_ARRIVALS_BYTES = 4096
-"""Bytes at the end of `arrivals` in which the newest one is looked for."""
-_LOG_BLOCK_BYTES = 1024 * 1024
+_NEWEST_ARRIVALS_BYTES = 4096
+"""Bytes of `arrivals` that are read at once when it is read from its end."""
+_BLOCK_BYTES = 1024 * 1024
 RESERVE_FILE = "reserve"
 RESERVE_BYTES = 64 * 1024
 """Bytes of a file that is deleted to make room for events when the disk is full."""
@@ -159,10 +161,10 @@ class RunDirectory:
         self._events.append(event_line(event))
         return event
 
-    def append_events(self, kind: str, workers: Iterable[int], **fields: Any) -> None:
-        """Append the same event of several workers at the same moment, in one write."""
+    def append_phases(self, workers: Iterable[int], **fields: Any) -> None:
+        """Append the same `phase` event of several workers at the same moment, in one write."""
         now = utc_now()
-        self._events.append(b"".join(event_line(Event(now, kind, worker, fields)) for worker in workers))
+        self._events.append(b"".join(event_line(Event(now, "phase", worker, fields)) for worker in workers))
 
     def events_size(self) -> int:
         """Return the size of the events in bytes: unchanged means that nothing happened."""
@@ -200,17 +202,25 @@ class RunDirectory:
         lines, end = _whole_lines(f"{self.path}/{ARRIVALS_FILE}", offset, size)
         return [arrival for arrival in map(parse_arrival, lines) if arrival is not None], end
 
+    def newest_arrivals(self) -> Iterator[Arrival]:
+        """Yield the arrivals from the newest to the oldest; none where there is no such file."""
+        lines = _lines_backwards(f"{self.path}/{ARRIVALS_FILE}", LONGEST_ARRIVAL_BYTES)
+        return (arrival for arrival in map(parse_arrival, lines) if arrival is not None)
+
     def last_arrival(self) -> float | None:
         """Return when the newest byte of any worker's log came (Unix time), None before there was one."""
-        try:
-            with FileIO(f"{self.path}/{ARRIVALS_FILE}") as handle:
-                handle.seek(max(0, handle.seek(0, os.SEEK_END) - _LAST_ARRIVALS_BYTES))
-                lines = handle.readall().split(b"\n")[:-1]
-        except OSError:
-            return None
-        return next(
-            (arrival.time for line in reversed(lines) if (arrival := parse_arrival(line)) and arrival.end), None
-        )
+        return next((arrival.time for arrival in self.newest_arrivals() if arrival.end), None)
+
+    def archived_logs(self) -> Counter[int]:
+        """Return how many logs of each worker were archived: an arrival with end 0 says that the next one begins."""
+        counts: Counter[int] = Counter()
+        offset, has_more = 0, True
+        while has_more:
+            lines, end = _whole_lines(f"{self.path}/{ARRIVALS_FILE}", offset, _BLOCK_BYTES)
+            arrivals = (parse_arrival(line) for line in lines if b" 0 " in line)
+            counts.update(arrival.worker for arrival in arrivals if arrival is not None and not arrival.end)
+            offset, has_more = end, end > offset
+        return counts
 
     # -- keeper ----------------------------------------------------------------------------------------------------
 
@@ -262,16 +272,42 @@ def _read(path: str, offset: int = 0, size: int = -1) -> bytes:
 
 
 def _whole_lines(path: str, offset: int, size: int = -1) -> tuple[list[bytes], int]:
+    """Return the lines that end in `size` bytes from an offset on, and where the next one begins.
+
+    A line that is longer than `size` is damaged, and skipped.
+    """
     try:
         data = _read(path, offset, size)
     except FileNotFoundError:
         return [], offset
     end = data.rfind(b"\n") + 1
-    return data[:end].split(b"\n")[:-1] if end else [], offset + end
+    if not end:
+        return [], offset + (len(data) if len(data) == size else 0)
+    return data[:end].split(b"\n")[:-1], offset + end
+
+
+def _lines_backwards(path: str, longest: int) -> Iterator[bytes]:
+    """Yield the whole lines of a file from the last to the first; of one longer than `longest` bytes only a part."""
+    try:
+        file = FileIO(path)
+    except OSError:
+        return
+    with file:
+        start, begun, is_last = file.seek(0, os.SEEK_END), b"", True
+        while start:
+            start, end = max(0, start - _NEWEST_ARRIVALS_BYTES), start
+            file.seek(start)
+            first, *others = (file.read(end - start) + begun).split(b"\n")
+            if others:
+                yield from reversed(others[:-1] if is_last else others)
+                is_last = False
+            begun = first[: longest + 1]
+        if not is_last:
+            yield begun
 
 
 def iterate_log(path: Path) -> Iterator[bytes]:
     """Yield a mirror's bytes up to its present end, in blocks."""
     with path.open("rb") as handle:
-        while data := handle.read(_LOG_BLOCK_BYTES):
+        while data := handle.read(_BLOCK_BYTES):
             yield data

@@ -87,6 +87,11 @@ class RunStatus:
         return (self.cause or "").partition(LAST_WORDS)[0]
 
     @property
+    def is_stopped_by_person(self) -> bool:
+        """Return whether a person requested its stop, not the failure policy."""
+        return self.stop_requested not in (None, BY_POLICY)
+
+    @property
     def is_whole(self) -> bool:
         """Return whether it is over and a keeper followed every log to its end, as far as one could."""
         return self.state.is_over and not self.is_worker_report
@@ -216,7 +221,7 @@ def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
         cause = f"restart {attempt} of {status.run.job.restarts}"
         status = replace(status, attempt=attempt, state=RunState.PREPARING, cause=cause, first_failure=None)
     if status.state is RunState.PREPARING:
-        state = RunState.RUNNING if status.stop_requested in (None, BY_POLICY) else RunState.STOPPING
+        state = RunState.STOPPING if status.is_stopped_by_person else RunState.RUNNING
         status = replace(status, state=state)
     for row in report.get("ended") or ():
         index = row["worker"]
@@ -236,7 +241,7 @@ def _with_its_end(status: RunStatus) -> RunStatus:
         index: WorkerOutcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)
         for index, part in parts.items()
     }
-    by_person = status.stop_requested not in (None, BY_POLICY)
+    by_person = status.is_stopped_by_person
     first = first_failure(outcomes)
     state = final_state(outcomes, stopped_by_person=by_person, first=first)
     failed = None if by_person or first is None else parts[first]

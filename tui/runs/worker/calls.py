@@ -58,15 +58,13 @@ def poll_interval_s(workers: int) -> float:
 
 def parse_outcome(answer: Answer) -> WorkerOutcome:
     """Parse the fields of a status line, which `end`, `stopped` and `status` answers carry."""
-    fields = answer.fields
     return WorkerOutcome(
         exit_code=answer.number("exit", MOST_EXIT_CODE),
         signal=answer.name("signal"),
         size=answer.number("size"),
-        boot=answer.name("boot"),
         time=answer.moment("time"),
-        aborted=fields.get("aborted") == "1",
+        aborted=answer.has("aborted"),
         out_of_memory=(answer.number("oom") or 0) > 0,
-        stopped=fields.get("stopped") == "1",
-        recorded="exit" in fields and fields.get("unrecorded") != "1",
+        stopped=answer.has("stopped"),
+        recorded="exit" in answer.fields and not answer.has("unrecorded"),
     )

@@ -42,7 +42,7 @@ _STATES = {
 }
 
 
-async def query_states(run: Run, fleet: Fleet, attempt: int = 0) -> dict[int, RemoteState]:
+async def query_states(run: Run, fleet: Fleet, attempt: int) -> dict[int, RemoteState]:
     """Query every worker until its state is decided; unreachable workers are tried again and again.
 
     An earlier attempt alone counts as nothing.
@@ -67,7 +67,7 @@ async def _decided(run: Run, fleet: Fleet, index: int, attempt: int) -> RemoteSt
         await asyncio.sleep(next(waits))
 
 
-async def remote_state(run: Run, fleet: Fleet, index: int, attempt: int = 0) -> RemoteState:
+async def remote_state(run: Run, fleet: Fleet, index: int, attempt: int) -> RemoteState:
     """Query one worker for the state of the run's attempt. Raises WorkerError when it does not answer."""
     answer = await query_status(run, fleet, index)
     if answer is None or parse_attempt(answer, run) < attempt:
@@ -89,7 +89,7 @@ def parse_state(answer: Answer) -> RemoteState:
     """Parse the state of a run from a worker's answer (`status`, `run`)."""
     name = answer.word_at(2)
     if name == "ended":
-        unconfirmed = answer.fields.get("aborted") == "1" or answer.fields.get("confirmed") != "1"
+        unconfirmed = answer.has("aborted") or not answer.has("confirmed")
         return RemoteState.ABORTED if unconfirmed else RemoteState.ENDED
     return _STATES.get(name, RemoteState.LOST)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from tui.aio.fan_out import as_completed, for_each_worker
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
 from tui.runs.follow.sync_from_workers import record_worker_answers
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import BY_POLICY, STOP_REQUESTED, RunStatus, status_of
+from tui.runs.record.run_status import STOP_REQUESTED, RunStatus, status_of
 from tui.runs.record.worker_status import WorkerStatus
 from tui.runs.worker.calls import build_call, parse_outcome
 from tui.runs.worker.queries import RemoteState, parse_attempt, parse_state, query_status
@@ -82,25 +83,18 @@ async def stop_run(
         _note_end(directory)
 
 
-async def _stop_each(
+def _stop_each(
     directory: RunDirectory, fleet: Fleet, indices: list[int], *, grace: float, for_good: bool
 ) -> AsyncGenerator[StopAnswer, None]:
     """Stop the run on these workers at once; record and yield each answer as it comes."""
     parts = parts_of(directory)
-    stops = (
-        stop_worker(directory.run, fleet, index, grace=grace, for_good=for_good, part=parts.get(index))
-        for index in indices
-    )
-    tasks = [asyncio.ensure_future(stop) for stop in stops]
-    try:
-        for finished in asyncio.as_completed(tasks):
-            answer = await finished
-            _note(directory, "stop", worker=answer.worker, **_fields(answer))
-            yield answer
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def stop(index: int) -> StopAnswer:
+        answer = await stop_worker(directory.run, fleet, index, grace=grace, for_good=for_good, part=parts.get(index))
+        _note(directory, "stop", worker=answer.worker, **_fields(answer))
+        return answer
+
+    return as_completed(map(stop, indices))
 
 
 def _note_end(directory: RunDirectory) -> None:
@@ -132,22 +126,18 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
 
     Unless the run was given up as lost, the workers' answers are then recorded.
     """
-    if before.stop_requested not in (None, BY_POLICY):
+    if before.is_stopped_by_person:
         return False
-    asking = {index: asyncio.ensure_future(query_status(before.run, fleet, index)) for index in indices}
-    try:
-        for finished in asyncio.as_completed(asking.values()):
-            answer = await finished
-            if answer is None or parse_state(answer) is not RemoteState.ENDED or _goes_on(answer, before.run):
+    answers: dict[int, Answer | None] = {}
+    async with contextlib.aclosing(for_each_worker(indices, partial(query_status, before.run, fleet))) as replies:
+        async for index, answer in replies:
+            if answer is None or isinstance(answer, TpuTuiError):
                 return False
-    except TpuTuiError:
-        return False
-    finally:
-        for task in asking.values():
-            task.cancel()
-        await asyncio.gather(*asking.values(), return_exceptions=True)
+            if parse_state(answer) is not RemoteState.ENDED or _goes_on(answer, before.run):
+                return False
+            answers[index] = answer
     if before.state is not RunState.LOST:
-        record_worker_answers(directory, {index: task.result() for index, task in asking.items()})
+        record_worker_answers(directory, answers)
     return True
 
 
@@ -191,14 +181,14 @@ async def stop_worker(
     try:
         result = await fleet.run(index, call.command, input=call.input, timeout=grace + STOP_TIMEOUT_S)
     except TpuTuiError as error:
-        return StopAnswer(index, False, None, f"not reached: {error.what}" + (f": {error.why}" if error.why else ""))
+        return StopAnswer(index, False, None, f"not reached: {error.explanation}")
     for answer in parse_answers(call.nonce, result.stdout):
         if answer.word in ("stopped", "unconfirmed"):
             return _answer_of(index, answer, part)
     if result.timed_out:
         return StopAnswer(index, False, None, f"no answer within {grace + STOP_TIMEOUT_S:.0f} s")
     problem = no_answer_error(index, "no answer to the stop", result.stderr, result.exit_code, result.stdout)
-    return StopAnswer(index, False, None, f"{problem.what}: {problem.why}")
+    return StopAnswer(index, False, None, problem.explanation)
 
 
 async def record_answer(directory: RunDirectory, answer: StopAnswer) -> None:
@@ -213,12 +203,12 @@ def _fields(answer: StopAnswer) -> dict[str, Any]:
 def _answer_of(index: int, answer: Answer, part: WorkerStatus | None = None) -> StopAnswer:
     if answer.word == "unconfirmed":
         return StopAnswer(index, False, None, answer.text)
-    if answer.fields.get("never") == "1":
+    if answer.has("never"):
         return _never(index, answer, part)
     outcome = parse_outcome(answer)
-    removed = answer.fields.get("removed") == "1"
+    removed = answer.has("removed")
     notes = [f"{_REMOVED}, and with it how it ended" if removed else outcome.cause or ""]
-    if answer.fields.get("rebooted") == "1":
+    if answer.has("rebooted"):
         notes.append("the machine was rebooted since")
     if answer.fields.get("device") == "unknown":
         notes.append("whether the device is free is unknown: other users' processes cannot be seen")
@@ -227,8 +217,8 @@ def _answer_of(index: int, answer: Answer, part: WorkerStatus | None = None) -> 
 
 def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
     """Return the answer of a worker without the run, unless the run is known to have begun there."""
-    if answer.fields.get("gone") != "1" or part is None or not part.has_begun:
-        return StopAnswer(index, True, None, _NEVER_AGAIN if answer.fields.get("before") == "1" else _NEVER)
+    if not answer.has("gone") or part is None or not part.has_begun:
+        return StopAnswer(index, True, None, _NEVER_AGAIN if answer.has("before") else _NEVER)
     if part.tag:
         return StopAnswer(index, True, None, f"{_REMOVED}; no process with the run's mark is left")
     return StopAnswer(index, False, None, f"{_REMOVED}: whether its processes live on cannot be found out")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 from tui.errors import WorkerError
 from tui.ssh.errors import quote_remote
@@ -97,16 +96,6 @@ class LoginResult:
     def ok(self) -> bool:
         """Return whether the login succeeded."""
         return self.stage == "ready"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the row for `--json`."""
-        return {
-            "worker": self.worker,
-            "stage": self.stage,
-            "connected": self.connected,
-            "logged_in": self.logged_in,
-            "error": None if self.error is None else self.error.sentence,
-        }
 
 
 def classify_port(code: int | None, words: str, seconds: float) -> PortState:

@@ -86,6 +86,10 @@ class Answer:
     text: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
 
+    def has(self, name: str) -> bool:
+        """Return whether a field that is a flag is set."""
+        return self.fields.get(name) == "1"
+
     def number(self, name: str, most: int = MOST_INTEGER) -> int | None:
         """Return a field as an integer; None if it is missing, not an integer or above `most`."""
         return parse_integer(self.fields.get(name, ""), most)

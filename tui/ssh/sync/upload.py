@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tui.aio.fan_out import for_each_worker
 from tui.aio.timeouts import within
 from tui.errors import WorkerError
+from tui.pod.worker import RUN_ROOT
 from tui.ssh.errors import quote_remote
 from tui.ssh.exec.script_protocol import START_UP_FILES, Answer, Call, channel_errors, load_script, parse_line
 from tui.ssh.stream_limits import READ_BYTES
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     Process: TypeAlias = asyncssh.SSHClientProcess[bytes]
 
-RUN_ROOT = "~/.tpu-tui"
 _STDERR_TAIL_BYTES = 160
 """The part of a worker's error output that a message repeats."""
 _MAX_CHATTER_BYTES = 1 << 20

@@ -1,0 +1,8 @@
+"""The ports of a slice's first worker where the processes of a job find each other."""
+
+from __future__ import annotations
+
+COORDINATOR_PORT = 8476
+"""PJRT's process controller and mesh controller, and the mesh controller of the XRT runtime."""
+MESH_PORT = 8477
+"""The mesh service of xla_dist."""

@@ -1,0 +1,67 @@
+"""The slice that a run was launched on, as its source knows it now."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+from tui.aio.timeouts import within
+from tui.cloud.inventory import Inventory
+from tui.cloud.open_inventory import open_inventory
+from tui.errors import TpuTuiError
+from tui.pod.slice import TPU_API, Slice
+from tui.runs.health.slice_diagnosis import lost_workers
+from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import status_of
+from tui.settings import Settings, load
+
+API_TIMEOUT_S = 25.0
+"""Timeout of a query, for which the explanation of a failure waits."""
+
+
+class RunSlice:
+    """Finds the slice of a run; opens no connection before the first query. `close` it."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._inventory: Inventory | None = None
+
+    async def find(self) -> Slice | None:
+        """Return the run's slice, None when its zone has none of that name. Raises TpuTuiError for a failed query."""
+        run = self._directory.run
+        return await self._open().find(run.slice, run.zone or "")
+
+    async def explain_losses(self, slice_: Slice) -> dict[int, str]:
+        """Return why single workers lost their machines, as far as the source knows. Never raises for the API."""
+        run = self._directory.run
+        lost = lost_workers(run, slice_)
+        if not lost:
+            return {}
+        since = status_of(self._directory).started or run.created
+        with suppress(TpuTuiError, asyncio.TimeoutError):
+            return await within(self._open().explain_losses(slice_, lost, since), API_TIMEOUT_S)
+        return {}
+
+    async def with_host_keys(self, slice_: Slice) -> Slice:
+        """Return the slice with the workers' host keys that the API vouches for. Raises CloudError."""
+        return await self._open().host_keys(slice_)
+
+    async def close(self) -> None:
+        """Close the connection to the API."""
+        inventory, self._inventory = self._inventory, None
+        if inventory is not None:
+            await inventory.close()
+
+    def _open(self) -> Inventory:
+        if self._inventory is None:
+            self._inventory = open_inventory(slice_settings(self._directory), self._directory.run.source or TPU_API)
+        return self._inventory
+
+
+def slice_settings(directory: RunDirectory) -> Settings:
+    """Return the settings that lead to a run's slice. Raises UsageError for a profile that is gone or broken."""
+    run = directory.run
+    flags = {"profile": run.profile, "project": run.project, "zone": [run.zone] if run.zone else None}
+    settings = load({name: value for name, value in flags.items() if value})
+    return replace(settings, hosts=None) if run.zone else settings
