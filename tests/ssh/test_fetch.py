@@ -256,6 +256,29 @@ async def test_a_name_that_was_not_requested_is_refused(
     assert _found(tmp_path / "to") == {}
 
 
+@pytest.mark.parametrize(
+    "flood",
+    [
+        b"while :; do printf '3\\t./out/a\\0'; done",
+        b"printf '\\0'; while :; do say left special a socket; done",
+        b"i=0; while :; do i=$((i + 1)); printf '3\\t./out/%0900d\\0' $i; done",
+    ],
+)
+async def test_a_list_without_end_is_refused(
+    sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flood: bytes
+) -> None:
+    server = sshd()
+    script = tmp_path / "flood.sh"
+    script.write_bytes(b'say() { printf \'@%s %s\\n\' "$tt_nonce" "$*"; }; tt_nonce=$1\nsay here; ' + flood + b"\n")
+    monkeypatch.setattr("tui.ssh.fetch.fetch_stream.SCRIPT", script)
+    monkeypatch.setattr("tui.ssh.fetch.fetch_files.MAX_FILES", 2000)
+    monkeypatch.setattr("tui.ssh.fetch.fetch_files.MAX_NAMES_BYTES", 1_000_000)
+    (answer, *more) = await _answers([server], ["out"], tmp_path / "to")
+    assert isinstance(answer, TpuTuiError)
+    assert "its list of files is refused: too many files" in answer.sentence
+    assert not [row for row in more if isinstance(row, FetchedFile)]
+
+
 @pytest.mark.parametrize("kind", ["directory", "file"])
 async def test_a_link_below_the_directory_is_never_followed(sshd: Start, tmp_path: Path, kind: str) -> None:
     server = sshd()

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 MAX_FILES = 1_000_000
-"""Most files that one worker may list; it bounds memory."""
+"""Most files that one worker may list, those included that it lists again or leaves out; it bounds memory."""
+MAX_NAMES_BYTES = 128 * 1024 * 1024
+"""Most bytes of the names in one worker's list."""
 _ATTEMPTS = 5
 """Broken connections in a row, without a byte in between, after which a worker is given up."""
 _TRIES_PER_FILE = 3
@@ -56,7 +58,26 @@ class FetchedFile:
 class _Listing:
     files: dict[bytes, RemoteFile] = field(default_factory=dict)
     found: set[str] = field(default_factory=set)
-    left_out: list[str] = field(default_factory=list)
+    left_out: dict[str, list[str]] = field(default_factory=dict)
+    """The first names of each kind that is not sent."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Names of each kind that is not sent."""
+    records: int = 0
+    bytes: int = 0
+
+    def add_record(self, size: int) -> None:
+        """Count one entry of the list with the bytes of its name. Raises ValueError for too many of either."""
+        self.records, self.bytes = self.records + 1, self.bytes + size
+        if self.records > MAX_FILES or self.bytes > MAX_NAMES_BYTES:
+            raise ValueError("too many files")
+
+    def leave_out(self, text: str) -> None:
+        """Note what is not sent: its kind and its name."""
+        kind, _, name = text.partition(" ")
+        self.counts[kind] += 1
+        names = self.left_out.setdefault(kind, [])
+        if len(names) < _NAMED_AT_MOST:
+            names.append(name)
 
 
 async def fetch_files(
@@ -99,10 +120,10 @@ async def fetch_files(
 def _left_out(index: int, listing: _Listing) -> list[TpuTuiError]:
     problems: list[TpuTuiError] = []
     for kind, why in (("unreadable", "permission denied"), ("special", "not a file, or a link to a directory")):
-        names = [text.partition(" ")[2] for text in listing.left_out if text.startswith(kind)]
+        names = listing.left_out.get(kind)
         if names:
-            more = len(names) - _NAMED_AT_MOST
-            listed = ", ".join(names[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+            more = listing.counts[kind] - len(names)
+            listed = ", ".join(names) + (f" and {more} more" if more > 0 else "")
             problems.append(TpuTuiError(f"not fetched: {listed}", worker=index, why=why))
     return problems
 
@@ -112,7 +133,10 @@ async def _list(fleet: Fleet, index: int, patterns: Sequence[RemotePattern]) -> 
 
     async def read() -> _Listing:
         async with FetchStream(fleet, index, "list") as stream:
-            return await _read_listing(stream, index, patterns)
+            try:
+                return await _read_listing(stream, index, patterns)
+            except ValueError as error:
+                raise WorkerError("its list of files is refused", worker=index, why=str(error)) from None
 
     return await _Reconnecting(index).run(read)
 
@@ -124,15 +148,16 @@ async def _read_listing(stream: FetchStream, index: int, patterns: Sequence[Remo
     for pattern in patterns:
         _expect(await stream.answer(), index, "here")
         async for record in stream.records():
+            listing.add_record(len(record))
             size, _, source = record.partition(b"\t")
             file = pattern.match(source, int(size)) if size.isdigit() and len(size) <= _SIZE_DIGITS else None
-            if file is None or len(listing.files) >= MAX_FILES:
-                why = f"it lists {quote_remote(source)} for {pattern.text}" if file is None else "too many files"
-                raise WorkerError("its list of files is refused", worker=index, why=why)
+            if file is None:
+                raise ValueError(f"it lists {quote_remote(source)} for {pattern.text}")
             listing.files.setdefault(source, file)
             listing.found.add(pattern.text)
         while (answer := await stream.answer()).word == "left":
-            listing.left_out.append(answer.text)
+            listing.add_record(len(answer.text))
+            listing.leave_out(answer.text)
             listing.found.add(pattern.text)
         _expect(answer, index, "listed")
     return listing
