@@ -1,8 +1,8 @@
 """An HTTP server that takes the place of the object store behind a bucket's proxy and records what reaches it.
 
 The proxy starts this file as a program. Paths: `/seen` returns the records, `/stall` takes no body until `/go on` is
-requested, `/endless` sends without end, `/break` ends in the middle of its body, `/answers/KIND` has answers of
-special forms; any other path returns its own record.
+requested, `/endless` sends without end, `/wait` answers nothing and reads on, `/break` ends in the middle of its
+body, `/answers/KIND` has answers of special forms; any other path returns its own record.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ class Answers(BaseHTTPRequestHandler):
             self.wfile.flush()
             time.sleep(0.1)
             self.close_connection = True
+        elif self.path == "/wait":
+            self.record["after"] = self.rfile.read(1).decode()
         elif self.path == "/late":
             time.sleep(0.5)
             self.send_whole(b"late")

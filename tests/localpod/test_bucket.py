@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiohttp import ClientSession
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 
@@ -112,8 +113,8 @@ async def test_a_port_taken_in_between_is_replaced_by_another(
     ports = iter([taken])
     monkeypatch.setattr(bucket_proxy, "_free_port", lambda: next(ports, None) or free())
     command = [str(find_binary()), "-scheme", "http", "-filesystem-root", str(tmp_path)]
-    async with other:
-        process, port = await bucket_proxy._start_server(command)
+    async with other, ClientSession() as session:
+        process, port = await bucket_proxy._start_server(command, session)
         process.kill()
         await process.wait()
     assert port != taken

@@ -23,6 +23,8 @@ from tests.stores import needs_store
 from tui.localpod.bucket import bucket as module
 from tui.localpod.bucket.bucket import Bucket
 
+pytestmark = pytest.mark.timing
+
 TIMEOUT = 30.0
 MOST_BUFFERED = 64 << 20
 """Bytes that proxy and kernel may hold of a body whose reader reads nothing."""
@@ -119,7 +121,7 @@ def end_store(bucket: Bucket) -> None:
         "/download/storage/v1/b/x/o/a+b%2Bc%25%2e?x=%2B+&y=a%2Fb&z",
         "/x/../y//z/./%2E%2E/%",
         "//127.0.0.1:1/x",
-        "/é/~!$&'()*,;=:@?é=[]{}|^`\\\"<>",
+        '/~!$&\'()*,;=:@[]{}|^`\\"<>#x?[]{}|^`\\"<>#&?',
         "/x?a=http://elsewhere.example/?b",
     ],
 )
@@ -138,6 +140,7 @@ def test_headers_reach_the_server_unchanged_and_none_is_added(recording: Bucket,
         ("content-range", "bytes 0-0/*"),
         ("X-Goog-Meta-B", "1"),
         ("X-Goog-Meta-B", "2"),
+        ("X-Goog-Meta-C", "é"),
         ("Authorization", "Bearer x"),
         ("Cookie", "a=b"),
         ("If-None-Match", '"e,t"'),
@@ -146,8 +149,8 @@ def test_headers_reach_the_server_unchanged_and_none_is_added(recording: Bucket,
     with raw(recording, f"{method} /headers HTTP/1.1\r\n{head}Content-Length: 1\r\n\r\nx".encode()) as made:
         answer = http.client.HTTPResponse(made)
         answer.begin()
-        arrived = [tuple(pair) for pair in json.loads(answer.read())["headers"]]
-    lower = sorted((name.lower(), value) for name, value in arrived if name.lower() != "connection")
+        arrived = json.loads(answer.read())["headers"]
+    lower = sorted((name.lower(), value.encode("latin-1").decode()) for name, value in arrived)
     assert lower == sorted((name.lower(), value) for name, value in [*sent, ("content-length", "1")])
 
 
@@ -322,6 +325,12 @@ def test_a_client_that_leaves_ends_the_upload_at_the_server(recording: Bucket) -
     wait_until(lambda: seen(recording, "PUT /left")[0].get("receiving") == "broken off", "the body ends early")
 
 
+def test_a_client_that_leaves_before_its_answer_ends_the_request_at_the_server(recording: Bucket) -> None:
+    with raw(recording, b"GET /wait HTTP/1.1\r\nHost: HOST\r\n\r\n"):
+        wait_until(lambda: seen(recording, "GET /wait"), "the request arrives")
+    wait_until(lambda: seen(recording, "GET /wait")[0].get("after") == "", "the connection ends")
+
+
 @needs_store
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_an_upload_whose_client_leaves_makes_no_object(bucket: Bucket, is_chunked: bool) -> None:
@@ -394,15 +403,17 @@ def test_a_forwarded_ports_host_is_accepted(recording: Bucket) -> None:
     assert ask(recording, "GET", "/x", Host="127.0.0.1:1")[0].status == 200
 
 
+def test_a_request_about_buckets_that_is_too_large_is_refused(recording: Bucket) -> None:
+    assert ask(recording, "POST", BUCKETS, bytes(2 << 20))[0].status in (400, 413)
+
+
 @pytest.mark.parametrize(
     "sent",
     [
         b"GET http://evil/ HTTP/1.1\r\nHost: HOST\r\n\r\n",
         b"GET @evil.example/x HTTP/1.1\r\nHost: HOST\r\n\r\n",
         b"CONNECT evil:80 HTTP/1.1\r\nHost: HOST\r\n\r\n",
-        b"PRI * HTTP/2.0\r\n\r\n",
         b"GET /bad\r\n\r\n",
-        b"GET  /bad HTTP/1.1\r\nHost: HOST\r\n\r\n",
         b"GET /bad HTTP/1.1\r\nHost: HOST\r\nHost: HOST\r\n\r\n",
         b"GET /bad HTTP/1.1\r\nHost : HOST\r\n\r\n",
         b"GET /bad HTTP/1.1\r\nHost: HOST\r\nA: b\r\n folded\r\n\r\n",
@@ -412,12 +423,9 @@ def test_a_forwarded_ports_host_is_accepted(recording: Bucket) -> None:
         b"PUT /bad HTTP/1.1\r\nHost: HOST\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
         b"PUT /bad HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nabcdef",
         b"PUT /bad HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"PUT /bad HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         b"PUT /bad HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"PUT /bad HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n",
-        b"PUT /bad HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\n" + b"0" * 5000,
         b"PUT /bad HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: b\n\nGET /b HTTP/1.1\r\n\r\n",
-        b"PUT /bad HTTP/1.0\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"GET /bad HTTP/1.1\r\nHost: HOST\r\nA: " + b"b" * (1 << 17) + b"\r\n\r\n",
     ],
 )

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from aiohttp import ClientError, ClientSession
+
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.localpod.api.owner import make_token
@@ -97,7 +99,7 @@ class Bucket:
         try:
             await within(self._instruct(self._process, self._command(binary, objects)), READY_SECONDS)
             await within(self._make_bucket(), READY_SECONDS)
-        except (OSError, ValueError, asyncio.TimeoutError) as error:
+        except (ClientError, OSError, ValueError, asyncio.TimeoutError) as error:
             await self.close()
             raise TpuTuiError("The local pod's bucket did not start", why=self._last_log_line()) from error
 
@@ -144,28 +146,14 @@ class Bucket:
         return [str(binary), *(argument for name, value in options.items() for argument in (f"-{name}", value))]
 
     async def _make_bucket(self) -> None:
-        body = json.dumps({"name": self.name, "location": self.location}).encode()
-        status, answer = await self._request("POST", "/storage/v1/b?project=local", body)
-        if status not in (200, 409):
-            raise TpuTuiError(
-                f"The bucket {self.url} could not be created", why=answer.decode(errors="replace").strip()
-            )
-
-    async def _request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Send one HTTP request to the server; return status and body. Raises OSError if there is no answer."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        try:
-            head = f"{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\nContent-Type: application/json\r\n"
-            head += f"Authorization: Bearer {self.token}\r\n"
-            writer.write(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            answer = await reader.read()
-        finally:
-            writer.close()
-        status, _, rest = answer.partition(b"\r\n")
-        fields = status.split()
-        if len(fields) < 2 or not fields[1].isdigit():
-            raise ConnectionError("not an HTTP answer")
-        return int(fields[1]), rest.partition(b"\r\n\r\n")[2]
+        """Create the bucket. Raises ClientError if the server does not answer."""
+        url, bucket = f"{self.endpoint}/storage/v1/b?project=local", {"name": self.name, "location": self.location}
+        async with (
+            ClientSession(headers={"Authorization": f"Bearer {self.token}"}) as session,
+            session.post(url, json=bucket) as answer,
+        ):
+            if answer.status not in (200, 409):
+                raise TpuTuiError(f"The bucket {self.url} could not be created", why=(await answer.text()).strip())
 
     def _last_log_line(self) -> str:
         log = self._directory / "bucket.log"

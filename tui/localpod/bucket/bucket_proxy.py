@@ -16,14 +16,28 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
-from typing import cast
+from weakref import WeakKeyDictionary
+
+from aiohttp import (
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    HttpVersion11,
+    StreamReader,
+    TCPConnector,
+    hdrs,
+    web,
+)
+from yarl import URL
 
 from tui.localpod.api.owner import NotTheOwner, check_site, check_token
 from tui.localpod.bucket.bucket_labels import BucketLabels, is_about_buckets
 from tui.localpod.bucket.network_namespace import enter_namespace, refusal_reason
-from tui.localpod.bucket.request_gate import Headers, Refusal, RequestGate, WholeRequest
 from tui.localpod.bucket.socket_owner import SocketOwners
 
 _TRIES = 5
@@ -32,195 +46,134 @@ _BUCKETS = "/storage/v1/b?project=local"
 _LOOK_SECONDS = 0.02
 _LINGER_SECONDS = 2.0
 """How long a refused client may go on sending: if the connection closed at once, it would not get the answer."""
+_WHO = (hdrs.HOST, hdrs.ORIGIN, "Sec-Fetch-Site", hdrs.AUTHORIZATION)
+"""The headers that identify the owner's requests."""
+_HOP_BY_HOP = frozenset(("connection", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
+"""Headers about one connection, which are not forwarded (RFC 9110, section 7.6.1)."""
+_ADDED = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
+"""Headers that aiohttp adds to a request that lacks them. Accept-Encoding would change what the server sends."""
 _ANSWERS = {
     "UNAUTHENTICATED": (HTTPStatus.UNAUTHORIZED, "required"),
     "PERMISSION_DENIED": (HTTPStatus.FORBIDDEN, "forbidden"),
 }
 """Status and reason of a refusal by Cloud Storage's JSON API."""
+
+
+class Refusal(Exception):
+    """A request that is refused and not forwarded; `reason` is one of Google's JSON APIs."""
+
+    def __init__(self, status: HTTPStatus, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+    def to_response(self) -> web.Response:
+        """Return the answer, in the form of Google's JSON APIs. The connection closes after it."""
+        text = str(self)
+        errors = [{"message": text, "domain": "global", "reason": self.reason}]
+        document = {"error": {"code": self.status.value, "message": text, "errors": errors}}
+        response = web.json_response(document, status=self.status)
+        if self.status is HTTPStatus.UNAUTHORIZED:
+            response.headers[hdrs.WWW_AUTHENTICATE] = 'Bearer realm="https://accounts.google.com/"'
+        response.force_close()
+        return response
+
+
 _UNAVAILABLE = Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "backendError", "The object store is not running.")
+_MALFORMED = Refusal(HTTPStatus.BAD_REQUEST, "badRequest", "The request's body is malformed.")
 
 
 class OwnerCheck:
-    """The rules for requests, and the server's port."""
+    """The rules for requests."""
 
     def __init__(self, authority: str, token: str, sockets: SocketOwners) -> None:
-        self.port = 0
         self._authority = authority
         self._token = token
         self._sockets = sockets
         self._owner = os.geteuid()
+        self._is_owners: WeakKeyDictionary[asyncio.Transport, bool] = WeakKeyDictionary()
+        """Whether a process of the pod's owner held the other end of a connection at its first request."""
 
-    def is_owners(self, transport: asyncio.Transport) -> bool:
-        """Return whether a process of the pod's owner holds the other end of the connection."""
-        client, server = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        return bool(client and server) and self._sockets.uid_of(client[:2], server[:2]) == self._owner
-
-    def check(self, headers: Headers, is_owners: bool) -> None:
-        """Raise Refusal for a request that is not the owner's own."""
-        hosts, origins, sites = (headers.get(name, ()) for name in ("host", "origin", "sec-fetch-site"))
-        authorizations = headers.get("authorization", ())
+    def check(self, request: web.BaseRequest) -> None:
+        """Raise Refusal for a request that is not the owner's own, or not for a path of the server."""
+        hosts, origins, sites, authorizations = (request.headers.getall(name, []) for name in _WHO)
         try:
             check_site(self._authority, hosts, origins, sites, any_port=True)
-            if not is_owners:
+            if not self._is_from_owner(request.transport):
                 check_token(self._token, authorizations)
         except NotTheOwner as error:
             raise Refusal(*_ANSWERS[error.code], str(error)) from None
+        if not request.raw_path.startswith("/"):
+            raise Refusal(HTTPStatus.BAD_REQUEST, "badRequest", "The request is not for a path of this server.")
+
+    def _is_from_owner(self, transport: asyncio.Transport | None) -> bool:
+        if transport is None:
+            return False
+        if transport not in self._is_owners:
+            client, server = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+            is_owners = bool(client and server) and self._sockets.uid_of(client[:2], server[:2]) == self._owner
+            self._is_owners[transport] = is_owners
+        return self._is_owners[transport]
 
 
-class _Client(asyncio.Protocol):
-    """A client's connection; the one to the server opens with the first request that is allowed."""
+class StoreProxy:
+    """Forwards the owner's requests to the server on a port, and its answers with the labels of buckets."""
 
-    def __init__(self, owner_check: OwnerCheck, labels: BucketLabels) -> None:
+    def __init__(self, owner_check: OwnerCheck, session: ClientSession, port: int) -> None:
         self._owner_check = owner_check
-        self._labels = labels
-        self._gate = RequestGate(self._check, is_about_buckets)
-        self._is_owners: bool | None = None
-        self._waiting: list[bytes] = []
-        self._opening: asyncio.Task[None] | None = None
-        self._answering: asyncio.Task[None] | None = None
-        self._is_refused = False
-        self._is_at_end = False
-        self._server: _Server | None = None
-        self.transport: asyncio.Transport
+        self._session = session
+        self._port = port
+        self._labels = BucketLabels()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-
-    def _check(self, headers: Headers) -> None:
-        if self._is_owners is None:
-            self._is_owners = self._owner_check.is_owners(self.transport)
-        self._owner_check.check(headers, self._is_owners)
-
-    def data_received(self, data: bytes) -> None:
-        if self._is_refused:
-            return
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request. Abort the connection if the server breaks off its answer, which would look whole."""
+        response = web.StreamResponse()
         try:
-            for part in self._gate.feed(data):
-                if isinstance(part, WholeRequest):
-                    self.transport.pause_reading()
-                    self._answering = asyncio.ensure_future(self._answer(part))
-                    return
-                self._forward(part)
+            self._owner_check.check(request)
+            if request.version >= HttpVersion11 and hdrs.EXPECT in request.headers:
+                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            if is_about_buckets(request.method, request.raw_path):
+                return await self._answer_with_labels(request)
+            await self._forward(request, response)
         except Refusal as refused:
-            self.refuse(refused)
+            return refused.to_response()
+        except ClientError:
+            if not response.prepared:
+                return (_UNAVAILABLE if request.content.exception() is None else _MALFORMED).to_response()
+            if request.transport is not None:
+                request.transport.abort()
+        return response
 
-    async def _answer(self, request: WholeRequest) -> None:
-        """Answer a request about buckets, then go on with what the client has sent after it."""
-        try:
-            answer = await self._labels.answer(request, self._owner_check.port)
-        except OSError:
-            self.refuse(_UNAVAILABLE)
-            return
-        self._answering = None
-        if self.transport.is_closing():
-            return
-        self.transport.write(answer)
-        if request.is_last or (self._is_at_end and self._opening is None):
-            self.transport.close()
-        else:
-            self.transport.resume_reading()
-            self.data_received(b"")
+    async def _forward(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+        """Pass the request's body to the server and the server's answer to the client, as they arrive."""
+        async with self._ask(request, request.content if request.body_exists else None) as answer:
+            response.set_status(answer.status, answer.reason)
+            response.headers.extend(_end_to_end(answer.headers))
+            await response.prepare(request)
+            async for part in answer.content.iter_any():
+                await response.write(part)
 
-    def _forward(self, part: bytes) -> None:
-        if self._server is not None:
-            self._server.transport.write(part)
-            return
-        self._waiting.append(part)
-        if self._opening is None:
-            self.transport.pause_reading()
-            self._opening = asyncio.ensure_future(self._open())
+    async def _answer_with_labels(self, request: web.BaseRequest) -> web.Response:
+        body = await request.read()
+        async with self._ask(request, body) as answer:
+            content = await answer.read()
+        if answer.ok:
+            content = self._labels.add_to(content, request.method, request.raw_path, body)
+        return web.Response(status=answer.status, reason=answer.reason, body=content, content_type="application/json")
 
-    async def _open(self) -> None:
-        """Connect to the server and forward the data that waits."""
-        loop = asyncio.get_running_loop()
-        try:
-            _, server = await loop.create_connection(lambda: _Server(self), "127.0.0.1", self._owner_check.port)
-        except OSError:
-            self.refuse(_UNAVAILABLE)
-            return
-        self._server = server
-        if self.transport.is_closing() or self._is_refused:
-            server.transport.abort()
-            return
-        server.transport.writelines(self._waiting)
-        self._waiting.clear()
-        if self._is_at_end:
-            server.transport.write_eof()
-        elif not server.is_full:
-            self.transport.resume_reading()
-
-    def refuse(self, refused: Refusal) -> None:
-        """Answer with the refusal, and discard what the client still sends until it has read the answer."""
-        self._is_refused = True
-        if self._server is not None:
-            self._server.transport.abort()
-        if not self.transport.is_closing():
-            self.transport.write(refused.to_bytes())
-            self.transport.write_eof()
-            self.transport.resume_reading()
-            asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.transport.abort)
-
-    def eof_received(self) -> bool:
-        self._is_at_end = True
-        if self._server is not None and not self._server.transport.is_closing():
-            self._server.transport.write_eof()
-        return (self._opening or self._answering) is not None and not self._is_refused
-
-    def server_lost(self) -> None:
-        """Close once the client has received everything that the server sent."""
-        if not self._is_refused:
-            self.transport.close()
-
-    def pause_writing(self) -> None:
-        if self._server is not None:
-            self._server.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self._server is not None:
-            self._server.resume_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
-        if self._server is not None:
-            self._server.transport.close()
+    def _ask(
+        self, request: web.BaseRequest, body: StreamReader | bytes | None
+    ) -> AbstractAsyncContextManager[ClientResponse]:
+        """Send the server a request for the same target, byte for byte."""
+        path, _, query = request.raw_path.partition("?")
+        url = URL.build(scheme="http", host="127.0.0.1", port=self._port, path=path, query_string=query, encoded=True)
+        headers = _end_to_end(request.headers)
+        return self._session.request(request.method, url, headers=headers, data=body, allow_redirects=False)
 
 
-class _Server(asyncio.Protocol):
-    """The connection to the server; every byte it sends goes to the client."""
-
-    def __init__(self, client: _Client) -> None:
-        self._client = client
-        self.is_full = False
-        """Whether it takes nothing more for now."""
-        self.transport: asyncio.Transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._client.transport.write(data)
-
-    def pause_reading(self) -> None:
-        """Stop reading from the server until the client has taken what was sent."""
-        if not self.transport.is_closing():
-            self.transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Read from the server again."""
-        if not self.transport.is_closing():
-            self.transport.resume_reading()
-
-    def pause_writing(self) -> None:
-        self.is_full = True
-        if not self._client.transport.is_closing():
-            self._client.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        self.is_full = False
-        if not self._client.transport.is_closing():
-            self._client.transport.resume_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
-        self._client.server_lost()
+def _end_to_end(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the headers that are forwarded."""
+    return [(name, value) for name, value in headers.items() if name.lower() not in _HOP_BY_HOP]
 
 
 def _free_port() -> int:
@@ -229,7 +182,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-async def _start_server(command: Sequence[str]) -> tuple[asyncio.subprocess.Process, int]:
+async def _start_server(command: Sequence[str], session: ClientSession) -> tuple[asyncio.subprocess.Process, int]:
     """Start the object store on a free port and wait until it listens. Raises OSError if it never does."""
     for _ in range(_TRIES):
         port = _free_port()
@@ -238,37 +191,43 @@ async def _start_server(command: Sequence[str]) -> tuple[asyncio.subprocess.Proc
             *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr
         )
         while process.returncode is None:
-            if await _answers(port) and process.returncode is None:
+            if await _is_ready(session, port) and process.returncode is None:
                 return process, port
             await asyncio.sleep(_LOOK_SECONDS)
     raise OSError("the object store did not start")
 
 
-async def _answers(port: int) -> bool:
+async def _is_ready(session: ClientSession, port: int) -> bool:
     """Return whether an object store listens on the port; another process may have taken it."""
     try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
+        async with session.get(f"http://127.0.0.1:{port}{_BUCKETS}") as answer:
+            return answer.ok
+    except ClientError:
         return False
-    try:
-        writer.write(f"GET {_BUCKETS} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
-        return b" 200 " in await reader.readline()
-    except OSError:
-        return False
-    finally:
-        writer.close()
 
 
 async def _serve(listener: socket.socket, command: Sequence[str], owner_check: OwnerCheck) -> None:
-    process, owner_check.port = await _start_server(command)
-    labels = BucketLabels()
-    try:
-        server = await asyncio.get_running_loop().create_server(lambda: _Client(owner_check, labels), sock=listener)
-        async with server:
+    async with ClientSession(
+        connector=TCPConnector(limit=0),
+        cookie_jar=DummyCookieJar(),
+        skip_auto_headers=_ADDED,
+        auto_decompress=False,
+        timeout=ClientTimeout(total=None),
+    ) as session:
+        process, port = await _start_server(command, session)
+        try:
+            server = web.Server(
+                StoreProxy(owner_check, session, port).answer,
+                handler_cancellation=True,
+                auto_decompress=False,
+                access_log=None,
+                lingering_time=_LINGER_SECONDS,
+            )
+            await asyncio.get_running_loop().create_server(server, sock=listener)
             await _end_of_input()
-    finally:
-        process.kill()
-        await process.wait()
+        finally:
+            process.kill()
+            await process.wait()
 
 
 async def _end_of_input() -> None:
