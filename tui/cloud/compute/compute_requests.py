@@ -7,6 +7,7 @@ Engine API v1, `requestId`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 import uuid
@@ -44,6 +45,7 @@ class ComputeRequests:
         self._role = role
         self._patience = patience
         self._idle: list[ComputeClient] = []
+        self._is_closed = False
         self.project = settings.project or ""
         """Known after the first request."""
 
@@ -54,9 +56,14 @@ class ComputeRequests:
         await self.close()
 
     async def close(self) -> None:
-        """Close the sessions."""
-        while self._idle:
-            self._idle.pop().__exit__()
+        """Close the sessions; that of a cancelled request is closed when its thread ends."""
+        self._is_closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with contextlib.suppress(IndexError):  # other threads take and return sessions meanwhile
+            while True:
+                self._idle.pop().__exit__()
 
     async def ask(self, what: str, permission: str, call: Callable[[ComputeClient], Answer]) -> Answer:
         """Make requests with a client, in a thread; `what` is the sentence of an error."""
@@ -140,7 +147,10 @@ class ComputeRequests:
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import RequestException
 
-        client = self._idle.pop() if self._idle else ComputeClient(self._settings, patience=self._patience)
+        try:
+            client = self._idle.pop()
+        except IndexError:
+            client = ComputeClient(self._settings, patience=self._patience)
         self.project = client.project
         started_at = time.monotonic()
         try:
@@ -150,6 +160,8 @@ class ComputeRequests:
             raise client.explain(error, what, role=self._role, permission=permission, tried_s=tried_s) from error
         finally:
             self._idle.append(client)
+            if self._is_closed:
+                self._close_idle()
 
 
 def _deleting(path: str, query: Mapping[str, str]) -> Callable[[ComputeClient], dict[str, Any]]:
