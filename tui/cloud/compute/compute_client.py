@@ -118,8 +118,10 @@ class ComputeClient:
     ) -> TpuTuiError:
         """Return an error of a request as a sentence that names the missing permission."""
         from google.api_core.exceptions import Forbidden
-        from requests.exceptions import RequestException
+        from requests.exceptions import InvalidJSONError, RequestException
 
+        if isinstance(error, InvalidJSONError):  # of a proxy, or of another server at this address
+            return CloudError(what, why=f"{self.endpoint or _COMPUTE} does not answer as Compute Engine does")
         if isinstance(error, RequestException):
             address = f" at {self.endpoint}" if self.endpoint else ""
             why = f"Compute Engine{address} is down or cannot be reached (tried for {tried_s:.0f} s)"
