@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.cloud.conftest import Cloud, created, creations, refused
+from tests.localpod import refusals
 from tests.localpod.api_clients import named
 from tui.errors import CloudError, NoSuchResourceError, UsageError
-from tui.localpod.api import rpc_errors
 
 pytestmark = pytest.mark.timing
 
@@ -58,7 +58,7 @@ async def test_a_dry_run_sends_nothing_and_knows_what_the_zone_offers_for_tpu_no
 
 
 async def test_googles_refusal_of_new_tpu_nodes_is_shown_with_what_takes_their_place(cloud: Cloud) -> None:
-    cloud.service.faults.refusals["CreateNode"] = [rpc_errors.tpu_node_denied()]
+    cloud.service.faults.refusals["CreateNode"] = [refusals.tpu_node_denied()]
 
     error = await refused(cloud, **NODE)
 
