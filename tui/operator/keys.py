@@ -135,7 +135,8 @@ class Keys:
                 remedy="add the key to the project: "
                 f"gcloud compute ssh {slice_.workers[0].name} --zone={slice_.zone} does that",
             )
-        async for step in self._connections.cloud.tpu.set_metadata(slice_, change):
+        lifecycle = self._connections.cloud.tpu.lifecycle
+        async for step in lifecycle.set_metadata(slice_.zone or "", slice_.name, change):
             yield step
 
     def renamed(self, plan: KeyPlan) -> KeyPlan:

@@ -30,7 +30,7 @@ class QueuedRequests:
         self._api = api
         self._wait = OperationWait(api)
 
-    async def delete(self, zone: str, name: str, *, force: bool, dry_run: bool = False) -> AsyncIterator[str]:
+    async def delete(self, zone: str, name: str, *, force: bool = False, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete a request, with `force` its slices first; yield the progress until all of them are gone.
 
         Raises UsageError for a request that does not exist, or that has slices and no `force`.

@@ -85,8 +85,7 @@ class Lifecycle:
     async def _turn(self, zone: str, name: str, verb: str, done: str, *, dry_run: bool) -> AsyncIterator[str]:
         path = await self._path(zone, name)
         what = f"slice {name} cannot be {done}"
-        node: tpu_v2.Node | None = await self._required(path, what)
-        assert node is not None
+        node = await self._required(path, what)
         slice_, wait = tpu_messages.slice_of_node(node), OperationWait(self._api_of(node))
         if not can_stop(slice_):
             why = f"{CANNOT_STOP}, and it has {len(slice_.workers or slice_.node_endpoints)}"
@@ -107,11 +106,11 @@ class Lifecycle:
         yield f"requested the {verb} of {name}"
         async for progress in wait.finish(operation, what, path):
             yield progress
-        node = await self._wait.node(path)
-        state = None if node is None else tpu_messages.enum_name(node.state)
-        if node is None or state in _LOST:
+        after = await self._wait.node(path)
+        state = None if after is None else tpu_messages.enum_name(after.state)
+        if after is None or state in _LOST:
             why = f"it is {state or 'gone'}: spot capacity can be taken back, and others can delete slices"
-            remedy = create_again(slice_) if node is None else make_anew(slice_)
+            remedy = create_again(slice_) if after is None else make_anew(slice_)
             raise CloudError(f"slice {name} was {done} and lost", why=why, remedy=remedy)
         yield f"{name} is {state or done}"
 

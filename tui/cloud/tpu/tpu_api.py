@@ -42,10 +42,12 @@ class TpuApi:
         self._zones = settings.zones
         self._api = TpuConnection(settings, patience)
         self._node_api = TpuNodeConnection(settings, patience)
-        self._life = Lifecycle(self._api, self._node_api)
+        self.lifecycle = Lifecycle(self._api, self._node_api)
+        """Deletes, starts and stops slices, and changes their metadata."""
+        self.queue = QueuedRequests(self._api)
+        """Deletes and resets queued resources."""
         self._creation = SliceCreation(self._api)
         self._node_creation = SliceCreation(self._node_api)
-        self._requests = QueuedRequests(self._api)
         self._offers = ZoneOffers(self._api)
 
     @property
@@ -131,18 +133,6 @@ class TpuApi:
         async for step in creation.create(request, dry_run=dry_run, waits=waits):
             yield step
 
-    def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Delete a slice, and a queued resource that belongs to it alone."""
-        return self._life.delete(zone, name, dry_run=dry_run)
-
-    def start(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Start a stopped slice."""
-        return self._life.start(zone, name, dry_run=dry_run)
-
-    def stop(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Stop a slice: this keeps its disk and releases its TPU."""
-        return self._life.stop(zone, name, dry_run=dry_run)
-
     async def offers(self, zones: Sequence[str] = ()) -> OfferListing:
         """Return what the zones offer, by default the configured ones, else all."""
         await self._api.open()
@@ -151,7 +141,7 @@ class TpuApi:
     async def describe(self, slice_: Slice) -> dict[str, Any]:
         """Return everything that the API reports of a slice's node, or of its queued resource, in the API's JSON.
 
-        A TPU Node's is that of v1.         Raises UsageError for a slice that has gone since.
+        A TPU Node's is that of v1. Raises UsageError for a slice that has gone since.
         """
         await self._api.open()
         zone = slice_.zone or ""
@@ -203,23 +193,9 @@ class TpuApi:
                 problems += map(_did_not_answer, answer[1])
         return rows, tuple(problems)
 
-    def delete_queued(
-        self, zone: str, name: str, *, force: bool = False, dry_run: bool = False
-    ) -> AsyncIterator[str]:
-        """Delete a queued resource, with `force` its slices too, and wait until they are gone."""
-        return self._requests.delete(zone, name, force=force, dry_run=dry_run)
-
-    def reset_queued(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Put a queued resource back into the queue; its slices are made anew."""
-        return self._requests.reset(zone, name, dry_run=dry_run)
-
     async def metadata(self, slice_: Slice) -> dict[str, str]:
         """Return a slice's present metadata."""
-        return await self._life.metadata(slice_.zone or "", slice_.name)
-
-    def set_metadata(self, slice_: Slice, change: Callable[[dict[str, str]], dict[str, str]]) -> AsyncIterator[str]:
-        """Change a slice's metadata and yield the progress; `change` returns all of it and may be called again."""
-        return self._life.set_metadata(slice_.zone or "", slice_.name, change)
+        return await self.lifecycle.metadata(slice_.zone or "", slice_.name)
 
     async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:  # noqa: ARG002
         """Return nothing: a slice's machines are replaced together, and its state says why."""
