@@ -111,6 +111,11 @@ def explain(error: Exception, request: ApiRequest, tried: float = 0.0) -> TpuTui
     return CloudError(request.what, why=first_line(error), remedy=_TRY_AGAIN)
 
 
+def did_not_answer(things: str, place: str) -> CloudError:
+    """Return the error of a zone or region whose `things` are missing in a listing of several places."""
+    return CloudError(f"{things} in {place} cannot be listed", why="the zone did not answer", remedy="try again")
+
+
 def first_line(error: Exception) -> str:
     """Return the API's message on one printable line."""
     return without_event_id(getattr(error, "message", None) or str(error) or type(error).__name__)

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
-from tui.cloud.api_errors import is_missing
+from tui.cloud.api_errors import did_not_answer, is_missing
 from tui.cloud.compute.compute_client import ComputeClient
 from tui.cloud.compute.operation_errors import explain_operation
 from tui.cloud.compute.resource_rows import last_part
@@ -30,6 +30,7 @@ GONE_TIMEOUT_S = 600.0
 """How long a deletion may take."""
 OUTAGE_S = 600.0
 """How long the API may be away while something is waited for."""
+_GLOBAL = "global"
 _NOT_READY = "resourceNotReady"
 """The reason of a refusal while another operation on the same resource is in progress."""
 
@@ -77,6 +78,29 @@ class ComputeRequests:
             if is_missing(error):
                 return None
             raise
+
+    async def aggregated(
+        self, things: str, permission: str, collection: str
+    ) -> tuple[list[dict[str, Any]], list[CloudError]]:
+        """Return a collection's resources in the configured zones and their regions, or in all places.
+
+        With them comes an error for each place that did not answer; `things` names the resources in errors.
+        """
+        pages = await self.ask(
+            f"{things} cannot be listed",
+            permission,
+            lambda client: client.pages(f"{client.project}/aggregated/{collection}", returnPartialSuccess="true"),
+        )
+        scopes = [(last_part(place), scope) for page in pages for place, scope in page.get("items", {}).items()]
+        resources = [row for place, scope in scopes if self._covers(place) for row in scope.get(collection, ())]
+        silent = {place for place, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"}
+        silent.update(last_part(place) for page in pages for place in page.get("unreachables", ()))
+        return resources, [did_not_answer(things, place) for place in sorted(silent) if self._covers(place)]
+
+    def _covers(self, place: str) -> bool:
+        """Return whether the settings name a zone, or a zone of a region; resources of no place are covered."""
+        zones = self._settings.zones
+        return not zones or place == _GLOBAL or any(place in (zone, zone.rpartition("-")[0]) for zone in zones)
 
     async def post(
         self, what: str, permission: str, path: str, body: Mapping[str, Any] | None = None, **query: str

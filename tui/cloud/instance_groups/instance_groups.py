@@ -17,7 +17,7 @@ from tui.cloud.instance_groups import group_messages
 from tui.cloud.instance_groups.group_messages import Document, last
 from tui.cloud.instance_groups.vm_losses import explain_losses
 from tui.cloud.inventory import Listing, no_such_slice, pick_slice
-from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.errors import TpuTuiError, UsageError
 from tui.pod.instance_group import GroupVm, InstanceGroup
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
@@ -29,7 +29,6 @@ ROLE = "roles/compute.viewer"
 """Permits every request of this source."""
 LIST_PERMISSION = "compute.instanceGroupManagers.list"
 _GET_PERMISSION = "compute.instanceGroupManagers.get"
-_CANNOT_LIST = "instance groups cannot be listed"
 _MANAGERS = "instanceGroupManagers"
 _NAMES_PER_FILTER = 50
 """Names of VMs in one filter, whose length is limited as that of an address."""
@@ -47,23 +46,14 @@ class InstanceGroups:
     """The managed instance groups of a project, and the slices that they are."""
 
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
-        self._zones = settings.zones
         self._requests = ComputeRequests(settings, role=ROLE, patience=patience)
         self._templates: dict[tuple[str, str], Document] = {}
         """By address and by the time when the group was created: another group may have another template."""
 
     async def list_groups(self) -> GroupListing:
         """Return the groups of the configured zones, or of all, and their regions. Raises CloudError."""
-        pages = await self._requests.ask(
-            _CANNOT_LIST,
-            LIST_PERMISSION,
-            lambda client: client.pages(f"{client.project}/aggregated/{_MANAGERS}", returnPartialSuccess="true"),
-        )
-        scopes = [(last(place), scope) for page in pages for place, scope in page.get("items", {}).items()]
-        silent = {place for place, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"}
-        silent.update(last(place) for page in pages for place in page.get("unreachables", ()))
-        managers = [manager for place, scope in scopes if self._covers(place) for manager in scope.get(_MANAGERS, ())]
-        problems: list[TpuTuiError] = [_did_not_answer(place) for place in sorted(silent) if self._covers(place)]
+        managers, silent = await self._requests.aggregated("instance groups", LIST_PERMISSION, _MANAGERS)
+        problems: list[TpuTuiError] = [*silent]
         groups: list[InstanceGroup] = []
         for answer in await asyncio.gather(*map(self._with_template, managers), return_exceptions=True):
             _sort_in(answer, groups, problems)
@@ -229,10 +219,6 @@ class InstanceGroups:
                     raise
         return self._templates.get(key)
 
-    def _covers(self, place: str) -> bool:
-        """Return whether the settings name a zone, or a zone of a region."""
-        return not self._zones or any(place in (zone, zone.rpartition("-")[0]) for zone in self._zones)
-
 
 def is_forbidden(error: TpuTuiError) -> bool:
     """Return whether a request failed because the API is disabled, or because this login may not make it."""
@@ -261,10 +247,4 @@ def _regional(group: InstanceGroup) -> UsageError:
         f"instance group {group.path} cannot be used as a slice",
         why="it is regional: its VMs may be in several zones",
         remedy="create a zonal group: tpu-tui groups create",
-    )
-
-
-def _did_not_answer(place: str) -> CloudError:
-    return CloudError(
-        f"instance groups in {place} cannot be listed", why="the zone did not answer", remedy="try again"
     )

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tui.cloud.api_errors import did_not_answer
 from tui.cloud.inventory import Listing, no_such_slice, pick_slice
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.queued_requests import QueuedRequests
@@ -318,8 +319,7 @@ def _cannot_list(zone: str) -> str:
 
 
 def _did_not_answer(location: str) -> CloudError:
-    zone = location.rpartition("/")[2]
-    return CloudError(f"slices in {zone} cannot be listed", why="the zone did not answer", remedy="try again")
+    return did_not_answer("slices", location.rpartition("/")[2])
 
 
 def _has_none(error: TpuTuiError) -> bool:
