@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.cloud.credentials import LOGIN
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
+from tui.pod.api_paths import last_part
 from tui.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def _forbidden(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried
             remedy=f"gcloud services enable {request.service} --project {request.project}",
         )
     if error.reason == "USER_PROJECT_DENIED" or _USE_PROJECT in text:
-        consumer = str((error.metadata or {}).get("consumer", "")).rpartition("/")[2] or "its quota project"
+        consumer = last_part(str((error.metadata or {}).get("consumer", ""))) or "its quota project"
         return CloudError(
             request.what,
             why=f"this login may not bill requests to {consumer} (missing: {_USE_PROJECT})",

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from tui.cloud.api_errors import did_not_answer, is_missing
 from tui.cloud.compute.compute_client import ComputeClient
 from tui.cloud.compute.operation_errors import explain_operation
-from tui.cloud.compute.resource_rows import last_part
 from tui.cloud.state_reports import StateReports
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError
+from tui.pod.api_paths import last_part, region_of
 from tui.settings import Settings
 
 Answer = TypeVar("Answer")
@@ -100,7 +100,7 @@ class ComputeRequests:
     def _covers(self, place: str) -> bool:
         """Return whether the settings name a zone, or a zone of a region; resources of no place are covered."""
         zones = self._settings.zones
-        return not zones or place == _GLOBAL or any(place in (zone, zone.rpartition("-")[0]) for zone in zones)
+        return not zones or place == _GLOBAL or any(place in (zone, region_of(zone)) for zone in zones)
 
     async def post(
         self, what: str, permission: str, path: str, body: Mapping[str, Any] | None = None, **query: str

@@ -14,6 +14,7 @@ from tui.cloud.compute.compute_client import ComputeClient
 from tui.cloud.compute.firewall_messages import depends_on_order, effective_rules, vpc_rules
 from tui.cloud.compute.firewall_types import Ruleset
 from tui.errors import CloudError
+from tui.pod.api_paths import last_part
 from tui.settings import Settings
 
 Answer = TypeVar("Answer")
@@ -47,7 +48,7 @@ class FirewallRules:
     def _read(self, network: str, project: str | None, region: str | None) -> Ruleset:
         with ComputeClient(self._settings, patience=self._patience) as compute:
             owner = _project_of(network) or project or compute.project
-            return _FirewallQuery(compute, owner, network.rpartition("/")[2]).read(region)
+            return _FirewallQuery(compute, owner, last_part(network)).read(region)
 
 
 class _FirewallQuery:

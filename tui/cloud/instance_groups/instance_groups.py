@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 
 from tui.cloud.api_errors import is_missing
 from tui.cloud.compute.compute_requests import ComputeRequests
+from tui.cloud.guest_attributes import HOST_KEYS
 from tui.cloud.instance_groups import group_messages
-from tui.cloud.instance_groups.group_messages import Document, last
+from tui.cloud.instance_groups.group_messages import Document
 from tui.cloud.instance_groups.vm_losses import explain_losses
 from tui.cloud.inventory import Listing, no_such_slice, pick_slice
 from tui.errors import TpuTuiError, UsageError
+from tui.pod.api_paths import last_part
 from tui.pod.instance_group import GroupVm, InstanceGroup
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
@@ -190,7 +192,9 @@ class InstanceGroups:
             answer = await self._requests.ask(
                 f"host keys of {worker.name} cannot be read",
                 "compute.instances.getGuestAttributes",
-                lambda client: client.get(f"{client.project}/zones/{path}/getGuestAttributes", queryPath="hostkeys/"),
+                lambda client: client.get(
+                    f"{client.project}/zones/{path}/getGuestAttributes", queryPath=f"{HOST_KEYS}/"
+                ),
             )
         except TpuTuiError as error:
             if is_missing(error) or is_forbidden(error):
@@ -210,7 +214,7 @@ class InstanceGroups:
             _, _, path = link.partition("projects/")
             try:
                 self._templates[key] = await self._requests.ask(
-                    f"instance template {last(link)} cannot be read",
+                    f"instance template {last_part(link)} cannot be read",
                     "compute.instanceTemplates.get",
                     lambda client: client.get(path),
                 )

@@ -18,6 +18,7 @@ from tui.cloud.tpu.slice_lifecycle import Lifecycle
 from tui.cloud.tpu.tpu_client import TpuConnection, TpuNodeConnection, UnknownZone, request_options
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, did_you_mean, near_matches
+from tui.pod.api_paths import last_part, region_of
 from tui.pod.creation.queued_request import QueuedListing
 from tui.pod.creation.request_checks import check_slice_request
 from tui.pod.creation.slice_request import CreationStep, SliceRequest
@@ -284,7 +285,7 @@ class TpuApi:
             zones = await self._offers.zones()
         except TpuTuiError:
             return UsageError(f"no such zone: {zone}", why=error.why, remedy=remedy)
-        near = near_matches(zone, zones) or [name for name in zones if name.rpartition("-")[0] == zone]
+        near = near_matches(zone, zones) or [name for name in zones if region_of(name) == zone]
         if near:
             remedy = did_you_mean(near)
         elif zones:
@@ -319,7 +320,7 @@ def _cannot_list(zone: str) -> str:
 
 
 def _did_not_answer(location: str) -> CloudError:
-    return did_not_answer("slices", location.rpartition("/")[2])
+    return did_not_answer("slices", last_part(location))
 
 
 def _has_none(error: TpuTuiError) -> bool:

@@ -18,6 +18,7 @@ from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.paging import page
 from tui.localpod.api.resources.queued_resources import QueuedResources
 from tui.localpod.api.resources.resource_names import ANY_ZONE, ResourceLocation, id_of, parse_place
+from tui.pod.api_paths import region_of
 
 T = TypeVar("T")
 
@@ -122,7 +123,7 @@ class ApiHandlers:
         return locations_pb2.Location(
             name=str(ResourceLocation(self.project, zone)),
             location_id=zone,
-            labels={"cloud.googleapis.com/region": zone.rpartition("-")[0] or zone},
+            labels={"cloud.googleapis.com/region": region_of(zone)},
         )
 
     def list_operations(self, request: Any) -> Any:

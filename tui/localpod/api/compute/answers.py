@@ -160,8 +160,3 @@ def now() -> str:
 def relative(address: str) -> str:
     """Return the path from `projects/` on of an address or a path."""
     return address[address.find("projects/") :] if "projects/" in address else address
-
-
-def last(address: str) -> str:
-    """Return the last segment of an address: the resource's name."""
-    return address.rpartition("/")[2]

@@ -19,10 +19,11 @@ from tui.localpod.api.compute.answers import (
 )
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
 from tui.localpod.api.compute.documents import INSTANCES, TEMPLATES, DocumentStore
-from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of, region_of
+from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of
 from tui.localpod.api.compute.instances import TERMINATED, Instances, Vm
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES
 from tui.localpod.api.compute.operations import ComputeOperations
+from tui.pod.api_paths import last_part, region_of
 
 _RUNNING = "RUNNING"
 
@@ -87,7 +88,7 @@ class InstanceRoutes:
         if zone not in self._zones:
             raise invalid_field("zone", zone, "Unknown zone.")
         if template := request.query.get("sourceInstanceTemplate"):
-            path = self._store.path(TEMPLATES, GLOBAL, template.rpartition("/")[2])
+            path = self._store.path(TEMPLATES, GLOBAL, last_part(template))
             body = {**self._store.get(path)["properties"], **body}
         vm = self._instances.insert(zone, body)
         boot, undo = (lambda: self._instances.boot(vm)), (lambda: self._instances.remove(vm))
@@ -187,7 +188,7 @@ class InstanceRoutes:
         ]
 
     async def _list_places(self, request: web.Request) -> web.Response:
-        scope = request.path.rpartition("/")[2]
+        scope = last_part(request.path)
         rows, more = page_of(request, self._places(scope))
         return list_answer(f"compute#{scope.removesuffix('s')}List", rows, more)
 

@@ -20,6 +20,7 @@ from tui.localpod.api.compute.answers import (
 from tui.localpod.api.compute.documents import with_fingerprint
 from tui.localpod.api.compute.guard import GLOBAL, Guard
 from tui.localpod.api.compute.operations import ComputeOperations
+from tui.pod.api_paths import last_part
 
 LOOPBACK = "127.0.0.0/8"
 """The range of the workers' addresses."""
@@ -155,10 +156,10 @@ class NetworkRoutes:
         return self._effective(request, request.match_info["network"], policies)
 
     async def _of_region(self, request: web.Request) -> web.Response:
-        return self._effective(request, request.query.get("network", "").rpartition("/")[2], self.policies)
+        return self._effective(request, last_part(request.query.get("network", "")), self.policies)
 
     def _effective(self, request: web.Request, network: str, policies: list[dict[str, Any]]) -> web.Response:
         if network != self._network:
             raise missing(request)
-        rules = [rule for _, rule in sorted(self.firewalls.items()) if rule["network"].rpartition("/")[2] == network]
+        rules = [rule for _, rule in sorted(self.firewalls.items()) if last_part(rule["network"]) == network]
         return answer({"firewallPolicys": policies, "firewalls": rules})
