@@ -14,6 +14,7 @@ from tui.localpod.api.compute.documents import DISKS, INSTANCES, DocumentStore, 
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES, OfferedMachine
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
+from tui.localpod.api.resources.guest_attributes import matches
 from tui.localpod.api.rpc_errors import ApiError
 from tui.pod.api_paths import last_part, region_of
 from tui.pod.creation.machine_request import STARTUP_SCRIPT
@@ -274,15 +275,10 @@ class Instances:
                 {"namespace": "guest-agent", "key": "hostname", "value": vm.name},
                 {"namespace": "hostkeys", "key": kind, "value": rest.partition(" ")[0]},
             ]
-        namespace, _, key = query_path.strip("/").partition("/")
-        attributes = [
-            attribute
-            for attribute in attributes
-            if (not namespace or attribute["namespace"] == namespace) and (not key or attribute["key"] == key)
-        ]
-        if not attributes:
+        found = [item for item in attributes if matches(item["namespace"], item["key"], query_path)]
+        if not found:
             raise ComputeError(404, f"The resource '{query_path}' of type 'Guest Attribute' was not found.")
-        return attributes
+        return found
 
     def _machines_with(self, path: str) -> list[str]:
         address = ROOT + path
