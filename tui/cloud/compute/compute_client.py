@@ -34,7 +34,7 @@ class ComputeClient:
     All requests raise GoogleAPICallError for a refusal, RequestException without an answer, GoogleAuthError.
     """
 
-    def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
+    def __init__(self, settings: Settings, *, patience: float | None) -> None:
         self.endpoint = settings.endpoints.get("compute", "")
         self._session, its_project = open_session(self.endpoint, settings.token)
         self._retry_s = patience or (LOCAL_RETRY_S if self.endpoint else RETRY_S)

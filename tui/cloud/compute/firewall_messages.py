@@ -50,7 +50,7 @@ def depends_on_order(found: Message) -> bool:
     return bool(found.get("firewalls")) and not kinds.isdisjoint(("network", "regional"))
 
 
-def effective_rules(found: Message, network: str, *, vpc_first: bool = True) -> tuple[FirewallRule, ...]:
+def effective_rules(found: Message, network: str, *, vpc_first: bool) -> tuple[FirewallRule, ...]:
     """Return the rules in a message with effective firewalls; `network` is `projects/…/global/networks/…`.
 
     The message has the policies of one kind in the order of evaluation.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import google.cloud.tpu_v2.types as tpu
@@ -99,25 +99,16 @@ class TpuService:
         node.health = Health[health]
         node.health_description = description
 
-    async def add_slice(
-        self,
-        name: str,
-        workers: int,
-        cores: int,
-        *,
-        accelerator_type: str | None = None,
-        labels: Mapping[str, str] | None = None,
-    ) -> tpu.Node:
+    async def add_slice(self, name: str, workers: int, cores: int) -> tpu.Node:
         """Bring up one of the pod's first slices, without an operation's delay.
 
         The type is a real one where the shape fits one, else `local-<workers>`. Raises ApiError as CreateNode does.
         """
-        kind = accelerator_type or accelerator_types.accelerator_type_for(workers, cores)
+        kind = accelerator_types.accelerator_type_for(workers, cores)
         node = tpu.Node(
             accelerator_type=kind,
             runtime_version=default_runtime(kind),
             network_config=tpu.NetworkConfig(enable_external_ips=True),
-            labels=dict(labels or {}),
         )
         if kind in accelerator_types.shapes() and accelerator_types.shapes()[kind].cores is None:
             node.labels[CORES_PER_WORKER] = str(cores)
