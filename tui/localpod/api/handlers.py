@@ -105,11 +105,6 @@ class ApiHandlers:
         id_of(request.name, "runtimeVersions")
         return _named(catalogue.runtime_versions(parse_place(request.name)), request.name)
 
-    def generate_service_identity(self, _: Any) -> tpu.GenerateServiceIdentityResponse:
-        """Return the account that the service acts as in the project."""
-        email = f"service-{self.project}@cloud-tpu.iam.gserviceaccount.com"
-        return tpu.GenerateServiceIdentityResponse(identity=tpu.ServiceIdentity(email=email))
-
     def list_locations(self, request: Any) -> Any:
         """Return one page of the zones."""
         locations, token = page([self._location(zone) for zone in self.zones], request)
