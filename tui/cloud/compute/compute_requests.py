@@ -167,21 +167,13 @@ class ComputeRequests:
         yield f"{described} is deleted"
 
     def _call(self, what: str, permission: str, call: Callable[[ComputeClient], Answer]) -> Answer:
-        from google.api_core.exceptions import GoogleAPIError
-        from google.auth.exceptions import GoogleAuthError
-        from requests.exceptions import RequestException
-
         try:
             client = self._idle.pop()
         except IndexError:
             client = ComputeClient(self._settings, patience=self._patience)
         self.project = client.project
-        started_at = time.monotonic()
         try:
-            return call(client)
-        except (GoogleAPIError, GoogleAuthError, RequestException) as error:
-            tried_s = time.monotonic() - started_at
-            raise client.explain(error, what, role=self._role, permission=permission, tried_s=tried_s) from error
+            return client.ask(what, lambda: call(client), role=self._role, permission=permission)
         finally:
             self._idle.append(client)
             if self._is_closed:
