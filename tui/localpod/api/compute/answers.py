@@ -63,7 +63,7 @@ def answer(document: dict[str, Any], status: int = 200) -> web.Response:
 
 def missing(request: web.Request) -> ComputeError:
     """Return the error of a resource that does not exist."""
-    return missing_path(request.path[len("/compute/v1/") :])
+    return missing_path(relative(request.path))
 
 
 def missing_path(path: str) -> ComputeError:

@@ -16,6 +16,7 @@ from tui.localpod.api.compute.answers import (
     missing,
     page_of,
     read_document,
+    relative,
 )
 from tui.localpod.api.compute.documents import with_fingerprint
 from tui.localpod.api.compute.guard import GLOBAL, Guard
@@ -128,14 +129,14 @@ class NetworkRoutes:
         if not isinstance(name, str):
             raise ComputeError(400, "Invalid value for field 'resource.name'")
         if name in self.firewalls:
-            raise ComputeError(409, f"The resource '{request.path[12:]}/{name}' already exists")
+            raise ComputeError(409, f"The resource '{relative(request.path)}/{name}' already exists")
         self.add(rule)
-        return self._operations.start(request, "insert", f"{request.path[12:]}/{name}")
+        return self._operations.start(request, "insert", f"{relative(request.path)}/{name}")
 
     async def _delete_firewall(self, request: web.Request) -> web.Response:
         if self.firewalls.pop(request.match_info["name"], None) is None:
             raise missing(request)
-        return self._operations.start(request, "delete", request.path[12:])
+        return self._operations.start(request, "delete", relative(request.path))
 
     def _network_document(self) -> dict[str, Any]:
         link = f"{ROOT}projects/{self._project}/global/networks/{_DEFAULT}"
