@@ -177,12 +177,12 @@ class InstanceRoutes:
         project = f"{ROOT}projects/{self._store.project}"
         if scope == "zones":
             return [
-                _place(project, "zones", zone) | {"region": f"{project}/regions/{region_of(zone)}"}
+                _place_document(project, "zones", zone) | {"region": f"{project}/regions/{region_of(zone)}"}
                 for zone in self._zones
             ]
         regions = sorted({region_of(zone) for zone in self._zones})
         return [
-            _place(project, "regions", region)
+            _place_document(project, "regions", region)
             | {"zones": [f"{project}/zones/{zone}" for zone in self._zones if region_of(zone) == region]}
             for region in regions
         ]
@@ -200,6 +200,6 @@ class InstanceRoutes:
         raise missing(request)
 
 
-def _place(project: str, scope: str, name: str) -> dict[str, Any]:
+def _place_document(project: str, scope: str, name: str) -> dict[str, Any]:
     kind = f"compute#{scope.removesuffix('s')}"
     return {"kind": kind, "id": "1", "name": name, "status": "UP", "selfLink": f"{project}/{scope}/{name}"}
