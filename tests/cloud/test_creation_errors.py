@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cloud.conftest import Cloud, creations, refused
+from tests.localpod import refusals
 from tests.localpod.api_clients import PLACE
 from tui.errors import UsageError
 from tui.localpod.api import rpc_errors
@@ -69,17 +70,17 @@ async def test_a_reservation_that_is_too_small_is_no_stock_out(cloud: Cloud, res
             "roles/tpu.admin",
         ),
         (
-            rpc_errors.service_disabled("local"),
+            refusals.service_disabled("local"),
             "the Cloud TPU API is not enabled in project local",
             "gcloud services enable tpu.googleapis.com --project local",
         ),
         (
-            rpc_errors.quota_project_denied("billed"),
+            refusals.quota_project_denied("billed"),
             "this login may not bill requests to billed (missing: serviceusage.services.use)",
             "roles/serviceusage.serviceUsageConsumer",
         ),
         (
-            rpc_errors.quota_project_required(),
+            refusals.quota_project_required(),
             "the login has no project to bill requests to",
             "gcloud auth application-default set-quota-project local",
         ),

@@ -119,7 +119,7 @@ async def test_an_api_that_stays_unavailable_leaves_a_warning_that_the_slice_may
 @pytest.mark.parametrize("held", [True, False], ids=["in progress", "done"])
 async def test_a_deletion_whose_answer_is_lost_ends_as_deleted(cloud: Cloud, held: bool) -> None:
     await cloud.make("pod")
-    lines = await without_answer(cloud, "DeleteNode", cloud.api.delete("local-a", "pod"), held=held)
+    lines = await without_answer(cloud, "DeleteNode", cloud.api.lifecycle.delete("local-a", "pod"), held=held)
 
     assert (lines[0], lines[-1]) == ("requested the deletion of pod", "pod is deleted")
     assert verbs(cloud) == ["create", "delete"]
@@ -128,7 +128,7 @@ async def test_a_deletion_whose_answer_is_lost_ends_as_deleted(cloud: Cloud, hel
 
 async def test_a_slice_that_another_user_deletes_at_the_same_time_is_deleted(cloud: Cloud) -> None:
     await cloud.make("pod")
-    first, second = (cloud.connect().delete("local-a", "pod") for _ in range(2))
+    first, second = (cloud.connect().lifecycle.delete("local-a", "pod") for _ in range(2))
 
     ends = await asyncio.gather(*(last_of(lines) for lines in (first, second)))
 
@@ -148,7 +148,7 @@ async def test_a_slice_that_has_gone_when_its_deletion_is_requested_is_deleted(
 
     monkeypatch.setattr(nodes, "delete", gone)
 
-    assert await last_of(cloud.api.delete("local-a", "pod")) == "pod is deleted"
+    assert await last_of(cloud.api.lifecycle.delete("local-a", "pod")) == "pod is deleted"
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["in progress", "done"])
@@ -156,8 +156,8 @@ async def test_a_slice_that_has_gone_when_its_deletion_is_requested_is_deleted(
 async def test_a_start_or_stop_whose_answer_is_lost_is_awaited(cloud: Cloud, verb: str, held: bool) -> None:
     await cloud.make("pod")
     if verb == "start":
-        await last_of(cloud.api.stop("local-a", "pod"))
-    method, change = f"{verb.capitalize()}Node", getattr(cloud.api, verb)("local-a", "pod")
+        await last_of(cloud.api.lifecycle.stop("local-a", "pod"))
+    method, change = f"{verb.capitalize()}Node", getattr(cloud.api.lifecycle, verb)("local-a", "pod")
 
     lines = await without_answer(cloud, method, change, held=held)
 
@@ -167,27 +167,27 @@ async def test_a_start_or_stop_whose_answer_is_lost_is_awaited(cloud: Cloud, ver
 
 async def test_a_start_that_fails_after_a_lost_answer_is_reported_with_the_cause(cloud: Cloud) -> None:
     await cloud.make("pod")
-    await last_of(cloud.api.stop("local-a", "pod"))
+    await last_of(cloud.api.lifecycle.stop("local-a", "pod"))
     cloud.service.faults.operation_failures["start"] = [rpc_errors.no_capacity("local-a")]
 
     with pytest.raises(CloudError, match="slice pod cannot be started: There is no more capacity"):
-        await without_answer(cloud, "StartNode", cloud.api.start("local-a", "pod"), held=True)
+        await without_answer(cloud, "StartNode", cloud.api.lifecycle.start("local-a", "pod"), held=True)
 
     assert (await cloud.api.get("pod", None)).state == "STOPPED"
 
 
 async def test_a_slice_that_is_stopped_already_is_not_stopped_again(cloud: Cloud) -> None:
     await cloud.make("pod")
-    await last_of(cloud.api.stop("local-a", "pod"))
+    await last_of(cloud.api.lifecycle.stop("local-a", "pod"))
 
     with pytest.raises(UsageError, match="is STOPPED; it must be READY"):
-        await last_of(cloud.api.stop("local-a", "pod"))
+        await last_of(cloud.api.lifecycle.stop("local-a", "pod"))
 
 
 async def test_a_reset_whose_answer_is_lost_is_carried_out_once(cloud: Cloud) -> None:
     await created(cloud, queue=QueueRequest())
 
-    lines = await without_answer(cloud, "ResetQueuedResource", cloud.api.reset_queued("local-a", "pod"), held=True)
+    lines = await without_answer(cloud, "ResetQueuedResource", cloud.api.queue.reset("local-a", "pod"), held=True)
 
     assert lines[0] == "requested the reset of queued resource pod"
     assert verbs(cloud).count("reset") == 1
@@ -197,7 +197,8 @@ async def test_a_reset_whose_answer_is_lost_is_carried_out_once(cloud: Cloud) ->
 async def test_an_operation_that_fails_half_way_leaves_everything_as_it_was(cloud: Cloud, verb: str) -> None:
     await created(cloud, queue=QueueRequest() if verb == "reset" else None)
     cloud.service.faults.operation_failures[verb] = [rpc_errors.ApiError("INTERNAL", "Internal error: power")]
-    change = {"delete": cloud.api.delete, "stop": cloud.api.stop, "reset": cloud.api.reset_queued}[verb]
+    lifecycle = cloud.api.lifecycle
+    change = {"delete": lifecycle.delete, "stop": lifecycle.stop, "reset": cloud.api.queue.reset}[verb]
 
     with pytest.raises(CloudError, match="Internal error: power"):
         await last_of(change("local-a", "pod"))
@@ -210,7 +211,7 @@ async def test_an_operation_that_fails_half_way_leaves_everything_as_it_was(clou
 @pytest.mark.parametrize("fate", ["PREEMPTED", "gone"])
 async def test_a_slice_that_is_lost_during_its_start_is_not_reported_as_started(cloud: Cloud, fate: str) -> None:
     await cloud.make("pod", spot=True)
-    await last_of(cloud.api.stop("local-a", "pod"))
+    await last_of(cloud.api.lifecycle.stop("local-a", "pod"))
     nodes = cloud.service._nodes
     released = nodes._released
 
@@ -225,7 +226,7 @@ async def test_a_slice_that_is_lost_during_its_start_is_not_reported_as_started(
     nodes._released = lose  # type: ignore[method-assign]
 
     with pytest.raises(CloudError, match=f"slice pod was started and lost: it is {fate}: spot capacity") as caught:
-        await last_of(cloud.api.start("local-a", "pod"))
+        await last_of(cloud.api.lifecycle.start("local-a", "pod"))
     assert "tpu-tui slices create pod --zone local-a --type v2-8" in caught.value.remedy
 
 
@@ -234,7 +235,7 @@ async def test_a_slice_is_preempted_and_then_gone_while_it_is_listed(cloud: Clou
     shown = (await cloud.api.slices()).slices
     cloud.hosts.kill("pod", 2)
     preempted = (await cloud.api.slices()).slices
-    await last_of(cloud.connect().delete("local-a", "pod"))
+    await last_of(cloud.connect().lifecycle.delete("local-a", "pod"))
     gone = (await cloud.api.slices()).slices
 
     assert [[one.state for one in rows] for rows in (shown, preempted, gone)] == [["READY"], ["PREEMPTED"], []]

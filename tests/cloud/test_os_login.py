@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.localpod import refusals
 from tests.localpod.api_clients import serving
 from tui.cloud.compute import os_login
 from tui.cloud.compute.os_login import LoginProfile, OsLoginClient, login_profile
 from tui.errors import CloudError, UsageError
-from tui.localpod.api import rpc_errors
 from tui.localpod.api.os_login_api import OsLoginService, user_name
 from tui.settings import Settings
 
@@ -78,7 +78,7 @@ async def test_a_disabled_or_unreachable_api_is_reported_in_a_sentence(
     served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def disabled(*_: Any) -> str:
-        raise rpc_errors.service_disabled("local")
+        raise refusals.service_disabled("local")
 
     monkeypatch.setattr(served.service, "_user", disabled)
     with pytest.raises(CloudError, match="the OS Login API is not enabled in project local") as caught:

@@ -148,7 +148,7 @@ async def test_a_request_deleted_while_it_waits_ends_the_wait(cloud: Cloud) -> N
     async def delete_once_waiting() -> None:
         async for step in cloud.api.create(a_request(queue=QueueRequest())):
             if step.text.startswith("WAITING"):
-                _ = [line async for line in other.delete_queued("local-a", "pod")]
+                _ = [line async for line in other.queue.delete("local-a", "pod")]
 
     with pytest.raises(CloudError, match="was deleted while it waited"):
         await delete_once_waiting()
@@ -157,15 +157,15 @@ async def test_a_request_deleted_while_it_waits_ends_the_wait(cloud: Cloud) -> N
 async def test_deleting_a_request_deletes_its_slices_by_force_only_and_waits_until_all_are_gone(cloud: Cloud) -> None:
     await created(cloud, queue=QueueRequest(nodes=2))
     with pytest.raises(UsageError) as caught:
-        _ = [line async for line in cloud.api.delete_queued("local-a", "pod")]
+        _ = [line async for line in cloud.api.queue.delete("local-a", "pod")]
     assert (caught.value.why, caught.value.remedy) == ("it has pod-0, pod-1", "add --force to delete them too")
-    would = [line async for line in cloud.api.delete_queued("local-a", "pod", force=True, dry_run=True)]
+    would = [line async for line in cloud.api.queue.delete("local-a", "pod", force=True, dry_run=True)]
     assert would == [
         "would delete queued resource pod in local-a, now ACTIVE, and pod-0, pod-1 with the disks of their workers"
     ]
     cloud.service.faults.lost_answers["DeleteQueuedResource"] = 1
 
-    lines = [line async for line in cloud.api.delete_queued("local-a", "pod", force=True)]
+    lines = [line async for line in cloud.api.queue.delete("local-a", "pod", force=True)]
 
     assert lines[-1] == "queued resource pod is deleted"
     assert (await cloud.api.queued_requests()).requests == ()
@@ -181,7 +181,7 @@ async def test_a_suspended_request_is_a_leftover_that_can_be_reset(cloud: Cloud)
     assert (row.state, row.is_leftover) == ("SUSPENDED", True)
     assert row.reason == "its slices were preempted, or their time was over"
 
-    lines = [line async for line in cloud.api.reset_queued("local-a", "pod")]
+    lines = [line async for line in cloud.api.queue.reset("local-a", "pod")]
 
     assert lines[0] == "requested the reset of queued resource pod"
 
@@ -192,10 +192,10 @@ async def test_a_suspended_request_is_a_leftover_that_can_be_reset(cloud: Cloud)
     assert (await cloud.api.get("pod", None)).state == "READY"
 
 
-@pytest.mark.parametrize("verb", ["delete_queued", "reset_queued"])
+@pytest.mark.parametrize("verb", ["delete", "reset"])
 async def test_a_request_that_does_not_exist_cannot_be_changed(cloud: Cloud, verb: str) -> None:
     with pytest.raises(UsageError, match="there is no such queued resource"):
-        _ = [line async for line in getattr(cloud.api, verb)("local-a", "ghost")]
+        _ = [line async for line in getattr(cloud.api.queue, verb)("local-a", "ghost")]
 
 
 async def test_requests_of_every_zone_are_listed_and_an_unavailable_zone_is_a_problem(cloud: Cloud) -> None:

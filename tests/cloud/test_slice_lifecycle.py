@@ -37,15 +37,15 @@ async def test_creating_reports_its_progress_to_the_end(cloud: Cloud, monkeypatc
 async def test_a_slice_is_stopped_started_and_deleted(cloud: Cloud) -> None:
     await cloud.make("pod")
 
-    stopped = [progress async for progress in cloud.api.stop("local-a", "pod")]
+    stopped = [progress async for progress in cloud.api.lifecycle.stop("local-a", "pod")]
     assert stopped[-1] == "pod is STOPPED"
     assert cloud.hosts.running() == []
 
-    started = [progress async for progress in cloud.api.start("local-a", "pod")]
+    started = [progress async for progress in cloud.api.lifecycle.start("local-a", "pod")]
     assert started[-1] == "pod is READY"
     assert cloud.hosts.running() == ["pod"]
 
-    deleted = [progress async for progress in cloud.api.delete("local-a", "pod")]
+    deleted = [progress async for progress in cloud.api.lifecycle.delete("local-a", "pod")]
     assert deleted[-1] == "pod is deleted"
     assert cloud.hosts.running() == []
     assert (await cloud.api.slices()).slices == ()
@@ -59,7 +59,7 @@ async def test_a_dry_run_prints_the_change_and_does_nothing(cloud: Cloud) -> Non
     await cloud.make("pod")
 
     for verb in ("delete", "stop", "start"):
-        (progress,) = [progress async for progress in getattr(cloud.api, verb)("local-a", "pod", dry_run=True)]
+        (progress,) = [line async for line in getattr(cloud.api.lifecycle, verb)("local-a", "pod", dry_run=True)]
         assert progress.startswith(f"would {verb} pod in local-a, now READY")
 
     assert (await cloud.api.get("pod", None)).state == "READY"
@@ -123,7 +123,7 @@ async def test_a_slice_of_several_workers_is_refused_with_what_to_do_instead(
     await cloud.make("crew", "v2-32", spot=True)
 
     with pytest.raises(UsageError) as refused:
-        _ = [progress async for progress in getattr(cloud.api, verb)("local-a", "crew", dry_run=dry_run)]
+        _ = [progress async for progress in getattr(cloud.api.lifecycle, verb)("local-a", "crew", dry_run=dry_run)]
 
     assert refused.value.why == "Cloud TPU stops and starts slices of one worker only, and it has 4"
     assert refused.value.remedy == (
@@ -149,7 +149,7 @@ async def queued(client: Any) -> list[str]:
 
 
 async def deleted(cloud: Cloud, name: str, **options: Any) -> list[str]:
-    return [progress async for progress in cloud.api.delete("local-a", name, **options)]
+    return [progress async for progress in cloud.api.lifecycle.delete("local-a", name, **options)]
 
 
 async def test_a_queued_resource_of_several_slices_is_deleted_with_its_last_one(cloud: Cloud) -> None:
@@ -189,7 +189,7 @@ async def test_a_queued_resource_none_of_whose_slices_exists_yet_can_be_deleted(
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_a_missing_slice_cannot_be_changed(cloud: Cloud, verb: str, dry_run: bool) -> None:
     with pytest.raises(UsageError, match="slice pod cannot be"):
-        _ = [progress async for progress in getattr(cloud.api, verb)("local-a", "pod", dry_run=dry_run)]
+        _ = [progress async for progress in getattr(cloud.api.lifecycle, verb)("local-a", "pod", dry_run=dry_run)]
 
 
 async def test_a_creation_that_is_not_awaited_is_not_undone(cloud: Cloud) -> None:

@@ -58,8 +58,8 @@ async def test_one_key_of_the_metadata_is_changed_and_reaches_the_machines(cloud
     slice_ = await cloud.api.get("pod", "local-a")
     progress = [
         line
-        async for line in cloud.api.set_metadata(
-            slice_, lambda now: {**now, "ssh-keys": with_key(now["ssh-keys"], "me", KEY)}
+        async for line in cloud.api.lifecycle.set_metadata(
+            "local-a", "pod", lambda now: {**now, "ssh-keys": with_key(now["ssh-keys"], "me", KEY)}
         )
     ]
     assert all("busy" not in line for line in progress)
@@ -71,19 +71,20 @@ async def test_one_key_of_the_metadata_is_changed_and_reaches_the_machines(cloud
 
 async def test_two_changes_of_metadata_at_the_same_time_are_both_applied(cloud: Cloud) -> None:
     await cloud.make("pod")
-    slice_ = await cloud.api.get("pod", "local-a")
+    set_metadata = cloud.api.lifecycle.set_metadata
 
     async def adds(name: str) -> list[str]:
-        return [line async for line in cloud.api.set_metadata(slice_, lambda now: {**now, name: "yes"})]
+        return [line async for line in set_metadata("local-a", "pod", lambda now: {**now, name: "yes"})]
 
     progress = await asyncio.gather(adds("one"), adds("two"))
     assert any("busy" in line for lines in progress for line in lines)
+    slice_ = await cloud.api.get("pod", "local-a")
     assert await cloud.api.metadata(slice_) == {"one": "yes", "two": "yes"}
 
 
 async def test_the_metadata_of_a_missing_slice_cannot_be_read(cloud: Cloud) -> None:
     await cloud.make("pod")
     slice_ = await cloud.api.get("pod", "local-a")
-    _ = [line async for line in cloud.api.delete("local-a", "pod")]
+    _ = [line async for line in cloud.api.lifecycle.delete("local-a", "pod")]
     with pytest.raises(UsageError, match="metadata of pod cannot be read"):
         await cloud.api.metadata(slice_)

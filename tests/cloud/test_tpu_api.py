@@ -70,7 +70,7 @@ async def test_host_keys_and_hostnames_come_from_guest_attributes(cloud: Cloud) 
 async def test_reading_the_host_keys_of_a_deleted_slice_leaves_it_unchanged(cloud: Cloud) -> None:
     await cloud.make("pod")
     slice_ = await cloud.api.get("pod", None)
-    _ = [progress async for progress in cloud.api.delete("local-a", "pod")]
+    _ = [progress async for progress in cloud.api.lifecycle.delete("local-a", "pod")]
 
     assert await cloud.api.host_keys(slice_) == slice_
 
@@ -278,7 +278,7 @@ async def test_a_queued_resource_is_listed_until_its_node_exists(cloud: Cloud) -
     ready = await row_where("READY")
     assert (ready.name, ready.queued_resource, len(ready.workers)) == ("pod", "wish", 1)
 
-    progress = [line async for line in cloud.api.delete("local-a", "pod")]
+    progress = [line async for line in cloud.api.lifecycle.delete("local-a", "pod")]
     assert progress[-1] == "queued resource wish is deleted"
     assert await names(cloud.api) == []
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.cloud.conftest import Cloud, created, creations, refused
+from tests.localpod import refusals
 from tests.localpod.api_clients import named
 from tui.errors import CloudError, NoSuchResourceError, UsageError
-from tui.localpod.api import rpc_errors
 
 pytestmark = pytest.mark.timing
 
@@ -58,7 +58,7 @@ async def test_a_dry_run_sends_nothing_and_knows_what_the_zone_offers_for_tpu_no
 
 
 async def test_googles_refusal_of_new_tpu_nodes_is_shown_with_what_takes_their_place(cloud: Cloud) -> None:
-    cloud.service.faults.refusals["CreateNode"] = [rpc_errors.tpu_node_denied()]
+    cloud.service.faults.refusals["CreateNode"] = [refusals.tpu_node_denied()]
 
     error = await refused(cloud, **NODE)
 
@@ -78,27 +78,27 @@ async def test_a_creation_whose_answer_is_lost_makes_one_node(cloud: Cloud) -> N
 @pytest.mark.parametrize("is_lost", [False, True], ids=["answered", "answer lost"])
 async def test_a_tpu_node_is_deleted(cloud: Cloud, is_lost: bool) -> None:
     await created(cloud, **NODE)
-    (preview,) = [line async for line in cloud.api.delete("local-a", "pod", dry_run=True)]
+    (preview,) = [line async for line in cloud.api.lifecycle.delete("local-a", "pod", dry_run=True)]
     assert preview == "would delete TPU Node pod in local-a, now READY"
 
     cloud.service.faults.lost_answers["DeleteNode"] = int(is_lost)
-    lines = [line async for line in cloud.api.delete("local-a", "pod")]
+    lines = [line async for line in cloud.api.lifecycle.delete("local-a", "pod")]
 
     assert (lines[0], lines[-1]) == ("requested the deletion of pod", "pod is deleted")
     verbs = {(one.metadata.verb, one.metadata.api_version) for one in cloud.service._operations._entries.values()}
     assert verbs == {("create", "v1"), ("delete", "v1")}
     with pytest.raises(NoSuchResourceError):
-        [line async for line in cloud.api.delete("local-a", "pod")]
+        [line async for line in cloud.api.lifecycle.delete("local-a", "pod")]
 
 
 async def test_one_of_a_single_host_is_stopped_and_started_and_a_larger_one_is_not(cloud: Cloud) -> None:
     await created(cloud, **{**NODE, "kind": "v3-8"})
-    assert [line async for line in cloud.api.stop("local-a", "pod")][-1] == "pod is STOPPED"
-    assert [line async for line in cloud.api.start("local-a", "pod")][-1] == "pod is READY"
+    assert [line async for line in cloud.api.lifecycle.stop("local-a", "pod")][-1] == "pod is STOPPED"
+    assert [line async for line in cloud.api.lifecycle.start("local-a", "pod")][-1] == "pod is READY"
 
     await created(cloud, name="large", **NODE)
     with pytest.raises(UsageError) as caught:
-        [line async for line in cloud.api.stop("local-a", "large")]
+        [line async for line in cloud.api.lifecycle.stop("local-a", "large")]
     assert caught.value.why == "Cloud TPU stops and starts slices of one worker only, and it has 4"
     again = "tpu-tui slices create large --zone local-a --type v3-32 --version pytorch-1.13 --architecture node"
     assert again in caught.value.remedy

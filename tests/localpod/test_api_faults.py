@@ -11,8 +11,8 @@ import google.cloud.tpu_v2 as tpu
 import pytest
 from google.api_core import exceptions
 
+from tests.localpod import refusals
 from tests.localpod.api_clients import PLACE, TRANSPORTS, named, node, pod
-from tui.localpod.api import rpc_errors
 from tui.localpod.api.faults import FOREVER, ServiceFaults
 
 pytestmark = pytest.mark.timing
@@ -114,7 +114,7 @@ async def test_a_lost_answer_is_an_outage_after_the_operation_has_begun(transpor
 @over_each_transport
 async def test_a_refusal_is_returned_once_and_before_the_request_has_an_effect(transport: str) -> None:
     async with pod(transport) as one:
-        one.service.faults.refusals["CreateNode"] = [rpc_errors.service_disabled("local")]
+        one.service.faults.refusals["CreateNode"] = [refusals.service_disabled("local")]
         with pytest.raises((exceptions.PermissionDenied, exceptions.Forbidden), match="it is disabled"):
             await one.call("create_node", parent=PLACE, node_id="later", node=node())
         await one.create("later", node())

@@ -137,7 +137,8 @@ async def test_the_gcloud_command_of_a_request_makes_the_same_slice(
         api = TpuApi(run.settings(tmp_path))
         _ = [step async for step in api.create(request)]
         own_node = await api.describe(await api.get("pod", "local-a"))
-        removal = api.delete("local-a", "pod") if queue is None else api.delete_queued("local-a", "pod", force=True)
+        place = ("local-a", "pod")
+        removal = api.lifecycle.delete(*place) if queue is None else api.queue.delete(*place, force=True)
         _ = [line async for line in removal]
         await run.json(*shlex.split(create_command_of_gcloud(request, "local"))[1:])
 
@@ -177,7 +178,7 @@ async def test_gcloud_and_tpu_tui_agree_on_disks_and_images_that_cost_money(tmp_
         _ = [step async for step in api.create(request)]
         code, _, errors = await run("compute", "disks", "delete", "data")
         assert (code, f"The disk resource '{source}' is already being used by" in errors) == (1, True)
-        _ = [line async for line in api.delete("local-a", "pod")]
+        _ = [line async for line in api.lifecycle.delete("local-a", "pod")]
         missing = replace(request, data_disks=(DataDisk(source.replace("data", "none")),))
         with pytest.raises(UsageError, match="none' was not found"):
             _ = [step async for step in api.create(missing)]

@@ -128,10 +128,3 @@ async def test_guest_attributes_of_single_workers_can_be_read(transport: str) ->
         refused = exceptions.InvalidArgument if "grpc" in transport else exceptions.BadRequest
         with pytest.raises(refused, match="worker '4' does not exist"):
             await one.call("get_guest_attributes", name=named("crew"), worker_ids=["4"])
-
-
-@over_each_transport
-async def test_the_service_identity_is_the_projects(transport: str) -> None:
-    async with pod(transport) as one:
-        found = await one.call("generate_service_identity", parent=PLACE)
-        assert found.identity.email == "service-local@cloud-tpu.iam.gserviceaccount.com"

@@ -10,8 +10,8 @@ import google.cloud.tpu_v2 as tpu
 import pytest
 from google.api_core import exceptions
 
+from tests.localpod import refusals
 from tests.localpod.api_clients import PLACE, Caller, connected, named, node, serving
-from tui.localpod.api import rpc_errors
 from tui.localpod.api.server import TpuService
 
 pytestmark = pytest.mark.timing
@@ -104,7 +104,7 @@ async def test_what_a_tpu_node_cannot_have_is_refused(change: dict[str, str], wh
 
 async def test_faults_are_those_of_the_service() -> None:
     async with serving() as (service, _), connected(service, "grpc_asyncio", version="v1") as call:
-        service.faults.refusals["CreateNode"] = [rpc_errors.tpu_node_denied()]
+        service.faults.refusals["CreateNode"] = [refusals.tpu_node_denied()]
         with pytest.raises(exceptions.FailedPrecondition, match="Please migrate to TPU VM Architecture"):
             await created(call)
         service.faults.worker_capacity = 1

@@ -141,8 +141,20 @@ async def test_machines_are_listed_by_page_and_by_filter(pod: ComputePod) -> Non
     assert await names(filter="name:am") == ["gamma"]
     assert await names(filter='selfLink eq "(.*/instances/(alpha|none)|.*(x)(y)|.*/beta)"') == ["alpha", "beta"]
     assert await names(filter="labels.none:*") == []
-    with pytest.raises(exceptions.BadRequest, match="Invalid list filter expression"):
-        await names(filter="name ~ a OR b")
+    for wrong in ("name ~ a OR b", 'name eq "("', 'name ne "["'):
+        with pytest.raises(exceptions.BadRequest, match="Invalid list filter expression"):
+            await names(filter=wrong)
+
+
+async def test_a_page_of_no_size_is_one_of_the_default_size(pod: ComputePod) -> None:
+    url = f"http://127.0.0.1:{pod.service.rest_port}/compute/v1/projects/local/zones/local-a/machineTypes"
+    login = {"Authorization": f"Bearer {pod.service.token}"}
+    async with aiohttp.ClientSession(headers=login) as session:
+        for size in ("0", ""):
+            async with session.get(url, params={"maxResults": size}) as response:
+                answered = await response.json()
+            assert answered["items"]
+            assert "nextPageToken" not in answered
 
 
 async def test_a_batch_answers_each_of_its_requests(pod: ComputePod) -> None:

@@ -11,10 +11,10 @@ import google.cloud.tpu_v1 as v1
 import pytest
 from google.protobuf.json_format import MessageToDict
 
+from tests.localpod import refusals
 from tests.localpod.api_clients import PLACE, Caller, connected, named
 from tests.localpod.gcloud import TPUS, with_gcloud
 from tests.localpod.gcloud_trials import Trial, is_done, plain, same_results, trial
-from tui.localpod.api import rpc_errors
 
 pytestmark = [pytest.mark.gcloud, *with_gcloud]
 
@@ -102,7 +102,7 @@ async def test_a_refusal_has_the_same_words(tmp_path: Path) -> None:
     words = "Your request to provision TPU Node has been denied. Please migrate to TPU VM Architecture"
     given = ("pod", "--accelerator-type=v2-8", f"--version={VERSION}")
     async with trial(tmp_path) as one:
-        one.service.faults.refusals["CreateNode"] = [rpc_errors.tpu_node_denied(), rpc_errors.tpu_node_denied()]
+        one.service.faults.refusals["CreateNode"] = [refusals.tpu_node_denied(), refusals.tpu_node_denied()]
         answer = await one.tpu_tui("slices", "create", "--architecture=node", *given)
         code, _, errors = await one.gcloud(*TPUS, "create", *given)
         assert (answer.code, code, words in answer.errors, words in errors) == (3, 1, True, True)

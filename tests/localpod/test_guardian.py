@@ -27,6 +27,7 @@ from tests.pods import (
     until,
     wait_until,
 )
+from tui.errors import TpuTuiError
 from tui.localpod.cleanup.guardian import remove_profile
 from tui.localpod.cleanup.process_sweep import Mark, belongs, members, sweep
 from tui.localpod.pod import POD_ID_BYTES, LocalPod
@@ -198,6 +199,32 @@ async def test_a_stopped_slice_starts_again_as_the_same_machines(small_pod: Loca
     assert await machines.start("local", 1, 2) == before
     async with log_in(small_pod) as connection:
         assert (await connection.run("cat file")).stdout == "kept\n"
+
+
+async def test_a_stopped_slice_whose_restart_fails_keeps_its_files(small_pod: LocalPod) -> None:
+    machines = small_pod.machines
+    before = machines.workers("local")
+    async with log_in(small_pod) as connection:
+        await connection.run("echo kept >file")
+    await machines.stop("local")
+    with (
+        socket.create_server((before[0].address, before[0].port)),
+        pytest.raises(TpuTuiError, match="addresses of slice local could not be taken"),
+    ):
+        await machines.start("local", 1, 2)
+    assert machines.alive("local") == []
+    assert await machines.start("local", 1, 2) == before
+    async with log_in(small_pod) as connection:
+        assert (await connection.run("cat file")).stdout == "kept\n"
+
+
+async def test_a_slice_that_does_not_start_leaves_no_file(small_pod: LocalPod) -> None:
+    spoiled = small_pod.directory / "slices" / "another" / "w-1"
+    spoiled.parent.mkdir()
+    spoiled.touch()
+    with pytest.raises(NotADirectoryError):
+        await small_pod.machines.start("another", 2, 1)
+    assert not spoiled.parent.exists()
 
 
 async def test_a_removed_slice_leaves_no_file(small_pod: LocalPod) -> None:

@@ -220,7 +220,7 @@ async def test_a_slice_made_again_under_its_name_has_no_files_of_the_first(pod_h
                     pass
                 async with log_in(pod, 0, "twice") as connection:
                     assert (await connection.run("cat note 2>/dev/null; echo kept > note")).stdout == ""
-                async for _step in api.delete("local-a", "twice"):
+                async for _step in api.lifecycle.delete("local-a", "twice"):
                     pass
         finally:
             await api.close()

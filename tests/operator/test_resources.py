@@ -76,7 +76,7 @@ async def test_a_resource_that_another_user_deleted_meanwhile_counts_as_deleted(
     _ = [step async for step in project.api.create(a_request())]
     project.compute.store.insert(DISKS, "zones/local-a", {"name": "data"})
     rows = (await project.operator.resources.list_all()).resources
-    _ = [line async for line in project.api.delete("local-a", "pod")]
+    _ = [line async for line in project.api.lifecycle.delete("local-a", "pod")]
     project.compute.store.delete(DATA)
 
     steps = [step async for step in project.operator.resources.delete(rows)]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tui.aio.fan_out import as_completed
 from tui.checks.check_row import CheckRow, make_row
 from tui.errors import TpuTuiError
+from tui.pod.api_paths import last_part
 from tui.pod.ports import COORDINATOR_PORT, MESH_PORT
 from tui.pod.slice import Slice
 from tui.pod.worker import SSH_PORT, Worker
@@ -140,7 +141,7 @@ def allow_command(
     slice_: Slice, name: str, port: int, ranges: str, direction: str = "INGRESS", priority: int | None = None
 ) -> str:
     """Return the gcloud command for a VPC firewall rule that allows tcp:`port` from (EGRESS: to) the ranges."""
-    network = (slice_.network or "default").rpartition("/")[2]
+    network = last_part(slice_.network or "default")
     end = "--source-ranges" if direction == "INGRESS" else "--destination-ranges"
     return (
         f"gcloud compute firewall-rules create {name}-{network}-tcp-{port} --network={network} "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.cloud.credentials import LOGIN
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
+from tui.pod.api_paths import last_part
 from tui.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -111,6 +112,11 @@ def explain(error: Exception, request: ApiRequest, tried: float = 0.0) -> TpuTui
     return CloudError(request.what, why=first_line(error), remedy=_TRY_AGAIN)
 
 
+def did_not_answer(things: str, place: str) -> CloudError:
+    """Return the error of a zone or region whose `things` are missing in a listing of several places."""
+    return CloudError(f"{things} in {place} cannot be listed", why="the zone did not answer", remedy="try again")
+
+
 def first_line(error: Exception) -> str:
     """Return the API's message on one printable line."""
     return without_event_id(getattr(error, "message", None) or str(error) or type(error).__name__)
@@ -189,7 +195,7 @@ def _forbidden(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried
             remedy=f"gcloud services enable {request.service} --project {request.project}",
         )
     if error.reason == "USER_PROJECT_DENIED" or _USE_PROJECT in text:
-        consumer = str((error.metadata or {}).get("consumer", "")).rpartition("/")[2] or "its quota project"
+        consumer = last_part(str((error.metadata or {}).get("consumer", ""))) or "its quota project"
         return CloudError(
             request.what,
             why=f"this login may not bill requests to {consumer} (missing: {_USE_PROJECT})",

@@ -19,7 +19,7 @@ from tui.localpod.api.os_login_api import OsLoginService
 from tui.localpod.api.owner import make_token
 from tui.localpod.api.rpc_errors import ApiError
 from tui.localpod.api.server import TpuService
-from tui.localpod.bucket.bucket import DEFAULT_LOCATION, Bucket, find_binary
+from tui.localpod.bucket.bucket import Bucket, find_binary
 from tui.localpod.cleanup.guardian_client import GuardianClient
 from tui.localpod.cleanup.process_sweep import POD_VARIABLE, WORKER_VARIABLE, Mark
 from tui.localpod.host.host_spec import TOKEN_FILE
@@ -66,7 +66,7 @@ class LocalPod:
     `close` removes every process, port and file of the pod; so does the guardian if this process dies.
     """
 
-    def __init__(self, home: Path, *, location: str = DEFAULT_LOCATION) -> None:
+    def __init__(self, home: Path) -> None:
         self.home = home
         self.id = secrets.token_hex(POD_ID_BYTES)
         self.token = make_token()
@@ -74,7 +74,6 @@ class LocalPod:
         self.directory = Path(tempfile.gettempdir()) / f"tpu-tui-pod-{self.id}"
         self.identity = Path()
         self.slices: tuple[str, ...] = ()
-        self._location = location
         self._guardian: GuardianClient | None = None
         self._machines: Machines | None = None
         self._bucket: Bucket | None = None
@@ -138,7 +137,7 @@ class LocalPod:
         self._machines = Machines(self.id, self.directory, public_key, self._guardian)
         await self._machines.open(marked)
         _write_secret(self.token_file, self.token)
-        self._bucket = Bucket(self.directory, location=self._location, token=self.token)
+        self._bucket = Bucket(self.directory, token=self.token)
         await self._bucket.start(marked)
         service = await self._start_service(cores)
         self._machines.environment = {"STORAGE_EMULATOR_HOST": self._bucket.endpoint} | _imports()

@@ -11,7 +11,7 @@ from tui.cloud.compute import ssh_key_metadata
 from tui.cloud.compute.os_login import login_profile
 from tui.errors import UsageError
 from tui.operator.connections import Connections, require_workers
-from tui.pod.slice import INSTANCE_GROUP, Slice
+from tui.pod.slice import INSTANCE_GROUP, SSH_KEYS, Slice
 from tui.ssh.config.access import access_from, login_to
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.keys.gcloud_key import LoginKey, find_login_key, make_login_key
@@ -79,10 +79,10 @@ class Keys:
             return await self._plan_in_profile(slice_, key, project_known=of_project is not None)
         found = None
         if key.public is not None:
-            if ssh_key_metadata.lets_in(metadata.get(ssh_key_metadata.SSH_KEYS, ""), user, key.public):
+            if ssh_key_metadata.lets_in(metadata.get(SSH_KEYS, ""), user, key.public):
                 found = IN_SLICE
             elif not ssh_key_metadata.blocks_project_keys(metadata) and ssh_key_metadata.lets_in(
-                (of_project or {}).get(ssh_key_metadata.SSH_KEYS, ""), user, key.public
+                (of_project or {}).get(SSH_KEYS, ""), user, key.public
             ):
                 found = IN_PROJECT
         return KeyPlan(slice_.name, len(slice_.workers), user, key, found, of_project is not None)
@@ -123,10 +123,10 @@ class Keys:
             return
 
         def change(metadata: dict[str, str]) -> dict[str, str]:
-            text = metadata.get(ssh_key_metadata.SSH_KEYS, "")
+            text = metadata.get(SSH_KEYS, "")
             if ssh_key_metadata.lets_in(text, plan.user, public):
                 return metadata
-            return {**metadata, ssh_key_metadata.SSH_KEYS: ssh_key_metadata.with_key(text, plan.user, public)}
+            return {**metadata, SSH_KEYS: ssh_key_metadata.with_key(text, plan.user, public)}
 
         if slice_.source == INSTANCE_GROUP:
             raise UsageError(
@@ -135,7 +135,8 @@ class Keys:
                 remedy="add the key to the project: "
                 f"gcloud compute ssh {slice_.workers[0].name} --zone={slice_.zone} does that",
             )
-        async for step in self._connections.cloud.tpu.set_metadata(slice_, change):
+        lifecycle = self._connections.cloud.tpu.lifecycle
+        async for step in lifecycle.set_metadata(slice_.zone or "", slice_.name, change):
             yield step
 
     def renamed(self, plan: KeyPlan) -> KeyPlan:

@@ -182,8 +182,8 @@ class Slices:
         """Delete, start or stop a slice; yield its progress, or with `dry_run` what would be done."""
         if slice_.source == INSTANCE_GROUP:
             return self._change_group()(slice_, action, dry_run)
-        api = self._tpu_api(changes=not dry_run)
-        change = {"delete": api.delete, "start": api.start, "stop": api.stop}[action]
+        lifecycle = self._tpu_api(changes=not dry_run).lifecycle
+        change = {"delete": lifecycle.delete, "start": lifecycle.start, "stop": lifecycle.stop}[action]
         steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)
         return steps
 
@@ -226,14 +226,14 @@ class Slices:
 
     def delete_queued(self, ref: str, *, force: bool, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete a queued resource, with `force` its slices too; yield the progress until they are gone."""
-        api = self._tpu_api(changes=not dry_run)
-        steps: AsyncIterator[str] = api.delete_queued(*self.place_of(ref), force=force, dry_run=dry_run)
+        queue = self._tpu_api(changes=not dry_run).queue
+        steps: AsyncIterator[str] = queue.delete(*self.place_of(ref), force=force, dry_run=dry_run)
         return steps
 
     def reset_queued(self, ref: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Put a queued resource back into the queue, which makes its slices anew; yield the progress."""
-        api = self._tpu_api(changes=not dry_run)
-        steps: AsyncIterator[str] = api.reset_queued(*self.place_of(ref), dry_run=dry_run)
+        queue = self._tpu_api(changes=not dry_run).queue
+        steps: AsyncIterator[str] = queue.reset(*self.place_of(ref), dry_run=dry_run)
         return steps
 
     def _tpu_api(self, *, changes: bool) -> Any:

@@ -42,6 +42,8 @@ GENERATIONS: Mapping[str, Generation] = {
 A TPU7x chip has 192 GiB of HBM and is two XLA devices ("TPU7x (Ironwood)", "Dual-chiplet architecture"). Its types
 count TensorCores: xpk calls the topology 2x2x1 tpu7x-8 and 4x4x4 tpu7x-128."""
 
+CONFIG_TYPES = {"v2": "V2", "v3": "V3", "v4": "V4", "v5litepod": "V5LITE_POD", "v5p": "V5P", "v6e": "V6E"}
+"""The name of a generation's AcceleratorConfig.Type in the Cloud TPU API."""
 TPU_API_GENERATIONS = tuple(name for name, generation in GENERATIONS.items() if generation.in_tpu_api)
 """The generations that the Cloud TPU API creates."""
 TPU_NODE_GENERATIONS = ("v2", "v3")

@@ -11,6 +11,10 @@ TPU_API, HOSTS_FILE, INSTANCE_GROUP = "tpu_api", "hosts_file", "instance_group"
 """The sources of slices."""
 OS_LOGIN = "enable-oslogin"
 """The metadata key that enables OS Login for a machine, or for a project's machines."""
+SSH_KEYS, BLOCK_PROJECT_KEYS = "ssh-keys", "block-project-ssh-keys"
+"""Metadata keys of the SSH keys that machines accept (Compute Engine, "Add SSH keys to VMs")."""
+CORES_PER_WORKER = "cores-per-worker"
+"""Label or metadata key with the number of XLA devices per worker if the type does not define it (`local-N`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 SSH_PORT = 22
+SSH_PORT_KEY = "ssh-port"
+"""Metadata key with the port of a VM's SSH server, where that is not 22: a local pod's VMs have it."""
 MOST_WORKERS = 1_000_000
 """Upper bound of worker indices: the largest slices have some thousands."""
 MOST_PORT = 65_535

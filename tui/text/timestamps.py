@@ -13,6 +13,12 @@ def parse_time(text: str | None) -> datetime | None:
         return None
 
 
+def to_utc(text: object) -> str | None:
+    """Convert an RFC 3339 time to UTC, to the second; None for no time or an invalid one."""
+    moment = parse_time(text if isinstance(text, str) else None)
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None
+
+
 def seconds_since(text: str | None, now: datetime | None = None) -> int | None:
     """Return the whole seconds since an RFC 3339 time, at least 0; None if it is unknown. A time has an offset."""
     moment = parse_time(text)

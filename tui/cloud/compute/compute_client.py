@@ -5,23 +5,22 @@ It blocks, so use it in a thread. Google's libraries are imported when a session
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain, retry_delay_s
 from tui.cloud.credentials import find_credentials
+from tui.cloud.retries import LOCAL_RETRY_S, pauses
 from tui.errors import CloudError, TpuTuiError
 from tui.settings import Settings
 
+Answer = TypeVar("Answer")
+
 RETRY_S = 15.0
 """How long one request is repeated while the service is unavailable."""
-LOCAL_RETRY_S = 4.0
 _COMPUTE = "https://compute.googleapis.com"
 _SERVICE = "compute.googleapis.com"
-_FIRST_PAUSE_S = 0.2
-_LONGEST_PAUSE_S = 4.0
 _LISTING_RESTARTS = 2
 _RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded")
 """Reasons of a 403 for which Compute Engine asks to wait."""
@@ -34,7 +33,7 @@ class ComputeClient:
     All requests raise GoogleAPICallError for a refusal, RequestException without an answer, GoogleAuthError.
     """
 
-    def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
+    def __init__(self, settings: Settings, *, patience: float | None) -> None:
         self.endpoint = settings.endpoints.get("compute", "")
         self._session, its_project = open_session(self.endpoint, settings.token)
         self._retry_s = patience or (LOCAL_RETRY_S if self.endpoint else RETRY_S)
@@ -85,17 +84,15 @@ class ComputeClient:
         from requests.exceptions import RequestException
 
         url = f"{self.endpoint or _COMPUTE}/compute/v1/projects/{path}"
-        deadline = time.monotonic() + self._retry_s
-        longest_pause = _FIRST_PAUSE_S
+        deadline, waits = time.monotonic() + self._retry_s, pauses()
         while True:
             try:
                 return self._send_once(verb, url, query, body, max(1.0, deadline - time.monotonic()))
             except (GoogleAPICallError, RequestException) as error:
-                pause = max(retry_delay_s(error), random.uniform(0, longest_pause))
+                pause = max(retry_delay_s(error), next(waits))
                 if not _is_passing(error) or time.monotonic() + pause >= deadline:
                     raise
             time.sleep(pause)
-            longest_pause = min(2 * longest_pause, _LONGEST_PAUSE_S)
 
     def _send_once(
         self, verb: str, url: str, query: dict[str, str], body: Mapping[str, Any] | None, timeout_s: float
@@ -113,18 +110,32 @@ class ComputeClient:
             raise InvalidJSONError(f"{url} does not answer with an object")
         return document
 
-    def explain(
-        self, error: Exception, what: str, *, role: str, permission: str, tried_s: float, project: str = ""
-    ) -> TpuTuiError:
-        """Return an error of a request as a sentence that names the missing permission."""
-        from google.api_core.exceptions import Forbidden
+    def ask(self, what: str, call: Callable[[], Answer], *, role: str, permission: str, project: str = "") -> Answer:
+        """Make requests; raise an error of them as CloudError or UsageError that names the missing permission."""
+        from google.api_core.exceptions import GoogleAPIError
+        from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import RequestException
 
+        started_at = time.monotonic()
+        try:
+            return call()
+        except (GoogleAPIError, GoogleAuthError, RequestException) as error:
+            tried_s = time.monotonic() - started_at
+            request = ApiRequest(
+                what, project or self.project, _SERVICE, "the Compute Engine API", role, self.endpoint
+            )
+            raise self._explained(error, request, permission, tried_s) from error
+
+    def _explained(self, error: Exception, request: ApiRequest, permission: str, tried_s: float) -> TpuTuiError:
+        from google.api_core.exceptions import Forbidden
+        from requests.exceptions import InvalidJSONError, RequestException
+
+        if isinstance(error, InvalidJSONError):  # of a proxy, or of another server at this address
+            return CloudError(request.what, why=f"{self.endpoint or _COMPUTE} does not answer as Compute Engine does")
         if isinstance(error, RequestException):
             address = f" at {self.endpoint}" if self.endpoint else ""
             why = f"Compute Engine{address} is down or cannot be reached (tried for {tried_s:.0f} s)"
-            return CloudError(what, why=why)
-        request = ApiRequest(what, project or self.project, _SERVICE, "the Compute Engine API", role, self.endpoint)
+            return CloudError(request.what, why=why)
         explained = explain(error, request, tried_s)
         if isinstance(error, Forbidden) and permission not in explained.why:
             why = f"{explained.why} (requires {permission})"

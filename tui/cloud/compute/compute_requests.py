@@ -7,18 +7,19 @@ Engine API v1, `requestId`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
-from tui.cloud.api_errors import is_missing
+from tui.cloud.api_errors import did_not_answer, is_missing
 from tui.cloud.compute.compute_client import ComputeClient
 from tui.cloud.compute.operation_errors import explain_operation
-from tui.cloud.compute.resource_rows import last_part
 from tui.cloud.state_reports import StateReports
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError
+from tui.pod.api_paths import last_part, region_of
 from tui.settings import Settings
 
 Answer = TypeVar("Answer")
@@ -29,6 +30,7 @@ GONE_TIMEOUT_S = 600.0
 """How long a deletion may take."""
 OUTAGE_S = 600.0
 """How long the API may be away while something is waited for."""
+_GLOBAL = "global"
 _NOT_READY = "resourceNotReady"
 """The reason of a refusal while another operation on the same resource is in progress."""
 
@@ -44,6 +46,7 @@ class ComputeRequests:
         self._role = role
         self._patience = patience
         self._idle: list[ComputeClient] = []
+        self._is_closed = False
         self.project = settings.project or ""
         """Known after the first request."""
 
@@ -54,9 +57,14 @@ class ComputeRequests:
         await self.close()
 
     async def close(self) -> None:
-        """Close the sessions."""
-        while self._idle:
-            self._idle.pop().__exit__()
+        """Close the sessions; that of a cancelled request is closed when its thread ends."""
+        self._is_closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with contextlib.suppress(IndexError):  # other threads take and return sessions meanwhile
+            while True:
+                self._idle.pop().__exit__()
 
     async def ask(self, what: str, permission: str, call: Callable[[ComputeClient], Answer]) -> Answer:
         """Make requests with a client, in a thread; `what` is the sentence of an error."""
@@ -70,6 +78,29 @@ class ComputeRequests:
             if is_missing(error):
                 return None
             raise
+
+    async def aggregated(
+        self, things: str, permission: str, collection: str
+    ) -> tuple[list[dict[str, Any]], list[CloudError]]:
+        """Return a collection's resources in the configured zones and their regions, or in all places.
+
+        With them comes an error for each place that did not answer; `things` names the resources in errors.
+        """
+        pages = await self.ask(
+            f"{things} cannot be listed",
+            permission,
+            lambda client: client.pages(f"{client.project}/aggregated/{collection}", returnPartialSuccess="true"),
+        )
+        scopes = [(last_part(place), scope) for page in pages for place, scope in page.get("items", {}).items()]
+        resources = [row for place, scope in scopes if self._covers(place) for row in scope.get(collection, ())]
+        silent = {place for place, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"}
+        silent.update(last_part(place) for page in pages for place in page.get("unreachables", ()))
+        return resources, [did_not_answer(things, place) for place in sorted(silent) if self._covers(place)]
+
+    def _covers(self, place: str) -> bool:
+        """Return whether the settings name a zone, or a zone of a region; resources of no place are covered."""
+        zones = self._settings.zones
+        return not zones or place == _GLOBAL or any(place in (zone, region_of(zone)) for zone in zones)
 
     async def post(
         self, what: str, permission: str, path: str, body: Mapping[str, Any] | None = None, **query: str
@@ -136,20 +167,17 @@ class ComputeRequests:
         yield f"{described} is deleted"
 
     def _call(self, what: str, permission: str, call: Callable[[ComputeClient], Answer]) -> Answer:
-        from google.api_core.exceptions import GoogleAPIError
-        from google.auth.exceptions import GoogleAuthError
-        from requests.exceptions import RequestException
-
-        client = self._idle.pop() if self._idle else ComputeClient(self._settings, patience=self._patience)
-        self.project = client.project
-        started_at = time.monotonic()
         try:
-            return call(client)
-        except (GoogleAPIError, GoogleAuthError, RequestException) as error:
-            tried_s = time.monotonic() - started_at
-            raise client.explain(error, what, role=self._role, permission=permission, tried_s=tried_s) from error
+            client = self._idle.pop()
+        except IndexError:
+            client = ComputeClient(self._settings, patience=self._patience)
+        self.project = client.project
+        try:
+            return client.ask(what, lambda: call(client), role=self._role, permission=permission)
         finally:
             self._idle.append(client)
+            if self._is_closed:
+                self._close_idle()
 
 
 def _deleting(path: str, query: Mapping[str, str]) -> Callable[[ComputeClient], dict[str, Any]]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tui.cloud.compute.firewall_types import ALLOW, ANY_PORT, DENY, NEXT, FirewallRule
+from tui.pod.api_paths import last_part
 
 Message = Mapping[str, Any]
 
@@ -49,7 +50,7 @@ def depends_on_order(found: Message) -> bool:
     return bool(found.get("firewalls")) and not kinds.isdisjoint(("network", "regional"))
 
 
-def effective_rules(found: Message, network: str, *, vpc_first: bool = True) -> tuple[FirewallRule, ...]:
+def effective_rules(found: Message, network: str, *, vpc_first: bool) -> tuple[FirewallRule, ...]:
     """Return the rules in a message with effective firewalls; `network` is `projects/…/global/networks/…`.
 
     The message has the policies of one kind in the order of evaluation.
@@ -70,8 +71,8 @@ def effective_rules(found: Message, network: str, *, vpc_first: bool = True) -> 
 
 def vpc_rules(found: Iterable[Message], network: str) -> list[FirewallRule]:
     """Return the VPC firewall rules of one network."""
-    name = network.rpartition("/")[2]
-    rules = (_vpc_rule(rule) for rule in found if rule.get("network", "").rpartition("/")[2] == name)
+    name = last_part(network)
+    rules = (_vpc_rule(rule) for rule in found if last_part(rule.get("network", "")) == name)
     return [rule for rule in rules if rule]
 
 

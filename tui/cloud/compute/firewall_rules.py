@@ -6,14 +6,14 @@ Each reading runs in a thread of its own. Google's libraries are imported there.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tui.cloud.compute.compute_client import ComputeClient
 from tui.cloud.compute.firewall_messages import depends_on_order, effective_rules, vpc_rules
 from tui.cloud.compute.firewall_types import Ruleset
-from tui.errors import CloudError
+from tui.errors import CloudError, TpuTuiError
+from tui.pod.api_paths import last_part
 from tui.settings import Settings
 
 Answer = TypeVar("Answer")
@@ -47,7 +47,7 @@ class FirewallRules:
     def _read(self, network: str, project: str | None, region: str | None) -> Ruleset:
         with ComputeClient(self._settings, patience=self._patience) as compute:
             owner = _project_of(network) or project or compute.project
-            return _FirewallQuery(compute, owner, network.rpartition("/")[2]).read(region)
+            return _FirewallQuery(compute, owner, last_part(network)).read(region)
 
 
 class _FirewallQuery:
@@ -94,23 +94,15 @@ class _FirewallQuery:
 
         Raises CloudError for any other failure.
         """
-        from google.api_core.exceptions import Forbidden, GoogleAPIError, NotFound
-        from google.auth.exceptions import GoogleAuthError
-        from requests.exceptions import RequestException
+        from google.api_core.exceptions import Forbidden, NotFound
 
-        started_at = time.monotonic()
         try:
-            return get()
-        except (Forbidden, NotFound) as error:  # NotFound: a stand-in for Google's API may lack the method
-            return self._explained(error, permission, time.monotonic() - started_at)
-        except (GoogleAPIError, GoogleAuthError, RequestException) as error:
-            raise self._explained(error, permission, time.monotonic() - started_at) from error
-
-    def _explained(self, error: Exception, permission: str, tried_s: float) -> CloudError:
-        explained = self._compute.explain(
-            error, _WHAT, role=ROLE, permission=permission, tried_s=tried_s, project=self._owner
-        )
-        return CloudError(explained.what, why=explained.why, remedy=explained.remedy)
+            return self._compute.ask(_WHAT, get, role=ROLE, permission=permission, project=self._owner)
+        except TpuTuiError as error:
+            explained = CloudError(error.what, why=error.why, remedy=error.remedy)
+            if isinstance(error.__cause__, (Forbidden, NotFound)):  # a stand-in for Google's API may lack the method
+                return explained
+            raise explained from error.__cause__
 
 
 def _gap(error: CloudError, subject: str) -> CloudError:

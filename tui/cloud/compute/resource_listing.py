@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from tui.cloud.compute.compute_requests import INSTANCE_ADMIN, ComputeRequests
-from tui.cloud.compute.resource_rows import disk_row, image_row, last_part, policy_row, template_row
+from tui.cloud.compute.resource_rows import disk_row, image_row, policy_row, template_row
 from tui.errors import CloudError
 from tui.pod.resources import DISK, GROUP, IMAGE, POLICY, TEMPLATE, CloudResource
 from tui.settings import Settings
@@ -79,27 +79,12 @@ class ComputeResources:
         """Return the rows of a collection in all places, each made of the API's document and the project."""
         collection = COLLECTIONS[kind]
         async with self._requests(kind) as requests:
-            pages = await requests.ask(
-                f"{_plural(kind)} cannot be listed",
-                f"compute.{collection}.list",
-                lambda client: client.pages(f"{client.project}/aggregated/{collection}", returnPartialSuccess="true"),
-            )
-        scopes = [(place, scope) for page in pages for place, scope in page.get("items", {}).items()]
-        documents = [document for _, scope in scopes for document in scope.get(collection, ()) if keep(document)]
-        rows = [row(document, requests.project) for document in documents]
-        silent = {place for place, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"}
-        silent.update(place for page in pages for place in page.get("unreachables", ()))
-        problems = [_did_not_answer(kind, place) for place in sorted(silent) if self._covers(last_part(place))]
-        return [row for row in rows if row.zone is None or self._covers(row.zone)], problems
+            documents, problems = await requests.aggregated(_plural(kind), f"compute.{collection}.list", collection)
+        return [row(document, requests.project) for document in documents if keep(document)], problems
 
     def _requests(self, kind: str) -> ComputeRequests:
         role = _STORAGE_ADMIN if kind in (DISK, IMAGE) else INSTANCE_ADMIN
         return ComputeRequests(self._settings, role=role, patience=self._patience)
-
-    def _covers(self, place: str) -> bool:
-        """Return whether the settings name a zone, or a zone of a region."""
-        zones = self._settings.zones
-        return not zones or any(place in (zone, zone.rpartition("-")[0]) for zone in zones)
 
 
 def path_of(resource: CloudResource) -> str:
@@ -111,8 +96,3 @@ def path_of(resource: CloudResource) -> str:
 
 def _plural(kind: str) -> str:
     return {POLICY: "policies"}.get(kind, f"{kind}s")
-
-
-def _did_not_answer(kind: str, place: str) -> CloudError:
-    what = f"{_plural(kind)} in {last_part(place)} cannot be listed"
-    return CloudError(what, why="the zone did not answer", remedy="try again")

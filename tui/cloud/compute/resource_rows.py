@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import timezone
 from typing import Any
 
+from tui.pod.api_paths import last_part
 from tui.pod.groups.group_request import group_in_marker
 from tui.pod.resources import DISK, IMAGE, POLICY, TEMPLATE, CloudResource, is_made_by_us
 from tui.text.numbers import parse_integer
-from tui.text.timestamps import parse_time
+from tui.text.timestamps import to_utc
 
 _STATES_WITHOUT_COST = ("FAILED", "DELETING")
 _BYTES_PER_GB = 1e9
@@ -67,7 +67,7 @@ def _row(kind: str, document: Mapping[str, Any], **more: Any) -> CloudResource:
     return CloudResource(
         kind,
         document["name"],
-        created=_time(document.get("creationTimestamp")),
+        created=to_utc(document.get("creationTimestamp")),
         labels=labels,
         made_by_us=is_made_by_us(labels, description),
         made_for=group_in_marker(description),
@@ -91,18 +91,7 @@ def _users(disk: CloudResource, slices: list[str]) -> tuple[str, ...]:
     return (*slices, *(machine for machine in machines if machine not in slices))
 
 
-def last_part(path: str) -> str:
-    """Return the name at the end of a resource's path or address."""
-    return path.rpartition("/")[2]
-
-
 def _number(text: Any) -> float | None:
     """Return an integer of the API, which it writes as text."""
     number = parse_integer(str(text))
     return None if number is None else float(number)
-
-
-def _time(text: Any) -> str | None:
-    """Convert a time to RFC 3339 in UTC, to the second."""
-    moment = parse_time(text if isinstance(text, str) else None)
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None

@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from tui.pod.slice import OS_LOGIN
+from tui.pod.slice import BLOCK_PROJECT_KEYS, OS_LOGIN
 from tui.text.bounded_json import parse_json
 
-SSH_KEYS = "ssh-keys"
-BLOCK_PROJECT_KEYS = "block-project-ssh-keys"
 _GOOGLE_COMMENT = "google-ssh"
 """The first word in the comment of a key that may expire; a JSON document with `expireOn` follows."""
 

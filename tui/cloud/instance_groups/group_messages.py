@@ -7,31 +7,26 @@ Source: Compute Engine API v1, `instanceGroupManagers`, `instanceTemplates`, `Ma
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timezone
 from typing import Any
 
+from tui.cloud.guest_attributes import host_keys_in
 from tui.cloud.instance_groups.group_state import describe_state, health_of, state_of, symptoms_of
 from tui.pod import accelerator
+from tui.pod.api_paths import last_part
 from tui.pod.instance_group import TPU_NODE_KEY, GroupVm, InstanceGroup, accelerator_type_of, in_worker_order
 from tui.pod.resources import is_made_by_us
-from tui.pod.slice import INSTANCE_GROUP, OS_LOGIN, Slice
-from tui.pod.worker import MOST_PORT, MOST_WORKERS, SSH_PORT, Worker
+from tui.pod.slice import CORES_PER_WORKER, INSTANCE_GROUP, OS_LOGIN, Slice
+from tui.pod.worker import MOST_PORT, MOST_WORKERS, SSH_PORT, SSH_PORT_KEY, Worker
 from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
-from tui.text.timestamps import parse_time
+from tui.text.timestamps import to_utc
 
 Document = Mapping[str, Any]
 
-CORES_KEY = "cores-per-worker"
-"""Label or metadata key with the number of XLA devices per VM if the machine type does not define it."""
-SSH_PORT_KEY = "ssh-port"
-"""Metadata key with the port of a VM's SSH server, where that is not 22: a local pod's VMs have it."""
 _TPU_ENV = "tpu-env"
 _WORKER_ID = re.compile(r"^\s*(?:TPU_)?WORKER_ID\s*[:=]\s*['\"]?(\d{1,7})\b", re.MULTILINE)
-_KEY_TYPE = re.compile(r"[a-z0-9@.-]+")
-_KEY = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _HEALTH_ORDER = ("UNHEALTHY", "TIMEOUT", "DRAINING", "UNKNOWN", "HEALTHY")
 """Health states of a VM, the worst first."""
 
@@ -44,15 +39,15 @@ def group_of(manager: Document, template: Document | None) -> InstanceGroup:
     accounts = properties.get("serviceAccounts", ())
     return InstanceGroup(
         name=manager["name"],
-        zone=last(manager.get("zone") or manager.get("region") or ""),
+        zone=last_part(manager.get("zone") or manager.get("region") or ""),
         size=int(manager.get("targetSize", 0)),
-        template=last(template_link(manager)) or None,
-        policy=last(manager.get("resourcePolicies", {}).get("workloadPolicy", "")) or None,
-        machine_type=last(properties.get("machineType", "")) or None,
-        tpu_node=last(metadata.get(TPU_NODE_KEY, "")) or None,
+        template=last_part(template_link(manager)) or None,
+        policy=last_part(manager.get("resourcePolicies", {}).get("workloadPolicy", "")) or None,
+        machine_type=last_part(properties.get("machineType", "")) or None,
+        tpu_node=last_part(metadata.get(TPU_NODE_KEY, "")) or None,
         network=(interfaces[0].get("network") if interfaces else None) or None,
         labels=properties.get("labels", {}),
-        created=_time(manager.get("creationTimestamp")),
+        created=to_utc(manager.get("creationTimestamp")),
         made_by_us=is_made_by_us({}, manager.get("description", "")),
         is_stable=manager.get("status", {}).get("isStable"),
         is_regional="zone" not in manager,
@@ -79,7 +74,7 @@ def vm_of(managed: Document) -> GroupVm:
     errors = managed.get("lastAttempt", {}).get("errors", {}).get("errors", ())
     messages = dict.fromkeys(one_line(error.get("message") or error.get("code") or "") for error in errors)
     return GroupVm(
-        name=managed.get("name") or last(managed.get("instance", "")),
+        name=managed.get("name") or last_part(managed.get("instance", "")),
         status=managed.get("instanceStatus") or None,
         action=managed.get("currentAction") or "NONE",
         health=min(states, key=_place_of_health) if states else None,
@@ -105,7 +100,7 @@ def slice_of_group(
         _worker(index, vm, group, project, instances.get(vm.name, {})) for index, vm in enumerate(staying)
     )
     state = state_of(group, vms)
-    cores = parse_integer(group.labels.get(CORES_KEY) or group.metadata.get(CORES_KEY) or "")
+    cores = parse_integer(group.labels.get(CORES_PER_WORKER) or group.metadata.get(CORES_PER_WORKER) or "")
     kind = accelerator_type_of(group.machine_type, len(workers))
     parsed = accelerator.parse(kind) if kind else None
     return Slice(
@@ -158,18 +153,10 @@ def with_node(slice_: Slice, node: Slice) -> Slice:
 
 def host_keys_of(answer: Document) -> tuple[str, ...]:
     """Return the public host keys that a VM published as guest attributes."""
-    items = [(item.get("key", ""), item.get("value", "").strip()) for item in _items(answer)]
-    return tuple(f"{key} {value}" for key, value in items if _KEY_TYPE.fullmatch(key) and _KEY.fullmatch(value))
-
-
-def _items(answer: Document) -> Iterable[Document]:
-    items: Iterable[Document] = answer.get("queryValue", {}).get("items", ())
-    return (item for item in items if item.get("namespace") == "hostkeys")
-
-
-def last(path: str) -> str:
-    """Return the last part of a path: the resource's name."""
-    return path.rpartition("/")[2]
+    items = answer.get("queryValue", {}).get("items", ())
+    return host_keys_in(
+        (item.get("namespace", ""), item.get("key", ""), item.get("value", "").strip()) for item in items
+    )
 
 
 def _worker(index: int, vm: GroupVm, group: InstanceGroup, project: str, instance: Document) -> Worker:
@@ -195,8 +182,3 @@ def _worker_id(instance: Document) -> int | None:
 
 def _metadata(document: Document) -> dict[str, str]:
     return {item["key"]: item.get("value", "") for item in document.get("metadata", {}).get("items", ())}
-
-
-def _time(text: Any) -> str | None:
-    moment = parse_time(text if isinstance(text, str) else None)
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None

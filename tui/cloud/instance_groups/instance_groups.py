@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 
 from tui.cloud.api_errors import is_missing
 from tui.cloud.compute.compute_requests import ComputeRequests
+from tui.cloud.guest_attributes import HOST_KEYS
 from tui.cloud.instance_groups import group_messages
-from tui.cloud.instance_groups.group_messages import Document, last
+from tui.cloud.instance_groups.group_messages import Document
 from tui.cloud.instance_groups.vm_losses import explain_losses
 from tui.cloud.inventory import Listing, no_such_slice, pick_slice
-from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.errors import TpuTuiError, UsageError
+from tui.pod.api_paths import last_part
 from tui.pod.instance_group import GroupVm, InstanceGroup
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
@@ -29,7 +31,6 @@ ROLE = "roles/compute.viewer"
 """Permits every request of this source."""
 LIST_PERMISSION = "compute.instanceGroupManagers.list"
 _GET_PERMISSION = "compute.instanceGroupManagers.get"
-_CANNOT_LIST = "instance groups cannot be listed"
 _MANAGERS = "instanceGroupManagers"
 _NAMES_PER_FILTER = 50
 """Names of VMs in one filter, whose length is limited as that of an address."""
@@ -47,23 +48,14 @@ class InstanceGroups:
     """The managed instance groups of a project, and the slices that they are."""
 
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
-        self._zones = settings.zones
         self._requests = ComputeRequests(settings, role=ROLE, patience=patience)
         self._templates: dict[tuple[str, str], Document] = {}
         """By address and by the time when the group was created: another group may have another template."""
 
     async def list_groups(self) -> GroupListing:
         """Return the groups of the configured zones, or of all, and their regions. Raises CloudError."""
-        pages = await self._requests.ask(
-            _CANNOT_LIST,
-            LIST_PERMISSION,
-            lambda client: client.pages(f"{client.project}/aggregated/{_MANAGERS}", returnPartialSuccess="true"),
-        )
-        scopes = [(last(place), scope) for page in pages for place, scope in page.get("items", {}).items()]
-        silent = {place for place, scope in scopes if scope.get("warning", {}).get("code") == "UNREACHABLE"}
-        silent.update(last(place) for page in pages for place in page.get("unreachables", ()))
-        managers = [manager for place, scope in scopes if self._covers(place) for manager in scope.get(_MANAGERS, ())]
-        problems: list[TpuTuiError] = [_did_not_answer(place) for place in sorted(silent) if self._covers(place)]
+        managers, silent = await self._requests.aggregated("instance groups", LIST_PERMISSION, _MANAGERS)
+        problems: list[TpuTuiError] = [*silent]
         groups: list[InstanceGroup] = []
         for answer in await asyncio.gather(*map(self._with_template, managers), return_exceptions=True):
             _sort_in(answer, groups, problems)
@@ -200,7 +192,9 @@ class InstanceGroups:
             answer = await self._requests.ask(
                 f"host keys of {worker.name} cannot be read",
                 "compute.instances.getGuestAttributes",
-                lambda client: client.get(f"{client.project}/zones/{path}/getGuestAttributes", queryPath="hostkeys/"),
+                lambda client: client.get(
+                    f"{client.project}/zones/{path}/getGuestAttributes", queryPath=f"{HOST_KEYS}/"
+                ),
             )
         except TpuTuiError as error:
             if is_missing(error) or is_forbidden(error):
@@ -220,7 +214,7 @@ class InstanceGroups:
             _, _, path = link.partition("projects/")
             try:
                 self._templates[key] = await self._requests.ask(
-                    f"instance template {last(link)} cannot be read",
+                    f"instance template {last_part(link)} cannot be read",
                     "compute.instanceTemplates.get",
                     lambda client: client.get(path),
                 )
@@ -228,10 +222,6 @@ class InstanceGroups:
                 if not (is_missing(error) or is_forbidden(error)):
                     raise
         return self._templates.get(key)
-
-    def _covers(self, place: str) -> bool:
-        """Return whether the settings name a zone, or a zone of a region."""
-        return not self._zones or any(place in (zone, zone.rpartition("-")[0]) for zone in self._zones)
 
 
 def is_forbidden(error: TpuTuiError) -> bool:
@@ -261,10 +251,4 @@ def _regional(group: InstanceGroup) -> UsageError:
         f"instance group {group.path} cannot be used as a slice",
         why="it is regional: its VMs may be in several zones",
         remedy="create a zonal group: tpu-tui groups create",
-    )
-
-
-def _did_not_answer(place: str) -> CloudError:
-    return CloudError(
-        f"instance groups in {place} cannot be listed", why="the zone did not answer", remedy="try again"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from tui.pod.api_paths import last_part
 from tui.pod.instance_group import InstanceGroup
 from tui.pod.slice import Slice
 
@@ -37,4 +38,4 @@ def _fits(group: InstanceGroup, node: Slice) -> bool:
 
 
 def _network(name: str | None) -> str:
-    return (name or _DEFAULT_NETWORK).rpartition("/")[2]
+    return last_part(name or _DEFAULT_NETWORK)

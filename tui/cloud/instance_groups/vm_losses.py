@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from tui.pod.api_paths import last_part
 from tui.pod.worker import Worker
 from tui.text.printable import one_line
 from tui.text.timestamps import parse_time
@@ -99,7 +100,7 @@ def _link(operation: Document) -> str:
 
 
 def _target(operation: Document) -> str:
-    return _link(operation).rpartition("/")[2]
+    return last_part(_link(operation))
 
 
 def _time(operation: Document) -> datetime:

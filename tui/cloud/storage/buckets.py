@@ -19,14 +19,12 @@ from typing import IO, Any, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain
 from tui.cloud.credentials import find_credentials, silence_libraries
+from tui.cloud.retries import LOCAL_RETRY_S, RETRY_S
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.settings import Settings
 
 Answer = TypeVar("Answer")
 
-RETRY_S = 20.0
-"""How long one request is repeated while the service is unavailable."""
-LOCAL_RETRY_S = 4.0
 REQUEST_TIMEOUT_S = 60.0
 """How long one request, or one chunk of an upload, may take."""
 _LIST_BUCKETS = "check the spelling; list buckets with gcloud storage ls"

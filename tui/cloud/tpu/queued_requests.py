@@ -12,6 +12,7 @@ from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.operation_wait import OperationWait
 from tui.cloud.tpu.tpu_client import TpuConnection, request_options
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
+from tui.pod.api_paths import last_part
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
@@ -30,7 +31,7 @@ class QueuedRequests:
         self._api = api
         self._wait = OperationWait(api)
 
-    async def delete(self, zone: str, name: str, *, force: bool, dry_run: bool = False) -> AsyncIterator[str]:
+    async def delete(self, zone: str, name: str, *, force: bool = False, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete a request, with `force` its slices first; yield the progress until all of them are gone.
 
         Raises UsageError for a request that does not exist, or that has slices and no `force`.
@@ -140,7 +141,7 @@ async def _wait_until_gone(
 
 
 def _belongs(node: tpu_v2.Node | None, path: str) -> bool:
-    return node is not None and node.queued_resource.rpartition("/")[2] == path.rpartition("/")[2]
+    return node is not None and last_part(node.queued_resource) == last_part(path)
 
 
 def _node_paths(queued: tpu_v2.QueuedResource) -> list[tuple[str, str]]:

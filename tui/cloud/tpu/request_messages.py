@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tui.cloud.tpu.tpu_messages import CONFIG_TYPES, document
+from tui.cloud.tpu.tpu_messages import document
+from tui.pod.accelerator import CONFIG_TYPES
 from tui.pod.creation.slice_request import READ_ONLY, SliceRequest
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from tui.cloud.tpu.request_messages import node_of, queued_resource_of, request_
 from tui.cloud.tpu.tpu_client import ApiConnection, request_options
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError
+from tui.pod.api_paths import last_part
 from tui.pod.creation.machine_request import CREATED_BY
 from tui.pod.creation.slice_request import CreationStep, SliceRequest
 from tui.pod.slice_commands import delete_command
@@ -197,7 +198,7 @@ class SliceCreation:
 
 def _is_alike(node: Any, request: SliceRequest) -> bool:
     if request.is_tpu_node:
-        kind, version = tpu_messages.last_part(node.accelerator_type), node.tensorflow_version
+        kind, version = last_part(node.accelerator_type), node.tensorflow_version
     else:
         kind, version = tpu_messages.accelerator_type_of(node) or "", node.runtime_version
     return (kind, version) == (request.type_name, request.runtime_version)

@@ -11,6 +11,7 @@ from tui.cloud.tpu.operation_wait import OperationWait
 from tui.cloud.tpu.queued_requests import delete_queued
 from tui.cloud.tpu.tpu_client import ApiConnection, TpuConnection, TpuNodeConnection, request_options
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
+from tui.pod.api_paths import last_part
 from tui.pod.slice_commands import CANNOT_STOP, can_stop, create_again, delete_command, make_anew
 
 if TYPE_CHECKING:
@@ -85,8 +86,7 @@ class Lifecycle:
     async def _turn(self, zone: str, name: str, verb: str, done: str, *, dry_run: bool) -> AsyncIterator[str]:
         path = await self._path(zone, name)
         what = f"slice {name} cannot be {done}"
-        node: tpu_v2.Node | None = await self._required(path, what)
-        assert node is not None
+        node = await self._required(path, what)
         slice_, wait = tpu_messages.slice_of_node(node), OperationWait(self._api_of(node))
         if not can_stop(slice_):
             why = f"{CANNOT_STOP}, and it has {len(slice_.workers or slice_.node_endpoints)}"
@@ -107,11 +107,11 @@ class Lifecycle:
         yield f"requested the {verb} of {name}"
         async for progress in wait.finish(operation, what, path):
             yield progress
-        node = await self._wait.node(path)
-        state = None if node is None else tpu_messages.enum_name(node.state)
-        if node is None or state in _LOST:
+        after = await self._wait.node(path)
+        state = None if after is None else tpu_messages.enum_name(after.state)
+        if after is None or state in _LOST:
             why = f"it is {state or 'gone'}: spot capacity can be taken back, and others can delete slices"
-            remedy = create_again(slice_) if node is None else make_anew(slice_)
+            remedy = create_again(slice_) if after is None else make_anew(slice_)
             raise CloudError(f"slice {name} was {done} and lost", why=why, remedy=remedy)
         yield f"{name} is {state or done}"
 
@@ -173,8 +173,8 @@ class Lifecycle:
             ),
         )
         nodes, short = (node for page in pages for node in page.nodes), _short(queued)
-        members = [node for node in nodes if node.queued_resource.rpartition("/")[2] == short]
-        return sorted({node.name.rpartition("/")[2] for node in members} - {name})
+        members = [node for node in nodes if last_part(node.queued_resource) == short]
+        return sorted({last_part(node.name) for node in members} - {name})
 
     async def _required(self, path: str, what: str) -> tpu_v2.Node:
         """Return the node of a slice. Raises UsageError if there is none."""
@@ -188,7 +188,7 @@ class Lifecycle:
         parent = path.rpartition("/nodes/")[0]
         what = f"queued resources of {name} cannot be read"
         if node is not None:
-            short = node.queued_resource.rpartition("/")[2]
+            short = last_part(node.queued_resource)
             return await self._wait.queued_resource(f"{parent}/queuedResources/{short}") if short else None
         pages = await self._api.pages(
             what,
@@ -214,7 +214,7 @@ async def _deletion(wait: OperationWait, path: str) -> Operation | None:
 
 
 def _short(queued: tpu_v2.QueuedResource) -> str:
-    return str(queued.name).rpartition("/")[2]
+    return last_part(str(queued.name))
 
 
 def _described(queued: tpu_v2.QueuedResource, name: str) -> str:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tui.cloud.api_errors import did_not_answer
 from tui.cloud.inventory import Listing, no_such_slice, pick_slice
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.queued_requests import QueuedRequests
@@ -17,6 +18,7 @@ from tui.cloud.tpu.slice_lifecycle import Lifecycle
 from tui.cloud.tpu.tpu_client import TpuConnection, TpuNodeConnection, UnknownZone, request_options
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, did_you_mean, near_matches
+from tui.pod.api_paths import last_part, region_of
 from tui.pod.creation.queued_request import QueuedListing
 from tui.pod.creation.request_checks import check_slice_request
 from tui.pod.creation.slice_request import CreationStep, SliceRequest
@@ -42,10 +44,12 @@ class TpuApi:
         self._zones = settings.zones
         self._api = TpuConnection(settings, patience)
         self._node_api = TpuNodeConnection(settings, patience)
-        self._life = Lifecycle(self._api, self._node_api)
+        self.lifecycle = Lifecycle(self._api, self._node_api)
+        """Deletes, starts and stops slices, and changes their metadata."""
+        self.queue = QueuedRequests(self._api)
+        """Deletes and resets queued resources."""
         self._creation = SliceCreation(self._api)
         self._node_creation = SliceCreation(self._node_api)
-        self._requests = QueuedRequests(self._api)
         self._offers = ZoneOffers(self._api)
 
     @property
@@ -131,18 +135,6 @@ class TpuApi:
         async for step in creation.create(request, dry_run=dry_run, waits=waits):
             yield step
 
-    def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Delete a slice, and a queued resource that belongs to it alone."""
-        return self._life.delete(zone, name, dry_run=dry_run)
-
-    def start(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Start a stopped slice."""
-        return self._life.start(zone, name, dry_run=dry_run)
-
-    def stop(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Stop a slice: this keeps its disk and releases its TPU."""
-        return self._life.stop(zone, name, dry_run=dry_run)
-
     async def offers(self, zones: Sequence[str] = ()) -> OfferListing:
         """Return what the zones offer, by default the configured ones, else all."""
         await self._api.open()
@@ -151,7 +143,7 @@ class TpuApi:
     async def describe(self, slice_: Slice) -> dict[str, Any]:
         """Return everything that the API reports of a slice's node, or of its queued resource, in the API's JSON.
 
-        A TPU Node's is that of v1.         Raises UsageError for a slice that has gone since.
+        A TPU Node's is that of v1. Raises UsageError for a slice that has gone since.
         """
         await self._api.open()
         zone = slice_.zone or ""
@@ -203,23 +195,9 @@ class TpuApi:
                 problems += map(_did_not_answer, answer[1])
         return rows, tuple(problems)
 
-    def delete_queued(
-        self, zone: str, name: str, *, force: bool = False, dry_run: bool = False
-    ) -> AsyncIterator[str]:
-        """Delete a queued resource, with `force` its slices too, and wait until they are gone."""
-        return self._requests.delete(zone, name, force=force, dry_run=dry_run)
-
-    def reset_queued(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Put a queued resource back into the queue; its slices are made anew."""
-        return self._requests.reset(zone, name, dry_run=dry_run)
-
     async def metadata(self, slice_: Slice) -> dict[str, str]:
         """Return a slice's present metadata."""
-        return await self._life.metadata(slice_.zone or "", slice_.name)
-
-    def set_metadata(self, slice_: Slice, change: Callable[[dict[str, str]], dict[str, str]]) -> AsyncIterator[str]:
-        """Change a slice's metadata and yield the progress; `change` returns all of it and may be called again."""
-        return self._life.set_metadata(slice_.zone or "", slice_.name, change)
+        return await self.lifecycle.metadata(slice_.zone or "", slice_.name)
 
     async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:  # noqa: ARG002
         """Return nothing: a slice's machines are replaced together, and its state says why."""
@@ -307,7 +285,7 @@ class TpuApi:
             zones = await self._offers.zones()
         except TpuTuiError:
             return UsageError(f"no such zone: {zone}", why=error.why, remedy=remedy)
-        near = near_matches(zone, zones) or [name for name in zones if name.rpartition("-")[0] == zone]
+        near = near_matches(zone, zones) or [name for name in zones if region_of(name) == zone]
         if near:
             remedy = did_you_mean(near)
         elif zones:
@@ -342,8 +320,7 @@ def _cannot_list(zone: str) -> str:
 
 
 def _did_not_answer(location: str) -> CloudError:
-    zone = location.rpartition("/")[2]
-    return CloudError(f"slices in {zone} cannot be listed", why="the zone did not answer", remedy="try again")
+    return did_not_answer("slices", last_part(location))
 
 
 def _has_none(error: TpuTuiError) -> bool:

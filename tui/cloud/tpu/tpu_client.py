@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location, retry_delay_s
 from tui.cloud.credentials import find_credentials, silence_libraries
+from tui.cloud.retries import LOCAL_RETRY_S, RETRY_S, pauses
 from tui.errors import CloudError, TpuTuiError, UsageError
 from tui.procs.lazy_imports import without
 from tui.settings import Settings
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 Client = TypeVar("Client")
 
-RETRY_S = 20.0
-"""How long one request is repeated while the API is unavailable."""
-LOCAL_RETRY_S = 4.0
-"""The same for a local pod, which is either up or not."""
-_FIRST_PAUSE_S = 0.2
-_LONGEST_PAUSE_S = 4.0
 _LISTING_RESTARTS = 2
 _ASYNC_REST = "google.auth.aio.transport.sessions"
 """REST over aiohttp, optional in google.api_core and a third of its import time."""
@@ -97,8 +91,7 @@ class ApiConnection(Generic[Client]):
 
         clock = asyncio.get_running_loop().time
         started_at = clock()
-        longest_pause = _FIRST_PAUSE_S
-        is_lost = False
+        waits, is_lost = pauses(), False
         while True:
             remaining_s = started_at + self._retry_s - clock()
             try:
@@ -106,11 +99,10 @@ class ApiConnection(Generic[Client]):
                 break
             except (GoogleAPIError, GoogleAuthError) as error:
                 is_lost = is_lost or isinstance(error, ServerError)
-                pause = max(retry_delay_s(error), random.uniform(0, longest_pause))
+                pause = max(retry_delay_s(error), next(waits))
                 is_final = not is_passing(error) or pause >= remaining_s
                 if not is_final:
                     await asyncio.sleep(pause)
-                    longest_pause = min(2 * longest_pause, _LONGEST_PAUSE_S)
                 if recover is not None:
                     with contextlib.suppress(TpuTuiError):
                         if (recovered := await recover(is_lost)) is not None:

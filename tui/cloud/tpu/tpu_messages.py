@@ -12,24 +12,19 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from tui.cloud.api_errors import without_event_id
+from tui.cloud.guest_attributes import host_keys_in
 from tui.pod import accelerator
+from tui.pod.api_paths import last_part
 from tui.pod.creation.queued_request import QueuedRequest
-from tui.pod.slice import OS_LOGIN, Slice, Symptom
+from tui.pod.slice import CORES_PER_WORKER, OS_LOGIN, Slice, Symptom
 from tui.pod.worker import SSH_PORT, Worker
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
 
-CORES_LABEL = "cores-per-worker"
-"""Label or metadata key with the number of XLA devices per worker if the type does not define it (`local-N`)."""
-
 TPU_NODE_PORT = 8470
 _HOSTNAME_INDEX = re.compile(r"-w-(\d+)$")
-_KEY_TYPE = re.compile(r"[a-z0-9@.-]+")
-_KEY = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-CONFIG_TYPES = {"v2": "V2", "v3": "V3", "v4": "V4", "v5litepod": "V5LITE_POD", "v5p": "V5P", "v6e": "V6E"}
-"""AcceleratorConfig.Type by generation."""
-_GENERATIONS = {config: generation for generation, config in CONFIG_TYPES.items()}
+_GENERATIONS = {config: generation for generation, config in accelerator.CONFIG_TYPES.items()}
 
 
 def slice_of_node(node: tpu_v2.Node, *, local: bool = False) -> Slice:
@@ -59,7 +54,7 @@ def slice_of_node(node: tpu_v2.Node, *, local: bool = False) -> Slice:
         created=_time(node.create_time),
         spot=None if scheduling is None else scheduling.spot,
         preemptible=None if scheduling is None else scheduling.preemptible,
-        queued_resource=node.queued_resource.rpartition("/")[2] or None,
+        queued_resource=last_part(node.queued_resource) or None,
         network=_network(node),
         labels=dict(node.labels),
         symptoms=tuple(_symptom(symptom) for symptom in node.symptoms),
@@ -175,17 +170,12 @@ def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttribute
         index = int(match[1]) if match else place if by_place else None
         if index is None or index >= len(workers):
             continue
-        keys = tuple(
-            f"{key} {value}"
-            for space, key, value in items
-            if space == "hostkeys" and _KEY_TYPE.fullmatch(key) and _KEY.fullmatch(value)
-        )
         worker = workers[index]
         machine = f"projects/{slice_.project}/zones/{slice_.zone}/instances/{hostname}" if hostname else None
         workers[index] = replace(
             worker,
             hostname=hostname or worker.hostname,
-            host_keys=keys or worker.host_keys,
+            host_keys=host_keys_in(items) or worker.host_keys,
             instance=machine or worker.instance,
         )
     return replace(slice_, workers=tuple(workers))
@@ -230,11 +220,6 @@ def _endpoint(endpoint: tpu_v2.NetworkEndpoint) -> str:
     return f"{endpoint.ip_address}:{endpoint.port or TPU_NODE_PORT}"
 
 
-def last_part(path: str) -> str:
-    """Return the last part of a path, which is its resource's own name."""
-    return path.rpartition("/")[2]
-
-
 def accelerator_type_of(node: tpu_v2.Node) -> str | None:
     """Return the type of a node, also where it has a generation and a topology in its place."""
     if node.accelerator_type:
@@ -250,7 +235,7 @@ def _cores(node: tpu_v2.Node, kind: str | None, workers: int) -> int | None:
     parsed = accelerator.parse(kind) if kind else None
     if parsed is not None:
         return parsed.devices
-    label = node.labels.get(CORES_LABEL) or node.metadata.get(CORES_LABEL) or ""
+    label = node.labels.get(CORES_PER_WORKER) or node.metadata.get(CORES_PER_WORKER) or ""
     return int(label) * workers if label.isascii() and label.isdecimal() and workers else None
 
 

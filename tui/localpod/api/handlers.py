@@ -18,6 +18,7 @@ from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.paging import page
 from tui.localpod.api.resources.queued_resources import QueuedResources
 from tui.localpod.api.resources.resource_names import ANY_ZONE, ResourceLocation, id_of, parse_place
+from tui.pod.api_paths import region_of
 
 T = TypeVar("T")
 
@@ -104,11 +105,6 @@ class ApiHandlers:
         id_of(request.name, "runtimeVersions")
         return _named(catalogue.runtime_versions(parse_place(request.name)), request.name)
 
-    def generate_service_identity(self, _: Any) -> tpu.GenerateServiceIdentityResponse:
-        """Return the account that the service acts as in the project."""
-        email = f"service-{self.project}@cloud-tpu.iam.gserviceaccount.com"
-        return tpu.GenerateServiceIdentityResponse(identity=tpu.ServiceIdentity(email=email))
-
     def list_locations(self, request: Any) -> Any:
         """Return one page of the zones."""
         locations, token = page([self._location(zone) for zone in self.zones], request)
@@ -122,7 +118,7 @@ class ApiHandlers:
         return locations_pb2.Location(
             name=str(ResourceLocation(self.project, zone)),
             location_id=zone,
-            labels={"cloud.googleapis.com/region": zone.rpartition("-")[0] or zone},
+            labels={"cloud.googleapis.com/region": region_of(zone)},
         )
 
     def list_operations(self, request: Any) -> Any:

@@ -93,12 +93,6 @@ METHODS: tuple[ApiMethod, ...] = (
     ApiMethod(TPU, tpu.ListRuntimeVersionsRequest, "tpu.runtimeversions.list", ApiHandlers.list_runtime_versions),
     ApiMethod(TPU, tpu.GetRuntimeVersionRequest, "tpu.runtimeversions.get", ApiHandlers.get_runtime_version),
     ApiMethod(TPU, tpu.GetGuestAttributesRequest, "tpu.nodes.getGuestAttributes", ApiHandlers.get_guest_attributes),
-    ApiMethod(
-        TPU,
-        tpu.GenerateServiceIdentityRequest,
-        "tpu.locations.generateServiceIdentity",
-        ApiHandlers.generate_service_identity,
-    ),
     ApiMethod(TPU_V1, v1.ListNodesRequest, "tpu.nodes.list", v1_handlers.list_nodes),
     ApiMethod(TPU_V1, v1.GetNodeRequest, "tpu.nodes.get", v1_handlers.get_node),
     ApiMethod(TPU_V1, v1.CreateNodeRequest, "tpu.nodes.create", v1_handlers.create_node),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import google.cloud.tpu_v2.types as tpu
@@ -15,7 +15,6 @@ from tui.localpod.api.os_login_api import OsLoginService
 from tui.localpod.api.owner import make_token
 from tui.localpod.api.resources import accelerator_types
 from tui.localpod.api.resources.catalogue import default_runtime
-from tui.localpod.api.resources.node_fields import CORES_LABEL
 from tui.localpod.api.resources.nodes import COLLECTION, Health, Nodes
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.queued_resources import QueuedResources
@@ -23,6 +22,7 @@ from tui.localpod.api.resources.resource_names import ResourceLocation
 from tui.localpod.api.routes import ApiRouter
 from tui.localpod.api.transport.grpc_service import GrpcService
 from tui.localpod.api.transport.rest_service import RestService
+from tui.pod.slice import CORES_PER_WORKER
 
 
 class TpuService:
@@ -99,28 +99,19 @@ class TpuService:
         node.health = Health[health]
         node.health_description = description
 
-    async def add_slice(
-        self,
-        name: str,
-        workers: int,
-        cores: int,
-        *,
-        accelerator_type: str | None = None,
-        labels: Mapping[str, str] | None = None,
-    ) -> tpu.Node:
+    async def add_slice(self, name: str, workers: int, cores: int) -> tpu.Node:
         """Bring up one of the pod's first slices, without an operation's delay.
 
         The type is a real one where the shape fits one, else `local-<workers>`. Raises ApiError as CreateNode does.
         """
-        kind = accelerator_type or accelerator_types.accelerator_type_for(workers, cores)
+        kind = accelerator_types.accelerator_type_for(workers, cores)
         node = tpu.Node(
             accelerator_type=kind,
             runtime_version=default_runtime(kind),
             network_config=tpu.NetworkConfig(enable_external_ips=True),
-            labels=dict(labels or {}),
         )
         if kind in accelerator_types.shapes() and accelerator_types.shapes()[kind].cores is None:
-            node.labels[CORES_LABEL] = str(cores)
+            node.labels[CORES_PER_WORKER] = str(cores)
         hosted = self._nodes.admit(ResourceLocation(self.project, self.zone), name, node)
         await self._nodes.bring_up(hosted)
         return tpu.Node(hosted.node)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from tui.procs.liveness import is_running
@@ -18,15 +17,12 @@ _POLL_INTERVAL_S = 0.05
 
 def living_keepers(runs_home: Path) -> set[int]:
     """Return the pids of the keepers on this machine whose runs, in this home, are on the local pod."""
-    return set(_living(runs_home))
-
-
-def _living(runs_home: Path) -> Iterator[int]:
-    for directory in list_runs(runs_home):
-        if directory.run.profile == LOCAL_PROFILE:
-            status = directory.keeper_status()
-            if status.alive and status.pid is not None and is_running(status.pid):
-                yield status.pid
+    runs = [directory for directory in list_runs(runs_home) if directory.run.profile == LOCAL_PROFILE]
+    return {
+        status.pid
+        for status in (directory.keeper_status() for directory in runs)
+        if status.alive and status.pid is not None and is_running(status.pid)
+    }
 
 
 async def await_keepers(pids: set[int]) -> set[int]:

@@ -29,6 +29,7 @@ _LIMIT = re.compile(rb"^Max realtime timeout +(\d+) ", re.MULTILINE)
 _ENDED_STATES = (b"Z", b"X")
 """States of a process in /proc/PID/stat (proc(5)): zombie and dead."""
 _SWEEP_INTERVAL_S = 0.01
+_SWEEP_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,9 @@ def _kill(pid: int, marks: Sequence[Mark]) -> None:
             os.close(handle)
 
 
-def sweep(marks: Sequence[Mark], *, patience_s: float = 20.0) -> list[int]:
+def sweep(marks: Sequence[Mark]) -> list[int]:
     """Kill marked processes until two passes in a row find none; return the pids that are still there at the end."""
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + _SWEEP_TIMEOUT_S
     empty_passes = 0
     while empty_passes < 2:
         pids = list(members(marks))

@@ -144,7 +144,9 @@ class Machines:
         slice_ = self._slices.get(slice_name)
         if slice_ is not None and slice_.running:
             raise TpuTuiError(f"Slice {slice_name} could not be started", why="its workers are running already")
-        if slice_ is None or len(slice_.machines) != workers:
+        undo = self.stop
+        if slice_ is None or len(slice_.net.addresses) != workers:
+            undo = self.remove
             await self.remove(slice_name)
             number = max(1, cores // CORES_PER_CHIP) if chips is None else chips
             slice_ = _Slice(slice_name, number, free_net(workers), secrets.token_hex(4), hostname)
@@ -152,7 +154,7 @@ class Machines:
         try:
             await self._start_all(slice_, workers, startup_script)
         except BaseException:
-            await self.remove(slice_name)
+            await undo(slice_name)
             raise
         slice_.running = True
         return self.workers(slice_name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tui.cloud.api_errors import is_missing
 from tui.cloud.compute.resource_listing import COLLECTIONS, ComputeResources
@@ -13,6 +13,9 @@ from tui.cloud.storage.bucket_lifecycle import BucketLifecycle
 from tui.cloud.storage.buckets import BucketUrl
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.resources import BUCKET, GROUP, QUEUED, SLICE, CloudResource, in_order_of_deletion
+
+if TYPE_CHECKING:
+    from tui.cloud.tpu.tpu_api import TpuApi
 
 _AT_ONCE = 8
 
@@ -35,12 +38,12 @@ class Deletion:
 
     def __init__(
         self,
-        inventory: Any,
+        tpu: TpuApi,
         compute: ComputeResources,
         open_buckets: Callable[[], BucketLifecycle],
         live_runs: LiveRuns | None,
     ) -> None:
-        self._inventory = inventory
+        self._tpu = tpu
         self._compute = compute
         self._open_buckets = open_buckets
         self._live_runs = live_runs
@@ -90,9 +93,9 @@ class Deletion:
         if resource.kind in (SLICE, QUEUED, GROUP) and self._live_runs is not None:
             await _require_no_runs(resource, self._live_runs)
         if resource.kind == QUEUED:
-            lines = self._inventory.delete_queued(resource.zone, resource.name, force=True)
+            lines = self._tpu.queue.delete(resource.zone or "", resource.name, force=True)
         elif resource.kind == SLICE:
-            lines = self._inventory.delete(resource.zone, resource.name)
+            lines = self._tpu.lifecycle.delete(resource.zone or "", resource.name)
         elif resource.kind in COLLECTIONS:
             lines = self._compute.delete(resource)
         elif resource.kind == BUCKET:

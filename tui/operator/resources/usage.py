@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tui.pod import accelerator
+from tui.pod.api_paths import region_of
 from tui.pod.creation.queued_request import QueuedRequest
 from tui.pod.instance_group import InstanceGroup, chips_of_machine
 from tui.pod.resources import (
@@ -79,7 +80,7 @@ def group_rows(groups: Iterable[InstanceGroup], live: Sequence[Run]) -> list[Clo
 
 def _parts_of(group: InstanceGroup) -> tuple[str, ...]:
     """Return the refs of a group's template, of its workload policy, which is in its region, and of its TPU Node."""
-    region = group.zone if group.is_regional else group.zone.rpartition("-")[0]
+    region = group.zone if group.is_regional else region_of(group.zone)
     parts = {
         f"{TEMPLATE}/{group.template}": group.template,
         f"{POLICY}/{region}/{group.policy}": group.policy,

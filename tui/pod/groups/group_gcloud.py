@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from tui.pod.api_paths import last_part
 from tui.pod.creation.gcloud_commands import join_items, join_pairs
 from tui.pod.groups.group_request import FLEX_START, RESERVATION_BOUND, SPOT, GroupRequest
 from tui.pod.resources import GROUP, IMAGE, POLICY, TEMPLATE, CloudResource
@@ -78,7 +79,7 @@ def _place(request: GroupRequest, project: str) -> list[Option]:
 def _image_options(request: GroupRequest, project: str) -> list[Option]:
     texts = {
         "project": project,
-        "source-disk": request.source_disk.rpartition("/")[2] or request.image_from,
+        "source-disk": last_part(request.source_disk) or request.image_from,
         "source-disk-zone": request.zone,
         "family": request.image_family,
         "storage-location": request.region,

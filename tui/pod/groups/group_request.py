@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tui.pod import accelerator
 from tui.pod.accelerator import Accelerator
+from tui.pod.api_paths import region_of
 from tui.pod.creation.machine_request import MachineRequest
 from tui.pod.instance_group import TPU_NODE_KEY, chips_of_machine, is_tpu_machine
 from tui.pod.resources import DESCRIPTION_PREFIX
@@ -48,7 +49,7 @@ class GroupRequest(MachineRequest):
     @property
     def region(self) -> str:
         """The zone's region."""
-        return self.zone.rpartition("-")[0]
+        return region_of(self.zone)
 
     @property
     def template_name(self) -> str:

@@ -120,8 +120,8 @@ async def _perform(directory: RunDirectory, action: Action, write_report: Report
 
 async def _change_slice(directory: RunDirectory, action: Action) -> str:
     api = cloud_inventory(slice_settings(directory))
-    source = api.groups if directory.run.source == INSTANCE_GROUP and api.groups else api.tpu
-    change = source.delete if action.kind == "delete-slice" else api.tpu.stop
+    source = api.groups if directory.run.source == INSTANCE_GROUP and api.groups else api.tpu.lifecycle
+    change = source.delete if action.kind == "delete-slice" else api.tpu.lifecycle.stop
     last = ""
     try:
         async for progress in change(directory.run.zone or "", directory.run.slice):

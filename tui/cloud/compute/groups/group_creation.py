@@ -12,8 +12,8 @@ from typing import Any
 
 from tui.cloud.compute.compute_requests import ComputeRequests
 from tui.cloud.compute.groups.vm_wait import READ, UPDATE, VmWait
-from tui.cloud.compute.resource_rows import last_part
 from tui.errors import NoSuchResourceError, UsageError
+from tui.pod.api_paths import last_part
 from tui.pod.creation.slice_request import CreationStep
 from tui.pod.groups.group_documents import (
     group_document,

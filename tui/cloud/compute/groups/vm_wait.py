@@ -13,9 +13,9 @@ from typing import Any
 from tui.cloud.api_errors import is_missing, without_event_id
 from tui.cloud.compute.compute_requests import OUTAGE_S, ComputeRequests, is_outage
 from tui.cloud.compute.operation_errors import explain_failure, is_stock_out
-from tui.cloud.compute.resource_rows import last_part
 from tui.cloud.state_reports import StateReports
 from tui.errors import CloudError, TpuTuiError
+from tui.pod.api_paths import last_part
 from tui.text.durations import format_duration
 
 READ = "compute.instanceGroupManagers.get"

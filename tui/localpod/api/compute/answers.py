@@ -63,7 +63,7 @@ def answer(document: dict[str, Any], status: int = 200) -> web.Response:
 
 def missing(request: web.Request) -> ComputeError:
     """Return the error of a resource that does not exist."""
-    return missing_path(request.path[len("/compute/v1/") :])
+    return missing_path(relative(request.path))
 
 
 def missing_path(path: str) -> ComputeError:
@@ -94,15 +94,25 @@ def page_of(
 
     The filter's fields are those of `row[key]`, or of the row.
     """
-    size, token = request.query.get("maxResults") or str(DEFAULT_PAGE), request.query.get("pageToken", "0") or "0"
-    if not (size.isdecimal() and token.isdecimal()):
-        raise ComputeError(400, f"Invalid value for field 'pageToken': '{token}'.")
+    size, token = _number(request, "maxResults") or DEFAULT_PAGE, _number(request, "pageToken")
     if request.query.get("orderBy", "name") != "name":
         raise ComputeError(400, f"Invalid value for field 'orderBy': '{request.query['orderBy']}'.")
-    terms = _terms(request.query.get("filter", ""))
-    rows = [row for row in rows if _passes(row[key] if key else row, terms)]
-    first, last = int(token), int(token) + int(size)
-    return list(rows[first:last]), {"nextPageToken": str(last)} if last < len(rows) else {}
+    wanted = request.query.get("filter", "")
+    terms = _terms(wanted)
+    try:
+        rows = [row for row in rows if _passes(row[key] if key else row, terms)]
+    except re.error:
+        raise _invalid_filter(wanted) from None
+    end = token + size
+    return list(rows[token:end]), {"nextPageToken": str(end)} if end < len(rows) else {}
+
+
+def _number(request: web.Request, field: str) -> int:
+    """Return a field of the query; 0 if it is empty or absent. Raises ComputeError."""
+    text = request.query.get(field) or "0"
+    if not text.isdecimal():
+        raise ComputeError(400, f"Invalid value for field '{field}': '{text}'.")
+    return int(text)
 
 
 def _terms(text: str) -> list[tuple[str, str, str]]:
@@ -112,10 +122,14 @@ def _terms(text: str) -> list[tuple[str, str, str]]:
     while position < len(text):
         match = _TERM.match(text, position)
         if match is None:
-            raise ComputeError(400, f"Invalid value for field 'filter': '{text}'. Invalid list filter expression.")
+            raise _invalid_filter(text)
         terms.append((match["field"], match["verb"], match["value"].strip("\"'")))
         position = match.end()
     return terms
+
+
+def _invalid_filter(text: str) -> ComputeError:
+    return ComputeError(400, f"Invalid value for field 'filter': '{text}'. Invalid list filter expression.")
 
 
 def _passes(row: Mapping[str, Any], terms: Iterable[tuple[str, str, str]]) -> bool:
@@ -146,8 +160,3 @@ def now() -> str:
 def relative(address: str) -> str:
     """Return the path from `projects/` on of an address or a path."""
     return address[address.find("projects/") :] if "projects/" in address else address
-
-
-def last(address: str) -> str:
-    """Return the last segment of an address: the resource's name."""
-    return address.rpartition("/")[2]

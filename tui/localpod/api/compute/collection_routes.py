@@ -11,16 +11,16 @@ from tui.localpod.api.compute.answers import (
     PROJECT,
     ComputeError,
     answer,
-    last,
     list_answer,
     page_of,
     read_document,
     relative,
 )
 from tui.localpod.api.compute.documents import DISKS, IMAGES, POLICIES, TEMPLATES, DocumentStore, singular
-from tui.localpod.api.compute.guard import GLOBAL, REGION, ZONE, Guard, Handler, place_of, region_of
+from tui.localpod.api.compute.guard import GLOBAL, REGION, ZONE, Guard, Handler, place_of
 from tui.localpod.api.compute.operations import ComputeOperations
 from tui.localpod.api.faults import ServiceFaults
+from tui.pod.api_paths import last_part, region_of
 
 _STORED = {DISKS: ZONE, IMAGES: GLOBAL, TEMPLATES: GLOBAL, POLICIES: REGION}
 _LABELLED = (DISKS, IMAGES)
@@ -70,8 +70,8 @@ class CollectionRoutes:
             for entry in page:
                 items.setdefault(entry["place"], {collection: []})[collection].append(entry["row"])
             for scope in scopes:
-                if self._faults.is_unavailable(last(scope)):
-                    message = f"{last(scope)} did not answer"
+                if self._faults.is_unavailable(last_part(scope)):
+                    message = f"{last_part(scope)} did not answer"
                     items[scope] = {"warning": {"code": "UNREACHABLE", "message": message}}
                 elif scope not in items:
                     message = f"There are no results for scope '{scope}' on this page."

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tui.localpod.api.compute.answers import IN_USE, ROOT, ComputeError, invalid_field, missing_path, now, relative
-from tui.localpod.api.compute.guard import GLOBAL, region_of
+from tui.localpod.api.compute.guard import GLOBAL
+from tui.pod.api_paths import last_part, region_of
 
 DISKS, IMAGES, TEMPLATES, POLICIES = "disks", "images", "instanceTemplates", "resourcePolicies"
 INSTANCES = "instances"
@@ -183,7 +184,7 @@ class DocumentStore:
 def _public_image(path: str, family: str) -> dict[str, Any]:
     """Return an image of another project, of which the pod has only the name."""
     path = path.replace("/family/", "/")
-    name = path.rpartition("/")[2]
+    name = last_part(path)
     return {
         "kind": "compute#image",
         "id": "1",

@@ -13,7 +13,6 @@ from tui.localpod.api.compute.answers import (
     ComputeError,
     answer,
     invalid_field,
-    last,
     list_answer,
     missing_path,
     page_of,
@@ -23,8 +22,9 @@ from tui.localpod.api.compute.answers import (
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
 from tui.localpod.api.compute.documents import POLICIES, TEMPLATES, DocumentStore, fingerprint
 from tui.localpod.api.compute.groups import BULK, DO_NOTHING, MANAGERS, Group, ManagedGroups, Member
-from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, Handler, place_of, region_of
+from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, Handler, place_of
 from tui.localpod.api.compute.operations import ComputeOperations
+from tui.pod.api_paths import last_part, region_of
 
 _ALSO_SET = ("description", "targetSizePolicy", "resourcePolicies", "autoHealingPolicies", "namedPorts")
 _MOST_MACHINES = 1000
@@ -139,7 +139,7 @@ class GroupRoutes:
         """Raise ComputeError for a policy that does not exist or does not fit the template."""
         policies = body.get("resourcePolicies") or {}
         if address := policies.get("workloadPolicy"):
-            path = self._store.path(POLICIES, f"regions/{region_of(zone)}", last(address))
+            path = self._store.path(POLICIES, f"regions/{region_of(zone)}", last_part(address))
             if not self._store.exists(path):
                 raise missing_path(path)
             policies["workloadPolicy"] = ROOT + path
@@ -183,7 +183,7 @@ class GroupRoutes:
         """Return the members that a request names. Raises ComputeError."""
         members: list[Member] = []
         for number, address in enumerate(body.get("instances") or ()):
-            member = group.members.get(last(str(address)))
+            member = group.members.get(last_part(str(address)))
             if member is None and not body.get("skipInstancesOnValidationError"):
                 why = f"Instance is not a member of '{group.path}'."
                 raise invalid_field(f"instances[{number}]", address, why)
@@ -202,7 +202,7 @@ class GroupRoutes:
 
     def _to_instance_group(self, group: Group) -> dict[str, Any]:
         interfaces = self._store.get(group.template)["properties"].get("networkInterfaces") or [{}]
-        network = last(interfaces[0].get("network") or "default")
+        network = last_part(interfaces[0].get("network") or "default")
         project = f"{ROOT}projects/{self._store.project}"
         common = {key: group.document[key] for key in ("id", "creationTimestamp", "name", "zone", "fingerprint")}
         return {

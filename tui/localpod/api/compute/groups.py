@@ -11,11 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tui.localpod.api.compute.answers import ROOT, ComputeError, last, no_capacity, now, relative
+from tui.localpod.api.compute.answers import ROOT, ComputeError, no_capacity, now, relative
 from tui.localpod.api.compute.documents import INSTANCES, DocumentStore
 from tui.localpod.api.compute.instances import Instances, Vm
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES, tpu_env
 from tui.localpod.api.faults import ServiceFaults
+from tui.pod.api_paths import last_part
 
 MANAGERS = "instanceGroupManagers"
 BULK = "BULK"
@@ -67,7 +68,7 @@ class Group:
     @property
     def name(self) -> str:
         """The group's name."""
-        return last(self.path)
+        return last_part(self.path)
 
     @property
     def is_bulk(self) -> bool:
@@ -263,7 +264,7 @@ class ManagedGroups:
     def _new_vm(self, group: Group, member: Member) -> Vm:
         """Return the machine of the template for a member. Raises ComputeError."""
         properties = self._store.get(group.template)["properties"]
-        machine = MACHINE_TYPES.get(last(properties["machineType"]))
+        machine = MACHINE_TYPES.get(last_part(properties["machineType"]))
         metadata = {"instance-template": group.template, "created-by": group.path}
         if machine is not None and machine.chips:
             metadata["tpu-env"] = tpu_env(machine, self.topology(group), member.worker, group.zone)

@@ -31,11 +31,6 @@ def place_of(request: web.Request) -> str:
     return GLOBAL
 
 
-def region_of(zone: str) -> str:
-    """Return the region of a zone."""
-    return zone.rpartition("-")[0] or zone
-
-
 class RequestGuard:
     """Applies the faults (refusals and lost answers by permission), the permissions, and the IDs of requests.
 

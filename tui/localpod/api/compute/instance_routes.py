@@ -19,10 +19,11 @@ from tui.localpod.api.compute.answers import (
 )
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
 from tui.localpod.api.compute.documents import INSTANCES, TEMPLATES, DocumentStore
-from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of, region_of
+from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of
 from tui.localpod.api.compute.instances import TERMINATED, Instances, Vm
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES
 from tui.localpod.api.compute.operations import ComputeOperations
+from tui.pod.api_paths import last_part, region_of
 
 _RUNNING = "RUNNING"
 
@@ -87,7 +88,7 @@ class InstanceRoutes:
         if zone not in self._zones:
             raise invalid_field("zone", zone, "Unknown zone.")
         if template := request.query.get("sourceInstanceTemplate"):
-            path = self._store.path(TEMPLATES, GLOBAL, template.rpartition("/")[2])
+            path = self._store.path(TEMPLATES, GLOBAL, last_part(template))
             body = {**self._store.get(path)["properties"], **body}
         vm = self._instances.insert(zone, body)
         boot, undo = (lambda: self._instances.boot(vm)), (lambda: self._instances.remove(vm))
@@ -176,18 +177,18 @@ class InstanceRoutes:
         project = f"{ROOT}projects/{self._store.project}"
         if scope == "zones":
             return [
-                _place(project, "zones", zone) | {"region": f"{project}/regions/{region_of(zone)}"}
+                _place_document(project, "zones", zone) | {"region": f"{project}/regions/{region_of(zone)}"}
                 for zone in self._zones
             ]
         regions = sorted({region_of(zone) for zone in self._zones})
         return [
-            _place(project, "regions", region)
+            _place_document(project, "regions", region)
             | {"zones": [f"{project}/zones/{zone}" for zone in self._zones if region_of(zone) == region]}
             for region in regions
         ]
 
     async def _list_places(self, request: web.Request) -> web.Response:
-        scope = request.path.rpartition("/")[2]
+        scope = last_part(request.path)
         rows, more = page_of(request, self._places(scope))
         return list_answer(f"compute#{scope.removesuffix('s')}List", rows, more)
 
@@ -199,6 +200,6 @@ class InstanceRoutes:
         raise missing(request)
 
 
-def _place(project: str, scope: str, name: str) -> dict[str, Any]:
+def _place_document(project: str, scope: str, name: str) -> dict[str, Any]:
     kind = f"compute#{scope.removesuffix('s')}"
     return {"kind": kind, "id": "1", "name": name, "status": "UP", "selfLink": f"{project}/{scope}/{name}"}

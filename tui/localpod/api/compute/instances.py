@@ -9,21 +9,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tui.errors import TpuTuiError
-from tui.localpod.api.compute.answers import ROOT, ComputeError, invalid_field, last, no_capacity, now
+from tui.localpod.api.compute.answers import ROOT, ComputeError, invalid_field, no_capacity, now
 from tui.localpod.api.compute.documents import DISKS, INSTANCES, DocumentStore, fingerprint, with_fingerprint
-from tui.localpod.api.compute.guard import region_of
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES, OfferedMachine
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
+from tui.localpod.api.resources.guest_attributes import matches
 from tui.localpod.api.rpc_errors import ApiError
+from tui.pod.api_paths import last_part, region_of
 from tui.pod.creation.machine_request import STARTUP_SCRIPT
+from tui.pod.slice import BLOCK_PROJECT_KEYS, SSH_KEYS
+from tui.pod.worker import SSH_PORT_KEY
 
-SSH_KEYS, NO_PROJECT_KEYS = "ssh-keys", "block-project-ssh-keys"
-"""Metadata keys of the SSH keys that machines accept (Compute Engine, "Add SSH keys to VMs")."""
 GUEST_ATTRIBUTES = "enable-guest-attributes"
 """Metadata key, of a machine or the project, without which a machine publishes nothing."""
-SSH_PORT = "ssh-port"
-"""Metadata key of the port of a machine's SSH server, which is not 22 on the machine that runs the pod."""
 TERMINATED = "TERMINATED"
 VM_HOST = "vm@"
 """Begins the names of the machines' hosts among those of the pod; a node's ID has no @."""
@@ -47,7 +46,7 @@ class Vm:
     @property
     def name(self) -> str:
         """The name of the instance, which is the machine's host name."""
-        return self.path.rpartition("/")[2]
+        return last_part(self.path)
 
     @property
     def host(self) -> str:
@@ -249,8 +248,8 @@ class Instances:
 
     def _set_metadata(self, vm: Vm, items: Iterable[dict[str, str]]) -> None:
         """Replace the metadata, but for the port of a machine that runs."""
-        others = [item for item in items if item["key"] != SSH_PORT]
-        port = [{"key": SSH_PORT, "value": str(vm.worker.port)}] if vm.worker is not None else []
+        others = [item for item in items if item["key"] != SSH_PORT_KEY]
+        port = [{"key": SSH_PORT_KEY, "value": str(vm.worker.port)}] if vm.worker is not None else []
         vm.document["metadata"] = with_fingerprint({"items": [*others, *port]})
 
     def authorize_all(self) -> None:
@@ -262,7 +261,7 @@ class Instances:
         """Let the machine accept the keys of its own metadata and of the project's."""
         metadata = vm.metadata
         own = metadata.get(SSH_KEYS, "")
-        if metadata.get(NO_PROJECT_KEYS, "").lower() != "true":
+        if metadata.get(BLOCK_PROJECT_KEYS, "").lower() != "true":
             own = f"{own}\n{self._project_metadata().get(SSH_KEYS, '')}"
         self._hosts.authorize(vm.host, own, self.os_logins(metadata))
 
@@ -276,15 +275,10 @@ class Instances:
                 {"namespace": "guest-agent", "key": "hostname", "value": vm.name},
                 {"namespace": "hostkeys", "key": kind, "value": rest.partition(" ")[0]},
             ]
-        namespace, _, key = query_path.strip("/").partition("/")
-        attributes = [
-            attribute
-            for attribute in attributes
-            if (not namespace or attribute["namespace"] == namespace) and (not key or attribute["key"] == key)
-        ]
-        if not attributes:
+        found = [item for item in attributes if matches(item["namespace"], item["key"], query_path)]
+        if not found:
             raise ComputeError(404, f"The resource '{query_path}' of type 'Guest Attribute' was not found.")
-        return attributes
+        return found
 
     def _machines_with(self, path: str) -> list[str]:
         address = ROOT + path
@@ -306,7 +300,7 @@ class Instances:
         """Return an attached disk, which is created unless the request names one that exists."""
         place = f"zones/{zone}"
         if source := disk.get("source"):
-            path = self._store.path(DISKS, place, last(source))
+            path = self._store.path(DISKS, place, last_part(source))
             self._store.get(path)
         else:
             initial = disk.get("initializeParams") or {}
@@ -318,7 +312,7 @@ class Instances:
             "type": "PERSISTENT",
             "mode": disk.get("mode", "READ_WRITE"),
             "source": ROOT + path,
-            "deviceName": disk.get("deviceName") or last(path),
+            "deviceName": disk.get("deviceName") or last_part(path),
             "index": index,
             "boot": disk.get("boot", index == 0),
             "autoDelete": disk.get("autoDelete", not source),
@@ -328,8 +322,8 @@ class Instances:
 
     def _interface(self, zone: str, interface: dict[str, Any]) -> dict[str, Any]:
         project = f"{ROOT}projects/{self._store.project}"
-        network = last(interface.get("network") or "default")
-        subnetwork = last(interface.get("subnetwork") or network)
+        network = last_part(interface.get("network") or "default")
+        subnetwork = last_part(interface.get("subnetwork") or network)
         configs = [
             {"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT", "name": "external-nat", **config}
             for config in interface.get("accessConfigs") or ()
@@ -347,7 +341,7 @@ class Instances:
 
 def machine_type(address: str, field: str) -> OfferedMachine:
     """Return the machine type at an address or of a name. Raises ComputeError."""
-    machine = MACHINE_TYPES.get(last(address))
+    machine = MACHINE_TYPES.get(last_part(address))
     if machine is None:
         raise invalid_field(field, address, "The referenced resource does not exist.")
     return machine

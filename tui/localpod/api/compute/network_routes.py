@@ -16,16 +16,20 @@ from tui.localpod.api.compute.answers import (
     missing,
     page_of,
     read_document,
+    relative,
 )
 from tui.localpod.api.compute.documents import with_fingerprint
 from tui.localpod.api.compute.guard import GLOBAL, Guard
 from tui.localpod.api.compute.operations import ComputeOperations
+from tui.pod.api_paths import last_part
 
 LOOPBACK = "127.0.0.0/8"
 """The range of the workers' addresses."""
 _FIREWALLS = f"{PROJECT}/{GLOBAL}/firewalls"
 _NETWORKS = f"{PROJECT}/{GLOBAL}/networks"
 _NETWORK = f"{_NETWORKS}/{{network}}"
+_DEFAULT = "default"
+"""The name of the project's only network."""
 _OF_A_REGION = "NETWORK_REGIONAL"
 _EVERY_PORT = ["0-65535"]
 _DEFAULTS: tuple[dict[str, Any], ...] = (
@@ -51,9 +55,8 @@ class NetworkRoutes:
     `metadata_changed` is called after the metadata has been replaced.
     """
 
-    def __init__(self, project: str, network: str, operations: ComputeOperations) -> None:
+    def __init__(self, project: str, operations: ComputeOperations) -> None:
         self._project = project
-        self._network = network
         self._operations = operations
         self.metadata: dict[str, str] = {}
         self.metadata_changed: Callable[[], None] = lambda: None
@@ -65,7 +68,7 @@ class NetworkRoutes:
 
     def add(self, rule: dict[str, Any]) -> None:
         """Add a firewall rule in the API's JSON, or replace the one of its name."""
-        network = f"{ROOT}projects/{self._project}/global/networks/{self._network}"
+        network = f"{ROOT}projects/{self._project}/global/networks/{_DEFAULT}"
         defaults = {"kind": "compute#firewall", "network": network, "direction": "INGRESS", "priority": 1000}
         self.firewalls[rule["name"]] = {**defaults, "disabled": False, **rule}
 
@@ -126,19 +129,19 @@ class NetworkRoutes:
         if not isinstance(name, str):
             raise ComputeError(400, "Invalid value for field 'resource.name'")
         if name in self.firewalls:
-            raise ComputeError(409, f"The resource '{request.path[12:]}/{name}' already exists")
+            raise ComputeError(409, f"The resource '{relative(request.path)}/{name}' already exists")
         self.add(rule)
-        return self._operations.start(request, "insert", f"{request.path[12:]}/{name}")
+        return self._operations.start(request, "insert", f"{relative(request.path)}/{name}")
 
     async def _delete_firewall(self, request: web.Request) -> web.Response:
         if self.firewalls.pop(request.match_info["name"], None) is None:
             raise missing(request)
-        return self._operations.start(request, "delete", request.path[12:])
+        return self._operations.start(request, "delete", relative(request.path))
 
     def _network_document(self) -> dict[str, Any]:
-        link = f"{ROOT}projects/{self._project}/global/networks/{self._network}"
+        link = f"{ROOT}projects/{self._project}/global/networks/{_DEFAULT}"
         order = "BEFORE_CLASSIC_FIREWALL" if self.policies_first else "AFTER_CLASSIC_FIREWALL"
-        document = {"kind": "compute#network", "id": "1", "name": self._network, "selfLink": link}
+        document = {"kind": "compute#network", "id": "1", "name": _DEFAULT, "selfLink": link}
         return {**document, "autoCreateSubnetworks": True, "networkFirewallPolicyEnforcementOrder": order}
 
     async def _list_networks(self, request: web.Request) -> web.Response:
@@ -146,7 +149,7 @@ class NetworkRoutes:
         return list_answer("compute#networkList", rows, more)
 
     async def _get_network(self, request: web.Request) -> web.Response:
-        if request.match_info["network"] != self._network:
+        if request.match_info["network"] != _DEFAULT:
             raise missing(request)
         return answer(self._network_document())
 
@@ -155,10 +158,10 @@ class NetworkRoutes:
         return self._effective(request, request.match_info["network"], policies)
 
     async def _of_region(self, request: web.Request) -> web.Response:
-        return self._effective(request, request.query.get("network", "").rpartition("/")[2], self.policies)
+        return self._effective(request, last_part(request.query.get("network", "")), self.policies)
 
     def _effective(self, request: web.Request, network: str, policies: list[dict[str, Any]]) -> web.Response:
-        if network != self._network:
+        if network != _DEFAULT:
             raise missing(request)
-        rules = [rule for _, rule in sorted(self.firewalls.items()) if rule["network"].rpartition("/")[2] == network]
+        rules = [rule for _, rule in sorted(self.firewalls.items()) if last_part(rule["network"]) == network]
         return answer({"firewallPolicys": policies, "firewalls": rules})

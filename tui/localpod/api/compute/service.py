@@ -37,22 +37,14 @@ class ComputeService:
     answers by permission, failures of operations by their type, and of machines by the verb "create".
     """
 
-    def __init__(
-        self,
-        node_machines: NodeMachines,
-        hosts: WorkerHosts,
-        *,
-        zone: str,
-        network: str = "default",
-        project: str = "local",
-    ) -> None:
+    def __init__(self, node_machines: NodeMachines, hosts: WorkerHosts, *, zone: str, project: str = "local") -> None:
         self._node_machines = node_machines
         self._zone = zone
         self.denied: set[str] = set()
         self.faults = ServiceFaults()
         self.store = DocumentStore(project)
         self.operations = ComputeOperations(project, self.faults)
-        self.networks = NetworkRoutes(project, network, self.operations)
+        self.networks = NetworkRoutes(project, self.operations)
         self.instances = Instances(self.store, hosts, self.faults, lambda: self.networks.metadata)
         self.networks.metadata_changed = self.instances.authorize_all
         self.instances.record_event = self.operations.record_event

@@ -27,7 +27,6 @@ _TOPOLOGIES: Mapping[str, Mapping[int, str]] = {
 }
 """Topology in chips by the number in the type's name (Cloud TPU documentation, TPU versions)."""
 
-_CONFIG_TYPES = {"v2": "V2", "v3": "V3", "v4": "V4", "v5litepod": "V5LITE_POD", "v5p": "V5P", "v6e": "V6E"}
 _PREFERRED = ("v3", "v4", "v6e")
 """Generations to choose from when only the shape is given; the others have the same shapes."""
 
@@ -76,4 +75,6 @@ def _real(name: str) -> SliceShape:
     assert kind is not None, name
     generation, _, number = name.rpartition("-")
     topology = _TOPOLOGIES[generation][int(number)]
-    return SliceShape(name, generation, kind.workers, kind.devices_per_worker, _CONFIG_TYPES[generation], topology)
+    return SliceShape(
+        name, generation, kind.workers, kind.devices_per_worker, accelerator.CONFIG_TYPES[generation], topology
+    )

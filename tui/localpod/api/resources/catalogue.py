@@ -9,6 +9,7 @@ import google.cloud.tpu_v2.types as tpu
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.resources.accelerator_types import SliceShape, shape_of_config, shapes
 from tui.localpod.api.resources.resource_names import ResourceLocation
+from tui.pod.api_paths import last_part
 
 RUNTIME_VERSIONS = (
     "tpu-ubuntu2204-base",
@@ -64,7 +65,7 @@ def requested_shape(place: ResourceLocation, node: tpu.Node) -> SliceShape:
         requested = f"{_ConfigType(config.type_).name} of topology '{config.topology}'"
         shape = shape_of_config(_ConfigType(config.type_).name, config.topology)
     else:
-        requested = node.accelerator_type.rpartition("/")[2] or _DEFAULT_TYPE
+        requested = last_part(node.accelerator_type) or _DEFAULT_TYPE
         shape = shapes().get(requested)
     if shape is None:
         raise no_such_accelerator(place, requested)

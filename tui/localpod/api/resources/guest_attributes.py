@@ -23,7 +23,9 @@ def guest_attributes(
         guest_attributes=[
             tpu.GuestAttributes(
                 query_path=query_path,
-                query_value=tpu.GuestAttributesValue(items=_matching(_published(worker), query_path)),
+                query_value=tpu.GuestAttributesValue(
+                    items=[entry for entry in _published(worker) if matches(entry.namespace, entry.key, query_path)]
+                ),
             )
             for worker in selected
         ]
@@ -38,13 +40,10 @@ def _published(worker: HostedWorker) -> list[tpu.GuestAttributesEntry]:
     ]
 
 
-def _matching(entries: Sequence[tpu.GuestAttributesEntry], query_path: str) -> list[tpu.GuestAttributesEntry]:
-    namespace, _, key = query_path.strip("/").partition("/")
-    return [
-        entry
-        for entry in entries
-        if (not namespace or entry.namespace == namespace) and (not key or entry.key == key)
-    ]
+def matches(namespace: str, key: str, query_path: str) -> bool:
+    """Return whether an attribute is under a path: an empty one, `<namespace>/` or `<namespace>/<key>`."""
+    wanted_namespace, _, wanted_key = query_path.strip("/").partition("/")
+    return wanted_namespace in ("", namespace) and wanted_key in ("", key)
 
 
 def _worker(workers: Sequence[HostedWorker], text: str) -> HostedWorker:

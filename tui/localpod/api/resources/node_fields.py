@@ -15,9 +15,9 @@ from tui.localpod.api.resources.accelerator_types import MAX_CORES, SliceShape
 from tui.localpod.api.resources.catalogue import accelerator_config
 from tui.localpod.api.resources.resource_names import ResourceLocation
 from tui.localpod.api.transport.messages import now
+from tui.pod.api_paths import last_part, region_of
+from tui.pod.slice import CORES_PER_WORKER
 
-CORES_LABEL = "cores-per-worker"
-"""Label, or metadata key, with the number of devices of a worker of a `local-N` node."""
 MAX_DESCRIPTION = 512
 CIDR_BLOCK = "127.0.0.0/8"
 UPDATABLE = frozenset({"description", "tags", "labels", "metadata", "network_config.enable_external_ips"})
@@ -55,7 +55,7 @@ def new_node(place: ResourceLocation, name: str, wanted: tpu.Node, shape: SliceS
         node.service_account.scope = ["https://www.googleapis.com/auth/cloud-platform"]
     node.scheduling_config = node.scheduling_config or tpu.SchedulingConfig()
     if shape.cores is None:
-        node.labels[CORES_LABEL] = str(cores)
+        node.labels[CORES_PER_WORKER] = str(cores)
     return node
 
 
@@ -63,11 +63,13 @@ def requested_cores(wanted: tpu.Node, shape: SliceShape, default: int) -> int:
     """Return the devices per worker: the type's, else those of label or metadata, else the pod's default."""
     if shape.cores is not None:
         return shape.cores
-    text = wanted.labels.get(CORES_LABEL) or wanted.metadata.get(CORES_LABEL)
+    text = wanted.labels.get(CORES_PER_WORKER) or wanted.metadata.get(CORES_PER_WORKER)
     if text is None:
         return default
     if not text.isdecimal() or not 1 <= int(text) <= MAX_CORES:
-        raise rpc_errors.invalid(f"{CORES_LABEL} must be a number from 1 to {MAX_CORES}, not '{text}'", "node.labels")
+        raise rpc_errors.invalid(
+            f"{CORES_PER_WORKER} must be a number from 1 to {MAX_CORES}, not '{text}'", "node.labels"
+        )
     return int(text)
 
 
@@ -133,9 +135,9 @@ def _endpoint(node: tpu.Node, worker: HostedWorker) -> tpu.NetworkEndpoint:
 
 def _network_config(place: ResourceLocation, node: tpu.Node) -> tpu.NetworkConfig:
     config = tpu.NetworkConfig(node.network_configs[0] if node.network_configs else node.network_config)
-    region = place.zone.rpartition("-")[0] or place.zone
-    network = config.network.rpartition("/")[2] or "default"
-    subnetwork = config.subnetwork.rpartition("/")[2] or "default"
+    region = region_of(place.zone)
+    network = last_part(config.network) or "default"
+    subnetwork = last_part(config.subnetwork) or "default"
     config.network = f"projects/{place.project}/global/networks/{network}"
     config.subnetwork = f"projects/{place.project}/regions/{region}/subnetworks/{subnetwork}"
     return config

@@ -19,10 +19,9 @@ from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, id_of
 from tui.pod import accelerator
 from tui.pod.creation.machine_request import STARTUP_SCRIPT
+from tui.pod.slice import SSH_KEYS
 
 COLLECTION = "nodes"
-SSH_KEYS = "ssh-keys"
-"""The metadata key of the SSH keys that the machines accept (Compute Engine, "Add SSH keys to VMs")."""
 State: Any = tpu.Node.State
 Health: Any = tpu.Node.Health
 

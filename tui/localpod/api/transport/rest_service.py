@@ -66,7 +66,6 @@ RULES = (
     HttpRule("GetTensorFlowVersion", "GET", _Z + "/tensorflowVersions/{id}", "name", None, (V1,)),
     HttpRule("ListRuntimeVersions", "GET", _Z + "/runtimeVersions", "parent"),
     HttpRule("GetRuntimeVersion", "GET", _Z + "/runtimeVersions/{id}", "name"),
-    HttpRule("GenerateServiceIdentity", "POST", "/locations/{zone:[^/:]+}:generateServiceIdentity", "parent", "*"),
     HttpRule("ListOperations", "GET", _Z + "/operations", "name", None, _EVERY),
     HttpRule("GetOperation", "GET", _OPERATION, "name", None, _EVERY),
     HttpRule("DeleteOperation", "DELETE", _OPERATION, "name", None, _EVERY),

@@ -1,0 +1,85 @@
+"""Tests of requests to Compute Engine that several threads make with the same sessions, and of strange answers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tui.cloud.compute.compute_client import ComputeClient
+from tui.cloud.compute.compute_requests import ComputeRequests
+from tui.errors import CloudError
+from tui.settings import Settings
+
+
+class Contended(list[ComputeClient]):
+    """Sessions of which another thread always takes the last."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def requests_to(home: Path, endpoint: str = "http://127.0.0.1:1") -> ComputeRequests:
+    return ComputeRequests(Settings(home=home, project="local", endpoints={"compute": endpoint}))
+
+
+@contextmanager
+def answering(body: bytes) -> Iterator[str]:
+    """Serve one answer to every request, and yield the address."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+async def test_a_session_that_another_thread_has_just_taken_is_replaced(tmp_path: Path) -> None:
+    requests = requests_to(tmp_path)
+    requests._idle = Contended()
+    assert await requests.ask("nothing is done", "", lambda client: client.project) == "local"
+    await requests.close()
+
+
+async def test_the_session_of_a_cancelled_request_is_closed_when_its_thread_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_asked, may_end, is_closed = threading.Event(), threading.Event(), threading.Event()
+    monkeypatch.setattr(ComputeClient, "__exit__", lambda *_: is_closed.set())
+
+    def wait(_: ComputeClient) -> None:
+        is_asked.set()
+        may_end.wait()
+
+    requests = requests_to(tmp_path)
+    asking = asyncio.create_task(requests.ask("nothing is done", "", wait))
+    await asyncio.to_thread(is_asked.wait)
+    asking.cancel()
+    await requests.close()
+    assert not is_closed.is_set()
+    may_end.set()
+    assert await asyncio.to_thread(is_closed.wait, 10)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"<html>Sign in</html>"])
+async def test_a_server_that_is_not_compute_engine_is_not_reported_as_down(tmp_path: Path, body: bytes) -> None:
+    with answering(body) as address:
+        requests = requests_to(tmp_path, address)
+        with pytest.raises(CloudError) as caught:
+            await requests.get("disk data cannot be read", "compute.disks.get", "zones/z/disks/data")
+        await requests.close()
+    assert caught.value.why == f"{address} does not answer as Compute Engine does"
