@@ -132,13 +132,12 @@ def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[byt
 
 def _copy(blocks: Iterable[bytes], out: Output) -> bool:
     """Write bytes, on a terminal with control characters made visible; return whether there were any."""
+    if sys.stdout.isatty():
+        return out.remote_text(blocks)
     has_output = False
     for block in blocks:
         has_output = True
-        if sys.stdout.isatty():
-            out.text(block.decode("utf-8", "replace").removesuffix("\n"))
-        else:
-            stdio.write(block)
+        stdio.write(block)
     return has_output
 
 

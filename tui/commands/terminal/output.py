@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from tui.commands.terminal import stdio
@@ -69,16 +70,19 @@ class Output:
             before = ", "
         _print("[]" if before == "[" else "]")
 
-    def remote_text(self, data: bytes, *, on_stderr: bool = False) -> None:
-        """Print what a worker wrote, piece by piece, ending with a newline."""
-        for piece in _printable_pieces(data):
-            if on_stderr:
-                self.note(piece, end="")
-            else:
-                _print(piece, end="")
-        if not data.endswith(b"\n"):
-            self.note("") if on_stderr else _print("")
+    def remote_text(self, blocks: Iterable[bytes], *, on_stderr: bool = False) -> bool:
+        """Print what a worker wrote, piece by piece, ending with a newline; return whether it wrote anything."""
+        write = partial(self.note if on_stderr else _print, end="")
+        last_character = ""
+        try:
+            for piece in _printable_pieces(blocks):
+                write(piece)
+                last_character = piece[-1:] or last_character
+        finally:
+            if last_character not in ("", "\n"):
+                write("\n")
         sys.stdout.flush()
+        return bool(last_character)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> None:
         """Print aligned columns, nothing cut; in a pipe one line per row. Columns in `right` are right-aligned."""
@@ -140,12 +144,13 @@ def _print(text: str, *, flush: bool = False, end: str = "\n") -> None:
         print(text, flush=flush, end=end)
 
 
-def _printable_pieces(data: bytes) -> Iterator[str]:
-    """Yield output as printable text, in pieces to limit memory."""
+def _printable_pieces(blocks: Iterable[bytes]) -> Iterator[str]:
+    """Yield output as printable text, in pieces to limit memory; a block may end within a character."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    for start in range(0, len(data), PIECE_BYTES):
-        last = start + PIECE_BYTES >= len(data)
-        yield printable(decoder.decode(data[start : start + PIECE_BYTES], last))
+    for block in blocks:
+        for start in range(0, len(block), PIECE_BYTES):
+            yield printable(decoder.decode(block[start : start + PIECE_BYTES]))
+    yield printable(decoder.decode(b"", True))
 
 
 def format_moment(moment: float) -> str:
