@@ -1,19 +1,23 @@
-"""The lines about a run's events that commands print while they wait for the run."""
+"""What commands print while they wait for a run: lines about its events, and its log."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.commands import Shell
 from tui.commands import attach_progress
 from tui.commands.attach_progress import EventPrinter, KeeperSupervisor
+from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 from tui.operator import Operator
+from tui.operator.runs import Runs
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
@@ -196,3 +200,35 @@ def test_the_last_lines_of_a_failed_worker_are_printed_one_below_the_other(
         f"  → tpu-tui logs {run.id} --worker 1 --tail 50",
         f"{run.id} failed: worker 1 exited with 3",
     ]
+
+
+def test_lines_that_arrive_while_the_last_ones_are_printed_are_printed_too(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run("night-20261123-100000-abcd", "pod", JobOptions(("true",)), (Worker(0),))
+    directory = RunDirectory.create(shell.home / "runs", run)
+    directory.append_event("state", state="running")
+    _mirror(directory, "first\nsecond\n")
+    write = stdio.write
+
+    def write_slowly(data: bytes) -> None:
+        write(data)
+        if data == b"second\n":
+            _mirror(directory, "third\nfourth")
+            directory.append_event("state", state="stopped")
+
+    async def start_no_keeper(_runs: Runs, _directory: RunDirectory) -> bool:
+        return False
+
+    monkeypatch.setattr(stdio, "write", write_slowly)
+    monkeypatch.setattr(Runs, "ensure_keeper", start_no_keeper)
+    command = ("logs", run.id, "--offline", "--follow", "--tail", "1")
+    assert shell.call(*command).out == "second\nthird\nfourth\n"
+    assert shell.call(*command).out == "fourth\n"
+
+
+def _mirror(directory: RunDirectory, text: str) -> None:
+    """Append text to the mirror of worker 0, as a keeper does."""
+    with directory.log_path(0).open("a") as log:
+        log.write(text)
+    directory.append_arrival(0, directory.log_path(0).stat().st_size, time.time())

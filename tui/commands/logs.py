@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,15 +143,13 @@ def _copy(blocks: Iterable[bytes], out: Output) -> bool:
 
 def _stored_lines(directory: RunDirectory, args: argparse.Namespace, since: float | None) -> Iterable[LogLine]:
     """Return the wanted lines of a run's mirror, reading no more than they need."""
-    from tui.operator import LineReader, last_lines, lines_since
+    from tui.operator import LineReader, lines_since
 
     workers = None if args.worker is None else (args.worker,)
     if since is not None:
         lines = lines_since(directory, since, workers=workers, core=args.core)
         return lines if args.tail is None else deque(lines, maxlen=args.tail)
-    if args.tail is not None:
-        return last_lines(directory, args.tail, workers=workers, core=args.core)
-    return LineReader(directory, workers=workers, core=args.core).poll(final=True)
+    return LineReader(directory, workers=workers, core=args.core, tail=args.tail).poll(final=True)
 
 
 def _line_writer(args: argparse.Namespace, out: Output) -> Callable[[Any], None]:
@@ -200,12 +198,7 @@ async def _follow(
     await operator.runs.ensure_keeper(directory)
     write, printer = _line_writer(args, out), EventPrinter(directory.id, out, directory)
     workers = None if args.worker is None else (args.worker,)
-    lines: AsyncIterator[Any] = operator.runs.watch_lines(directory, workers=workers, core=args.core)
-    if args.tail is not None:
-        for line in _stored_lines(directory, args, since):
-            write(line)
-        lines = operator.runs.watch_lines(directory, workers=workers, core=args.core, fresh_only=True)
-    async for line in lines:
+    async for line in operator.runs.watch_lines(directory, workers=workers, core=args.core, tail=args.tail):
         if isinstance(line, KeeperStatus):
             printer.print(line)
         elif since is None or (line.time is not None and line.time >= since):
