@@ -9,9 +9,9 @@ from tui.commands.parser.argument_types import SLICE
 from tui.commands.parser.commands import Commands
 from tui.commands.parser.shell_completion import remember_offers, remember_slices
 from tui.commands.slices_create import add_create
-from tui.commands.slices_queued import add_queue_actions, ask_for_name, delete_queued
+from tui.commands.slices_queued import add_queue_actions, delete_queued
 from tui.commands.terminal.output import Output, in_json
-from tui.commands.terminal.prompts import agrees, has_terminal
+from tui.commands.terminal.prompts import confirm, confirm_by_name, has_terminal
 from tui.commands.terminal.steps import print_steps
 from tui.errors import UsageError
 from tui.pod.slice import INSTANCE_GROUP
@@ -146,8 +146,7 @@ async def _ask_before(action: str, slice_: Slice) -> None:
     if action == "delete":
         addition = " and what tpu-tui made for it" if slice_.source == INSTANCE_GROUP else ""
         effect = f"This permanently deletes {slice_.name}{addition} and the disks of its workers"
-        await ask_for_name(slice_.name, effect, "deleted")
+        await confirm_by_name(f"delete {slice_.name}", effect, slice_.name, f"{slice_.name} was not deleted")
     elif action == "stop" and can_stop(slice_) and slice_.source != INSTANCE_GROUP and has_terminal():
         effect = f"This stops {slice_.path}, releases its TPU and ends everything running there"
-        if not await agrees(f"{effect}. Continue?"):
-            raise UsageError(f"{slice_.name} was not stopped")
+        await confirm(f"stop {slice_.path}", effect, f"{slice_.name} was not stopped")
