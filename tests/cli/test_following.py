@@ -29,9 +29,11 @@ from tui.settings import Settings
 
 pytestmark = pytest.mark.timing
 
+NIGHT = RunDirectory(Path("nowhere"), Run("night", "pod", JobOptions(("true",)), ()))
+
 
 def printed(capsys: pytest.CaptureFixture[str], *items: Event | KeeperStatus) -> list[str]:
-    printer = EventPrinter("night", Output())
+    printer = EventPrinter(NIGHT, Output())
     for item in items:
         printer.print(item)
     printer.flush()
@@ -93,7 +95,7 @@ def test_the_absence_of_a_keeper_is_reported_with_its_time_and_a_remedy(capsys: 
 
 
 def test_the_time_until_another_keeper_starts_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    printer = EventPrinter("night", Output())
+    printer = EventPrinter(NIGHT, Output())
     for pause in (0.0, 30.0):
         printer.print(KeeperStatus(False), another_in=pause)
     at_once, later = capsys.readouterr().err.splitlines()
@@ -150,7 +152,7 @@ async def test_collected_events_are_reported_soon_and_at_the_end(
         workers=(Worker(0), Worker(1), Worker(2)),
     )
     operator, night = Operator(Settings(home=tmp_path)), RunDirectory.create(tmp_path / "runs", run)
-    supervisor = KeeperSupervisor(operator, night, EventPrinter("night", Output()))
+    supervisor = KeeperSupervisor(operator, night, Output())
     with supervisor:
         for worker in (0, 1):
             await supervisor.on_event(ended(worker, exit_code=0))
@@ -188,7 +190,7 @@ def test_the_last_lines_of_a_failed_worker_are_printed_one_below_the_other(
     directory = RunDirectory.create(tmp_path / "runs", run)
     directory.log_path(1).write_text("old\n| Training a | b\n\n| Training c | d\nboom\n")
     cause = explain(1, WorkerOutcome(3), read_last_lines(directory.log_path(1)))
-    printer = EventPrinter(run.id, Output(), directory)
+    printer = EventPrinter(directory, Output())
     printer.print(event("failure", 1, cause=cause))
     printer.print(event("state", state="stopping", cause=cause))
     printer.print(event("state", state="failed", cause=cause))

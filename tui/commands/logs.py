@@ -196,7 +196,7 @@ async def _follow(
     from tui.operator import KeeperStatus
 
     await operator.runs.ensure_keeper(directory)
-    write, printer = _line_writer(args, out), EventPrinter(directory.id, out, directory)
+    write, printer = _line_writer(args, out), EventPrinter(directory, out)
     workers = None if args.worker is None else (args.worker,)
     async for line in operator.runs.watch_lines(directory, workers=workers, core=args.core, tail=args.tail):
         if isinstance(line, KeeperStatus):
