@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tui.errors import UsageError
-from tui.settings import Settings, delete_profile, load, save_profile
+from tui.settings import Settings, load, save_profile
 
 pytestmark = pytest.mark.py310
 
@@ -159,16 +159,6 @@ def test_a_saved_profile_is_read_back_and_private(machine: Machine) -> None:
         {"tpu": "127.0.0.1:1"},
         {"straggler": 3.0},
     )
-
-
-def test_a_deleted_profile_is_gone_and_deleting_it_again_is_no_error(machine: Machine) -> None:
-    save_profile(machine.home, "lab", {"project": "p"})
-
-    delete_profile(machine.home, "lab")
-    delete_profile(machine.home, "lab")
-
-    with pytest.raises(UsageError, match="no such profile: lab"):
-        machine.load(profile="lab")
 
 
 def test_an_invalid_profile_is_not_saved(machine: Machine) -> None:

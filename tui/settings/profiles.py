@@ -110,11 +110,6 @@ def save_profile(home: Path, name: str, values: Mapping[str, Any]) -> Path:
     return path
 
 
-def delete_profile(home: Path, name: str) -> None:
-    """Delete a profile; a missing one is not an error."""
-    profile_path(home, name).unlink(missing_ok=True)
-
-
 def _checked(values: Mapping[str, Any], path: Path, text: str, user_home: Path) -> dict[str, Any]:
     place = Place(path.parent, user_home)
     fields = {field.name: field for field in FIELDS}
