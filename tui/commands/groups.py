@@ -61,8 +61,7 @@ async def list_groups(_args: argparse.Namespace, operator: Operator, out: Output
         out.table(columns, [tuple(row.values()) for row in rows], right=("size",))
     elif not listing.problems:
         out.note(f"No instance groups in {operator.slices.where}.")
-    out.problems(listing.problems)
-    return max((problem.exit_code for problem in listing.problems), default=0)
+    return out.problems(listing.problems)
 
 
 async def resize_group(args: argparse.Namespace, operator: Operator, out: Output) -> int:

@@ -69,8 +69,7 @@ async def list_resources(_args: argparse.Namespace, operator: Operator, out: Out
             out.note("  → tpu-tui resources delete --unused")
     elif not listing.problems:
         out.note(f"No resources in {operator.slices.where}.")
-    out.problems(listing.problems)
-    return max((problem.exit_code for problem in listing.problems), default=0)
+    return out.problems(listing.problems)
 
 
 def _cells(row: CloudResource) -> tuple[Any, ...]:

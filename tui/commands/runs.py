@@ -64,8 +64,7 @@ async def list_runs(
     from tui.operator.runs import hidden_note
 
     problems = [] if offline else await _discovered(slice_name, operator)
-    out.problems(problems)
-    code = max((problem.exit_code for problem in problems), default=0)
+    code = out.problems(problems)
     unreadable: list[NoRecordError] = []
     zone, _, name = (slice_name or "").rpartition("/")
     listed = operator.runs.list_statuses(name or None, unreadable)

@@ -85,12 +85,11 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
         )
     elif not listing.problems:
         out.note(f"No slices in {operator.slices.where}.")
-    for problem in listing.problems:
-        out.problem(problem)
+    code = out.problems(listing.problems)
     if not out.as_json:
         for note in listing.notes:
             out.note(f"note: {note}")
-    return max((problem.exit_code for problem in listing.problems), default=0)
+    return code
 
 
 async def change_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -120,9 +119,7 @@ async def list_types(_args: argparse.Namespace, operator: Operator, out: Output)
         out.text()
         versions = [(offer.zone, ", ".join(offer.versions)) for offer in listing.offers if offer.versions]
         out.table(("zone", "versions"), versions)
-    for problem in listing.problems:
-        out.problem(problem)
-    return max((problem.exit_code for problem in listing.problems), default=0)
+    return out.problems(listing.problems)
 
 
 async def describe_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:

@@ -46,9 +46,7 @@ async def list_queued(_args: argparse.Namespace, operator: Operator, out: Output
     if leftovers := [row.path for row in rows if row.is_leftover]:
         out.note(f"Leftovers, which may use quota: {', '.join(leftovers)}")
         out.note(f"  → tpu-tui slices delete --queued {leftovers[0]}, or tpu-tui slices reset {leftovers[0]}")
-    for problem in listing.problems:
-        out.problem(problem)
-    return max((problem.exit_code for problem in listing.problems), default=0)
+    return out.problems(listing.problems)
 
 
 async def reset_queued(args: argparse.Namespace, operator: Operator, out: Output) -> int:

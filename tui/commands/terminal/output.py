@@ -118,8 +118,11 @@ class Output:
         """Print an error: what failed, where, why and what to do."""
         self.note(f"tpu-tui: {error if with_remedy else error.sentence}")
 
-    def problems(self, errors: Sequence[TpuTuiError]) -> None:
-        """Print several errors: equal ones of several workers as one, a shared remedy once, after the last."""
+    def problems(self, errors: Sequence[TpuTuiError]) -> int:
+        """Print several errors and return the exit code: 0 without errors, the highest of theirs otherwise.
+
+        Equal errors of several workers are printed as one, and a remedy that they share once, after the last.
+        """
         alike: dict[tuple[str, str, str, int], list[TpuTuiError]] = {}
         for index, error in enumerate(errors):
             alone = -1 if isinstance(error.worker, int) else index
@@ -128,6 +131,7 @@ class Output:
         for next_index, group in enumerate(groups, 1):
             is_repeated = next_index < len(groups) and groups[next_index][0].remedy == group[0].remedy
             self.problem(_of_all(group), with_remedy=not is_repeated)
+        return max((error.exit_code for error in errors), default=0)
 
 
 def _of_all(errors: Sequence[TpuTuiError]) -> TpuTuiError:
