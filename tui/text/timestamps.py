@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timezone
 
 
@@ -11,6 +12,15 @@ def parse_time(text: str | None) -> datetime | None:
         return datetime.fromisoformat((text or "").replace("Z", "+00:00"))  # Python 3.10 reads no Z
     except ValueError:
         return None
+
+
+def format_utc(text: str | None) -> str | None:
+    """Format an RFC 3339 time in UTC to the second, one without an offset as if in UTC; other text stays as it is."""
+    time = parse_time(text)
+    if time is not None:
+        with suppress(OverflowError):
+            return f"{time.replace(tzinfo=time.tzinfo or timezone.utc).astimezone(timezone.utc):%Y-%m-%d %H:%M:%S}Z"
+    return text
 
 
 def seconds_since(text: str | None, now: datetime | None = None) -> int | None:

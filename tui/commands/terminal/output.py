@@ -158,13 +158,8 @@ def _printable_pieces(blocks: Iterable[bytes]) -> Iterator[str]:
 
 
 def format_moment(moment: float) -> str:
-    """Format a Unix time in UTC, as `to_the_second` does."""
+    """Format a Unix time as `format_utc` does the text of one."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(moment))
-
-
-def to_the_second(moment: str | None) -> str | None:
-    """Shorten an RFC 3339 time in UTC to whole seconds, for a table."""
-    return None if moment is None else f"{moment[:19].replace('T', ' ')}Z"
 
 
 def _cell(value: Any) -> str:
