@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,48 @@ class Shell:
             sys.stdout.flush()
             sys.stderr.flush()
             return Answer(code, out.getvalue(), errors.getvalue().decode())
+
+
+class Question:
+    """A command at a terminal, and what it has printed there."""
+
+    def __init__(self, shell: Shell, *words: str) -> None:
+        self._controller, device = os.openpty()
+        self.process = shell.start(*words, stdin=device, stderr=device, start_new_session=True)
+        os.close(device)
+        self.shown = ""
+
+    def __enter__(self) -> Question:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+        os.close(self._controller)
+
+    def waits_for(self, text: str) -> None:
+        """Read the terminal until it shows a text."""
+        deadline = time.monotonic() + DEADLINE
+        while text not in self.shown:
+            assert time.monotonic() < deadline, self.shown
+            self._read()
+
+    def answers(self, text: str) -> Answer:
+        """Type an answer and return how the command ended."""
+        os.write(self._controller, text.encode())
+        return self.ends()
+
+    def ends(self) -> Answer:
+        """Return what the command printed on stdout and how it ended."""
+        out = self.process.communicate(timeout=DEADLINE)[0]
+        self._read()
+        return Answer(self.process.returncode, out, self.shown)
+
+    def _read(self) -> None:
+        try:
+            self.shown += os.read(self._controller, 4096).decode()
+        except OSError:  # the command has closed its end
+            assert self.process.wait(DEADLINE) is not None
 
 
 @contextlib.contextmanager

@@ -1,19 +1,23 @@
-"""The lines about a run's events that commands print while they wait for the run."""
+"""What commands print while they wait for a run: lines about its events, and its log."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.commands import Shell
 from tui.commands import attach_progress
 from tui.commands.attach_progress import EventPrinter, KeeperSupervisor
+from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 from tui.operator import Operator
+from tui.operator.runs import Runs
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
@@ -25,9 +29,11 @@ from tui.settings import Settings
 
 pytestmark = pytest.mark.timing
 
+NIGHT = RunDirectory(Path("nowhere"), Run("night", "pod", JobOptions(("true",)), ()))
+
 
 def printed(capsys: pytest.CaptureFixture[str], *items: Event | KeeperStatus) -> list[str]:
-    printer = EventPrinter("night", Output())
+    printer = EventPrinter(NIGHT, Output())
     for item in items:
         printer.print(item)
     printer.flush()
@@ -89,7 +95,7 @@ def test_the_absence_of_a_keeper_is_reported_with_its_time_and_a_remedy(capsys: 
 
 
 def test_the_time_until_another_keeper_starts_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    printer = EventPrinter("night", Output())
+    printer = EventPrinter(NIGHT, Output())
     for pause in (0.0, 30.0):
         printer.print(KeeperStatus(False), another_in=pause)
     at_once, later = capsys.readouterr().err.splitlines()
@@ -146,7 +152,7 @@ async def test_collected_events_are_reported_soon_and_at_the_end(
         workers=(Worker(0), Worker(1), Worker(2)),
     )
     operator, night = Operator(Settings(home=tmp_path)), RunDirectory.create(tmp_path / "runs", run)
-    supervisor = KeeperSupervisor(operator, night, EventPrinter("night", Output()))
+    supervisor = KeeperSupervisor(operator, night, Output())
     with supervisor:
         for worker in (0, 1):
             await supervisor.on_event(ended(worker, exit_code=0))
@@ -184,7 +190,7 @@ def test_the_last_lines_of_a_failed_worker_are_printed_one_below_the_other(
     directory = RunDirectory.create(tmp_path / "runs", run)
     directory.log_path(1).write_text("old\n| Training a | b\n\n| Training c | d\nboom\n")
     cause = explain(1, WorkerOutcome(3), read_last_lines(directory.log_path(1)))
-    printer = EventPrinter(run.id, Output(), directory)
+    printer = EventPrinter(directory, Output())
     printer.print(event("failure", 1, cause=cause))
     printer.print(event("state", state="stopping", cause=cause))
     printer.print(event("state", state="failed", cause=cause))
@@ -196,3 +202,35 @@ def test_the_last_lines_of_a_failed_worker_are_printed_one_below_the_other(
         f"  → tpu-tui logs {run.id} --worker 1 --tail 50",
         f"{run.id} failed: worker 1 exited with 3",
     ]
+
+
+def test_lines_that_arrive_while_the_last_ones_are_printed_are_printed_too(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run("night-20261123-100000-abcd", "pod", JobOptions(("true",)), (Worker(0),))
+    directory = RunDirectory.create(shell.home / "runs", run)
+    directory.append_event("state", state="running")
+    _mirror(directory, "first\nsecond\n")
+    write = stdio.write
+
+    def write_slowly(data: bytes) -> None:
+        write(data)
+        if data == b"second\n":
+            _mirror(directory, "third\nfourth")
+            directory.append_event("state", state="stopped")
+
+    async def start_no_keeper(_runs: Runs, _directory: RunDirectory) -> bool:
+        return False
+
+    monkeypatch.setattr(stdio, "write", write_slowly)
+    monkeypatch.setattr(Runs, "ensure_keeper", start_no_keeper)
+    command = ("logs", run.id, "--offline", "--follow", "--tail", "1")
+    assert shell.call(*command).out == "second\nthird\nfourth\n"
+    assert shell.call(*command).out == "fourth\n"
+
+
+def _mirror(directory: RunDirectory, text: str) -> None:
+    """Append text to the mirror of worker 0, as a keeper does."""
+    with directory.log_path(0).open("a") as log:
+        log.write(text)
+    directory.append_arrival(0, directory.log_path(0).stat().st_size, time.time())

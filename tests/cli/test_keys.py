@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 import re
 import signal
 import stat
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import Question
 from tests.cli.conftest import LocalPod
 from tests.sshd import make_key
 from tui.settings import save_profile
@@ -80,20 +80,15 @@ def test_read_only_and_machines_without_metadata_are_refused(pod: LocalPod, newc
 
 def test_a_user_at_a_terminal_is_asked_and_may_decline(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
     make_key(tmp_path / "third")
-    controller, terminal = os.openpty()
     words = ("--profile", newcomer, "--identity", str(tmp_path / "third"), "keys", "add", "local")
-    os.write(controller, b"n\n")
-    with pod.shell.start(*words, stdin=terminal) as process:
-        _, errors = process.communicate(timeout=60)
-    with pod.shell.start(*words, stdin=terminal) as left:
-        assert left.stderr is not None
-        while left.stderr.read(1) not in (b"]", b""):
-            pass
-        left.send_signal(signal.SIGINT)
-        assert left.wait(60) == 130
-    os.close(controller)
-    os.close(terminal)
-    assert process.returncode == 2
-    assert re.search(rf"log in as {getpass.getuser()} on the 4 workers of local.*\[y/N\]", errors.decode())
+    with Question(pod.shell, *words) as question:
+        question.waits_for("[y/N] ")
+        answer = question.answers("n\n")
+    with Question(pod.shell, *words) as left:
+        left.waits_for("[y/N] ")
+        left.process.send_signal(signal.SIGINT)
+        assert left.ends().code == 130
+    assert answer.code == 2
+    assert re.search(rf"log in as {getpass.getuser()} on the 4 workers of local.*\[y/N\]", answer.errors)
     answer = pod.call(*words, "--dry-run")
     assert "Would let" in answer.errors

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from tui.cli import main
+from tui.commands import cores, report
 from tui.commands.parser.parser import COMMANDS, build_parser, parse
+from tui.logs import snapshot
+from tui.reports import write
 
 pytestmark = pytest.mark.py310
 
@@ -198,3 +201,8 @@ def test_help_may_also_come_first_and_without_dashes(words: list[str], capsys: p
         assert ended.value.code == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1] != ""
+
+
+def test_choices_are_those_of_the_modules_that_the_parser_does_not_load() -> None:
+    assert cores.SORT_KEYS == snapshot.SORT_KEYS
+    assert tuple(write.WRITERS) == report.REPORT_FORMATS

@@ -6,11 +6,17 @@ import asyncio
 import os
 import termios
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.pods import until
+from tui.commands.parser.parser import parse
+from tui.commands.terminal.output import Output
 from tui.commands.terminal.prompts import TerminalPrompter
+from tui.errors import UsageError
+from tui.operator import Operator
+from tui.settings import Settings
 
 pytestmark = pytest.mark.py310
 
@@ -60,3 +66,10 @@ async def test_a_cancelled_question_restores_the_terminal(terminal: Terminal) ->
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert terminal.shows_what_is_typed
+
+
+async def test_a_question_that_would_not_be_seen_is_refused(terminal: Terminal, tmp_path: Path) -> None:
+    operator = Operator(Settings(tmp_path, project="here", zones=("europe-west4-a",)))
+    args = parse(["slices", "reset", "request"])
+    with pytest.raises(UsageError, match="refusing to reset request without confirmation"):
+        await asyncio.wait_for(args.run(args, operator, Output()), 10)

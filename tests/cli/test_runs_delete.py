@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import DEADLINE, Answer, Shell
+from tests.cli.commands import Question, Shell
 from tests.cli.conftest import LocalPod
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
@@ -30,48 +28,6 @@ def ended(shell: Shell, run: str, state: str = "failed") -> RunDirectory:
     directory.log_path(0).write_bytes(b"x" * 2_500_000)
     directory.append_event("state", state=state, cause=None)
     return directory
-
-
-class Question:
-    """A command at a terminal, and what it has printed there."""
-
-    def __init__(self, shell: Shell, *words: str) -> None:
-        self._controller, device = os.openpty()
-        self.process = shell.start(*words, stdin=device, stderr=device, start_new_session=True)
-        os.close(device)
-        self.shown = ""
-
-    def __enter__(self) -> Question:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-        os.close(self._controller)
-
-    def waits_for(self, text: str) -> None:
-        """Read the terminal until it shows a text."""
-        deadline = time.monotonic() + DEADLINE
-        while text not in self.shown:
-            assert time.monotonic() < deadline, self.shown
-            self._read()
-
-    def answers(self, text: str) -> Answer:
-        """Type an answer and return how the command ended."""
-        os.write(self._controller, text.encode())
-        return self.ends()
-
-    def ends(self) -> Answer:
-        """Return what the command printed on stdout and how it ended."""
-        out = self.process.communicate(timeout=DEADLINE)[0]
-        self._read()
-        return Answer(self.process.returncode, out, self.shown)
-
-    def _read(self) -> None:
-        try:
-            self.shown += os.read(self._controller, 4096).decode()
-        except OSError:  # the command has closed its end
-            assert self.process.wait(DEADLINE) is not None
 
 
 def test_at_a_terminal_the_runs_are_listed_and_a_yes_deletes_them(shell: Shell) -> None:

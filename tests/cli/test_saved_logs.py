@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
+import io
 import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from tests.stores import needs_store
 from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.commands.parser.parser import parse
 from tui.localpod.bucket.bucket import Bucket
+from tui.logs.files.line_filter import BLOCK
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
@@ -45,6 +49,31 @@ def test_one_workers_lines_are_those_that_grep_finds_byte_for_byte(tmp_path: Pat
     ending = run("logs", str(SAMPLE_LOG), "--worker", "1", "--tail", "2", home=tmp_path)
     assert found.stdout.endswith(ending.stdout)
     assert ending.stdout.count(b"\n") == 2
+
+
+def test_a_terminal_shows_lines_and_characters_whole_wherever_the_blocks_of_a_log_end(tmp_path: Path) -> None:
+    log = tmp_path / "long.log"
+    line = "é" * 99
+    count = 3 * BLOCK // 2 // len(f"{line}\n".encode())
+    log.write_text(f"{line}\n" * count + "end\x1b[0m")
+    controller, device = os.openpty()
+    with (
+        os.fdopen(controller, "rb", buffering=0) as screen,
+        Shell(tmp_path).start("logs", str(log), stdout=device) as process,
+    ):
+        os.close(device)
+        shown = _all_of(screen).decode()
+    assert process.returncode == 0
+    assert Counter(shown.split("\r\n")) == {line: count, "end␛[0m": 1, "": 1}
+
+
+def _all_of(screen: io.FileIO) -> bytes:
+    """Read what a terminal shows until no process has it open."""
+    shown = b""
+    with contextlib.suppress(OSError):
+        while data := screen.read(65536):
+            shown += data
+    return shown
 
 
 def test_a_worker_can_be_named_by_its_address(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.read import arrivals_reader, line_reader, mirror_tail
-from tui.runs.read.line_reader import LineReader, last_lines, lines_since
+from tui.runs.read.line_reader import LineReader, LogLine, lines_since
 from tui.runs.read.mirror_tail import MirrorTail
 from tui.runs.read.sample_reader import RunReader
 from tui.runs.record import run_directory
@@ -243,6 +243,12 @@ class TestLineReader:
         assert all(data[line.offset :].startswith(line.data) for line in lines)
 
 
+def last_lines(
+    directory: RunDirectory, count: int, workers: tuple[int, ...] | None = None, core: int | None = None
+) -> list[LogLine]:
+    return list(LineReader(directory, workers=workers, core=core, tail=count).poll(final=True))
+
+
 class TestTheLastLines:
     @pytest.fixture
     def many(self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
@@ -271,7 +277,7 @@ class TestTheLastLines:
         assert every
         for count in (0, 1, 2, 5, 17, len(every), len(every) + 1):
             wanted = every[len(every) - count :] if count < len(every) else every
-            assert last_lines(many, count, workers=workers, core=core) == wanted
+            assert last_lines(many, count, workers, core) == wanted
 
     @pytest.mark.parametrize("moment", [0.0, 1000.0, 1003.0, 1020.5, 1105.0, 5000.0])
     def test_since_a_time_are_those_that_arrived_since_then(self, many: RunDirectory, moment: float) -> None:

@@ -27,3 +27,13 @@ def test_an_unfinished_replacement_leaves_the_old_file_and_nothing_else(tmp_path
 
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_replacements_at_a_time_do_not_share_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with replace_file(path) as first, replace_file(path) as second:
+        first.write(b"first")
+        second.write(b"second, which is complete before the first")
+
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]

@@ -28,7 +28,7 @@ async def follow(operator: Operator, directory: RunDirectory, out: Output) -> in
     from tui.operator import LogLine
 
     many = len(directory.run.workers) > 1
-    supervisor = KeeperSupervisor(operator, directory, EventPrinter(directory.id, out, directory))
+    supervisor = KeeperSupervisor(operator, directory, out)
     with announcing_detach(directory.id, out), supervisor:
         async for item in operator.runs.watch(directory):
             if not isinstance(item, LogLine):
@@ -69,12 +69,12 @@ class KeeperSupervisor:
     Events of many workers are printed together a moment later, at the latest at the end of a `with`.
     """
 
-    def __init__(self, operator: Operator, directory: RunDirectory, printer: EventPrinter) -> None:
+    def __init__(self, operator: Operator, directory: RunDirectory, out: Output) -> None:
         from tui.operator.keeper_supervision import RestartLimiter
 
         self._operator = operator
         self._directory = directory
-        self._printer = printer
+        self._printer = EventPrinter(directory, out)
         self._restarts = RestartLimiter()
         self._later: asyncio.TimerHandle | None = None
 
@@ -136,10 +136,10 @@ class EventPrinter:
     `flush`, to be printed as one. Failed checks are not printed as phases: they are notes as well.
     """
 
-    def __init__(self, run: str, out: Output, directory: RunDirectory | None = None) -> None:
-        self._run = run
-        self._out = out
+    def __init__(self, directory: RunDirectory, out: Output) -> None:
         self._directory = directory
+        self._run = directory.id
+        self._out = out
         self._culprit: int | None = None
         """The worker that failed first in this attempt."""
         self._quoted_words = ""
@@ -225,7 +225,7 @@ class EventPrinter:
 
     def _quoted(self, last_lines: str) -> str:
         """Return the culprit's last lines, one per line, and the command that shows more."""
-        if self._directory is None or self._culprit is None:
+        if self._culprit is None:
             return LAST_WORDS + last_lines
         lines = split_last_lines(self._directory.log_path(self._culprit), last_lines)
         more = f"\n  → tpu-tui logs {self._run} --worker {self._culprit} --tail {LINES_SHOWN}"

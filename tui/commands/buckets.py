@@ -10,7 +10,7 @@ from tui.commands.parser.argument_types import SLICE, given
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output
-from tui.commands.terminal.prompts import ask, has_terminal
+from tui.commands.terminal.prompts import confirm_by_name, has_terminal
 from tui.errors import UsageError
 from tui.text.durations import format_duration
 
@@ -63,7 +63,7 @@ async def delete_bucket(args: argparse.Namespace, operator: Operator, out: Outpu
         objects = None
     else:
         if not (args.yes and facts.is_own):
-            await _ask_for_name(name, is_own=facts.is_own)
+            await _confirm(name, is_own=facts.is_own)
         objects = await _delete(name, operator)
         out.note(f"Deleted {name} and {objects:,} object{'' if objects == 1 else 's'}.")
         if objects and facts.retention_s:
@@ -88,17 +88,14 @@ async def _delete(name: str, operator: Operator) -> int:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-async def _ask_for_name(name: str, *, is_own: bool) -> None:
-    """Ask for the bucket's name. Raises UsageError for another answer, or without a terminal."""
-    origin = "" if is_own else ", which tpu-tui did not create"
-    if not has_terminal():
-        if is_own:
-            raise UsageError(f"refusing to delete {name} without confirmation", remedy="add --yes")
+async def _confirm(name: str, *, is_own: bool) -> None:
+    """Ask for the bucket's name; --yes does not replace that of a bucket which tpu-tui did not create."""
+    if not (is_own or has_terminal()):
         raise UsageError(
             f"refusing to delete {name} without its name typed at a terminal",
             why="tpu-tui did not create it",
             remedy=f"run this at a terminal, or gcloud storage rm --recursive {name}",
         )
-    typed = await ask(f"This permanently deletes {name}{origin}, and all its objects. Type its name to continue: ")
-    if typed.strip() not in (name, name.removeprefix("gs://")):
-        raise UsageError(f"{name} was not deleted", why="the typed name does not match")
+    origin = "" if is_own else ", which tpu-tui did not create"
+    effect = f"This permanently deletes {name}{origin}, and all its objects"
+    await confirm_by_name(f"delete {name}", effect, name, f"{name} was not deleted")

@@ -15,6 +15,8 @@ from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.waiting_notice import notice_of_missing_workers
 from tui.errors import UsageError
+from tui.pod.worker import MOST_PORT
+from tui.text.numbers import parse_integer
 
 if TYPE_CHECKING:
     from tui.operator import CheckFinding, CheckRow, Digest, Matrix, Operator
@@ -81,19 +83,15 @@ def parse_ports(text: str) -> tuple[int, ...]:
     ports: list[int] = []
     for part in (part.strip() for part in text.split(",") if part.strip()):
         first, dash, last = part.partition("-")
-        ends = [_port(end) for end in ((first, last) if dash else (first, first))]
-        if not ends[0] or not ends[1] or ends[0] > ends[1]:
+        least = parse_integer(first, MOST_PORT)
+        most = parse_integer(last, MOST_PORT) if dash else least
+        if not least or not most or least > most:
             raise UsageError(f"{part!r} is not a TCP port", remedy="use e.g. --ports 8470,8476-8479")
-        ports += range(ends[0], ends[1] + 1)
+        ports += range(least, most + 1)
     if len(ports) > MOST_PORTS:
         why = "each one is probed between all pairs of workers"
         raise UsageError(f"{len(ports)} ports are too many", why=why, remedy=f"give at most {MOST_PORTS}")
     return tuple(dict.fromkeys(ports))
-
-
-def _port(text: str) -> int:
-    """Parse a TCP port; 0 for anything else."""
-    return int(text) if text.isascii() and text.isdecimal() and int(text) < 65536 else 0
 
 
 def _address(bucket: str) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tui.operator import Operator
 
 SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
+"""Those of `tui.logs.snapshot`, which the parser does not load: it needs NumPy."""
 CORE_COLUMNS = (
     *("core", "device", "worker", "address", "epoch", "step"),
     *("loss", "rate", "global rate", "clock", "lag", "state"),

@@ -193,9 +193,9 @@ def _print_grouped(
         text = f"── {format_heading(outcome, ranks)}"
         out.text(text) if len(groups) > 1 else out.note(text)
         if outcome.stdout:
-            out.remote_text(outcome.stdout)
+            out.remote_text([outcome.stdout])
         if outcome.stderr:
-            out.remote_text(outcome.stderr, on_stderr=True)
+            out.remote_text([outcome.stderr], on_stderr=True)
     left_out = {rank: answer.omitted for rank, answer in {**answers, **cut}.items() if answer.omitted}
     if left_out and not endings_only:
         from tui.operator.slices import EXEC_OUTPUT_BYTES

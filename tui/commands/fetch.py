@@ -58,8 +58,8 @@ async def fetch_to_directory(args: argparse.Namespace, operator: Operator, out: 
     finally:
         progress.clear()
         _print_rows(sorted(rows, key=lambda row: (row.worker, row.path)), out)
-        out.problems(problems)
-    return max((problem.exit_code for problem in problems), default=0)
+        code = out.problems(problems)
+    return code
 
 
 def _print_rows(rows: list[FetchedFile], out: Output) -> None:

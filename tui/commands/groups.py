@@ -9,11 +9,9 @@ from tui.commands.groups_create import add_create
 from tui.commands.parser.argument_types import whole
 from tui.commands.parser.commands import Commands
 from tui.commands.resources import deletion_row, print_deletion
-from tui.commands.slices_queued import ask_for_name
 from tui.commands.terminal.output import Output
-from tui.commands.terminal.prompts import agrees, has_terminal
+from tui.commands.terminal.prompts import confirm, confirm_by_name
 from tui.commands.terminal.steps import print_steps
-from tui.errors import UsageError
 from tui.pod.resources import IMAGE, POLICY, TEMPLATE, describe_effect
 
 if TYPE_CHECKING:
@@ -63,8 +61,7 @@ async def list_groups(_args: argparse.Namespace, operator: Operator, out: Output
         out.table(columns, [tuple(row.values()) for row in rows], right=("size",))
     elif not listing.problems:
         out.note(f"No instance groups in {operator.slices.where}.")
-    out.problems(listing.problems)
-    return max((problem.exit_code for problem in listing.problems), default=0)
+    return out.problems(listing.problems)
 
 
 async def resize_group(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -72,7 +69,9 @@ async def resize_group(args: argparse.Namespace, operator: Operator, out: Output
     zone, name = operator.slices.place_of(args.group)
     present = await operator.groups.size_of(args.group)
     if args.size < present and not (args.yes or args.dry_run):
-        await _ask_to_shrink(name, present, args.size)
+        vms = "1 VM" if present - args.size == 1 else f"{present - args.size} VMs"
+        effect = f"This deletes {vms} of {name} and their disks"
+        await confirm(f"delete {vms} of {name}", effect, f"{name} was not resized")
     steps = operator.groups.resize(args.group, args.size, dry_run=args.dry_run, waits=not args.detach)
     code = await print_steps(steps, args.group, "resize", out, dry_run=args.dry_run, noun="group")
     if args.dry_run:
@@ -105,19 +104,11 @@ async def delete_group(args: argparse.Namespace, operator: Operator, out: Output
             out.text("\n".join(commands))
         return 0
     if not args.yes:
-        await ask_for_name(name, f"This permanently deletes {len(plan.chosen)} resources", "deleted")
+        effect = f"This permanently deletes {len(plan.chosen)} resources"
+        await confirm_by_name(f"delete {name}", effect, name, f"{name} was not deleted")
     remaining = await print_deletion(plan.chosen, operator.groups.delete(plan.chosen), out)
     if out.as_json:
         out.document([deletion_row(resource, remaining.get(resource.ref), is_done=True) for resource in plan.chosen])
     if remaining:
         out.note(f"Left: {', '.join(remaining)}; the same command deletes it")
     return max((max(1, problem.exit_code) for problem in remaining.values()), default=0)
-
-
-async def _ask_to_shrink(name: str, present: int, size: int) -> None:
-    """Ask before VMs are deleted. Raises UsageError for a no, or without a terminal."""
-    vms = "1 VM" if present - size == 1 else f"{present - size} VMs"
-    if not has_terminal():
-        raise UsageError(f"refusing to delete {vms} of {name} without confirmation", remedy="add --yes")
-    if not await agrees(f"This deletes {vms} of {name} and their disks. Continue?"):
-        raise UsageError(f"{name} was not resized")

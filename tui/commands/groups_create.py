@@ -13,7 +13,7 @@ from tui.commands.parser.commands import Commands
 from tui.commands.parser.gcloud_types import duration
 from tui.commands.slices_create import print_last_lines
 from tui.commands.terminal.output import Output, in_json
-from tui.commands.terminal.prompts import agrees, has_terminal
+from tui.commands.terminal.prompts import confirm
 from tui.errors import TpuTuiError, UsageError
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
     """Create what the arguments name and print each step; for --json the group at the end."""
     request = await operator.groups.prepare(_request(args, operator))
     if request.image_from and not (args.yes or args.dry_run):
-        await _ask_to_stop(request)
+        vm = request.image_from
+        effect = f"This stops VM {vm} and ends everything running there, to make an image of it"
+        await confirm(f"stop VM {vm}", effect, f"nothing was changed: VM {vm} is needed stopped")
     texts: list[str] = []
     requests: list[dict[str, Any]] = []
     startup: Sequence[WorkerStartup] = ()
@@ -106,15 +108,6 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
         print_last_lines(startup, out)
         raise failure
     return 0
-
-
-async def _ask_to_stop(request: GroupRequest) -> None:
-    """Ask before the VM of the image is stopped. Raises UsageError for a no, or without a terminal."""
-    vm = request.image_from
-    if not has_terminal():
-        raise UsageError(f"refusing to stop VM {vm} without confirmation", remedy="add --yes")
-    if not await agrees(f"This stops VM {vm} and ends everything running there, to make an image of it. Continue?"):
-        raise UsageError(f"nothing was changed: VM {vm} is needed stopped")
 
 
 def _request(args: argparse.Namespace, operator: Operator) -> GroupRequest:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from tui.commands.parser.argument_types import SLICE
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
-from tui.commands.terminal.prompts import agrees
-from tui.errors import OutOfReachError, TpuTuiError, UsageError
+from tui.commands.terminal.prompts import confirm
+from tui.errors import OutOfReachError, TpuTuiError
 
 if TYPE_CHECKING:
     from tui.operator import LoginResult, Operator
@@ -45,7 +44,8 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
         out.note(f"Would {_intent(plan)}. Nothing was changed.")
     else:
         if not args.yes:
-            await _ask(plan)
+            deed, intent = f"add a key to {plan.slice_name}", _intent(plan)
+            await confirm(deed, f"This will {intent}", "no key was added", why=f"this would {intent}")
         plan = await operator.keys.make(plan)
         if makes:
             out.note(f"Created {plan.key.path} without a passphrase; set one with ssh-keygen -p -f {plan.key.path}.")
@@ -106,14 +106,3 @@ def _intent(plan: KeyPlan) -> str:
     let = f"let {key}" if plan.key.exists else f"{key} let it"
     workers = f"the {plan.workers} workers" if plan.workers > 1 else "the worker"
     return f"{let} log in as {plan.user} on {workers} of {plan.slice_name}, through {plan.place}"
-
-
-async def _ask(plan: KeyPlan) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"refusing to add a key to {plan.slice_name} without confirmation",
-            why=f"this would {_intent(plan)}",
-            remedy="add --yes",
-        )
-    if not await agrees(f"This will {_intent(plan)}. Continue?"):
-        raise UsageError("no key was added")

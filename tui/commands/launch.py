@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.attach_progress import EventPrinter, KeeperSupervisor, announcing_detach, exit_code, follow
+from tui.commands.attach_progress import KeeperSupervisor, announcing_detach, exit_code, follow
 from tui.commands.parser.argument_types import as_text, directory, given, seconds, whole
 from tui.commands.parser.commands import Commands, Parser
 from tui.commands.terminal.output import Output
@@ -163,7 +163,7 @@ async def _until_started(operator: Operator, directory: RunDirectory, out: Outpu
     """Print events until every worker is running or the launch has failed."""
     from tui.operator import Event
 
-    supervisor = KeeperSupervisor(operator, directory, EventPrinter(directory.id, out, directory))
+    supervisor = KeeperSupervisor(operator, directory, out)
     with announcing_detach(directory.id, out), supervisor:
         async for item in operator.runs.watch_events(directory):
             await supervisor.on_event(item)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,27 +132,24 @@ def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[byt
 
 def _copy(blocks: Iterable[bytes], out: Output) -> bool:
     """Write bytes, on a terminal with control characters made visible; return whether there were any."""
+    if sys.stdout.isatty():
+        return out.remote_text(blocks)
     has_output = False
     for block in blocks:
         has_output = True
-        if sys.stdout.isatty():
-            out.text(block.decode("utf-8", "replace").removesuffix("\n"))
-        else:
-            stdio.write(block)
+        stdio.write(block)
     return has_output
 
 
 def _stored_lines(directory: RunDirectory, args: argparse.Namespace, since: float | None) -> Iterable[LogLine]:
     """Return the wanted lines of a run's mirror, reading no more than they need."""
-    from tui.operator import LineReader, last_lines, lines_since
+    from tui.operator import LineReader, lines_since
 
     workers = None if args.worker is None else (args.worker,)
     if since is not None:
         lines = lines_since(directory, since, workers=workers, core=args.core)
         return lines if args.tail is None else deque(lines, maxlen=args.tail)
-    if args.tail is not None:
-        return last_lines(directory, args.tail, workers=workers, core=args.core)
-    return LineReader(directory, workers=workers, core=args.core).poll(final=True)
+    return LineReader(directory, workers=workers, core=args.core, tail=args.tail).poll(final=True)
 
 
 def _line_writer(args: argparse.Namespace, out: Output) -> Callable[[Any], None]:
@@ -199,14 +196,9 @@ async def _follow(
     from tui.operator import KeeperStatus
 
     await operator.runs.ensure_keeper(directory)
-    write, printer = _line_writer(args, out), EventPrinter(directory.id, out, directory)
+    write, printer = _line_writer(args, out), EventPrinter(directory, out)
     workers = None if args.worker is None else (args.worker,)
-    lines: AsyncIterator[Any] = operator.runs.watch_lines(directory, workers=workers, core=args.core)
-    if args.tail is not None:
-        for line in _stored_lines(directory, args, since):
-            write(line)
-        lines = operator.runs.watch_lines(directory, workers=workers, core=args.core, fresh_only=True)
-    async for line in lines:
+    async for line in operator.runs.watch_lines(directory, workers=workers, core=args.core, tail=args.tail):
         if isinstance(line, KeeperStatus):
             printer.print(line)
         elif since is None or (line.time is not None and line.time >= since):

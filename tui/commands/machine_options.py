@@ -15,6 +15,9 @@ from tui.pod.creation.machine_request import STARTUP_SCRIPT, MachineRequest
 
 Request = TypeVar("Request", bound=MachineRequest)
 
+_MOST_READ_BYTES = 64 * 1024 * 1024
+"""Most bytes read of a file, far more than metadata holds: a device such as /dev/zero has no end."""
+
 
 def add_machine_options(parser: Parser) -> None:
     """Add the options: network, account, labels, metadata, startup script, description."""
@@ -67,7 +70,7 @@ def _read_metadata(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, 
         files[STARTUP_SCRIPT] = str(args.startup_script)
     if duplicates := sorted(metadata.keys() & files.keys()):
         raise UsageError(f"metadata {duplicates[0]} was given as text and as a file", remedy="give it once")
-    metadata |= {key: _text_of(Path(path).expanduser()) for key, path in files.items()}
+    metadata |= {key: _text_of(path) for key, path in files.items()}
     if args.startup_script is not None and not metadata[STARTUP_SCRIPT].strip():
         raise UsageError(f"the startup script {args.startup_script} is empty", remedy="omit --startup-script")
     if args.startup_timeout_s is not None and STARTUP_SCRIPT not in metadata:
@@ -80,10 +83,14 @@ def _merge_pairs(given_pairs: list[dict[str, str]] | None) -> dict[str, str]:
     return {key: value for option_pairs in given_pairs or () for key, value in option_pairs.items()}
 
 
-def _text_of(path: Path) -> str:
+def _text_of(path: str) -> str:
+    """Return the text of a file, which may be a pipe of the shell, as in `<(command)`. Raises UsageError."""
     try:
-        return path.read_bytes().decode()
+        with Path(path).expanduser().open("rb") as file:
+            return file.read(_MOST_READ_BYTES).decode()
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8 text", remedy="metadata can hold text only") from None
+    except RuntimeError:
+        raise UsageError(f"{path} cannot be read", why=f"there is no user {path.partition('/')[0]}") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read", why=error.strerror or str(error)) from None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tui.operator import Operator
 
 REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
+"""Those of `tui.reports.write`, which the parser does not load: it takes long."""
 
 
 def add_command(commands: Commands) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tui.commands.parser.argument_types import given
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
-from tui.commands.terminal.prompts import ask, has_terminal
+from tui.commands.terminal.prompts import ask, require_terminal
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.resources import (
     CloudResource,
@@ -69,8 +69,7 @@ async def list_resources(_args: argparse.Namespace, operator: Operator, out: Out
             out.note("  → tpu-tui resources delete --unused")
     elif not listing.problems:
         out.note(f"No resources in {operator.slices.where}.")
-    out.problems(listing.problems)
-    return max((problem.exit_code for problem in listing.problems), default=0)
+    return out.problems(listing.problems)
 
 
 def _cells(row: CloudResource) -> tuple[Any, ...]:
@@ -136,8 +135,7 @@ async def _ask_for_names(chosen: Sequence[CloudResource]) -> None:
     """Ask for the names of what is lost. Raises UsageError for other answers, or without a terminal."""
     names = sorted({resource.name for resource in chosen})
     count = "1 resource" if len(chosen) == 1 else f"{len(chosen)} resources"
-    if not has_terminal():
-        raise UsageError(f"refusing to delete {count} without confirmation", remedy="add --yes")
+    require_terminal(f"delete {count}")
     noun = "its name" if len(names) == 1 else "their names"
     typed = await ask(f"This permanently deletes {count}. Type {noun} ({' '.join(names)}) to continue: ")
     if {name.removeprefix("gs://") for name in typed.replace(",", " ").split()} != set(names):

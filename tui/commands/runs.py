@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tui.commands.parser.commands import Commands
 from tui.commands.runs_delete import add_delete_options, delete_parser
 from tui.commands.terminal.os_errors import by_this_machine
-from tui.commands.terminal.output import Output, format_moment, to_the_second
+from tui.commands.terminal.output import Output, format_moment
 from tui.errors import TpuTuiError, UsageError
+from tui.text.timestamps import format_utc
 
 if TYPE_CHECKING:
     from tui.operator import NoRecordError, Operator, RunStatus
@@ -64,8 +65,7 @@ async def list_runs(
     from tui.operator.runs import hidden_note
 
     problems = [] if offline else await _discovered(slice_name, operator)
-    out.problems(problems)
-    code = max((problem.exit_code for problem in problems), default=0)
+    code = out.problems(problems)
     unreadable: list[NoRecordError] = []
     zone, _, name = (slice_name or "").rpartition("/")
     listed = operator.runs.list_statuses(name or None, unreadable)
@@ -114,8 +114,8 @@ def _row(status: RunStatus, operator: Operator, *, with_figures: bool) -> tuple[
         status.run.slice,
         status.state,
         len(status.run.workers),
-        to_the_second(status.started),
-        to_the_second(status.ended),
+        format_utc(status.started),
+        format_utc(status.ended),
         describe_keeper(status),
         " · ".join(filter(None, news)) or None,
     )

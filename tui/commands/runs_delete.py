@@ -15,7 +15,7 @@ from tui.commands.parser.argument_types import RUN, ago
 from tui.commands.parser.commands import Parser
 from tui.commands.terminal.os_errors import by_read_only
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
-from tui.commands.terminal.prompts import agrees, has_terminal
+from tui.commands.terminal.prompts import agrees, has_terminal, require_terminal
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.log_refs import LAST
 
@@ -126,12 +126,7 @@ async def _confirmed(chosen: Sequence[Doomed], location: str, operator: Operator
     """List what will be deleted and ask. Raises UsageError without a terminal."""
     runs = "1 run" if len(chosen) == 1 else f"{len(chosen)} runs"
     place = _PLACES[location] if len(chosen) > 1 else _PLACES[location].replace("their", "its")
-    if not has_terminal():
-        raise UsageError(
-            "refusing to delete without confirmation",
-            why=f"this would delete {_names(chosen)} {place}",
-            remedy="add --yes",
-        )
+    require_terminal("delete", why=f"this would delete {_names(chosen)} {place}")
     out.note(f"This permanently deletes {runs} with all logs {place}:")
     for doomed in chosen:
         out.note(f"  {_described(doomed, operator)}")

@@ -15,6 +15,8 @@ from typing import Any
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
+from tui.pod.worker import MOST_PORT
+from tui.text.numbers import parse_integer
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8000
@@ -40,9 +42,10 @@ def add_command(commands: Commands) -> None:
 
 
 def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
+    port = parse_integer(text, MOST_PORT)
+    if port is None:
         raise argparse.ArgumentTypeError(f"must be a port, not {text!r}")
-    return int(text)
+    return port
 
 
 def serve_console(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:

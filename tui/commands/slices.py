@@ -9,9 +9,9 @@ from tui.commands.parser.argument_types import SLICE
 from tui.commands.parser.commands import Commands
 from tui.commands.parser.shell_completion import remember_offers, remember_slices
 from tui.commands.slices_create import add_create
-from tui.commands.slices_queued import add_queue_actions, ask_for_name, delete_queued
+from tui.commands.slices_queued import add_queue_actions, delete_queued
 from tui.commands.terminal.output import Output, in_json
-from tui.commands.terminal.prompts import agrees, has_terminal
+from tui.commands.terminal.prompts import confirm, confirm_by_name, has_terminal
 from tui.commands.terminal.steps import print_steps
 from tui.errors import UsageError
 from tui.pod.slice import INSTANCE_GROUP
@@ -85,12 +85,11 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
         )
     elif not listing.problems:
         out.note(f"No slices in {operator.slices.where}.")
-    for problem in listing.problems:
-        out.problem(problem)
+    code = out.problems(listing.problems)
     if not out.as_json:
         for note in listing.notes:
             out.note(f"note: {note}")
-    return max((problem.exit_code for problem in listing.problems), default=0)
+    return code
 
 
 async def change_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -120,9 +119,7 @@ async def list_types(_args: argparse.Namespace, operator: Operator, out: Output)
         out.text()
         versions = [(offer.zone, ", ".join(offer.versions)) for offer in listing.offers if offer.versions]
         out.table(("zone", "versions"), versions)
-    for problem in listing.problems:
-        out.problem(problem)
-    return max((problem.exit_code for problem in listing.problems), default=0)
+    return out.problems(listing.problems)
 
 
 async def describe_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -146,8 +143,7 @@ async def _ask_before(action: str, slice_: Slice) -> None:
     if action == "delete":
         addition = " and what tpu-tui made for it" if slice_.source == INSTANCE_GROUP else ""
         effect = f"This permanently deletes {slice_.name}{addition} and the disks of its workers"
-        await ask_for_name(slice_.name, effect, "deleted")
+        await confirm_by_name(f"delete {slice_.name}", effect, slice_.name, f"{slice_.name} was not deleted")
     elif action == "stop" and can_stop(slice_) and slice_.source != INSTANCE_GROUP and has_terminal():
         effect = f"This stops {slice_.path}, releases its TPU and ends everything running there"
-        if not await agrees(f"{effect}. Continue?"):
-            raise UsageError(f"{slice_.name} was not stopped")
+        await confirm(f"stop {slice_.path}", effect, f"{slice_.name} was not stopped")

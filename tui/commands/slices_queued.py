@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
-from tui.commands.terminal.prompts import ask
+from tui.commands.terminal.prompts import confirm_by_name
 from tui.commands.terminal.steps import print_steps
-from tui.errors import UsageError
 from tui.text.durations import format_elapsed
 
 if TYPE_CHECKING:
@@ -48,16 +46,15 @@ async def list_queued(_args: argparse.Namespace, operator: Operator, out: Output
     if leftovers := [row.path for row in rows if row.is_leftover]:
         out.note(f"Leftovers, which may use quota: {', '.join(leftovers)}")
         out.note(f"  → tpu-tui slices delete --queued {leftovers[0]}, or tpu-tui slices reset {leftovers[0]}")
-    for problem in listing.problems:
-        out.problem(problem)
-    return max((problem.exit_code for problem in listing.problems), default=0)
+    return out.problems(listing.problems)
 
 
 async def reset_queued(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Reset a queued resource after asking for its name: its slices lose their disks."""
     name = operator.slices.place_of(args.request)[1]
     if not (args.yes or args.dry_run):
-        await ask_for_name(name, f"This makes the slices of {name} anew: their disks are lost", "reset")
+        effect = f"This makes the slices of {name} anew: their disks are lost"
+        await confirm_by_name(f"reset {name}", effect, name, f"{name} was not reset")
     steps = operator.slices.reset_queued(args.request, dry_run=args.dry_run)
     return await print_steps(steps, args.request, "reset", out, dry_run=args.dry_run)
 
@@ -67,18 +64,10 @@ async def delete_queued(args: argparse.Namespace, operator: Operator, out: Outpu
     name = operator.slices.place_of(args.slice)[1]
     if not (args.yes or args.dry_run):
         also = ", its slices and the disks of their workers" if args.force else ""
-        await ask_for_name(name, f"This permanently deletes queued resource {name}{also}", "deleted")
+        effect = f"This permanently deletes queued resource {name}{also}"
+        await confirm_by_name(f"delete {name}", effect, name, f"{name} was not deleted")
     steps = operator.slices.delete_queued(args.slice, force=args.force, dry_run=args.dry_run)
     return await print_steps(steps, args.slice, "delete", out, dry_run=args.dry_run)
-
-
-async def ask_for_name(name: str, effect: str, done: str) -> None:
-    """Ask for the name of what is lost. Raises UsageError for another answer, or without a terminal."""
-    if not sys.stdin.isatty():
-        verb = {"deleted": "delete"}.get(done, done)
-        raise UsageError(f"refusing to {verb} {name} without confirmation", remedy="add --yes")
-    if (await ask(f"{effect}. Type its name to continue: ")).strip() != name:
-        raise UsageError(f"{name} was not {done}", why="the typed name does not match")
 
 
 def _some(request: QueuedRequest) -> str:

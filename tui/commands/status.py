@@ -11,11 +11,12 @@ from tui.commands.parser.argument_types import RUN
 from tui.commands.parser.commands import Commands
 from tui.commands.runs import UNATTENDED, describe_keeper
 from tui.commands.terminal import stdio
-from tui.commands.terminal.output import Output, to_the_second
+from tui.commands.terminal.output import Output
 from tui.operator import exit_summary, split_last_lines
 from tui.pod.run import LAST_WORDS, RunState
 from tui.text.durations import format_duration
 from tui.text.printable import figure
+from tui.text.timestamps import format_utc
 
 if TYPE_CHECKING:
     from tui.operator import Operator, RunDirectory, RunStatus
@@ -101,8 +102,8 @@ def _print_status(
         *_quoted(last_lines, status, directory),
         ("remedy", document["remedy"]),
         ("attended", attended or None),
-        ("started", to_the_second(document["started"])),
-        ("ended", to_the_second(document["ended"])),
+        ("started", format_utc(document["started"])),
+        ("ended", format_utc(document["ended"])),
         ("epoch", document["epoch"]),
         ("step", document["step"]),
         ("loss", loss and _format_spread(loss)),

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tui.runs.read.latest_figures import LatestFigures as LatestFigures
     from tui.runs.read.line_reader import LineReader as LineReader
     from tui.runs.read.line_reader import LogLine as LogLine
-    from tui.runs.read.line_reader import last_lines as last_lines
     from tui.runs.read.line_reader import lines_since as lines_since
     from tui.runs.record.damaged_record import NoRecordError as NoRecordError
     from tui.runs.record.event_log import Event as Event
@@ -77,7 +76,6 @@ _NAMES = (
     "tui.runs.launch.preflight.refusal",
     "tui.runs.read.line_reader.LineReader",
     "tui.runs.read.line_reader.LogLine",
-    "tui.runs.read.line_reader.last_lines",
     "tui.runs.read.line_reader.lines_since",
     "tui.runs.record.damaged_record.NoRecordError",
     "tui.runs.record.exit_summary.exit_summary",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -73,13 +72,10 @@ class RunWatcher:
                 yield item
 
     async def lines(
-        self, *, workers: Sequence[int] | None, core: int | None, fresh_only: bool
+        self, *, workers: Sequence[int] | None, core: int | None, tail: int | None
     ) -> AsyncIterator[LogLine | KeeperStatus]:
-        """Yield the run's lines in order of arrival; with `fresh_only`, only those that arrive from now on."""
-        reader = LineReader(self._directory, workers=workers, core=core)
-        if fresh_only:
-            for _ in reader.poll(budget_bytes=sys.maxsize):
-                pass
+        """Yield the run's lines in order of arrival; of those so far only the last `tail`."""
+        reader = LineReader(self._directory, workers=workers, core=core, tail=tail)
         async for poll in self._polls():
             for line in reader.poll(final=poll.is_last):
                 yield line

@@ -214,11 +214,11 @@ class Runs:
         *,
         workers: Sequence[int] | None = None,
         core: int | None = None,
-        fresh_only: bool = False,
+        tail: int | None = None,
     ) -> AsyncIterator[LogLine | KeeperStatus]:
-        """Yield the run's lines in order of arrival until it is over; `fresh_only`: only those from now on."""
+        """Yield the run's lines in order of arrival until it is over; of those so far only the last `tail`."""
         watcher = RunWatcher(self, directory, may_start_keeper=self._may_act)
-        return watcher.lines(workers=workers, core=core, fresh_only=fresh_only)
+        return watcher.lines(workers=workers, core=core, tail=tail)
 
     def watch(self, directory: RunDirectory) -> AsyncIterator[Event | LogLine | KeeperStatus]:
         """Yield events and log lines in order of arrival, from the first byte on, until the run is over."""

@@ -116,7 +116,7 @@ def _table(summary: Summary, names: Iterable[str], rows: Iterable[dict[str, Any]
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, str) and value not in ("-inf",):
+    if isinstance(value, str) and value != "-inf":
         text = one_line(value)
         return "'" + text if text.startswith(_FORMULA) else text
     return "" if value is None else value

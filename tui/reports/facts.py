@@ -54,7 +54,6 @@ def facts_of_run(status: RunStatus) -> RunFacts:
         cores_expected=run.cores_expected,
         findings=status.findings,
         first_failure=status.first_failure,
-        is_over=status.state.is_over,
     )
 
 

@@ -10,6 +10,7 @@ from tui.logs.snapshot import CoreState, Snapshot, json_figure
 from tui.logs.state.straggler_cost import straggler_costs
 from tui.runs.record.findings import LOSS, MOST_FINDINGS, Finding, newest_figures
 from tui.text.ranks import name_ranks
+from tui.text.timestamps import format_utc
 
 if TYPE_CHECKING:
     from tui.runs.read.latest_figures import LatestFigures
@@ -250,8 +251,7 @@ def _of_loss(finding: Finding, place: str, *, is_over: bool) -> str:
 
 
 def _clock(moment: str | None) -> str:
-    """Shorten an RFC 3339 time in UTC to whole seconds."""
-    return "an unknown time" if moment is None else moment[:19].replace("T", " ") + "Z"
+    return format_utc(moment) or "an unknown time"
 
 
 def finding_remarks(findings: Sequence[Finding], *, is_over: bool) -> list[str]:

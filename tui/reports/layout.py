@@ -112,11 +112,6 @@ def _verdict(summary: Summary) -> str:
     return verdicts.get(facts.state or "", f"Still {facts.state}." if facts.state else "The state is unknown.")
 
 
-def _is_over(summary: Summary) -> bool:
-    """Return whether nothing more can come; a saved log has no state."""
-    return summary.facts.state not in ("preparing", "running", "stopping")
-
-
 def _reached(summary: Summary) -> str:
     position = ", ".join(
         f"{name} {value}" for name, value in (("epoch", summary.epoch), ("step", summary.step)) if value is not None
@@ -124,7 +119,7 @@ def _reached(summary: Summary) -> str:
     count = f"{len(summary.cores)} core{'' if len(summary.cores) == 1 else 's'}"
     text = (
         f"Ended at {position or 'an unknown step'}, on {count}"
-        if _is_over(summary)
+        if summary.facts.is_final
         else f"At {position or 'an unknown step'}, on {count}"
     )
     if summary.loss is not None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread, json_figure
 from tui.logs.state.missing_cores import missing_cores
 from tui.pod.accelerator import parse
-from tui.pod.run import LAST_WORDS
+from tui.pod.run import LAST_WORDS, RunState
 from tui.pod.secrets import mask_secrets
 from tui.reports.curves import ReportCurve, curves_of
 from tui.reports.findings import finding_remarks, findings_of, straggler_rows
@@ -69,7 +69,16 @@ class RunFacts:
     findings: tuple[Finding, ...] = ()
     """Problems of single cores that a keeper recorded."""
     first_failure: int | None = None
-    is_over: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether a run has ended."""
+        return self.state is not None and RunState(self.state).is_over
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether no more lines can come, as for a saved log."""
+        return self.is_over or not self.is_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +196,7 @@ def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
         cores=tuple(snapshot.rows()),
         findings=findings,
         stragglers=tuple(straggler_rows(findings, snapshot)),
-        remarks=(*_remarks(facts, snapshot, workers, check), *finding_remarks(findings, is_over=_is_over(facts))),
+        remarks=(*_remarks(facts, snapshot, workers, check), *finding_remarks(findings, is_over=facts.is_final)),
         lines=snapshot.lines,
         bytes=snapshot.bytes,
         samples=snapshot.samples,
@@ -218,19 +227,19 @@ def _completed(facts: RunFacts, snapshot: Snapshot) -> RunFacts:
         for worker in snapshot.workers
         if worker.worker is not None
     )
-    fields = dict(facts.__dict__)
-    fields |= {
-        "env": mask_secrets(facts.env),
-        "workers": workers,
-        "slice": facts.slice or cluster.get("tpu"),
-        "zone": facts.zone or cluster.get("zone"),
-        "accelerator_type": facts.accelerator_type or cluster.get("accelerator_type"),
-        "runtime_version": facts.runtime_version or cluster.get("runtime_version"),
-        "cores_expected": facts.cores_expected or _devices(facts.accelerator_type or cluster.get("accelerator_type")),
-        "started": facts.started or snapshot.first_time,
-        "ended": facts.ended or (None if facts.is_run else snapshot.last_time),
-    }
-    return RunFacts(**fields)
+    accelerator_type = facts.accelerator_type or cluster.get("accelerator_type")
+    return replace(
+        facts,
+        env=mask_secrets(facts.env),
+        workers=workers,
+        slice=facts.slice or cluster.get("tpu"),
+        zone=facts.zone or cluster.get("zone"),
+        accelerator_type=accelerator_type,
+        runtime_version=facts.runtime_version or cluster.get("runtime_version"),
+        cores_expected=facts.cores_expected or _devices(accelerator_type),
+        started=facts.started or snapshot.first_time,
+        ended=facts.ended or (None if facts.is_run else snapshot.last_time),
+    )
 
 
 def _devices(accelerator_type: str | None) -> int | None:
@@ -356,16 +365,10 @@ def _core_remarks(snapshot: Snapshot, *, was_live: bool) -> list[str]:
     return remarks
 
 
-def _is_over(facts: RunFacts) -> bool:
-    """Return whether no more lines can come, as for a saved log."""
-    return facts.is_over or not facts.is_run
-
-
 def _missing_remarks(facts: RunFacts, snapshot: Snapshot) -> list[str]:
     """Return a sentence about cores without any line; where their number is unknown, gaps in the ordinals."""
     if facts.cores_expected is not None and len(snapshot):
-        is_over = facts.state not in ("preparing", "running", "stopping")
-        missing = missing_cores(snapshot, facts.cores_expected, len(facts.workers), is_over=is_over)
+        missing = missing_cores(snapshot, facts.cores_expected, len(facts.workers), is_over=facts.is_final)
         if missing.cores:
             return [f"{missing.sentence.capitalize()}: it is unknown whether they trained."]
     cores = {int(core) for core in snapshot.core if core >= 0}

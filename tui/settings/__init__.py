@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tui.settings.fields import LOCAL_PROFILE
-from tui.settings.model import Setting, Settings
+from tui.settings.model import Settings
 from tui.settings.profiles import profile_path, save_profile
 from tui.settings.resolve import load
 
-__all__ = ["LOCAL_PROFILE", "Setting", "Settings", "load", "profile_path", "save_profile"]
+__all__ = ["LOCAL_PROFILE", "Settings", "load", "profile_path", "save_profile"]

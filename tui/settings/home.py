@@ -36,9 +36,9 @@ def replace_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
 
     With `durable` the content survives a power loss from then on. Raises OSError.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
-        with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             yield file
             if durable:
                 file.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timezone
 
 
@@ -17,6 +18,15 @@ def to_utc(text: object) -> str | None:
     """Convert an RFC 3339 time to UTC, to the second; None for no time or an invalid one."""
     moment = parse_time(text if isinstance(text, str) else None)
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None
+
+
+def format_utc(text: str | None) -> str | None:
+    """Format an RFC 3339 time in UTC to the second, one without an offset as if in UTC; other text stays as it is."""
+    time = parse_time(text)
+    if time is not None:
+        with suppress(OverflowError):
+            return f"{time.replace(tzinfo=time.tzinfo or timezone.utc).astimezone(timezone.utc):%Y-%m-%d %H:%M:%S}Z"
+    return text
 
 
 def seconds_since(text: str | None, now: datetime | None = None) -> int | None:

@@ -7,6 +7,7 @@ import contextlib
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,8 +189,7 @@ def _slices(settings: Settings) -> Iterator[str]:
 
         yield slice_name(settings.hosts)
         return
-    with contextlib.suppress(OSError):
-        yield from _cache_file(settings, "slices").read_text().split()
+    yield from _remembered("slices", settings)
     for run in list(_runs(settings))[:_RECENT_RUNS]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             record = parse_json((settings.runs_home / run / "run.json").read_bytes())
@@ -197,16 +197,10 @@ def _slices(settings: Settings) -> Iterator[str]:
                 yield str(record["slice"])
 
 
-def _types(settings: Settings) -> Iterator[str]:
-    """Yield the accelerator types that `slices types` listed last."""
+def _remembered(kind: str, settings: Settings) -> Iterator[str]:
+    """Yield the names of a kind that a command listed last."""
     with contextlib.suppress(OSError):
-        yield from _cache_file(settings, "types").read_text().split()
-
-
-def _runtimes(settings: Settings) -> Iterator[str]:
-    """Yield the runtime versions that `slices types` listed last."""
-    with contextlib.suppress(OSError):
-        yield from _cache_file(settings, "runtimes").read_text().split()
+        yield from _cache_file(settings, kind).read_text().split()
 
 
 def _words(settings: Settings) -> Iterator[str]:
@@ -220,8 +214,8 @@ _LISTS: dict[str, Callable[[Settings], Iterator[str]]] = {
     "runs": _runs,
     "logs": _runs,
     "slices": _slices,
-    "types": _types,
-    "runtimes": _runtimes,
+    "types": partial(_remembered, "types"),
+    "runtimes": partial(_remembered, "runtimes"),
     "words": _words,
     "profiles": _profiles,
 }

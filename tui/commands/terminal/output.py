@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from tui.commands.terminal import stdio
@@ -69,16 +70,19 @@ class Output:
             before = ", "
         _print("[]" if before == "[" else "]")
 
-    def remote_text(self, data: bytes, *, on_stderr: bool = False) -> None:
-        """Print what a worker wrote, piece by piece, ending with a newline."""
-        for piece in _printable_pieces(data):
-            if on_stderr:
-                self.note(piece, end="")
-            else:
-                _print(piece, end="")
-        if not data.endswith(b"\n"):
-            self.note("") if on_stderr else _print("")
+    def remote_text(self, blocks: Iterable[bytes], *, on_stderr: bool = False) -> bool:
+        """Print what a worker wrote, piece by piece, ending with a newline; return whether it wrote anything."""
+        write = partial(self.note if on_stderr else _print, end="")
+        last_character = ""
+        try:
+            for piece in _printable_pieces(blocks):
+                write(piece)
+                last_character = piece[-1:] or last_character
+        finally:
+            if last_character not in ("", "\n"):
+                write("\n")
         sys.stdout.flush()
+        return bool(last_character)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> None:
         """Print aligned columns, nothing cut; in a pipe one line per row. Columns in `right` are right-aligned."""
@@ -114,8 +118,11 @@ class Output:
         """Print an error: what failed, where, why and what to do."""
         self.note(f"tpu-tui: {error if with_remedy else error.sentence}")
 
-    def problems(self, errors: Sequence[TpuTuiError]) -> None:
-        """Print several errors: equal ones of several workers as one, a shared remedy once, after the last."""
+    def problems(self, errors: Sequence[TpuTuiError]) -> int:
+        """Print several errors and return the exit code: 0 without errors, the highest of theirs otherwise.
+
+        Equal errors of several workers are printed as one, and a remedy that they share once, after the last.
+        """
         alike: dict[tuple[str, str, str, int], list[TpuTuiError]] = {}
         for index, error in enumerate(errors):
             alone = -1 if isinstance(error.worker, int) else index
@@ -124,6 +131,7 @@ class Output:
         for next_index, group in enumerate(groups, 1):
             is_repeated = next_index < len(groups) and groups[next_index][0].remedy == group[0].remedy
             self.problem(_of_all(group), with_remedy=not is_repeated)
+        return max((error.exit_code for error in errors), default=0)
 
 
 def _of_all(errors: Sequence[TpuTuiError]) -> TpuTuiError:
@@ -140,22 +148,18 @@ def _print(text: str, *, flush: bool = False, end: str = "\n") -> None:
         print(text, flush=flush, end=end)
 
 
-def _printable_pieces(data: bytes) -> Iterator[str]:
-    """Yield output as printable text, in pieces to limit memory."""
+def _printable_pieces(blocks: Iterable[bytes]) -> Iterator[str]:
+    """Yield output as printable text, in pieces to limit memory; a block may end within a character."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    for start in range(0, len(data), PIECE_BYTES):
-        last = start + PIECE_BYTES >= len(data)
-        yield printable(decoder.decode(data[start : start + PIECE_BYTES], last))
+    for block in blocks:
+        for start in range(0, len(block), PIECE_BYTES):
+            yield printable(decoder.decode(block[start : start + PIECE_BYTES]))
+    yield printable(decoder.decode(b"", True))
 
 
 def format_moment(moment: float) -> str:
-    """Format a Unix time in UTC, as `to_the_second` does."""
+    """Format a Unix time as `format_utc` does the text of one."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(moment))
-
-
-def to_the_second(moment: str | None) -> str | None:
-    """Shorten an RFC 3339 time in UTC to whole seconds, for a table."""
-    return None if moment is None else f"{moment[:19].replace('T', ' ')}Z"
 
 
 def _cell(value: Any) -> str:

@@ -9,6 +9,7 @@ import sys
 import termios
 from collections.abc import Iterator
 
+from tui.errors import UsageError
 from tui.text.printable import one_line, printable
 
 _LOCAL_MODES = 3
@@ -43,6 +44,30 @@ def has_terminal() -> bool:
 def prompter_for_terminal() -> TerminalPrompter | None:
     """Return a prompter where there is a terminal, else None."""
     return TerminalPrompter() if has_terminal() else None
+
+
+def require_terminal(deed: str, *, why: str = "") -> None:
+    """Refuse a deed that needs a confirmation where none can be given. Raises UsageError."""
+    if not has_terminal():
+        raise UsageError(f"refusing to {deed} without confirmation", why=why, remedy="add --yes")
+
+
+async def confirm(deed: str, effect: str, unchanged: str, *, why: str = "") -> None:
+    """Ask whether to continue. Raises UsageError for a no, with `unchanged`, or without a terminal."""
+    require_terminal(deed, why=why)
+    if not await agrees(f"{effect}. Continue?"):
+        raise UsageError(unchanged)
+
+
+async def confirm_by_name(deed: str, effect: str, name: str, unchanged: str) -> None:
+    """Ask for the name of what is lost, of a bucket with or without `gs://`.
+
+    Raises UsageError for another answer, with `unchanged`, or without a terminal.
+    """
+    require_terminal(deed)
+    typed = await ask(f"{effect}. Type its name to continue: ")
+    if typed.strip() not in (name, name.removeprefix("gs://")):
+        raise UsageError(unchanged, why="the typed name does not match")
 
 
 async def agrees(question: str) -> bool:

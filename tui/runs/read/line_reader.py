@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,7 +10,7 @@ from tui.logs.files.lines import Cutter, LogLine, names_core
 from tui.runs.read.mirror_tail import POLL_BUDGET_BYTES, MirrorTail, Span
 from tui.runs.record.run_directory import RunDirectory
 
-__all__ = ["LineReader", "LogLine", "last_lines", "lines_since"]
+__all__ = ["LineReader", "LogLine", "lines_since"]
 
 _FIRST_BATCHES, _LINES_A_BATCH, _MORE = 64, 100, 4
 """Batches in which the last lines are looked for first, lines that one is taken to hold, and how many times as many
@@ -17,18 +18,47 @@ batches are looked at when there were too few."""
 
 
 class LineReader:
-    """A run's lines in order of arrival, all or some workers' or one core's; a poll goes on where the last ended."""
+    """A run's lines in order of arrival, all or some workers' or one core's; a poll goes on where the last ended.
+
+    With `tail`, the first poll yields only the last lines, at most that many, and reads no more than it needs.
+    """
 
     def __init__(
-        self, directory: RunDirectory, *, workers: Sequence[int] | None = None, core: int | None = None
+        self,
+        directory: RunDirectory,
+        *,
+        workers: Sequence[int] | None = None,
+        core: int | None = None,
+        tail: int | None = None,
     ) -> None:
-        self.tail = MirrorTail(directory, in_order=True)
+        self._directory = directory
         self._workers = None if workers is None else frozenset(workers)
         self._core = core
+        self._wanted_last = tail
+        self._begin()
+
+    def _begin(self) -> None:
+        self.tail = MirrorTail(self._directory, in_order=True)
         self._cutters: dict[int, tuple[int, Cutter, float]] = {}
 
     def poll(self, *, final: bool = False, budget_bytes: int = POLL_BUDGET_BYTES) -> Iterator[LogLine]:
         """Yield the complete lines; with `final` everything there is, last lines without an end too."""
+        if self._wanted_last is None:
+            return self._next_lines(final, budget_bytes)
+        count, self._wanted_last = self._wanted_last, None
+        return iter(self._last_lines(count, final))
+
+    def _last_lines(self, count: int, final: bool) -> Iterable[LogLine]:
+        batches = max(_FIRST_BATCHES, count // _LINES_A_BATCH)
+        while True:
+            left_out = self.tail.skip_to_last(batches)
+            lines = deque(self._next_lines(final, sys.maxsize), maxlen=count)
+            if len(lines) == count or not left_out:
+                return lines
+            batches *= _MORE
+            self._begin()
+
+    def _next_lines(self, final: bool, budget_bytes: int) -> Iterator[LogLine]:
         self.tail.read_events()
         while True:
             has_read = False
@@ -60,22 +90,6 @@ class LineReader:
         for offset, data in lines:
             if self._core is None or names_core(data, self._core):
                 yield LogLine(worker, offset, moment, data)
-
-
-def last_lines(
-    directory: RunDirectory, count: int, *, workers: Sequence[int] | None = None, core: int | None = None
-) -> list[LogLine]:
-    """Return the last `count` lines of a run in order of arrival, reading no more of the logs than needed."""
-    if not count:
-        return []
-    batches = max(_FIRST_BATCHES, count // _LINES_A_BATCH)
-    while True:
-        reader = LineReader(directory, workers=workers, core=core)
-        left_out = reader.tail.skip_to_last(batches)
-        lines = deque(reader.poll(final=True), maxlen=count)
-        if len(lines) == count or not left_out:
-            return list(lines)
-        batches *= _MORE
 
 
 def lines_since(
