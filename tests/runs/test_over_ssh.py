@@ -153,9 +153,16 @@ def test_with_the_policy_leave_the_others_go_on(pod: Pod) -> None:
 COUNTING = """
 import os, sys, time
 out = sys.stdout.buffer
-for i in range(400):
-    out.write(b"line %d " % i + os.urandom(200) + b"\\n"); out.flush(); time.sleep(0.01)
+i = 0
+while not os.path.exists(os.path.expanduser("~/end")):
+    out.write(b"line %d " % i + os.urandom(200) + b"\\n"); out.flush(); time.sleep(0.01); i += 1
 """
+"""A job that prints until the file `end` exists."""
+
+
+def end_counting(pod: Pod) -> None:
+    for worker in pod.workers:
+        (worker.home / "end").touch()
 
 
 def test_a_keeper_killed_during_a_run_is_replaced_and_the_mirror_continues_exactly(pod: Pod) -> None:
@@ -168,6 +175,7 @@ def test_a_keeper_killed_during_a_run_is_replaced_and_the_mirror_continues_exact
         assert status_of(directory).state is RunState.RUNNING
         assert asyncio.run(ensure_keeper(directory, pod.access))
         assert not asyncio.run(ensure_keeper(directory, pod.access))
+    end_counting(pod)
     assert over(directory).state is RunState.SUCCEEDED
     assert pod.mirrors_are_exact(directory)
     for index in range(3):
@@ -183,6 +191,7 @@ def test_cut_connections_are_recorded_and_lose_no_byte(pod: Pod) -> None:
         size = directory.log_path(1).stat().st_size if directory.log_path(1).exists() else 0
         until(lambda before=size: directory.log_path(1).exists() and directory.log_path(1).stat().st_size > before)
         pod.workers[1].cut()
+    end_counting(pod)
     assert over(directory).state is RunState.SUCCEEDED
     assert pod.mirrors_are_exact(directory)
     links = [event.get("status") for event in directory.events()[0] if event.kind == "link"]

@@ -1,4 +1,3 @@
-import math
 import sys
 import unicodedata
 
@@ -6,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.text.printable import figure, one_line, printable, significant
+from tui.text.printable import one_line, printable
 
 
 @given(st.text() | st.binary())
@@ -48,10 +47,3 @@ def test_words_are_left_as_they_are() -> None:
 
 def test_one_line_stays_one_line() -> None:
     assert one_line(b"a\nb\r\n\tc\xff") == "a b␍ c\ufffd"
-
-
-def test_a_figure_has_its_significant_digits() -> None:
-    assert str(significant(math.fsum([187.2, 187.21, 187.22, 187.23]) * (1 + 2**-52))) == "748.86"
-    assert (figure(748.86), figure(6.875, 5), figure(12345.6, apart=True)) == ("748.86", "6.87500", "12,345.60")
-    assert (figure(0.0042), figure(3.21e-7, 5), figure(0.0)) == ("0.0042", "3.21e-07", "0.00")
-    assert (figure(math.nan), figure(-math.inf)) == ("nan", "-inf")

@@ -10,7 +10,7 @@ from tui.commands.log_source import add_ref, open_file, open_source, print_read_
 from tui.commands.parser.argument_types import worker_or_address
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
-from tui.text.printable import figure
+from tui.text.numbers import figure
 
 if TYPE_CHECKING:
     from tui.operator import Operator

@@ -15,7 +15,7 @@ from tui.commands.terminal.output import Output
 from tui.operator import exit_summary, split_last_lines
 from tui.pod.run import LAST_WORDS, RunState
 from tui.text.durations import format_duration
-from tui.text.printable import figure
+from tui.text.numbers import figure
 from tui.text.timestamps import format_utc
 
 if TYPE_CHECKING:

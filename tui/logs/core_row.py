@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from tui.text.printable import significant
+from tui.text.numbers import significant
 
 UNKNOWN = -1
 """In integer columns: not in the log."""

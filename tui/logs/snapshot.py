@@ -26,7 +26,7 @@ from tui.logs.core_row import (
 )
 from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME, format_time
 from tui.logs.state.rate_kinds import add_up, common_unit, total_rate, unit_of
-from tui.text.printable import significant
+from tui.text.numbers import significant
 
 if TYPE_CHECKING:
     from tui.logs.history.history import History

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tui.pod.accelerator import parse
-from tui.text.printable import significant
+from tui.text.numbers import significant
 
 WORTH_GOING_UP = 0.8
 """Scaling efficiency below which a larger slice is not worth its cost."""

@@ -17,7 +17,8 @@ from tui.logs.snapshot import Spread, json_figure
 from tui.reports.layout import number
 from tui.reports.summary import Summary
 from tui.text.durations import UNKNOWN, format_clock
-from tui.text.printable import figure, one_line, significant
+from tui.text.numbers import figure, significant
+from tui.text.printable import one_line
 
 _NUMBER = re.compile(r"-\.?\d.*")
 """A negative number, which only looks like an option."""

@@ -10,7 +10,8 @@ from tui.pod.run import rehearses
 from tui.reports.rates import rate_in_words, rate_title
 from tui.reports.summary import Summary, command_line
 from tui.text.durations import UNKNOWN, format_clock
-from tui.text.printable import figure, one_line
+from tui.text.numbers import figure
+from tui.text.printable import one_line
 from tui.text.timestamps import parse_time
 
 MOST_CORES = 128

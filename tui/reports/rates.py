@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui.logs.snapshot import Snapshot
-from tui.text.printable import figure
+from tui.text.numbers import figure
 
 _SHORT = {"examples/s": "ex/s", "tokens/s": "tok/s"}
 

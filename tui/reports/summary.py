@@ -17,7 +17,7 @@ from tui.pod.secrets import mask_secrets
 from tui.reports.curves import ReportCurve, curves_of
 from tui.reports.findings import finding_remarks, findings_of, straggler_rows
 from tui.runs.record.findings import Finding
-from tui.text.printable import figure, significant
+from tui.text.numbers import figure, significant
 from tui.text.ranks import name_ranks
 from tui.text.timestamps import parse_time
 

@@ -1,12 +1,15 @@
-"""Parse untrusted integers within bounds."""
+"""Parse untrusted integers within bounds, and format figures with their significant digits."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeGuard
 
 MOST_INTEGER = 2**63 - 1
 """The largest number of a worker's shell, and the largest file size."""
 _MOST_DIGITS = len(str(MOST_INTEGER))
+_FIGURE_DIGITS = 7
+"""Significant digits of computed figures: the single precision in which curves are stored."""
 
 
 def parse_integer(text: str | bytes, most: int = MOST_INTEGER) -> int | None:
@@ -25,3 +28,17 @@ def is_integer(value: Any, least: int = -MOST_INTEGER, most: int = MOST_INTEGER)
 def is_number(value: Any, least: float, most: float) -> TypeGuard[int | float]:
     """Return whether a value is a number within bounds; nan and bools are not."""
     return type(value) in (int, float) and least <= value <= most
+
+
+def significant(value: float) -> float:
+    """Round away the digits of binary arithmetic: 748.86, not 748.8599999999999."""
+    return float(f"{value:.{_FIGURE_DIGITS}g}")
+
+
+def figure(value: float, decimals: int = 2, *, apart: bool = False) -> str:
+    """Format a number; with three digits where it is too small for `decimals`, with `apart` with `,` in thousands."""
+    if not math.isfinite(value):
+        return str(value)
+    if 0 < abs(value) < 10.0 ** (1 - decimals):
+        return f"{value:.3g}"
+    return f"{value:{',' if apart else ''}.{decimals}f}"

@@ -1,8 +1,7 @@
-"""Make remote text harmless, and format figures with their significant digits."""
+"""Make remote text harmless for a terminal."""
 
 from __future__ import annotations
 
-import math
 import re
 
 _CONTROL = re.compile(
@@ -19,8 +18,6 @@ Exceptions are tab and newline, the joiners that scripts and emoji need (U+200C,
 """
 _PICTURES = 0x2400
 """Start of Unicode's Control Pictures: U+2400 + n depicts control character n."""
-_FIGURE_DIGITS = 7
-"""Significant digits of computed figures: the single precision in which curves are stored."""
 
 
 def _picture(match: re.Match[str]) -> str:
@@ -44,17 +41,3 @@ def printable(text: str | bytes) -> str:
 def one_line(text: str | bytes) -> str:
     """Return the text as one printable line; line breaks and tabs become blanks."""
     return " ".join(printable(text).split())
-
-
-def significant(value: float) -> float:
-    """Round away the digits of binary arithmetic: 748.86, not 748.8599999999999."""
-    return float(f"{value:.{_FIGURE_DIGITS}g}")
-
-
-def figure(value: float, decimals: int = 2, *, apart: bool = False) -> str:
-    """Format a number; with three digits where it is too small for `decimals`, with `apart` with `,` in thousands."""
-    if not math.isfinite(value):
-        return str(value)
-    if 0 < abs(value) < 10.0 ** (1 - decimals):
-        return f"{value:.3g}"
-    return f"{value:{',' if apart else ''}.{decimals}f}"

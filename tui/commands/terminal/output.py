@@ -14,7 +14,8 @@ from typing import Any
 
 from tui.commands.terminal import stdio
 from tui.errors import TpuTuiError
-from tui.text.printable import figure, one_line, printable
+from tui.text.numbers import figure
+from tui.text.printable import one_line, printable
 from tui.text.ranks import format_ranks
 
 ANSWER_IS_NO = 1

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tui.text.printable import significant
+from tui.text.numbers import significant
 
 MAX_LIST_WIDTH = 100
 """Characters of a list of plain values that stand on one line."""

@@ -7,7 +7,8 @@ import sys
 
 from rich.cells import cell_len, set_cell_size
 
-from tui.text.printable import figure, printable
+from tui.text.numbers import figure
+from tui.text.printable import printable
 
 TAB_COLUMNS = 8
 """Columns between tab stops, as terminals have them."""

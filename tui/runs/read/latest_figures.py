@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tui.runs.read.mirror_tail import MirrorTail
 from tui.runs.record.run_directory import RunDirectory
-from tui.text.printable import figure
+from tui.text.numbers import figure
 
 if TYPE_CHECKING:
     from tui.logs.dialects.registry import Dialect

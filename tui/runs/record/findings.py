@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tui.text.printable import significant
+from tui.text.numbers import significant
 
 if TYPE_CHECKING:
     from tui.pod.run import Run
