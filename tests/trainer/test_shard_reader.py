@@ -112,6 +112,24 @@ def test_files_are_read_as_pythons_tarfile_wrote_them(names: list[str], kind: in
             assert list(tar_samples.read_files(content)) == []
 
 
+@pytest.mark.parametrize("size", [b"-0000003000\0", b"+0000003000\0", b"000_003000\0\0"])
+def test_a_header_whose_size_has_a_sign_is_damage(tmp_path: Path, size: bytes) -> None:
+    """A negative size would lead back to an earlier file, which would be read again without end."""
+    content = bytearray(packed(tmp_path / "x.tar", member("a.cls"), member("b.cls")))
+    content[1024 + 124 : 1024 + 136] = size
+    content[1024 + 148 : 1024 + 156] = b" " * 8
+    content[1024 + 148 : 1024 + 156] = b"%06o\0 " % sum(content[1024:1536])
+    with pytest.raises(ValueError, match="where a header should be is something else"):
+        list(itertools.islice(tar_samples.read_files(bytes(content)), 9))
+
+
+@pytest.mark.parametrize("record", [b"12 size=-51", b"12 size=+51", b"+12 size=51", b"1_2 size=51", b"no size=512"])
+def test_an_extended_header_whose_numbers_have_a_sign_is_damage(tmp_path: Path, record: bytes) -> None:
+    content = packed(tmp_path / "x.tar", member("a.cls"), member("b.cls"), size="512")
+    with pytest.raises(ValueError, match="an extended header is damaged"):
+        list(itertools.islice(tar_samples.read_files(content.replace(b"12 size=512", record)), 9))
+
+
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
 def test_links_instead_of_files_are_reported_with_the_option_that_stores_files(tmp_path: Path, kind: bytes) -> None:
     path = tmp_path / "x.tar"
