@@ -15,11 +15,10 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 
 from trainer.bench_input import benchmark as bench
-from trainer.bench_input import peers, rows
+from trainer.bench_input import peers, photo_like, rows
 from trainer.bench_input.cpu_affinity import Cores, available, run_on, split_cores
 from trainer.bench_input.table import DELAY_MS, LABEL, Case, as_json, sweep_table, table
 from trainer.errors import REFUSED, TrainerError
-from trainer.shards import photo_like
 
 SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--buffer", "8", "--few", "6"]
 
