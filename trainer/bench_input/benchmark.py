@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 variable: {value: measurement.rates for value, measurement in values.items()}
                 for variable, values in measurements.items()
             }
-            write = [json.dumps(rates, indent=1)] if options.json else sweep_table(measurements)
+            lines = [json.dumps(rates, indent=1)] if options.json else sweep_table(measurements)
         else:
             with lay_out(options) as (material, addresses, store_files):
                 chosen = cases(cold=not options.warm_only, with_peers=not options.no_peers, store=bool(addresses))
@@ -257,14 +257,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     chosen = select_cases(chosen, options.rows)
                 results = experiment(material, addresses, store_files, chosen, options.rounds)
             result = as_json(material, chosen, results)
-            write = [json.dumps(result, indent=1)] if options.json else table(material, chosen, results)
+            lines = [json.dumps(result, indent=1)] if options.json else table(material, chosen, results)
     except TrainerError as error:
         write_line(str(error), descriptor=2)
         return REFUSED
     except KeyboardInterrupt:
         write_line("Stopped; the temporary files are deleted.", descriptor=2)
         return INTERRUPTED
-    print("\n".join(write))
+    print("\n".join(lines))
     return 0
 
 

@@ -72,11 +72,11 @@ def lay_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float,
 def _workplace(parent: str | None) -> Iterator[Path]:
     """Yield a directory that is removed afterwards, on a disk: what lies in memory cannot be read cold."""
     try:
-        source = tempfile.TemporaryDirectory(prefix="bench-input-", dir=parent)
+        workplace = tempfile.TemporaryDirectory(prefix="bench-input-", dir=parent)
     except OSError as error:
         what = f"Cannot make a directory in {parent or tempfile.gettempdir()}"
         raise TrainerError(what, why=error.strerror or str(error), remedy="Name another one with --work") from error
-    with source as work:
+    with workplace as work:
         yield Path(work)
 
 
