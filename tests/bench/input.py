@@ -16,13 +16,13 @@ def figures() -> Iterator[Figure]:
     from statistics import median
 
     from trainer.bench_input import benchmark as bench
-    from trainer.bench_input import peers, rows
+    from trainer.bench_input import fixtures, peers, rows
     from trainer.bench_input.table import DELAY_MS
 
     shown = (rows.from_files, rows.from_shards, rows.from_bucket, rows.from_single_objects)
     shown += (peers.plain_webdataset, peers.image_folder)
     options = bench.parser().parse_args(["--rounds", ROUNDS, "--images", IMAGES])
-    with bench.lay_out(options) as (material, addresses, store_files):  # type: ignore[attr-defined]
+    with fixtures.lay_out(options) as (material, addresses, store_files):
         known = bench.cases(cold=False, with_peers=True, store=bool(addresses))
         chosen = [case for case in known if case.row in shown and case.delay in (None, DELAY_MS)]
         results = bench.experiment(material, addresses, store_files, chosen, options.rounds)

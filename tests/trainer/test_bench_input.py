@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 
 from trainer.bench_input import benchmark as bench
-from trainer.bench_input import peers, photo_like, rows
+from trainer.bench_input import fixtures, peers, photo_like, rows
 from trainer.bench_input.cpu_affinity import Cores, available, run_on, split_cores
 from trainer.bench_input.table import DELAY_MS, LABEL, Case, as_json, sweep_table, table
 from trainer.errors import REFUSED, TrainerError
@@ -24,7 +24,7 @@ SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--b
 
 
 def test_every_row_of_the_trainer_sees_every_image_and_the_table_shows_the_ratios() -> None:
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):  # type: ignore[attr-defined]
+    with fixtures.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):
         assert set(addresses) == {0.0, DELAY_MS}
         assert {row(material)() for row in OWN_ROWS} == {24}
         assert {row(material)() for row in (rows.from_single_objects, rows.from_many_single_objects)} == {6}
@@ -100,7 +100,7 @@ def test_the_latency_proxy_delays_each_request_and_changes_no_content(object_sto
 
 def test_without_an_object_store_the_local_rows_are_still_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.bench_input.object_store.binary", lambda: None)
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):  # type: ignore[attr-defined]
+    with fixtures.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):
         assert (addresses, store_files, material.bucket) == ({}, None, "")
         assert rows.from_shards(material)() == 24
     missing = {case.missing for case in bench.cases(cold=False, with_peers=False, store=False) if case.delay}
@@ -132,7 +132,7 @@ def test_a_sweep_leaves_out_what_cannot_be_measured_and_names_the_best_of_the_re
 def test_a_benchmark_that_cannot_be_set_up_is_reported_in_a_sentence(
     given: list[str], printed: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    before = {number: signal.getsignal(number) for number in bench.STOPS}  # type: ignore[attr-defined]
+    before = {number: signal.getsignal(number) for number in fixtures.STOPS}
     try:
         with contextlib.suppress(SystemExit):
             assert bench.main(given) == REFUSED
@@ -147,13 +147,13 @@ def test_a_folder_with_folders_in_its_class_folders_is_refused(tmp_path: Path) -
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(photo_like.picture(name))
     options = bench.parser().parse_args(["--batch", "1", "--folder", str(tmp_path)])
-    with pytest.raises(TrainerError, match=r"Rows cannot be compared over .*: not every"), bench.lay_out(options):  # type: ignore[attr-defined]
+    with pytest.raises(TrainerError, match=r"Rows cannot be compared over .*: not every"), fixtures.lay_out(options):
         pass
 
 
 def test_a_signal_works_while_a_row_is_being_forked() -> None:
     material = rows.Material(Path(), "", "", images=1, classes=1, batch=1, size=32, buffer=1, loaders=0, few=1)
-    before = {number: signal.signal(number, bench._interrupt) for number in bench.STOPS}  # type: ignore[attr-defined]
+    before = {number: signal.signal(number, bench._interrupt) for number in fixtures.STOPS}
     due = [signal.SIGTERM]
     os.register_at_fork(before=lambda: due and signal.raise_signal(due.pop()))
     try:

@@ -29,6 +29,7 @@ from trainer.data import (
     shard_reader,
     tar_samples,
 )
+from trainer.data.dataset import Dataset, ShardSet
 from trainer.data.shard_reader import ShardFile
 from trainer.storage import objects, resumable_stream
 
@@ -313,7 +314,7 @@ def test_a_loader_process_that_waits_for_a_stalled_bucket_does_not_delay_the_end
 ) -> None:
     file, gate = slow_shard
     monkeypatch.setattr(prefetch, "CLOSE_TIMEOUT_S", 0.1)
-    found = pipeline.Dataset(pipeline.ShardSet((file.url,), (12,), (file.size,)), None, 10, 32)
+    found = Dataset(ShardSet((file.url,), (12,), (file.size,)), None, 10, 32)
     cfg = config(batch=1, loader_workers=1, train="x", classes=10, shuffle_buffer=1)
     with closing(pipeline.train_epoch(cfg, found, 0, 1, 1)[1]) as batches:
         next(batches)

@@ -15,7 +15,7 @@ from trainer.checkpoint import store
 from trainer.checkpoint.store import CheckpointStore, Identity, Pointer, Position, State
 from trainer.config import RESUME_WORDS, TrainConfig
 from trainer.data import pipeline
-from trainer.data.pipeline import Dataset
+from trainer.data.dataset import Dataset
 from trainer.distributed.replicas import Replicas
 from trainer.errors import TrainerError
 from trainer.progress import write_line

@@ -21,6 +21,7 @@ from trainer import progress
 from trainer.checkpoint.resume import CALMER, average_statistics, verify_in_step
 from trainer.config import TrainConfig
 from trainer.data import pipeline
+from trainer.data.batching import PADDING
 from trainer.distributed.replicas import Replicas, Verdict
 from trainer.distributed.signals import StopSignal
 from trainer.errors import BELOW_TARGET, ReportedElsewhereError, StoppedError, TrainerError
@@ -129,7 +130,7 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
                 with _precision(run.config):
                     predicted = run.model(images.to(replicas.device)).argmax(dim=1)
                 correct += (predicted == labels.to(replicas.device)).sum()  # padding equals no class
-                samples += int((labels != pipeline.PADDING).sum())
+                samples += int((labels != PADDING).sum())
                 torch_xla.sync()  # one graph per batch, rather than a single one for all batches
             if step % run.config.log_steps == 0 and samples:
                 accuracy = 100 * int(correct.item()) / samples
