@@ -100,6 +100,28 @@ def as_on_tpu(config: TrainConfig) -> int:
     return TpuLauncher(train_without_handlers, config).run()
 
 
+def wait_for_tpu(config: TrainConfig) -> int:
+    """Start a rank as on a TPU that another process holds: it never begins."""
+    from trainer.distributed.launcher import TpuLauncher
+    from trainer.train.loop import train
+
+    class BusyTpuLauncher(TpuLauncher):
+        def rank(self) -> None:
+            print("Waiting.", flush=True)
+            threading.Event().wait()
+
+    return BusyTpuLauncher(train, config).run()
+
+
+def outlive_worker_0(config: TrainConfig) -> int:
+    """Train; after SIGTERM, the ranks of all workers but worker 0 lose worker 0's before they end by themselves."""
+    from trainer.distributed import signals
+
+    if config.replicas.worker:
+        signals.START_UP_GRACE_S = 60.0
+    return _command(config)
+
+
 def into_head(config: TrainConfig) -> int:
     """Train with standard output piped into `head -n 20`, which ends before the training does."""
     with subprocess.Popen(["head", "-n", "20"], stdin=subprocess.PIPE) as head:
@@ -114,7 +136,7 @@ def ignore_stop(_: TrainConfig) -> int:
     from trainer.distributed import signals
 
     signals.OVERDUE_S = 1.0
-    stop = signals.StopSignal()
+    stop = signals.StopSignal(CONTEXT.Lock())
     signals.await_signals(lambda _: stop.receive(0.0))
     print("Ready.", flush=True)
     threading.Event().wait()
