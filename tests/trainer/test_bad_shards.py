@@ -13,35 +13,40 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
+from tests.trainer import layouts
 from tests.trainer.small_shards import config, ppm, refused, shard, trained_values
+from trainer.config import TrainConfig
 from trainer.data import dataset, pipeline
 from trainer.data.batching import PADDING
 from trainer.data.dataset import Dataset, ShardSet
 from trainer.data.shard_reader import ShardFile, read_shard
 
 
-@pytest.mark.usefixtures("own_loaders")
+def train_and_evaluate(train: TrainConfig, evaluation: TrainConfig, found: Dataset) -> tuple[list[int], int]:
+    """Return the samples of an epoch, and the number of samples in an evaluation of the same shards."""
+    batches = pipeline.evaluation(evaluation, Dataset(None, found.train, 10, 32), 0, 1)[1]
+    labels = torch.cat([labels for _, labels in batches])
+    return trained_values(train, found, 0, 1), int((labels != PADDING).sum())
+
+
 @pytest.mark.parametrize("loaders", [0, 2])
 def test_a_bad_shard_can_be_skipped_and_counted_and_the_epoch_keeps_its_length(
-    numbered: str, tmp_path: Path, loaders: int, capfd: pytest.CaptureFixture[str]
+    numbered: str, tmp_path: Path, loaders: int
 ) -> None:
     paths = [tmp_path / f"{number}.tar" for number in range(4)]
     for source, path in zip(dataset.expand(numbered), paths, strict=True):
         shutil.copy(source, path)
     paths[2].write_bytes(paths[2].read_bytes()[: 9 * 5120 + 700])
     found = Dataset(ShardSet(tuple(map(str, paths)), (10, 3, 17, 12)), None, 10, 32)
-    cfg = config(batch=4, loader_workers=loaders, train="x", classes=10, on_bad_shard="skip")
-    values = trained_values(cfg, found, 0, 1)
+    given = {"loader_workers": loaders, "train": "x", "classes": 10, "on_bad_shard": "skip"}
+    configs = config(batch=4, **given), config(batch=8, val="x", **given)
+    values, evaluated = layouts.call(train_and_evaluate, *configs, found, err=tmp_path / "err")
     assert len(values) == 40
-    printed = capfd.readouterr().err
-    lost = sum(
-        int(number) for number in re.findall(r"^Continued without (\d+) samples: Shard .*2\.tar is", printed, re.M)
-    )
+    lost = 40 - len(set(values))
     assert 6 <= lost <= 8  # of the 42 samples, two are dropped anyway
-    assert len(set(values)) == 40 - lost
-    cfg = config(batch=8, loader_workers=loaders, train="x", val="x", classes=10, on_bad_shard="skip")
-    labels = torch.cat([y for _, y in pipeline.evaluation(cfg, Dataset(None, found.train, 10, 32), 0, 1)[1]])
-    assert int((labels != PADDING).sum()) == 42 - 8
+    assert evaluated == 42 - 8
+    printed = re.findall(r"^Continued without (\d+) samples: Shard .*2\.tar is", (tmp_path / "err").read_text(), re.M)
+    assert sum(map(int, printed)) == lost + 8
 
 
 def test_a_missing_shard_can_be_skipped_too(shapes: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
