@@ -180,14 +180,14 @@ def improved_line(epoch: int, before: float | None, accuracy: float, *, saving: 
     return f"Epoch {epoch} validation accuracy improved from {before or 0.0:.2f}% to {accuracy:.2f}%{then}"
 
 
-def total_lines(took: float, best: float | None, slice_rate: float) -> list[str]:
-    """Return the last lines of a run; `best` is in percent, None where nothing was evaluated."""
+def total_lines(took: float, best: float | None, rate: float | None) -> list[str]:
+    """Return the last lines of a run; `best` is in percent, None where nothing was evaluated.
+
+    `rate` is the slice's average over all epochs, without evaluations; None where nothing was trained.
+    """
     accuracy = [] if best is None else [f"Max Accuracy: {best:.2f}%"]
-    return [
-        f"Total Train Time: {duration(took)}",
-        *accuracy,
-        f"Avg. Global Rate: {slice_rate:.2f} examples per second",
-    ]
+    average = [] if rate is None else [f"Avg. Global Rate: {rate:.2f} examples per second"]
+    return [f"Total Train Time: {duration(took)}", *accuracy, *average]
 
 
 def duration(seconds: float) -> str:

@@ -16,28 +16,24 @@ def figures() -> Iterator[Figure]:
     from statistics import median
 
     from trainer.bench_input import benchmark as bench
-    from trainer.bench_input import peers, rows
+    from trainer.bench_input import fixtures, peers, rows
     from trainer.bench_input.table import DELAY_MS
 
     shown = (rows.from_files, rows.from_shards, rows.from_bucket, rows.from_single_objects)
-    shown += (peers.plain_webdataset, peers.image_folder, peers.litdata, peers.streaming)
+    shown += (peers.plain_webdataset, peers.image_folder)
     options = bench.parser().parse_args(["--rounds", ROUNDS, "--images", IMAGES])
-    with bench.lay_out(options) as (material, addresses, store_files):  # type: ignore[attr-defined]
+    with fixtures.lay_out(options) as (material, addresses, store_files):
         known = bench.cases(cold=False, with_peers=True, store=bool(addresses))
         chosen = [case for case in known if case.row in shown and case.delay in (None, DELAY_MS)]
-        peers.write_formats(material, [case.row for case in chosen])
         results = bench.experiment(material, addresses, store_files, chosen, options.rounds)
     measured = [case for case in chosen if results[case.label].rates]
     by_row = {(case.row, case.delay): results[case.label] for case in measured if not case.apart}
     local, plain = by_row[rows.from_shards, None], by_row[peers.plain_webdataset, None]
-    others = [
-        by_row[row, None] for row in (peers.image_folder, peers.litdata, peers.streaming) if (row, None) in by_row
-    ]
-    best = max(others, key=lambda each: median(each.rates))
+    folder = by_row[peers.image_folder, None]
     yield at_least("local shards against plain webdataset + PIL, 2 workers", local.ratio(plain) or 0, 3.5, "×")
     yield at_least("the same in CPU time per sample", median(plain.cpu) / median(local.cpu), 3.5, "×")
-    yield at_least("against the best of ImageFolder, litdata, streaming", local.ratio(best) or 0, 3.0, "×")
-    yield at_least("the same in CPU time per sample", median(best.cpu) / median(local.cpu), 3.0, "×")
+    yield at_least("against ImageFolder", local.ratio(folder) or 0, 3.0, "×")
+    yield at_least("the same in CPU time per sample", median(folder.cpu) / median(local.cpu), 3.0, "×")
     if (remote := by_row.get((rows.from_bucket, DELAY_MS))) is not None:
         single = by_row[rows.from_single_objects, DELAY_MS]
         yield at_least(f"C / A', shards over single objects at {DELAY_MS:g} ms", remote.ratio(single) or 0, 10, "×")

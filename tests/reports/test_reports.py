@@ -57,6 +57,13 @@ def test_every_format_holds_the_time_that_the_job_waited_for_data(tmp_path: Path
     assert json.loads(texts[".json"])["data_wait_share"] == 0.075
 
 
+def test_the_rate_that_the_job_reports_at_its_end_is_an_average() -> None:
+    demux = Demux()
+    demux.feed(0, f"{training(core=0)}\nAvg. Global Rate: 812.50 examples per second\n".encode())
+    text = write_text(summarize(RunFacts("demo-1", state="succeeded"), demux.snapshot()))
+    assert "Average rate, reported by the job: 812.50 examples/s." in text
+
+
 class TestSummary:
     def test_names_the_causes(self) -> None:
         remarks = failed_run().remarks

@@ -7,7 +7,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing.context import ForkServerProcess
@@ -29,8 +29,23 @@ DEADLINE = 110  # seconds for a whole training; a compilation takes most of it
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
-        if Path(__file__).parent in item.path.parents and "training" in item.path.name:
+        if _is_of_trainer(item) and "training" in item.path.name:
             item.add_marker(pytest.mark.timeout(DEADLINE + 20))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Wait for the fork server before a test's time limit begins, and before a test starts loader processes.
+
+    Those would start a server without the preloads.
+    """
+    if _is_of_trainer(item):
+        layouts.await_server()
+    return (yield)
+
+
+def _is_of_trainer(item: pytest.Item) -> bool:
+    return Path(__file__).parent in item.path.parents
 
 
 def skip_without_packages() -> None:
@@ -168,19 +183,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _server() -> None:
-    """Start the fork server before any test starts loader processes, which would start one without the preloads."""
-    layouts.start_server()
-
-
-@pytest.fixture
-def own_loaders() -> Iterator[None]:
-    """Have loader processes forked with this test's environment and outputs."""
-    with layouts.another_server():
-        yield
 
 
 def free_port() -> int:

@@ -5,46 +5,80 @@ They run what `python -m trainer.train` runs, each with its own session, environ
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import functools
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from multiprocessing import forkserver
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import TypeVar
 
 from trainer.config import TrainConfig
-from trainer.data import loader_processes
 from trainer.options import prepare_environment, read_command_line
 
+T = TypeVar("T")
+
 CONTEXT = multiprocessing.get_context("forkserver")
+SERVER_TIMEOUT_S = 600.0
 
 
-def start_server() -> None:
-    """Start the server that forks workers and the loaders of tests in this process: PyTorch is loaded once."""
+@functools.cache
+def await_server() -> None:
+    """Start the server that forks workers, and the loaders of tests in this process: PyTorch is loaded once.
+
+    Wait until it has loaded it, which takes minutes on a busy machine.
+    """
     prepare_environment(os.environ)
     CONTEXT.set_forkserver_preload(["tests.trainer.preloaded"])
-    forkserver.ensure_running()
+    first = threading.Thread(target=_fork_once, daemon=True)
+    first.start()
+    first.join(SERVER_TIMEOUT_S)
 
 
-@contextlib.contextmanager
-def another_server() -> Iterator[None]:
-    """Fork loaders from another server meanwhile, which gets this process's present environment and outputs."""
-    server = forkserver._forkserver
-    before = dict(vars(server))
-    vars(server).update(vars(forkserver.ForkServer()))
-    loader_processes._context = None
+def _fork_once() -> None:
+    process = CONTEXT.Process()
+    process.start()
+    process.join()
+
+
+def call(function: Callable[..., T], *arguments: object, err: Path) -> T:
+    """Return what a function returns in a new process, whose loader processes come from a server of their own.
+
+    They get this process's present environment, and write to `err` instead of standard error.
+    """
+    receiving, sending = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=_call, args=(sending, dict(os.environ), err, function, arguments))
+    process.start()
+    sending.close()
     try:
-        yield
+        result: T = receiving.recv()
+    except EOFError:
+        raise AssertionError(err.read_text()) from None
+    except BaseException:
+        process.kill()
+        raise
     finally:
-        server._stop()  # type: ignore[attr-defined]
-        vars(server).update(before)
-        loader_processes._context = None
+        receiving.close()
+        process.join()
+    return result
+
+
+def _call(
+    answer: Connection,
+    environ: dict[str, str],
+    err: Path,
+    function: Callable[..., object],
+    arguments: Sequence[object],
+) -> None:
+    _write_to(2, err)
+    os.environ.update(environ)
+    answer.send(function(*arguments))
 
 
 DEFAULT_ACTION = 0
@@ -69,13 +103,17 @@ def _worker(
     os.setsid()
     for number in (signal.SIGINT, signal.SIGHUP):  # the process that started the tests may ignore them
         signal.signal(number, signal.SIG_DFL)
-    for descriptor, path in ((1, out), (2, err)):
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-        os.dup2(file, descriptor)
-        os.close(file)
+    _write_to(1, out)
+    _write_to(2, err)
     os.environ.update(environ)
     sys.argv = ["trainer.train", *arguments]
     sys.exit((entry_point or _command)(read_command_line()))
+
+
+def _write_to(descriptor: int, path: Path) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+    os.dup2(file, descriptor)
+    os.close(file)
 
 
 def _command(config: TrainConfig) -> int:
@@ -100,6 +138,28 @@ def as_on_tpu(config: TrainConfig) -> int:
     return TpuLauncher(train_without_handlers, config).run()
 
 
+def wait_for_tpu(config: TrainConfig) -> int:
+    """Start a rank as on a TPU that another process holds: it never begins."""
+    from trainer.distributed.launcher import TpuLauncher
+    from trainer.train.loop import train
+
+    class BusyTpuLauncher(TpuLauncher):
+        def rank(self) -> None:
+            print("Waiting.", flush=True)
+            threading.Event().wait()
+
+    return BusyTpuLauncher(train, config).run()
+
+
+def outlive_worker_0(config: TrainConfig) -> int:
+    """Train; after SIGTERM, the ranks of all workers but worker 0 lose worker 0's before they end by themselves."""
+    from trainer.distributed import signals
+
+    if config.replicas.worker:
+        signals.START_UP_GRACE_S = 60.0
+    return _command(config)
+
+
 def into_head(config: TrainConfig) -> int:
     """Train with standard output piped into `head -n 20`, which ends before the training does."""
     with subprocess.Popen(["head", "-n", "20"], stdin=subprocess.PIPE) as head:
@@ -114,7 +174,7 @@ def ignore_stop(_: TrainConfig) -> int:
     from trainer.distributed import signals
 
     signals.OVERDUE_S = 1.0
-    stop = signals.StopSignal()
+    stop = signals.StopSignal(CONTEXT.Lock())
     signals.await_signals(lambda _: stop.receive(0.0))
     print("Ready.", flush=True)
     threading.Event().wait()

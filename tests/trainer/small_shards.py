@@ -9,9 +9,9 @@ import pytest
 
 from trainer.config import DataConfig, OptimizerConfig, TrainConfig
 from trainer.data import pipeline
-from trainer.data.pipeline import Dataset
+from trainer.data.dataset import Dataset
 from trainer.errors import TrainerError
-from trainer.shards import command, sources
+from trainer.shards import sources, writer
 
 
 def config(batch: int = 8, loader_workers: int = 0, steps: int | None = None, **source: object) -> TrainConfig:
@@ -25,7 +25,7 @@ def config(batch: int = 8, loader_workers: int = 0, steps: int | None = None, **
 def shard(path: Path, samples: list[tuple[bytes, int]], extension: str = "ppm") -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(
-        command.shard_bytes([sources.ImageSample(content, extension, label) for content, label in samples], 0)
+        writer.shard_bytes([sources.ImageSample(content, extension, label) for content, label in samples], 0)
     )
     return str(path)
 

@@ -13,41 +13,47 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
+from tests.trainer import layouts
 from tests.trainer.small_shards import config, ppm, refused, shard, trained_values
-from trainer.data import pipeline
-from trainer.data.pipeline import PADDING, Dataset, ShardSet
+from trainer.config import TrainConfig
+from trainer.data import dataset, pipeline
+from trainer.data.batching import PADDING
+from trainer.data.dataset import Dataset, ShardSet
 from trainer.data.shard_reader import ShardFile, read_shard
 
 
-@pytest.mark.usefixtures("own_loaders")
+def train_and_evaluate(train: TrainConfig, evaluation: TrainConfig, found: Dataset) -> tuple[list[int], int]:
+    """Return the samples of an epoch, and the number of samples in an evaluation of the same shards."""
+    batches = pipeline.evaluation(evaluation, Dataset(None, found.train, 10, 32), 0, 1)[1]
+    labels = torch.cat([labels for _, labels in batches])
+    return trained_values(train, found, 0, 1), int((labels != PADDING).sum())
+
+
 @pytest.mark.parametrize("loaders", [0, 2])
 def test_a_bad_shard_can_be_skipped_and_counted_and_the_epoch_keeps_its_length(
-    numbered: str, tmp_path: Path, loaders: int, capfd: pytest.CaptureFixture[str]
+    numbered: str, tmp_path: Path, loaders: int
 ) -> None:
     paths = [tmp_path / f"{number}.tar" for number in range(4)]
-    for source, path in zip(pipeline.expand(numbered), paths, strict=True):
+    for source, path in zip(dataset.expand(numbered), paths, strict=True):
         shutil.copy(source, path)
     paths[2].write_bytes(paths[2].read_bytes()[: 9 * 5120 + 700])
     found = Dataset(ShardSet(tuple(map(str, paths)), (10, 3, 17, 12)), None, 10, 32)
-    cfg = config(batch=4, loader_workers=loaders, train="x", classes=10, on_bad_shard="skip")
-    values = trained_values(cfg, found, 0, 1)
+    given = {"loader_workers": loaders, "train": "x", "classes": 10, "on_bad_shard": "skip"}
+    configs = config(batch=4, **given), config(batch=8, val="x", **given)
+    values, evaluated = layouts.call(train_and_evaluate, *configs, found, err=tmp_path / "err")
     assert len(values) == 40
-    printed = capfd.readouterr().err
-    lost = sum(
-        int(number) for number in re.findall(r"^Continued without (\d+) samples: Shard .*2\.tar is", printed, re.M)
-    )
+    lost = 40 - len(set(values))
     assert 6 <= lost <= 8  # of the 42 samples, two are dropped anyway
-    assert len(set(values)) == 40 - lost
-    cfg = config(batch=8, loader_workers=loaders, train="x", val="x", classes=10, on_bad_shard="skip")
-    labels = torch.cat([y for _, y in pipeline.evaluation(cfg, Dataset(None, found.train, 10, 32), 0, 1)[1]])
-    assert int((labels != PADDING).sum()) == 42 - 8
+    assert evaluated == 42 - 8
+    printed = re.findall(r"^Continued without (\d+) samples: Shard .*2\.tar is", (tmp_path / "err").read_text(), re.M)
+    assert sum(map(int, printed)) == lost + 8
 
 
 def test_a_missing_shard_can_be_skipped_too(shapes: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(shapes, tmp_path / "set")
     (tmp_path / "set" / "shapes-train-000003.tar").unlink()
     cfg = config(directory=str(tmp_path / "set"), on_bad_shard="skip")
-    assert len(trained_values(cfg, pipeline.find(cfg, 1), 0, 1)) == 256
+    assert len(trained_values(cfg, dataset.find(cfg, 1), 0, 1)) == 256
     assert "Continued without 32 samples: Cannot read" in capfd.readouterr().err
 
 
@@ -74,9 +80,9 @@ def test_missing_shards_of_a_brace_pattern_can_be_skipped(tmp_path: Path, capfd:
         shard(tmp_path / f"{number}.tar", [(ppm(number), 1)] * 8)
     braces = f"{tmp_path}/{{0..2}}.tar"
     assert "1 of 3 shards are missing, the first is" in refused(
-        lambda: pipeline.find(config(batch=4, train=braces, classes=10), 1)
+        lambda: dataset.find(config(batch=4, train=braces, classes=10), 1)
     )
-    found = pipeline.find(config(batch=4, train=braces, classes=10, on_bad_shard="skip"), 1)
+    found = dataset.find(config(batch=4, train=braces, classes=10, on_bad_shard="skip"), 1)
     assert found.train is not None
     assert found.train.counts == (8, 8)
     assert re.match(r"Continued without a shard: Cannot read .*1\.tar: No such", capfd.readouterr().err)
@@ -90,7 +96,7 @@ def test_shards_are_compared_with_the_manifests_checksums_with_verify(shapes: st
     path.write_bytes(bytes(content))
     for verify in (False, True):
         cfg = config(directory=str(tmp_path / "set"), verify=verify)
-        found = pipeline.find(cfg, 1)
+        found = dataset.find(cfg, 1)
         if verify:
             text = refused(lambda: trained_values(cfg, found, 0, 1))  # noqa: B023
             assert "shapes-train-000005.tar is damaged: its checksum is not the one in the manifest" in text
@@ -104,7 +110,7 @@ def test_a_shard_shorter_than_in_its_manifest_is_reported_with_both_sizes(shapes
     size = path.stat().st_size
     path.write_bytes(path.read_bytes()[:-1024])
     cfg = config(directory=str(tmp_path / "set"))
-    text = refused(lambda: trained_values(cfg, pipeline.find(cfg, 1), 0, 1))
+    text = refused(lambda: trained_values(cfg, dataset.find(cfg, 1), 0, 1))
     assert f"it has {size - 1024} bytes, its manifest says {size}" in text
 
 
@@ -124,7 +130,7 @@ def test_a_shard_shorter_than_in_its_manifest_is_reported_with_both_sizes(shapes
 def test_a_bad_shard_is_named_with_and_without_loader_processes(
     numbered: str, tmp_path: Path, loaders: int, spoil: Callable[[bytes], bytes], says: str
 ) -> None:
-    content = Path(pipeline.expand(numbered)[0]).read_bytes()
+    content = Path(dataset.expand(numbered)[0]).read_bytes()
     bad = tmp_path / "bad.tar"
     bad.write_bytes(spoil(content))
     cfg = config(batch=2, loader_workers=loaders, train=str(bad), classes=10)
@@ -159,7 +165,7 @@ def test_an_incomplete_sample_with_several_dots_in_its_names_is_explained(tmp_pa
 def test_a_shard_with_more_samples_than_in_its_manifest_is_reported(
     numbered: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    url = pipeline.expand(numbered)[0]
+    url = dataset.expand(numbered)[0]
     found = ShardSet((url, url), (9, 9), (Path(url).stat().st_size,) * 2)
     for loaders in (0, 1):
         cfg = config(batch=3, loader_workers=loaders, train="x", classes=10)
@@ -183,7 +189,7 @@ def test_with_bad_shards_skipped_unusable_samples_are_left_out_and_counted(
             writer.write({"__key__": f"k{number}", "cls": b"1", **({} if number == 7 else {"ppm": image})})
     given = {"train": str(path), "val": str(path), "classes": 10}
     cfg = config(batch=4, on_bad_shard="skip", shuffle_buffer=1, **given)
-    found = pipeline.find(cfg, 1)
+    found = dataset.find(cfg, 1)
     assert set(trained_values(cfg, found, 0, 1)) == {0, 1, 3, 4, 5, 6}
     printed = capfd.readouterr().err.splitlines()
     assert sorted(printed) == [  # batches are decoded concurrently
@@ -202,12 +208,12 @@ def test_a_samples_json_may_hold_its_class(tmp_path: Path) -> None:
         writer.write({"__key__": "a", "ppm": ppm(1), "json": {"label": 3, "width": 32}})
         writer.write({"__key__": "b", "ppm": ppm(1), "json": {"label": 4}, "cls": 5})
     cfg = config(batch=2, train=str(path), classes=10, shuffle_buffer=1)
-    [(_, labels)] = pipeline.train_epoch(cfg, pipeline.find(cfg, 1), 0, 1, 1)[1]
+    [(_, labels)] = pipeline.train_epoch(cfg, dataset.find(cfg, 1), 0, 1, 1)[1]
     assert labels.tolist() == [3, 5]
     with webdataset.TarWriter(str(path)) as writer:
         writer.write({"__key__": "a", "ppm": ppm(1), "json": {"caption": "a cat"}})
     cfg = config(batch=1, train=str(path), classes=10)
-    assert "it has json, ppm" in refused(lambda: trained_values(cfg, pipeline.find(cfg, 1), 0, 1))
+    assert "it has json, ppm" in refused(lambda: trained_values(cfg, dataset.find(cfg, 1), 0, 1))
 
 
 def test_a_class_beyond_the_last_is_named(tmp_path: Path) -> None:
@@ -229,15 +235,15 @@ def test_an_unlisted_shard_that_cannot_be_counted_is_named_or_left_out(
     numbered: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     whole, cut, empty = (tmp_path / f"{name}.tar" for name in ("whole", "cut", "empty"))
-    content = Path(pipeline.expand(numbered)[0]).read_bytes()
+    content = Path(dataset.expand(numbered)[0]).read_bytes()
     for path, part in ((whole, content), (cut, content[:700]), (empty, b"")):
         path.write_bytes(part)
     for bad, why in ((cut, "damaged or cut off"), (empty, "it is empty")):
         pattern = f"{tmp_path}/{{whole,{bad.stem}}}.tar"
-        text = refused(lambda: pipeline.find(config(train=pattern, classes=10), 1))  # noqa: B023
+        text = refused(lambda: dataset.find(config(train=pattern, classes=10), 1))  # noqa: B023
         assert f"Shard {bad} is" in text
         assert why in text
-        found = pipeline.find(config(batch=2, train=pattern, classes=10, on_bad_shard="skip"), 1)
+        found = dataset.find(config(batch=2, train=pattern, classes=10, on_bad_shard="skip"), 1)
         assert found.train is not None
         assert (found.train.urls, found.train.counts) == ((str(whole),), (10,))
         assert f"Continued without a shard: Shard {bad} is" in capfd.readouterr().err

@@ -15,23 +15,22 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 
 from trainer.bench_input import benchmark as bench
-from trainer.bench_input import peers, rows
+from trainer.bench_input import fixtures, peers, photo_like, rows
 from trainer.bench_input.cpu_affinity import Cores, available, run_on, split_cores
 from trainer.bench_input.table import DELAY_MS, LABEL, Case, as_json, sweep_table, table
 from trainer.errors import REFUSED, TrainerError
-from trainer.shards import photo_like
 
 SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--buffer", "8", "--few", "6"]
 
 
 def test_every_row_of_the_trainer_sees_every_image_and_the_table_shows_the_ratios() -> None:
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):  # type: ignore[attr-defined]
+    with fixtures.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):
         assert set(addresses) == {0.0, DELAY_MS}
         assert {row(material)() for row in OWN_ROWS} == {24}
         assert {row(material)() for row in (rows.from_single_objects, rows.from_many_single_objects)} == {6}
         chosen = [
             *(case for case in bench.cases(cold=True, with_peers=False, store=True) if case.row in OWN_ROWS),
-            Case("no such peer", peers.litdata, missing="it is not installed"),
+            Case("no such peer", failing, missing="it is not installed"),
             Case("a peer that fails", failing),
             Case("on all cores", only_on(available())),
             Case("beside the store", only_on(split_cores()[0]), apart=True),
@@ -101,26 +100,11 @@ def test_the_latency_proxy_delays_each_request_and_changes_no_content(object_sto
 
 def test_without_an_object_store_the_local_rows_are_still_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.bench_input.object_store.binary", lambda: None)
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):  # type: ignore[attr-defined]
+    with fixtures.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):
         assert (addresses, store_files, material.bucket) == ({}, None, "")
         assert rows.from_shards(material)() == 24
     missing = {case.missing for case in bench.cases(cold=False, with_peers=False, store=False) if case.delay}
     assert missing == {"fake-gcs-server is not installed"}
-
-
-def test_a_broken_installation_of_a_peer_is_reported_in_its_row_and_stops_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "streaming").mkdir()
-    (tmp_path / "streaming" / "__init__.py").write_text("import a_library_that_is_not_there\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("trainer.bench_input.object_store.binary", lambda: None)
-    chosen = [Case("streaming", peers.streaming), Case(bench.SHARDED, rows.from_shards)]
-    with bench.lay_out(bench.parser().parse_args(SMALL)) as (material, addresses, store_files):  # type: ignore[attr-defined]
-        peers.write_formats(material, [case.row for case in chosen])
-        results = bench.experiment(material, addresses, store_files, chosen, rounds=1)
-    assert "No module named 'a_library_that_is_not_there'" in results["streaming"].failure
-    assert len(results[bench.SHARDED].rates) == 1
 
 
 def test_a_sweep_leaves_out_what_cannot_be_measured_and_names_the_best_of_the_rest(
@@ -148,7 +132,7 @@ def test_a_sweep_leaves_out_what_cannot_be_measured_and_names_the_best_of_the_re
 def test_a_benchmark_that_cannot_be_set_up_is_reported_in_a_sentence(
     given: list[str], printed: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    before = {number: signal.getsignal(number) for number in bench.STOPS}  # type: ignore[attr-defined]
+    before = {number: signal.getsignal(number) for number in fixtures.STOPS}
     try:
         with contextlib.suppress(SystemExit):
             assert bench.main(given) == REFUSED
@@ -163,13 +147,13 @@ def test_a_folder_with_folders_in_its_class_folders_is_refused(tmp_path: Path) -
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(photo_like.picture(name))
     options = bench.parser().parse_args(["--batch", "1", "--folder", str(tmp_path)])
-    with pytest.raises(TrainerError, match=r"Rows cannot be compared over .*: not every"), bench.lay_out(options):  # type: ignore[attr-defined]
+    with pytest.raises(TrainerError, match=r"Rows cannot be compared over .*: not every"), fixtures.lay_out(options):
         pass
 
 
 def test_a_signal_works_while_a_row_is_being_forked() -> None:
     material = rows.Material(Path(), "", "", images=1, classes=1, batch=1, size=32, buffer=1, loaders=0, few=1)
-    before = {number: signal.signal(number, bench._interrupt) for number in bench.STOPS}  # type: ignore[attr-defined]
+    before = {number: signal.signal(number, bench._interrupt) for number in fixtures.STOPS}
     due = [signal.SIGTERM]
     os.register_at_fork(before=lambda: due and signal.raise_signal(due.pop()))
     try:
@@ -197,6 +181,6 @@ def test_rows_can_be_selected_by_name() -> None:
         rows.from_single_objects,
         rows.from_many_single_objects,
     }
-    assert {case.row for case in bench.select_cases(chosen, "litdata")} == {peers.litdata}
+    assert {case.row for case in bench.select_cases(chosen, "torchvision")} == {peers.image_folder}
     with pytest.raises(TrainerError, match=r"There is no row d.* Name a word of a row: A  files"):
         bench.select_cases(chosen, "A,D")

@@ -17,8 +17,8 @@ webdataset = pytest.importorskip("webdataset", reason="webdataset is not install
 
 from tests.trainer.small_shards import config, ppm, refused, shard, trained_values
 from tests.trainer.storage_answers import answering
-from trainer.data import pipeline
-from trainer.data.pipeline import Dataset
+from trainer.data import dataset
+from trainer.data.dataset import Dataset
 from trainer.errors import TrainerError
 from trainer.shards import (
     command,
@@ -30,9 +30,9 @@ from trainer.storage import objects
 
 def test_a_directory_of_shards_is_described_by_its_manifest(shapes: str) -> None:
     assert "--classes 9 is too few: manifest.json lists 10" in refused(
-        lambda: pipeline.find(config(directory=shapes, classes=9), 1)
+        lambda: dataset.find(config(directory=shapes, classes=9), 1)
     )
-    found = pipeline.find(config(directory=shapes), world=2)
+    found = dataset.find(config(directory=shapes), world=2)
     assert found.train is not None
     assert found.val is not None
     assert (found.train.samples, found.val.samples, found.classes, found.image_size) == (256, 48, 10, 32)
@@ -44,22 +44,22 @@ def test_brace_and_star_patterns_work_in_a_bucket(object_store: str) -> None:
         objects.write(f"gs://trainer-test/p/t-{number}.tar", b"")
     expected = tuple(f"gs://trainer-test/p/t-{number}.tar" for number in range(3))
     assert (
-        pipeline.expand("gs://trainer-test/p/t-{0..2}.tar")
-        == pipeline.expand("gs://trainer-test/p/t-*.tar")
+        dataset.expand("gs://trainer-test/p/t-{0..2}.tar")
+        == dataset.expand("gs://trainer-test/p/t-*.tar")
         == expected
     )
     with pytest.raises(TrainerError, match=r"1 of 4 shards are missing, the first is .*t-3"):
-        pipeline.expand("gs://trainer-test/p/t-{0..3}.tar")
+        dataset.expand("gs://trainer-test/p/t-{0..3}.tar")
     with pytest.raises(TrainerError, match="No shards match"):
-        pipeline.expand("gs://trainer-test/q/t-{0..3}.tar")
+        dataset.expand("gs://trainer-test/q/t-{0..3}.tar")
     with pytest.raises(TrainerError, match="no bucket gs://nowhere"):
-        pipeline.expand("gs://nowhere/t-{0..3}.tar")
+        dataset.expand("gs://nowhere/t-{0..3}.tar")
 
 
 def test_a_command_can_be_a_shard(numbered: str, tmp_path: Path) -> None:
-    first = pipeline.expand(numbered)[0]
+    first = dataset.expand(numbered)[0]
     cfg = config(batch=4, train=f"pipe:cat {first}", classes=10)
-    found = pipeline.find(cfg, world=1)
+    found = dataset.find(cfg, world=1)
     assert found.train is not None
     assert (found.train.urls, found.train.counts) == ((f"pipe:cat {first}",), (10,))
     assert len(trained_values(cfg, Dataset(found.train, None, 10, 32), 0, 1)) == 8
@@ -70,28 +70,28 @@ def test_shards_may_be_compressed_and_a_cut_off_one_is_named(shapes: str, tmp_pa
     for source in sources:
         (tmp_path / f"{source.name}.gz").write_bytes(gzip.compress(source.read_bytes()))
     cfg = config(batch=4, train=f"{tmp_path}/*.tar.gz", classes=10, image_size=32)
-    found = pipeline.find(cfg, world=1)
+    found = dataset.find(cfg, world=1)
     assert found.train is not None
     assert found.train.counts == (32, 32)
     plain = config(batch=4, train=f"{shapes}/shapes-train-{{000000..000001}}.tar", classes=10)
-    assert trained_values(cfg, found, 0, 1) == trained_values(plain, pipeline.find(plain, world=1), 0, 1)
+    assert trained_values(cfg, found, 0, 1) == trained_values(plain, dataset.find(plain, world=1), 0, 1)
     cut = tmp_path / f"{sources[1].name}.gz"
     cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
     with pytest.raises(TrainerError, match=r"Shard .*1\.tar\.gz is damaged or cut off"):
-        pipeline.find(cfg, world=1)
+        dataset.find(cfg, world=1)
 
 
 def test_a_batch_of_one_small_image_is_refused_for_models_with_batch_normalisation() -> None:
     cfg = config(batch=1, fake=True, image_size=32)
     with pytest.raises(TrainerError, match="--batch-size 1 is too little for resnet50 and images of 32 pixels"):
-        pipeline.find(cfg, world=1)
-    assert pipeline.find(config(batch=1, fake=True, image_size=33), world=1).image_size == 33
-    assert pipeline.find(replace(cfg, model="tiny-batchnorm"), world=1).image_size == 32
+        dataset.find(cfg, world=1)
+    assert dataset.find(config(batch=1, fake=True, image_size=33), world=1).image_size == 33
+    assert dataset.find(replace(cfg, model="tiny-batchnorm"), world=1).image_size == 32
 
 
 def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match="The command of pipe:exit 3 failed: exit code 3"):
-        pipeline.find(config(train="pipe:exit 3", classes=10), world=1)
+        dataset.find(config(train="pipe:exit 3", classes=10), world=1)
 
 
 def forbidding(_: str) -> tuple[int, bytes]:
@@ -106,19 +106,19 @@ def test_a_bucket_that_may_not_be_read_is_reported_with_the_role_that_is_needed(
         for ask in (
             lambda: objects.list_names("gs://forbidden/x"),
             lambda: objects.read("gs://forbidden/x"),
-            lambda: pipeline.expand("gs://forbidden/x/{0..3}.tar"),
-            lambda: pipeline.find(config(directory="gs://forbidden/x"), 1),
+            lambda: dataset.expand("gs://forbidden/x/{0..3}.tar"),
+            lambda: dataset.find(config(directory="gs://forbidden/x"), 1),
         ):
             assert re.match(r"No permission for gs://forbidden/x.*objects.get access.*roles/storage", refused(ask))
 
 
 def test_a_pattern_with_unmatched_braces_is_refused() -> None:
-    assert "is not a pattern of shards" in refused(lambda: pipeline.expand("/x/t-{0..3.tar"))
+    assert "is not a pattern of shards" in refused(lambda: dataset.expand("/x/t-{0..3.tar"))
 
 
 def test_a_pattern_of_commands_is_one_command_per_shard(numbered: str) -> None:
     cfg = config(batch=4, train=f"pipe:cat {numbered}", classes=10)
-    found = pipeline.find(cfg, world=1)
+    found = dataset.find(cfg, world=1)
     assert found.train is not None
     assert found.train.counts == (10, 3, 17, 12)
     assert len(set(trained_values(cfg, Dataset(found.train, None, 10, 32), 0, 1))) == 40
@@ -133,54 +133,54 @@ def test_classes_that_differ_between_the_patterns_are_named(tmp_path: Path) -> N
     train = f"{tmp_path}/a/pets-train-000000.tar"
     for other, says in (("b", "dog, fox"), ("c", "in another order")):
         cfg = config(batch=2, train=train, val=f"{tmp_path}/{other}/pets-train-000000.tar")
-        assert says in refused(lambda: pipeline.find(cfg, 1))  # noqa: B023
-    assert pipeline.find(config(batch=2, train=train, val=train), 1).classes == 2
+        assert says in refused(lambda: dataset.find(cfg, 1))  # noqa: B023
+    assert dataset.find(config(batch=2, train=train, val=train), 1).classes == 2
 
 
 def test_fewer_shards_than_loader_processes_work_and_that_is_reported(
     shapes: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cfg = config(batch=8, directory=shapes, loader_workers=3)
-    found = pipeline.find(cfg, 4)
+    found = dataset.find(cfg, 4)
     printed = capfd.readouterr().out
     assert "8 training shards feed 2 loader processes on each of 4 cores, not 3" in printed
     assert "--samples-per-shard" in printed
     assert len(trained_values(cfg, found, 3, 4)) == 64
-    pipeline.find(config(batch=8, directory=shapes, loader_workers=2), 4)
+    dataset.find(config(batch=8, directory=shapes, loader_workers=2), 4)
     assert "feed" not in capfd.readouterr().out
 
 
 def test_unfinished_shards_are_reported_as_unfinished(tmp_path: Path) -> None:
     (tmp_path / UNFINISHED).write_text("{}")
-    assert "never finished" in refused(lambda: pipeline.find(config(directory=str(tmp_path)), 1))
+    assert "never finished" in refused(lambda: dataset.find(config(directory=str(tmp_path)), 1))
 
 
 def test_fewer_shards_than_cores_are_refused_with_a_remedy(shapes: str) -> None:
-    assert "8 training shards are too few for 9 cores" in refused(lambda: pipeline.find(config(directory=shapes), 9))
-    assert "--samples-per-shard" in refused(lambda: pipeline.find(config(directory=shapes), 9))
+    assert "8 training shards are too few for 9 cores" in refused(lambda: dataset.find(config(directory=shapes), 9))
+    assert "--samples-per-shard" in refused(lambda: dataset.find(config(directory=shapes), 9))
 
 
 def test_a_batch_larger_than_a_ranks_share_is_refused(shapes: str) -> None:
-    assert pipeline.find(config(batch=64, directory=shapes), 4).train is not None
+    assert dataset.find(config(batch=64, directory=shapes), 4).train is not None
     assert "A batch of 65 is more than each of 4 cores gets" in refused(
-        lambda: pipeline.find(config(batch=65, directory=shapes), 4)
+        lambda: dataset.find(config(batch=65, directory=shapes), 4)
     )
 
 
 def test_a_validation_set_without_a_sample_is_refused_at_the_start(shapes: str, tmp_path: Path) -> None:
     train = f"{shapes}/shapes-train-*.tar"
     empty = shard(tmp_path / "val.tar", [])
-    text = refused(lambda: pipeline.find(config(train=train, val=empty), 1))
+    text = refused(lambda: dataset.find(config(train=train, val=empty), 1))
     assert text == f"There are no validation samples in {empty}. Leave --val-shards out, or name some that hold any."
     Path(empty).write_bytes(b"no shard")
-    text = refused(lambda: pipeline.find(config(train=train, val=empty, on_bad_shard="skip"), 1))
+    text = refused(lambda: dataset.find(config(train=train, val=empty, on_bad_shard="skip"), 1))
     assert text.startswith(f"There are no validation samples in {empty}")
 
 
 def test_places_without_shards_are_named(tmp_path: Path) -> None:
-    assert "no directory /nowhere" in refused(lambda: pipeline.find(config(directory="/nowhere"), 1))
-    assert "no manifest.json" in refused(lambda: pipeline.find(config(directory=str(tmp_path)), 1))
-    assert "No shards match" in refused(lambda: pipeline.find(config(train=f"{tmp_path}/*.tar"), 1))
+    assert "no directory /nowhere" in refused(lambda: dataset.find(config(directory="/nowhere"), 1))
+    assert "no manifest.json" in refused(lambda: dataset.find(config(directory=str(tmp_path)), 1))
+    assert "No shards match" in refused(lambda: dataset.find(config(train=f"{tmp_path}/*.tar"), 1))
 
 
 def test_each_directorys_manifest_lists_its_own_shards(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_each_directorys_manifest_lists_its_own_shards(tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     shutil.copy(tmp_path / "b" / "pets-train-000000.tar", tmp_path / "c")
     cfg = config(batch=2, train=f"{tmp_path}/{{a,b,c}}/pets-train-{{000000..000000}}.tar")
-    found = pipeline.find(cfg, 1)
+    found = dataset.find(cfg, 1)
     assert found.train is not None
     assert found.train.counts == (4, 6, 6)
     assert [found.train.is_listed(number) for number in range(3)] == [True, True, False]
@@ -206,15 +206,15 @@ def test_a_set_of_one_class_is_refused(tmp_path: Path) -> None:
         "pets", ("all",), 32, {"train": (4, lambda n: sources.ImageSample(ppm(n), "ppm", 0))}
     )
     command.make(source, str(tmp_path), samples_per_shard=8, repeat={}, seed=1, notify=lambda _: None)
-    text = refused(lambda: pipeline.find(config(batch=2, directory=str(tmp_path)), 1))
+    text = refused(lambda: dataset.find(config(batch=2, directory=str(tmp_path)), 1))
     assert text.startswith(f"There is one class only in {tmp_path}. Make the shards from a directory that holds")
 
 
 def test_an_invalid_pattern_of_shards_is_refused_with_a_valid_one(shapes: str) -> None:
-    assert refused(lambda: pipeline.expand(shapes)) == f"{shapes} is a directory. Write {shapes}/*.tar."
-    text = refused(lambda: pipeline.expand(f"{Path(shapes).parent}/*/x.tar"))
+    assert refused(lambda: dataset.expand(shapes)) == f"{shapes} is a directory. Write {shapes}/*.tar."
+    text = refused(lambda: dataset.expand(f"{Path(shapes).parent}/*/x.tar"))
     assert "has * or ? in the name of a directory. Write directories in braces" in text
-    assert "gs://b names a bucket and no shards. Write" in refused(lambda: pipeline.expand("gs://b"))
+    assert "gs://b names a bucket and no shards. Write" in refused(lambda: dataset.expand("gs://b"))
     assert objects.parent("/x.tar") == "/"
     assert objects.parent("x.tar") == "."
 
@@ -222,7 +222,7 @@ def test_an_invalid_pattern_of_shards_is_refused_with_a_valid_one(shapes: str) -
 def test_a_missing_shard_that_the_manifest_lists_is_named(shapes: str, tmp_path: Path) -> None:
     shutil.copytree(shapes, tmp_path / "set")
     (tmp_path / "set" / "shapes-train-000003.tar").unlink()
-    text = refused(lambda: pipeline.find(config(directory=str(tmp_path / "set")), 1))
+    text = refused(lambda: dataset.find(config(directory=str(tmp_path / "set")), 1))
     assert "1 of 8 train shards are missing" in text
     assert "shapes-train-000003.tar" in text
 

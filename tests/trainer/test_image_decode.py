@@ -13,8 +13,8 @@ from PIL import Image
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from trainer.bench_input import photo_like
 from trainer.data import image_decode
-from trainer.shards import photo_like
 
 DRAWS = 1500
 MOST_DISTANCE = 0.08  # two samples of 1,500 from one distribution are closer in 9,999 of 10,000 cases

@@ -24,13 +24,14 @@ webdataset = pytest.importorskip("webdataset", reason="webdataset is not install
 
 from tests.trainer.small_shards import config, ppm, refused, shard, trained_values
 from trainer.data import (
+    dataset,
     image_decode,
     loader_processes,
     pipeline,
     sharding,
 )
-from trainer.data.batching import Batching
-from trainer.data.pipeline import PADDING, Dataset, ShardSet
+from trainer.data.batching import PADDING, Batching
+from trainer.data.dataset import Dataset, ShardSet
 from trainer.errors import TrainerError
 from trainer.storage import objects
 
@@ -38,9 +39,9 @@ from trainer.storage import objects
 @pytest.mark.parametrize("loaders", [0, 1, 2])
 def test_every_rank_gets_equally_many_batches_and_no_sample_comes_twice(numbered: str, loaders: int) -> None:
     cfg = config(batch=4, loader_workers=loaders, train=numbered, classes=10)
-    found = pipeline.find(cfg, world=2)
+    found = dataset.find(cfg, world=2)
     assert found.train is not None
-    assert (found.train.urls, found.train.counts) == (pipeline.expand(numbered), (10, 3, 17, 12))
+    assert (found.train.urls, found.train.counts) == (dataset.expand(numbered), (10, 3, 17, 12))
     ranks = [trained_values(cfg, Dataset(found.train, None, 10, 32), rank, 2) for rank in (0, 1)]
     assert [len(values) for values in ranks] == [20, 20]
     assert len(set(ranks[0] + ranks[1])) == 40  # of 42 samples, two are dropped
@@ -48,7 +49,7 @@ def test_every_rank_gets_equally_many_batches_and_no_sample_comes_twice(numbered
 
 def test_an_epochs_order_comes_from_the_seed_and_the_epoch(numbered: str) -> None:
     cfg = config(batch=4, train=numbered, classes=10)
-    found = Dataset(pipeline.find(cfg, world=1).train, None, 10, 32)
+    found = Dataset(dataset.find(cfg, world=1).train, None, 10, 32)
     first, again, second = (trained_values(cfg, found, 0, 1, epoch) for epoch in (1, 1, 2))
     assert first == again
     assert first != second
@@ -57,14 +58,14 @@ def test_an_epochs_order_comes_from_the_seed_and_the_epoch(numbered: str) -> Non
 
 def test_steps_per_epoch_ends_an_epoch_early(numbered: str) -> None:
     cfg = config(batch=4, steps=2, train=numbered, classes=10)
-    found = Dataset(pipeline.find(cfg, world=2).train, None, 10, 32)
+    found = Dataset(dataset.find(cfg, world=2).train, None, 10, 32)
     assert [len(trained_values(cfg, found, rank, 2)) for rank in (0, 1)] == [8, 8]
 
 
 @pytest.mark.parametrize("loaders", [0, 2])
 def test_an_evaluation_sees_each_sample_once_and_pads_what_is_left(numbered: str, loaders: int) -> None:
     cfg = config(batch=8, loader_workers=loaders, train=numbered, val=numbered, classes=10)
-    found = Dataset(None, pipeline.find(cfg, world=4).val, 10, 32)
+    found = Dataset(None, dataset.find(cfg, world=4).val, 10, 32)
     seen = []
     numbers = set()
     for rank in range(4):
@@ -94,7 +95,7 @@ def test_an_epoch_resumed_in_the_middle_continues_with_the_same_batches(
     numbered: str, loaders: int, first: int
 ) -> None:
     cfg = config(batch=4, loader_workers=loaders, train=numbered, classes=10)
-    found = Dataset(pipeline.find(cfg, world=1).train, None, 10, 32)
+    found = Dataset(dataset.find(cfg, world=1).train, None, 10, 32)
     whole, rest = (
         [(x.numpy().tobytes(), y.tolist()) for x, y in pipeline.train_epoch(cfg, found, 0, 1, 2, start)[1]]
         for start in (0, first)
@@ -131,7 +132,7 @@ def test_long_names_in_extended_headers_are_read(tmp_path: Path) -> None:
                 member.size = len(content)
                 writer.addfile(member, io.BytesIO(content))
     cfg = config(batch=4, train=str(path), classes=10)
-    found = pipeline.find(cfg, 1)
+    found = dataset.find(cfg, 1)
     assert found.train is not None
     assert found.train.samples == 4
     assert sorted(trained_values(cfg, found, 0, 1)) == [0, 1, 2, 3]
@@ -144,7 +145,7 @@ def test_shards_stream_from_a_bucket(object_store: str, shapes: str, monkeypatch
     local, remote = (config(directory=place) for place in (shapes, "gs://trainer-test/streamed"))
     epochs = []
     for cfg in (local, remote):
-        count, batches = pipeline.train_epoch(cfg, pipeline.find(cfg, world=2), 1, 2, epoch=3)
+        count, batches = pipeline.train_epoch(cfg, dataset.find(cfg, world=2), 1, 2, epoch=3)
         epochs.append([(x.numpy().tobytes(), y.tolist()) for x, y in batches])
         assert count == len(epochs[-1]) == 16
     assert epochs[0] == epochs[1]
@@ -207,7 +208,7 @@ def test_encoded_and_raw_samples_keep_their_order() -> None:
 def test_the_samples_that_a_seed_gives_change_only_with_a_new_order_number(numbered: str) -> None:
     """Otherwise a resumed run would see some of an epoch's samples twice, and others never."""
     cfg = config(batch=4, train=numbered, classes=10, shuffle_buffer=12)
-    found = Dataset(pipeline.find(cfg, world=2).train, None, 10, 32)
+    found = Dataset(dataset.find(cfg, world=2).train, None, 10, 32)
     digest = hashlib.sha256()
     for epoch, rank in ((1, 0), (7, 1)):
         for pixels, labels in pipeline.train_epoch(cfg, found, rank, 2, epoch)[1]:
@@ -261,7 +262,7 @@ def test_a_killed_loader_process_is_distinguished_from_an_error_in_one_and_block
     """One is killed while it checks its end event: torch's own takes a lock that is needed to end the others."""
     with ThreadPoolExecutor() as pool:  # torch looks for killed processes every 5 s only
         killed = [
-            pool.submit(list, loader_processes.read(dataset, 2)) for dataset in (_Killed(), _KilledWithEventLocked())
+            pool.submit(list, loader_processes.read(items, 2)) for items in (_Killed(), _KilledWithEventLocked())
         ]
         with pytest.raises(RuntimeError, match="no such kernel"):
             list(loader_processes.read(_Broken(), 2))

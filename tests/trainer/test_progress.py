@@ -54,6 +54,10 @@ def test_a_run_ends_with_its_totals_one_per_line() -> None:
     ]
 
 
+def test_the_rate_of_a_run_that_did_not_train_is_not_printed() -> None:
+    assert progress.total_lines(2, 36.84, None) == ["Total Train Time: 0:00:02", "Max Accuracy: 36.84%"]
+
+
 def test_a_line_waits_for_room_in_a_full_non_blocking_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)

@@ -188,14 +188,14 @@ def test_a_new_object_whose_answer_was_lost_is_recognised_as_its_writers_own(
 
 def test_an_epoch_over_a_network_that_breaks_sees_the_same_samples(proxy: CuttingProxy, shapes: str) -> None:
     from trainer.config import DataConfig, OptimizerConfig, TrainConfig
-    from trainer.data import pipeline
+    from trainer.data import dataset, pipeline
 
     for path in Path(shapes).iterdir():
         write_without_proxy(proxy, f"gs://trainer-test/breaking/{path.name}", path.read_bytes())
     epochs = []
     for place in (shapes, "gs://trainer-test/breaking"):
         config = TrainConfig(data=DataConfig(place), optimizer=OptimizerConfig(batch_size=8))
-        found = pipeline.find(config, world=1)
+        found = dataset.find(config, world=1)
         proxy.allowances = [30_000, 0, 50_000, 20_000, 0, 0, 70_000] if place != shapes else []
         _, batches = pipeline.train_epoch(config, found, 0, 1, epoch=1)
         epochs.append([(x.numpy().tobytes(), y.tolist()) for x, y in batches])

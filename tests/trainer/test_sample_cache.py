@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
 from tests.trainer.small_shards import config, ppm, shard
-from trainer.data import pipeline, sample_cache
-from trainer.data.pipeline import Dataset, ShardSet
+from trainer.data import dataset, pipeline, sample_cache
+from trainer.data.dataset import Dataset, ShardSet
 from trainer.data.sample_cache import SampleCache
 from trainer.distributed import memory_check
 from trainer.distributed.memory_check import MIB
@@ -26,7 +26,7 @@ def _epochs(
     shards: str, cache: SampleCache | None, *, loaders: int = 0, first: int = 0
 ) -> list[list[tuple[bytes, list[int]]]]:
     cfg = config(batch=4, loader_workers=loaders, train=shards, classes=10)
-    found = Dataset(pipeline.find(cfg, world=1).train, None, 10, 32)
+    found = Dataset(dataset.find(cfg, world=1).train, None, 10, 32)
     read: list[object] = []
     for epoch in range(1, 5):
         _, batches = pipeline.train_epoch(cfg, found, 0, 1, epoch, first, cache)
@@ -42,7 +42,7 @@ def test_later_epochs_are_the_same_from_memory_as_from_files(numbered: str, firs
 def test_a_shard_is_read_once_and_its_file_may_be_removed_then(tmp_path: Path) -> None:
     files = [_shard(tmp_path / f"{number}.tar", range(8 * number, 8 * number + 8)) for number in range(4)]
     cfg = config(batch=4, train=str(tmp_path / "{0..3}.tar"), classes=10)
-    found = Dataset(pipeline.find(cfg, world=1).train, None, 10, 32)
+    found = Dataset(dataset.find(cfg, world=1).train, None, 10, 32)
     cache = SampleCache(64)
     first = [labels.tolist() for _, labels in pipeline.train_epoch(cfg, found, 0, 1, 1, 0, cache)[1]]
     for file in files:

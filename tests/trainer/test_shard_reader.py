@@ -22,13 +22,16 @@ webdataset = pytest.importorskip("webdataset", reason="webdataset is not install
 
 from webdataset.tariterators import group_by_keys
 
+from tests.trainer import layouts
 from tests.trainer.small_shards import config, ppm, refused, shard
+from trainer.config import TrainConfig
 from trainer.data import (
     pipeline,
     prefetch,
     shard_reader,
     tar_samples,
 )
+from trainer.data.dataset import Dataset, ShardSet
 from trainer.data.shard_reader import ShardFile
 from trainer.storage import objects, resumable_stream
 
@@ -110,6 +113,24 @@ def test_files_are_read_as_pythons_tarfile_wrote_them(names: list[str], kind: in
             assert list(tar_samples.read_files(content)) == written
         else:
             assert list(tar_samples.read_files(content)) == []
+
+
+@pytest.mark.parametrize("size", [b"-0000003000\0", b"+0000003000\0", b"000_003000\0\0"])
+def test_a_header_whose_size_has_a_sign_is_damage(tmp_path: Path, size: bytes) -> None:
+    """A negative size would lead back to an earlier file, which would be read again without end."""
+    content = bytearray(packed(tmp_path / "x.tar", member("a.cls"), member("b.cls")))
+    content[1024 + 124 : 1024 + 136] = size
+    content[1024 + 148 : 1024 + 156] = b" " * 8
+    content[1024 + 148 : 1024 + 156] = b"%06o\0 " % sum(content[1024:1536])
+    with pytest.raises(ValueError, match="where a header should be is something else"):
+        list(itertools.islice(tar_samples.read_files(bytes(content)), 9))
+
+
+@pytest.mark.parametrize("record", [b"12 size=-51", b"12 size=+51", b"+12 size=51", b"1_2 size=51", b"no size=512"])
+def test_an_extended_header_whose_numbers_have_a_sign_is_damage(tmp_path: Path, record: bytes) -> None:
+    content = packed(tmp_path / "x.tar", member("a.cls"), member("b.cls"), size="512")
+    with pytest.raises(ValueError, match="an extended header is damaged"):
+        list(itertools.islice(tar_samples.read_files(content.replace(b"12 size=512", record)), 9))
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
@@ -289,19 +310,23 @@ def test_a_reader_that_stops_does_not_wait_for_an_answer_that_never_begins(monke
         thread.join()  # the thread does not try again
 
 
-@pytest.mark.usefixtures("own_loaders")
-def test_a_loader_process_that_waits_for_a_stalled_bucket_does_not_delay_the_end(
-    slow_shard: tuple[ShardFile, Gate], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, gate = slow_shard
-    monkeypatch.setattr(prefetch, "CLOSE_TIMEOUT_S", 0.1)
-    found = pipeline.Dataset(pipeline.ShardSet((file.url,), (12,), (file.size,)), None, 10, 32)
-    cfg = config(batch=1, loader_workers=1, train="x", classes=10, shuffle_buffer=1)
+def count_loaders_before_and_after_a_stop(cfg: TrainConfig, found: Dataset) -> tuple[int, int]:
+    """Return the number of loader processes once an epoch's first batch has come, and once it was stopped."""
+    prefetch.CLOSE_TIMEOUT_S = 0.1
     with closing(pipeline.train_epoch(cfg, found, 0, 1, 1)[1]) as batches:
         next(batches)
-        assert multiprocessing.active_children()
+        before = len(multiprocessing.active_children())
+    return before, len(multiprocessing.active_children())
+
+
+def test_a_loader_process_that_waits_for_a_stalled_bucket_does_not_delay_the_end(
+    slow_shard: tuple[ShardFile, Gate], tmp_path: Path
+) -> None:
+    file, gate = slow_shard
+    found = Dataset(ShardSet((file.url,), (12,), (file.size,)), None, 10, 32)
+    cfg = config(batch=1, loader_workers=1, train="x", classes=10, shuffle_buffer=1)
+    assert layouts.call(count_loaders_before_and_after_a_stop, cfg, found, err=tmp_path / "err") == (1, 0)
     assert not gate.opened.is_set()
-    assert multiprocessing.active_children() == []
 
 
 def test_a_verified_shard_of_a_bucket_yields_nothing_before_it_has_arrived_whole(

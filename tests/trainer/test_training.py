@@ -74,6 +74,13 @@ def test_two_workers_train_to_a_lower_loss_and_the_same_parameters(trained: list
     assert "Epoch 1 train" not in "\n".join(trained[1].lines)
 
 
+def test_the_rate_of_the_run_is_the_average_of_its_epochs(trained: list[Worker]) -> None:
+    rates = [float(rate) for rate in re.findall(r"Reduced GlobalRate=([\d.]+)", trained[0].out)]
+    [average] = re.findall(r"^Avg\. Global Rate: ([\d.]+) examples per second$", trained[0].out, re.M)
+    assert len(rates) == 2
+    assert min(rates) < float(average) < max(rates)
+
+
 def test_tensorboards_curves_are_those_in_the_log(trained: list[Worker], events: Path) -> None:
     [file] = events.iterdir()  # only rank 0 writes one
     curves = event_curves(file.read_bytes())
@@ -156,6 +163,7 @@ def test_batch_statistics_are_restored_on_each_core(pods: Callable[[], Pod], col
     assert (first.exit_code, second.exit_code) == (0, 0), (first, second)
     assert "nothing is left to train" in second.out
     assert not losses(second.lines)
+    assert "Global Rate" not in second.out
     same = "All 2 replicas hold the same parameters"
     [before], [after] = ([line for line in worker.lines if line.startswith(same)] for worker in (first, second))
     assert before == after  # the hash covers the statistics too

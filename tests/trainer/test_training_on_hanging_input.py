@@ -58,18 +58,34 @@ def test_sigterm_saves_what_was_trained_before_the_input_hung(
     assert "Step=4 " in next(line for line in worker.lines if "Training Device" in line)
 
 
-def test_sigterm_ends_a_training_that_hangs_before_its_first_step(pod: Pod, shapes: str, tmp_path: Path) -> None:
+BEFORE_THE_FIRST_STEP = "Stopping on SIGTERM before the first step.\n"
+
+
+@pytest.mark.parametrize(
+    ("workers", "cores", "entry_point"),
+    [(2, 1, None), (2, 1, layouts.outlive_worker_0), (1, 2, None)],
+    ids=["2 workers", "2 workers, of which worker 0 ends first", "2 cores"],
+)
+def test_each_worker_reports_sigterm_once_where_its_training_hangs_before_the_first_step(
+    pod: Pod, shapes: str, tmp_path: Path, workers: int, cores: int, entry_point: layouts.EntryPoint | None
+) -> None:
     log, checkpoints = tmp_path / "log", ["--checkpoint-dir", str(tmp_path / "kept")]
-    pod.start([*TINY, "--train-shards", hanging(shapes, log, after=0), *FOR_EVER, *checkpoints], workers=2)
+    arguments = [*TINY, "--train-shards", hanging(shapes, log, after=0), *FOR_EVER, *checkpoints]
+    pod.start(arguments, workers=workers, cores=cores, entry_point=entry_point)
     pod.await_that(lambda: commands(log))
-    for worker in (0, 1):
+    for worker in reversed(range(workers)):
         os.kill(pod.pid(worker), signal.SIGTERM)
     ended = pod.wait()
-    assert [worker.exit_code for worker in ended] == [143, 143], ended
-    printed = {worker.err for worker in ended}
-    stopping = "Stopping on SIGTERM before the first step.\n"
-    assert printed in ({stopping}, {stopping, ""})  # a rank that loses the other while it is to stop prints nothing
+    assert [(worker.exit_code, worker.err) for worker in ended] == [(143, BEFORE_THE_FIRST_STEP)] * workers, ended
     pod.await_that(lambda: not any(map(is_alive, commands(log))))
+
+
+def test_sigterm_is_reported_where_the_ranks_wait_for_the_tpu(pod: Pod) -> None:
+    pod.start([*TINY, "--fake-data"], entry_point=layouts.wait_for_tpu)
+    pod.await_text(0, "Waiting.")
+    os.kill(pod.pid(0), signal.SIGTERM)
+    [worker] = pod.wait()
+    assert (worker.exit_code, worker.err) == (143, BEFORE_THE_FIRST_STEP), worker
 
 
 def test_a_batch_that_hangs_in_an_evaluation_does_not_keep_a_run_from_saving(

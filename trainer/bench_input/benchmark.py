@@ -135,7 +135,7 @@ def cases(*, cold: bool, with_peers: bool, store: bool) -> list[Case]:
 def peer_cases(lacks: str) -> list[Case]:
     """Return the rows of other loaders, mostly over local data, and of B, C and A' on all cores."""
     loaders = f"{peers.WORKERS} workers"
-    listed = [
+    return [
         Case(f"{SHARDED}, all cores", rows.from_shards),
         Case(f"{STREAMED}, all cores", rows.from_bucket, DELAY_MS, missing=lacks),
         Case(f"{SINGLE}, all cores", rows.from_single_objects, DELAY_MS, missing=lacks),
@@ -143,17 +143,10 @@ def peer_cases(lacks: str) -> list[Case]:
         Case(f"webdataset + PIL over pipe:curl, {loaders}", peers.webdataset_by_curl, DELAY_MS, missing=lacks),
         Case(f"torchvision ImageFolder + DataLoader, {loaders}", peers.image_folder),
     ]
-    for name, module, row in (
-        ("litdata", "litdata", peers.litdata),
-        ("mosaicml-streaming", "streaming", peers.streaming),
-    ):
-        missing = "" if peers.installed(module) else f"{name} is not installed"
-        listed.append(Case(f"{name}, {loaders}", row, missing=missing))
-    return listed
 
 
 def select_cases(chosen: Sequence[Case], names: str) -> list[Case]:
-    """Return the cases whose label contains one of these words (`A,B,C`, `cold`, `litdata`); raise TrainerError."""
+    """Return the cases whose label contains one of these words (`A,B,C`, `cold`); raise TrainerError."""
     terms = [name.strip().lower() for name in names.split(",")]
     words_by_label = {case.label: set(re.split(r"[^\w']+", case.label.lower())) for case in chosen}
     for name in terms:
@@ -256,23 +249,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 variable: {value: measurement.rates for value, measurement in values.items()}
                 for variable, values in measurements.items()
             }
-            write = [json.dumps(rates, indent=1)] if options.json else sweep_table(measurements)
+            lines = [json.dumps(rates, indent=1)] if options.json else sweep_table(measurements)
         else:
             with lay_out(options) as (material, addresses, store_files):
                 chosen = cases(cold=not options.warm_only, with_peers=not options.no_peers, store=bool(addresses))
                 if options.rows is not None:
                     chosen = select_cases(chosen, options.rows)
-                peers.write_formats(material, [case.row for case in chosen])
                 results = experiment(material, addresses, store_files, chosen, options.rounds)
             result = as_json(material, chosen, results)
-            write = [json.dumps(result, indent=1)] if options.json else table(material, chosen, results)
+            lines = [json.dumps(result, indent=1)] if options.json else table(material, chosen, results)
     except TrainerError as error:
         write_line(str(error), descriptor=2)
         return REFUSED
     except KeyboardInterrupt:
         write_line("Stopped; the temporary files are deleted.", descriptor=2)
         return INTERRUPTED
-    print("\n".join(write))
+    print("\n".join(lines))
     return 0
 
 
@@ -306,7 +298,7 @@ def parser() -> argparse.ArgumentParser:
     command_line.add_argument("--few", type=_some, default=512, help="images of the rows with one object per image")
     command_line.add_argument("--rounds", type=_some, default=ROUNDS)
     command_line.add_argument(
-        "--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or litdata,cold"
+        "--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or webdataset,cold"
     )
     command_line.add_argument("--warm-only", action="store_true", help="leave out the rows with a cold page cache")
     command_line.add_argument("--no-peers", action="store_true", help="leave out the other loaders")

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from trainer.bench_input import object_store
+from trainer.bench_input import object_store, photo_like
 from trainer.bench_input.cpu_affinity import run_on, split_cores
 from trainer.bench_input.latency_proxy import slowed
 from trainer.bench_input.rows import Material
@@ -18,12 +18,13 @@ from trainer.bench_input.table import DELAY_MS
 from trainer.config import BUCKET as SCHEME
 from trainer.errors import TrainerError
 from trainer.progress import format_count, write_line
-from trainer.shards import command, image_folder, photo_like
+from trainer.shards import command, image_folder
 from trainer.shards.writer import defer_signals
 from trainer.storage import objects
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BUCKET = "bench-input"
+CLASSES = 10  # folders over which the pictures that it makes are spread
 
 
 @contextlib.contextmanager
@@ -71,11 +72,11 @@ def lay_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float,
 def _workplace(parent: str | None) -> Iterator[Path]:
     """Yield a directory that is removed afterwards, on a disk: what lies in memory cannot be read cold."""
     try:
-        source = tempfile.TemporaryDirectory(prefix="bench-input-", dir=parent)
+        workplace = tempfile.TemporaryDirectory(prefix="bench-input-", dir=parent)
     except OSError as error:
         what = f"Cannot make a directory in {parent or tempfile.gettempdir()}"
         raise TrainerError(what, why=error.strerror or str(error), remedy="Name another one with --work") from error
-    with source as work:
+    with workplace as work:
         yield Path(work)
 
 
@@ -83,12 +84,10 @@ def _files(options: argparse.Namespace, work: Path) -> Path:
     if options.folder is not None:
         return Path(options.folder)
     write_line(f"==> Making {options.images} pictures ..", descriptor=2)
-    count, picture_at = photo_like.pictures(options.images, 1, 1).splits["train"]
-    for index in range(count):
-        sample = picture_at(index)
-        path = work / "files" / f"class{sample.label}" / f"{index:06d}.{sample.extension}"
+    for index in range(options.images):
+        path = work / "files" / f"class{index % CLASSES}" / f"{index:06d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(sample.content)
+        path.write_bytes(photo_like.picture(str(index)))
     return work / "files"
 
 

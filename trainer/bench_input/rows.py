@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from trainer.config import DataConfig, OptimizerConfig, TrainConfig
-from trainer.data import pipeline
-from trainer.data.batching import Batch, Batching
+from trainer.data import dataset, pipeline
+from trainer.data.batching import PADDING, Batch, Batching
 from trainer.data.prefetch import BatchQueue
 from trainer.data.shard_reader import SHARDS_AHEAD
 from trainer.data.tar_samples import Sample
@@ -89,8 +89,8 @@ def _epoch(material: Material, directory: str) -> Epoch:
         ),
         optimizer=OptimizerConfig(batch_size=material.batch),
     )
-    dataset = pipeline.find(config, 1)
-    return lambda: sum(len(labels) for _, labels in pipeline.train_epoch(config, dataset, 0, 1, 1)[1])
+    data = dataset.find(config, 1)
+    return lambda: sum(len(labels) for _, labels in pipeline.train_epoch(config, data, 0, 1, 1)[1])
 
 
 def _singly(material: Material, at_once: int) -> Epoch:
@@ -113,7 +113,7 @@ def _singly(material: Material, at_once: int) -> Epoch:
 def _count_samples(material: Material, samples: Iterable[Sample]) -> int:
     batching = Batching(material.batch, material.size, material.classes, "bench")
     batches: BatchQueue[Batch] = BatchQueue(lambda: batching.decode(samples))
-    return sum(int((labels != pipeline.PADDING).sum()) for _, labels in batches)
+    return sum(int((labels != PADDING).sum()) for _, labels in batches)
 
 
 def _sample(name: str, content: bytes, label: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from trainer.checkpoint import store
 from trainer.checkpoint.store import CheckpointStore, Identity, Pointer, Position, State
 from trainer.config import RESUME_WORDS, TrainConfig
 from trainer.data import pipeline
-from trainer.data.pipeline import Dataset
+from trainer.data.dataset import Dataset
 from trainer.distributed.replicas import Replicas
 from trainer.errors import TrainerError
 from trainer.progress import write_line
@@ -46,7 +46,7 @@ class Resumption:
         self._replicas, self._config, self._model, self._optimizer = replicas, config, model, optimizer
         plan = pipeline.plan(config, found, replicas.world)
         self._identity = Identity(config.model, found.classes, plan, pipeline.ORDER)
-        self._keeper: CheckpointStore | None = None
+        self._store: CheckpointStore | None = None
         self._saved: Position | None = None
         self.steps = pipeline.steps_an_epoch(config, found, replicas.world)
         self.best: float | None = None
@@ -79,16 +79,16 @@ class Resumption:
             position = self._saved = self._settled(checkpoint)
         self.best = position.best
 
-        def keeper() -> None:
+        def open_store() -> None:
             assert keep.directory is not None
             pointer = None if checkpoint is None else checkpoint.pointer
             patience = self._config.replicas.timeout / 3
-            self._keeper = CheckpointStore(
+            self._store = CheckpointStore(
                 keep.directory, self._identity, pointer, patience=min(UPLOAD_TIMEOUT_S, patience)
             )
 
         if keep.directory is not None:
-            self._replicas.broadcast_result(keeper)
+            self._replicas.broadcast_result(open_store)
         return position
 
     @property
@@ -111,13 +111,13 @@ class Resumption:
         random = self._replicas.gather((torch.get_rng_state(), int(xm.get_rng_state())))
 
         def write() -> None:
-            assert self._keeper is not None
+            assert self._store is not None
             state = self._state(random)
             if state.diverged:
                 raise TrainerError(
                     "The training diverged", why=f"epoch {epoch} after step {step} is not saved", remedy=CALMER
                 )
-            path = self._keeper.save(state, position, best=best)
+            path = self._store.save(state, position, best=best)
             write_line(f"Saved Model Checkpoint file {path} at epoch {epoch} after step {step}.")
 
         self._replicas.broadcast_result(write)

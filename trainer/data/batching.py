@@ -186,8 +186,8 @@ def _check_image(sample: Sample) -> None:
 
 def _label_in_json(sample: Sample) -> bytes:
     try:
-        label_text = json.loads(sample["json"])
-        label = next(label_text[name] for name in LABELS if isinstance(label_text.get(name), int))
+        annotation = json.loads(sample["json"])
+        label = next(annotation[name] for name in LABELS if isinstance(annotation.get(name), int))
     except (KeyError, ValueError, AttributeError, StopIteration):
         raise _missing_field_error(sample) from None
     return b"%d" % label

@@ -23,27 +23,13 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from trainer.config import TrainConfig
 from trainer.data import loader_processes, sharding, synthetic
-from trainer.data.batching import PADDING, Batch, Batching, in_order
-from trainer.data.dataset import Dataset, ShardSet, count_loaders, expand, find
+from trainer.data.batching import Batch, Batching, in_order
+from trainer.data.dataset import Dataset, count_loaders
 from trainer.data.piece_reader import PieceReader
 from trainer.data.prefetch import BatchQueue, never
 from trainer.data.sample_cache import SampleCache
 from trainer.data.sharding import Share
 from trainer.errors import TrainerError
-
-__all__ = [
-    "ORDER",
-    "PADDING",
-    "Batch",
-    "Dataset",
-    "ShardSet",
-    "evaluation",
-    "expand",
-    "find",
-    "plan",
-    "steps_an_epoch",
-    "train_epoch",
-]
 
 ORDER = 2  # version of how a plan becomes samples and augmented images; raise it when a seed comes to give others
 FAKE_STEPS = 50  # steps in an epoch of made-up images

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import re
 import struct
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -26,6 +27,7 @@ WITHOUT_DATA = (*LINKS, b"3", b"4", b"5", b"6")  # devices, directories and pipe
 LONG_NAMES = {b"L": "path", b"K": "linkpath"}  # GNU tar's, of the file that comes next
 DECISIVE = (b"path=", b"size=", b"GNU.")  # records that matter; webdataset's writers put times before each file
 RECORDS, GLOBAL_RECORDS, SPARSE = b"x", b"g", b"S"  # POSIX's, of the file that comes next and of all files
+DAMAGED_RECORDS = "an extended header is damaged"
 NO_END = "it ends without the blocks of zeros that end a tar file"  # as one that was cut between two files
 COMPRESSIONS: dict[bytes, Callable[[], Any]] = {
     b"\x1f\x8b": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
@@ -151,7 +153,7 @@ def read_files(content: Content) -> Iterator[tuple[str, bytes]]:
         if kind not in REGULAR and kind in WITHOUT_DATA:
             size = 0
         elif "size" in records and kind in REGULAR:
-            size = int(records["size"])
+            size = _decimal(records["size"])
         data = content[start : start + size]
         if len(data) < size:
             raise ValueError("it ends in the middle of a file")
@@ -182,12 +184,19 @@ def _records(data: bytes) -> dict[str, bytes]:
     records = {}
     while data:
         length, _, _ = data.partition(b" ")
-        if int(length) <= len(length):
-            raise ValueError("an extended header is damaged")
-        key, _, value = data[len(length) + 1 : int(length) - 1].partition(b"=")
+        end = _decimal(length)
+        if end <= len(length):
+            raise ValueError(DAMAGED_RECORDS)
+        key, _, value = data[len(length) + 1 : end - 1].partition(b"=")
         records[key.decode()] = value
-        data = data[int(length) :]
+        data = data[end:]
     return records
+
+
+def _decimal(digits: bytes) -> int:
+    if not digits.isdigit():  # int() accepts signs: with a negative size, a file would be read again without end
+        raise ValueError(DAMAGED_RECORDS)
+    return int(digits)
 
 
 def _join(prefix: bytes, name: bytes) -> bytes:
@@ -205,7 +214,7 @@ def _sum(content: bytes) -> int:
 
 @lru_cache(maxsize=4096)  # the sizes and checksums of small samples are few, and come again and again
 def _octal(digits: bytes) -> int:
-    try:
-        return int(digits.split(b"\0", 1)[0], 8)
-    except ValueError:
-        raise ValueError("where a header should be is something else") from None
+    text = digits.split(b"\0", 1)[0].strip()
+    if not re.fullmatch(rb"[0-7]+", text):  # int() accepts signs and underscores
+        raise ValueError("where a header should be is something else")
+    return int(text, 8)

@@ -81,12 +81,12 @@ class TpuLauncher:
 
     def __init__(self, train: Train, config: TrainConfig) -> None:
         self._train, self._config = train, config
-        self._stopping = StopSignal()
         self._begun = False
         self._launcher = os.getpid()
         context = multiprocessing.get_context("fork")
         self._code = context.Value("i", 0)  # of the first rank that failed
         self._report_lock = context.Lock()
+        self._stopping = StopSignal(self._report_lock)
         TpuLauncher._current = self
 
     def run(self) -> int:
@@ -141,6 +141,7 @@ class TpuLauncher:
         if self._code.value:
             os._exit(PARTNER_LOST)
         if not self._begun:  # it waits for the TPU, perhaps forever, and has nothing to save
+            self._stopping.report_early_end()
             os._exit(STOPPED)
         self._stopping.receive(_grace_period(self._config))
 
@@ -265,7 +266,7 @@ def _run_cpu_rank(
     die_with_parent(signal.SIGTERM)
     if os.getppid() != parent:
         sys.exit(STOPPED)
-    stopping = StopSignal()
+    stopping = StopSignal(report_lock)
 
     def on_signal(number: signal.Signals) -> None:
         if number != signal.SIGINT:  # Ctrl-C is left to the process that started the ranks
@@ -322,7 +323,9 @@ def _run_rank(
         while time.monotonic() < deadline and not stopping.requested:
             time.sleep(0.05)
         code = STOPPED
-        if not stopping.requested:
+        if stopping.is_early:
+            stopping.report_early_end()
+        elif not stopping.requested:
             code = report(error, debug=config.debug, who=who, may_report=is_first_here)
     except TrainerError as error:
         code = report(error, debug=config.debug, may_report=is_first)

@@ -14,6 +14,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Collection
+from multiprocessing.synchronize import Lock
 
 from trainer.errors import STOPPED
 from trainer.progress import is_log_unread, write_line
@@ -27,14 +28,22 @@ OnSignal = Callable[[signal.Signals], None]
 class StopSignal:
     """Whether the run is to end. The training loop checks it between steps: a step that has begun is finished."""
 
-    def __init__(self) -> None:
+    def __init__(self, report_lock: Lock) -> None:
+        """Take the lock by which one of a worker's ranks reports what concerns all."""
         self.received = False
         self.is_training = False  # there is something to save, and a loop that checks for signals
+        self._report_lock = report_lock
+        self._reporting = threading.Lock()
 
     @property
     def requested(self) -> bool:
         """Return whether a signal asked for the end, or the log's reader has gone, as in any pipeline."""
         return self.received or is_log_unread()
+
+    @property
+    def is_early(self) -> bool:
+        """Return whether a signal came before there was anything to save."""
+        return self.received and not self.is_training
 
     def receive(self, grace: float) -> None:
         """Record a signal. The kernel ends the process if it still runs some time after `grace` seconds.
@@ -43,15 +52,21 @@ class StopSignal:
         """
         if not self.received:
             signal.alarm(math.ceil(grace + OVERDUE_S))
-            overdue = threading.Timer(START_UP_GRACE_S, self._end_if_idle)
+            overdue = threading.Timer(START_UP_GRACE_S, self._end_if_early)
             overdue.daemon = True
             overdue.start()
         self.received = True
 
-    def _end_if_idle(self) -> None:
-        if not self.is_training:
-            write_line("Stopping on SIGTERM before the first step.", descriptor=2)
+    def _end_if_early(self) -> None:
+        if self.is_early:
+            self.report_early_end()
             os._exit(STOPPED)
+
+    def report_early_end(self) -> None:
+        """Report the end before the first step, unless a rank of this worker has reported that or an error."""
+        with self._reporting:  # another thread may end the process once this one has written the line
+            if self._report_lock.acquire(block=False):
+                write_line("Stopping on SIGTERM before the first step.", descriptor=2)
 
 
 def block_signals() -> Collection[signal.Signals]:

@@ -26,12 +26,10 @@ from trainer.shards import image_folder, sources, writer
 from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest, Shard
 from trainer.shards.shard_lock import hold_lock
 from trainer.shards.sources import ImageSource
-from trainer.shards.writer import STOPS, Job, Task, WriteProgress, WrittenShard, shard_bytes
+from trainer.shards.writer import STOPS, Job, Task, WriteProgress, WrittenShard
 from trainer.storage import objects
 from trainer.storage.pipe_urls import is_pipe
 from trainer.storage.urls import normalise, unsupported_scheme
-
-__all__ = ["main", "make", "pattern", "shard_bytes"]
 
 LAST_SAVE_TIMEOUT_S = 5.0  # for saving the list of finished shards after making shards has failed
 

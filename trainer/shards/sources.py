@@ -1,4 +1,4 @@
-"""Read images from CIFAR-10's archive, or draw shapes (see also `image_folder` and `photo_like`).
+"""Read images from CIFAR-10's archive, or draw shapes (see also `image_folder`).
 
 A source is a list of classes and, for each split, samples: the encoded file, its extension, its class.
 """

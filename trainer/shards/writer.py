@@ -195,14 +195,14 @@ class WriteProgress:
     def load(self) -> WriteProgress:
         """Add what an earlier run finished and is still whole; raise TrainerError if it made another set."""
         try:
-            fields = json.loads(objects.read(self.url))
-            check_schema(self.url, fields["schema"], SCHEMA, "start over with --overwrite")
-            for entry in fields["done"]:
+            content = json.loads(objects.read(self.url))
+            check_schema(self.url, content["schema"], SCHEMA, "start over with --overwrite")
+            for entry in content["done"]:
                 check_fields(self.url, entry["shard"], SHARD_FIELDS, "start over with --overwrite")
-            before = dict(fields["made_from"])
+            before = dict(content["made_from"])
             listed = [
                 WrittenShard(Shard(**entry["shard"]), entry["crc32c"], tuple(entry["skipped"]))
-                for entry in fields["done"]
+                for entry in content["done"]
             ]
         except (ValueError, KeyError, TypeError) as error:
             raise TrainerError(

@@ -143,8 +143,8 @@ class ObjectStream(io.RawIOBase):
     def _validate_response(self, response: Any) -> str:
         """Check size and position, each stated twice, and confirm a change: headers may be cut off themselves."""
         if response.status_code == 206:
-            retry_after = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-            first, last, size = map(int, retry_after.groups()) if retry_after else (-1, -1, -1)
+            content_range = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            first, last, size = map(int, content_range.groups()) if content_range else (-1, -1, -1)
             if first != self._offset or last + 1 != size:
                 return "the answer's header makes no sense"
         else:

@@ -21,6 +21,7 @@ from trainer import progress
 from trainer.checkpoint.resume import CALMER, average_statistics, verify_in_step
 from trainer.config import TrainConfig
 from trainer.data import pipeline
+from trainer.data.batching import PADDING
 from trainer.distributed.replicas import Replicas, Verdict
 from trainer.distributed.signals import StopSignal
 from trainer.errors import BELOW_TARGET, ReportedElsewhereError, StoppedError, TrainerError
@@ -34,12 +35,13 @@ def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
     started_at = time.monotonic()
     run = start(replicas, config, stopping)  # finds the data, builds the model, resumes from a checkpoint
     stopping.is_training = True
-    slice_rate = 0.0
+    samples, seconds = 0, 0.0  # that the slice trained on, and took; not what it did before it was resumed
     with contextlib.closing(run.input):
         for epoch in range(run.begins.epoch, config.optimizer.epochs + 1):
             first = run.begins.step if epoch == run.begins.epoch else 0
             if first < run.resumption.steps:  # otherwise it stopped in this epoch's evaluation, and only that is due
-                slice_rate = train_epoch(run, epoch, first)
+                epoch_samples, epoch_seconds = train_epoch(run, epoch, first)
+                samples, seconds = samples + epoch_samples, seconds + epoch_seconds
             accuracy = None if run.data.val is None else evaluate(run, epoch)
             run.events.flush()  # before a checkpoint, since a run that resumes from it does not write these again
             if accuracy is not None:
@@ -48,13 +50,14 @@ def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
     verify_in_step(run.model, replicas)  # nothing else would show that a replica fell out of step
     run.events.close()
     if run.leads:
-        for line in progress.total_lines(time.monotonic() - started_at, run.resumption.best, slice_rate):
+        rate = samples / seconds if seconds else None
+        for line in progress.total_lines(time.monotonic() - started_at, run.resumption.best, rate):
             write_line(line)
     return _judge_accuracy(run)
 
 
-def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
-    """Train one epoch from step `first` on; return the slice's samples per second."""
+def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> tuple[int, float]:
+    """Train one epoch from step `first` on; return the slice's samples and the seconds that they took."""
     replicas, config, saves = run.replicas, run.config, run.resumption
     batch_size, steps = config.optimizer.batch_size, saves.steps
     criterion = nn.CrossEntropyLoss(label_smoothing=config.optimizer.label_smoothing)
@@ -99,15 +102,16 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> float:
         _stop_without_batch(run, epoch, done)
 
     took = time.monotonic() - started_at
+    replica_samples = (steps - first) * batch_size
     slice_rate = float(replicas.total(torch.tensor([tracker.global_rate()])).item())  # the sum over all cores
     waits = replicas.gather(waiting.seconds)
     if run.leads:
-        write_line(progress.train_end_line(epoch, took, (steps - first) * batch_size, slice_rate, datetime.now()))
+        write_line(progress.train_end_line(epoch, took, replica_samples, slice_rate, datetime.now()))
         write_line(progress.waiting_line(epoch, waits, took))
     run.events.add(epoch * steps, epoch_global_rate=slice_rate, epoch_waiting_percent=100 * max(waits) / took)
     if config.metrics_debug:
         write_line(run.compilation.metrics_line(epoch))
-    return slice_rate
+    return replicas.world * replica_samples, took
 
 
 @torch.no_grad()
@@ -126,7 +130,7 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
                 with _precision(run.config):
                     predicted = run.model(images.to(replicas.device)).argmax(dim=1)
                 correct += (predicted == labels.to(replicas.device)).sum()  # padding equals no class
-                samples += int((labels != pipeline.PADDING).sum())
+                samples += int((labels != PADDING).sum())
                 torch_xla.sync()  # one graph per batch, rather than a single one for all batches
             if step % run.config.log_steps == 0 and samples:
                 accuracy = 100 * int(correct.item()) / samples

@@ -12,8 +12,9 @@ from torch import nn
 from trainer.checkpoint.resume import Resumption
 from trainer.checkpoint.store import Position
 from trainer.config import TrainConfig
-from trainer.data import pipeline
-from trainer.data.pipeline import Batch, Dataset
+from trainer.data import dataset, pipeline
+from trainer.data.batching import Batch
+from trainer.data.dataset import Dataset
 from trainer.data.prefetch import BatchQueue, EpochPrefetcher
 from trainer.data.sample_cache import SampleCache
 from trainer.distributed import memory_check
@@ -62,23 +63,21 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
     if replicas.rank == 0:
         write_line("==> Preparing data..")
     replicas.check_same_config(config)
-    dataset = replicas.broadcast_slow_result(
-        lambda: pipeline.find(config, replicas.world), config.replicas.timeout / 3
-    )
-    model = resnet.build(config.model, dataset.classes, config.seed)
+    data = replicas.broadcast_slow_result(lambda: dataset.find(config, replicas.world), config.replicas.timeout / 3)
+    model = resnet.build(config.model, data.classes, config.seed)
     parameters = sum(p.numel() for p in model.parameters())
     if config.memory_check and config.replicas.device == "CPU":
         machines = replicas.gather(memory_check.read_machine_memory())
         replica_mib = memory_check.estimate_replica_mib(
-            config.model, parameters, config.optimizer.batch_size, dataset.image_size
+            config.model, parameters, config.optimizer.batch_size, data.image_size
         )
         replicas.broadcast_result(lambda: memory_check.check_memory(machines, replica_mib))
     model.to(replicas.device)
     optimizer = sgd(model, config.optimizer)
     torch_xla.sync()  # puts parameters and momentum on the device, which the first step's graph would do otherwise
     if replicas.rank == 0:
-        _introduce(replicas, config, dataset, parameters)
-    resumption = Resumption(replicas, config, dataset, model, optimizer)
+        _introduce(replicas, config, data, parameters)
+    resumption = Resumption(replicas, config, data, model, optimizer)
     position = resumption.resume()
     first_step = (position.epoch - 1) * resumption.steps + position.step
     events = replicas.on_rank_zero(lambda: EventFile(config.logdir, first_step), otherwise=EventFile(None))
@@ -91,13 +90,13 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
         return replicas.have_others_given_up or (stopping.requested and replicas.can_skip_step)
 
     def read_epoch(epoch: int, first: int) -> BatchQueue[Batch]:
-        return pipeline.train_epoch(config, dataset, replicas.rank, replicas.world, epoch, first, cache, gives_up)[1]
+        return pipeline.train_epoch(config, data, replicas.rank, replicas.world, epoch, first, cache, gives_up)[1]
 
     return TrainingRun(
         replicas,
         config,
         stopping,
-        dataset,
+        data,
         model,
         optimizer,
         resumption,
@@ -110,20 +109,20 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
     )
 
 
-def _introduce(replicas: Replicas, config: TrainConfig, dataset: Dataset, parameters: int) -> None:
+def _introduce(replicas: Replicas, config: TrainConfig, data: Dataset, parameters: int) -> None:
     batch = config.optimizer.batch_size
     write_line(
-        f"{config.model}, {parameters / 1e6:.1f} M parameters, {dataset.image_size}x{dataset.image_size} pixels, "
-        f"{dataset.classes} classes, batch {batch} on {every_core(replicas.world)}, "
+        f"{config.model}, {parameters / 1e6:.1f} M parameters, {data.image_size}x{data.image_size} pixels, "
+        f"{data.classes} classes, batch {batch} on {every_core(replicas.world)}, "
         f"{format_count(config.optimizer.epochs, 'epoch')}"
     )
-    if dataset.train is None:
+    if data.train is None:
         write_line("Fake data: one made-up batch, repeated")
         return
-    steps = pipeline.steps_an_epoch(config, dataset, replicas.world)
-    dropped = dataset.train.samples - steps * replicas.world * batch
-    val = f"; {dataset.val.samples} for validation" if dataset.val else ""
+    steps = pipeline.steps_an_epoch(config, data, replicas.world)
+    dropped = data.train.samples - steps * replicas.world * batch
+    val = f"; {data.val.samples} for validation" if data.val else ""
     write_line(
-        f"{dataset.train.samples} training samples in {len(dataset.train.urls)} shards: {steps} steps an epoch, "
+        f"{data.train.samples} training samples in {len(data.train.urls)} shards: {steps} steps an epoch, "
         f"{dropped} samples dropped{val}"
     )

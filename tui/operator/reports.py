@@ -168,8 +168,8 @@ async def _finished(directory: RunDirectory, state: RunState, logs: Logs) -> Fin
 def steady_rate(snapshot: Snapshot) -> float | None:
     """Return the rate of the whole slice (examples/s), averaged over as long a time as the log allows.
 
-    That is the job's own average where it printed one, else the cores' averages since their epoch began, else the
-    sum of their newest rates.
+    That is the average over all epochs that the job printed at its end, else the sum of the cores' averages since
+    their epoch began, else the sum of their newest rates.
     """
     average = snapshot.facts.get("average_global_rate")
     if average is not None:

@@ -84,9 +84,7 @@ def _outcome(summary: Summary) -> Section:
     if summary.total_train_time is not None:
         sentences.append(f"Total training time reported by the job: {format_clock(summary.total_train_time)}.")
     if summary.average_global_rate is not None:
-        sentences.append(
-            f"Rate of the last epoch, reported by the job: {number(summary.average_global_rate)} examples/s."
-        )
+        sentences.append(f"Average rate, reported by the job: {number(summary.average_global_rate)} examples/s.")
     if summary.data_wait_share is not None:
         sentences.append(f"Waited for data in the last epoch: {summary.data_wait_share * 100:.1f} % of the time.")
     if summary.rate_check is not None and summary.rate_check.agree:

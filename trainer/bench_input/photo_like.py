@@ -7,36 +7,21 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from trainer.shards.sources import ImageSample, ImageSource
-
 SIDE = 256  # pixels, as ImageNet is often stored
 QUALITY = 83  # of the JPEGs; with the detail below, a picture takes about 16 KB
 CANVASES, CANVAS_SIDE = 6, 512  # large pictures from which small ones are cut
 STEEPNESS = 1.15  # amplitudes fall with frequency as 1/f^this: photographs lie around 1
 EDGES = 12  # flat patches with sharp borders on each canvas
-CLASSES = 10
-
-
-def pictures(train: int, val: int, seed: int) -> ImageSource:
-    """Return a source of JPEGs of about 256×256 pixels; picture i depends on the seed, the split and i alone."""
-
-    def picture_of(split: str) -> Callable[[int], ImageSample]:
-        return lambda index: ImageSample(picture(f"{seed} {split} {index}"), "jpg", index % CLASSES)
-
-    names = tuple(f"class{number}" for number in range(CLASSES))
-    splits = {"train": (train, picture_of("train")), "val": (val, picture_of("val"))}
-    return ImageSource("pictures", names, None, splits, f"{seed} {train} {val}")
 
 
 def picture(seed: str) -> bytes:
-    """Return one JPEG: a part of a canvas, at another scale and in other colours each time."""
+    """Return a JPEG of about 256×256 pixels: a part of a canvas, at another scale and in other colours each time."""
     rng = random.Random(seed)
     canvas = _canvas(rng.randrange(CANVASES))
     width, height = (round(SIDE * rng.uniform(0.9, 1.1)) for _ in range(2))
