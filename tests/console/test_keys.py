@@ -17,6 +17,7 @@ from tui.console.screens.dialog import TextDialog, WaitDialog
 from tui.console.screens.equivalents import EquivalentsDialog
 from tui.console.screens.help import TEXTUAL_BINDINGS, format_help, list_bindings
 from tui.console.screens.launch import LaunchDialog
+from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
 from tui.console.screens.stop import StopDialog
 from tui.console.widgets.footer import KeyFooter
@@ -209,3 +210,15 @@ async def test_the_line_of_keys_is_shown_in_a_window_without_the_focus(operator:
         app.perform(OpenRunRequested(running(operator)))
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         await until(pilot, lambda: app.screen.query_one(KeyFooter).keys)
+
+
+async def test_keys_never_act_on_a_run_that_the_filter_hides(operator: StageOperator) -> None:
+    for name in ("mixed", "plain"):
+        running(operator, id=f"{name}-20261121-080000-a1b2", argv=("python3", f"{name}.py"))
+    async with opened_pod(operator) as (app, pilot):
+        await until(pilot, lambda: table(app, "runs").row_count() == 2)
+        await pilot.press("4", "slash", *"mixed", "enter", "x")
+        assert isinstance(app.screen, StopDialog)
+        assert "mixed.py" in dialog_text(app)
+        await pilot.press("escape", "slash", *"no such run", "enter", "x")
+        assert isinstance(app.screen, PodScreen)

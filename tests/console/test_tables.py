@@ -206,6 +206,33 @@ async def test_a_filter_hides_what_does_not_match() -> None:
         assert table.row_count() == 2
 
 
+async def test_a_filter_that_hides_the_row_of_the_cursor_moves_it_to_the_first_row() -> None:
+    table = RowTable(COLUMNS)
+    async with WidgetApp(table).run_test(size=(40, 8)) as pilot:
+        table.show([row("alpha", 1, "old"), row("beta", 2, "new"), row("gamma", 3, "new")])
+        await pilot.pause()
+        table.set_filter("no such row")
+        assert table.cursor_key is None, "keys never act on a hidden row"
+        table.set_filter("new")
+        assert table.cursor_key == "beta"
+        table.set_filter("")
+        assert table.cursor_key == "beta"
+        table.show([row("alpha", 1), row("gamma", 3)])
+        assert table.cursor_key == "alpha", "nor on one that is gone"
+
+
+async def test_a_filter_that_hides_the_core_of_the_cursor_moves_it_to_the_first_core() -> None:
+    table = CoreTableWidget()
+    async with WidgetApp(table).run_test(size=(100, 20)) as pilot:
+        table.show(cores(16))
+        await pilot.pause()
+        table.action_cursor(3)
+        table.set_filter("w1")
+        assert table.cursor_key == table.row_key(0)
+        assert table.snapshot is not None
+        assert int(table.snapshot.core[np.flatnonzero(table.snapshot.row == table.cursor_key)[0]]) == 8
+
+
 async def test_control_characters_in_cells_never_reach_the_terminal() -> None:
     from tests.console.stage import a_slice
     from tui.console.render.tables import SLICE_COLUMNS, make_slice_row
