@@ -453,3 +453,18 @@ async def test_findings_stay_visible_when_the_run_is_over(operator: StageOperato
         assert "the loss was nan on core 22 (worker 2, 10.164.0.45), since epoch 1, step 65" in trouble(app)
         assert "nan c22 · behind c13" in headline(app)
         assert "level" not in trouble(app)
+
+
+async def test_the_last_line_of_a_crash_is_in_the_merged_log_without_a_newline(
+    operator: StageOperator,
+) -> None:
+    directory = running(operator)
+    write(directory, 2, b"step 1 loss 2\nfatal: disk full")
+    async with opened_run(operator, directory) as (app, pilot):
+        log = app.screen.query_one(LogPane)
+        await pilot.press("l")
+        await until(pilot, lambda: "step 1 loss 2" in shown(log))
+        directory.append_event("exit", worker=2, exit_code=4, signal=None, size=1, cause="exit code 4")
+        await until(pilot, lambda: "fatal: disk full" in shown(log))
+        await pilot.press("slash", *"disk", "enter")
+        await until(pilot, lambda: "1 line with" in log.summary)
