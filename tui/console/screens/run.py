@@ -13,7 +13,7 @@ from textual.containers import Container, Horizontal
 from tui.console import intents
 from tui.console.data.run_feed import Feed, RunFeed
 from tui.console.render import run_summary
-from tui.console.render.describe import format_document
+from tui.console.render.describe import describe_core
 from tui.console.render.freshness import is_live, is_unattended, stale_workers
 from tui.console.screens.base import (
     NARROW,
@@ -333,7 +333,7 @@ class RunScreen(MainScreen):
         """Describe the core under the cursor, or the run."""
         core = self._cores.chosen_core()
         if core is not None:
-            return f"core {core.core}", format_document(core.to_json())
+            return f"core {core.core}", describe_core(core)
         return self.feed.title, run_summary.describe_feed(self.feed)
 
 
