@@ -108,6 +108,30 @@ def test_a_column_is_added_only_when_a_more_important_one_has_the_width_it_wants
     assert {column.key: width for column, width in fit_columns(WANTING, room)} == widths
 
 
+def test_no_column_takes_more_than_it_wants_before_the_others_have_what_they_want() -> None:
+    columns = (
+        Column("news", "news", 6, rank=1, flexible=3, wanted=20),
+        Column("exit", "exit", 6, flexible=1, rank=2, wanted=10),
+    )
+    shown = [
+        {column.key: width for column, width in fit_columns(columns, room, {"news": 99, "exit": 12})}
+        for room in (27, 31, 41)
+    ]
+    assert shown == [{"news": 20, "exit": 6}, {"news": 20, "exit": 10}, {"news": 30, "exit": 10}]
+
+
+async def test_an_empty_column_that_collapses_leaves_its_room_to_others() -> None:
+    columns = (Column("name", "name", 4, flexible=1), Column("keeper", "keeper", 13, collapses=True))
+    table = RowTable(columns)
+    async with WidgetApp(table).run_test(size=(40, 5)) as pilot:
+        table.show([TableRow(1, (Cell("run"), Cell("")))])
+        await pilot.pause()
+        assert table.width_of("keeper") == 7
+        table.show([TableRow(1, (Cell("run"), Cell("none")))])
+        await pilot.pause()
+        assert table.width_of("keeper") == 13
+
+
 @pytest.mark.parametrize(
     ("room", "needs", "widths"),
     [

@@ -206,8 +206,7 @@ class PodScreen(MainScreen):
         table = [self._run_row(status, moment, figures.get(status.run.id)) for status in statuses]
         if table != list(self._tables["runs"].rows):
             self._tables["runs"].show(table)
-        live = sum(not status.state.is_over for status in statuses)
-        count = f"{live} of {len(statuses)} live" if statuses else ""
+        count = tables.count_runs(statuses, self._tables["runs"].row_count(), self._tables["runs"].filter_text)
         reading = replace(reading, problems=reading.problems + figures_reading.problems)
         self._panes["runs"].show_reading(reading, now, " · ".join(filter(None, (count, hidden))))
 
